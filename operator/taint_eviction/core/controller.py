@@ -1,0 +1,369 @@
+"""The brain's own loop, without the loop: observe(fact) → effects; take_due → work; settle(outcome) → effects.
+
+Level-triggered: whatever a fact says, the pods it touches are decided from the state that is known then, in both
+directions, also when overdue. A timer is only a hint; ``take_due`` and ``decide_again`` ask the decision once more.
+
+Pods matter only on nodes that carry NoExecute taints: those of other nodes are not kept. So whoever feeds it tells a
+node's pods again when the node becomes tainted (``NodeTainted``), and says when it stops telling (``PodsReleased``).
+
+Does not wait, call, log, or read a clock. Invariants: of one pod at most one piece of work is scheduled or in flight
+(a first try, a retry, or taking its condition back); everything belongs to a UID, so what ends late can only touch
+what is its own.
+
+Errors: what the world does wrong arrives as an ``Outcome``; an exception in here is our own bug.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from taint_eviction.core.cluster import Cluster, KnownPod
+from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
+from taint_eviction.core.effects import (
+    CalledOff,
+    Cancelled,
+    Done,
+    Effect,
+    Evicted,
+    Eviction,
+    Failed,
+    Held,
+    NodeCleared,
+    NodeTainted,
+    Outcome,
+    PodIsGone,
+    Refused,
+    Scheduled,
+    TaintRewritten,
+    TakeBack,
+    Work,
+)
+from taint_eviction.core.facts import (
+    Fact,
+    NodeGone,
+    NodeSeen,
+    NodesSwept,
+    PodGone,
+    PodSeen,
+    PodsReleased,
+    PodsSwept,
+)
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The failed attempts at one pod so far: how many, since when, and what the last one was told."""
+
+    since_at: float
+    tries: int
+    retry_at: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All there is to say about one known pod. ``trouble`` None: no attempt has failed."""
+
+    known: KnownPod
+    decision: Decision
+    in_flight: bool
+    deleted: bool
+    trouble: Trouble | None
+
+
+class Controller:
+    """Decides what to do about the pods it is told of; see the module."""
+
+    def __init__(self, policy: DecisionPolicy | None = None) -> None:
+        self.cluster = Cluster()
+        self._policy = policy or DecisionPolicy()
+        self._first_tries = TimedWorkerQueue()
+        self._retries = TimedWorkerQueue()
+        self._take_backs = TimedWorkerQueue()
+        # By UID: the decision by which a pod is scheduled or in flight.
+        self._wanted: dict[str, Evict] = {}
+        self._in_flight: dict[str, Work] = {}
+        self._trouble: dict[str, Trouble] = {}
+        # UIDs whose deletion the API server has accepted: never asked for again.
+        self._deleted: set[str] = set()
+        # UIDs that may carry a DisruptionTarget condition of this process's making.
+        self._marking: set[str] = set()
+        self._take_back_tries: dict[str, int] = {}
+        # Names of the nodes whose pods matter: tainted now, or tainted lately and not yet released.
+        self._attended: set[str] = set()
+
+    # What was seen
+
+    def observe(self, fact: Fact, now: Moment) -> list[Effect]:
+        """Take in a fact and decide anew on every pod it touches."""
+        match fact:
+            case NodeSeen():
+                return self._node_seen(fact, now)
+            case NodeGone():
+                return self._node_gone(fact, now)
+            case NodesSwept():
+                absent = [NodeGone(known.node.name, known.node.uid) for known in self.cluster.absent_nodes(fact)]
+                return [effect for gone in absent for effect in self._node_gone(gone, now)]
+            case PodSeen():
+                return self._pod_seen(fact, now)
+            case PodGone():
+                return self._pod_gone(fact.ref, now)
+            case PodsSwept():
+                refs = [known.pod.ref for known in self.cluster.absent_pods(fact)]
+                return [effect for ref in refs for effect in self._pod_gone(ref, now)]
+            case PodsReleased():
+                return self._pods_released(fact)
+            case _:
+                assert_never(fact)
+
+    def _node_seen(self, fact: NodeSeen, now: Moment) -> list[Effect]:
+        change = self.cluster.put_node(fact, now)
+        if change is None:
+            return []
+        name = fact.node.name
+        effects: list[Effect] = [TaintRewritten(name, taint) for taint in change.rewritten]
+        if change.is_tainted and not change.was_tainted:
+            self._attended.add(name)
+            effects.append(NodeTainted(name))
+        if change.was_tainted and not change.is_tainted:
+            effects.append(NodeCleared(name))
+        return effects + self._redecide_all(self.cluster.pods_on(name), now)
+
+    def _node_gone(self, fact: NodeGone, now: Moment) -> list[Effect]:
+        known = self.cluster.drop_node(fact, now)
+        if known is None:
+            return []
+        effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
+        return effects + self._redecide_all(self.cluster.pods_on(fact.name), now)
+
+    def _pod_seen(self, fact: PodSeen, now: Moment) -> list[Effect]:
+        change = self.cluster.put_pod(fact, now)
+        if change is None:
+            return []
+        known, before = change
+        effects: list[Effect] = []
+        if before is not None and before.pod.ref.uid != known.pod.ref.uid:
+            effects += self._forget(before)
+        if known.pod.node_name not in self._attended:
+            self.cluster.release_pod(known.pod.ref)
+            return effects + self._forget(known)
+        if not known.pod.marked and known.pod.ref.uid not in self._marking:
+            self._take_backs.cancel(known.pod.ref)
+        return effects + self._redecide(known, now)
+
+    def _pod_gone(self, ref: PodRef, now: Moment) -> list[Effect]:
+        known = self.cluster.drop_pod(ref, now)
+        self._take_backs.cancel(ref)
+        self._marking.discard(ref.uid)
+        self._take_back_tries.pop(ref.uid, None)
+        return [] if known is None else self._forget(known)
+
+    def _pods_released(self, fact: PodsReleased) -> list[Effect]:
+        if self.cluster.taints_on(fact.node_name):
+            return []
+        self._attended.discard(fact.node_name)
+        effects: list[Effect] = []
+        for known in self.cluster.pods_on(fact.node_name):
+            self.cluster.release_pod(known.pod.ref)
+            effects += self._forget(known)
+        return effects
+
+    # What follows
+
+    def _redecide_all(self, pods: Iterable[KnownPod], now: Moment) -> list[Effect]:
+        return [effect for known in pods for effect in self._redecide(known, now)]
+
+    def _redecide(self, known: KnownPod, now: Moment) -> list[Effect]:
+        """Bring schedule and take-back of one pod in line with what is known now."""
+        ref = known.pod.ref
+        if ref.uid in self._in_flight:
+            return []  # Its attempt decides again before each call, and settling it comes back here.
+        decision = self._decide(known)
+        if isinstance(decision, Evict) and ref.uid not in self._deleted:
+            self._arrange_take_back(known, decision.fire_at > now.at and ref.uid in self._marking, now)
+            return self._schedule(known, decision)
+        reason = decision.reason if isinstance(decision, Stay) else None
+        marked = known.pod.marked or ref.uid in self._marking
+        alive = not known.pod.terminating and ref.uid not in self._deleted
+        self._arrange_take_back(known, marked and alive, now)
+        return self._unschedule(known, reason)
+
+    def _decide(self, known: KnownPod) -> Decision:
+        taints = self.cluster.taints_on(known.pod.node_name)
+        return decide(known.pod, known.bound, taints, self._policy)
+
+    def _schedule(self, known: KnownPod, decision: Evict) -> list[Effect]:
+        ref, before = known.pod.ref, self._wanted.get(known.pod.ref.uid)
+        self._wanted[ref.uid] = decision
+        trouble = self._trouble.get(ref.uid)
+        if trouble is None:
+            self._first_tries.schedule(ref, decision.fire_at)
+        else:
+            self._retries.schedule(ref, max(decision.fire_at, trouble.retry_at))
+        if before is not None and before.fire_at == decision.fire_at:
+            return []
+        return [Scheduled(ref, known.pod.node_name or "", decision, before.fire_at if before else None)]
+
+    def _unschedule(self, known: KnownPod, reason: StayReason | None) -> list[Effect]:
+        ref = known.pod.ref
+        self._first_tries.cancel(ref)
+        self._retries.cancel(ref)
+        self._trouble.pop(ref.uid, None)
+        if self._wanted.pop(ref.uid, None) is None:
+            return []
+        return [Cancelled(ref, known.pod.node_name or "", reason)]
+
+    def _arrange_take_back(self, known: KnownPod, wanted: bool, now: Moment) -> None:
+        ref = known.pod.ref
+        if not wanted:
+            self._take_backs.cancel(ref)
+        elif ref not in self._take_backs:
+            self._take_backs.schedule(ref, now.at)
+
+    def _forget(self, known: KnownPod) -> list[Effect]:
+        """Let go of a pod that is no longer known; while it is in flight, settling does that."""
+        if known.pod.ref.uid in self._in_flight:
+            return []
+        self._deleted.discard(known.pod.ref.uid)
+        return self._unschedule(known, None)
+
+    # What is to be done
+
+    def next_fire_at(self) -> float | None:
+        """Return when the next piece of work is due, None if there is none."""
+        queues = (self._first_tries, self._retries, self._take_backs)
+        instants = [fire_at for queue in queues if (fire_at := queue.next_fire_at()) is not None]
+        return min(instants, default=None)
+
+    def take_due(self, now: Moment, most: int, most_retries: int) -> list[Work]:
+        """Begin what is due: at most ``most`` pieces of work, first tries before retries, each most overdue first.
+
+        At most ``most_retries`` of them are retries or take-backs. Each is in flight until it is settled.
+        """
+        taken: list[Work] = []
+        while len(taken) < most and (entry := self._first_tries.pop_due(now.at)) is not None:
+            self._begin(self._eviction(entry), taken)
+        room = min(most, len(taken) + most_retries)
+        while len(taken) < room and (entry := self._take_backs.pop_due(now.at)) is not None:
+            self._begin(TakeBack(entry.ref, self._take_back_tries.get(entry.ref.uid, 0)), taken)
+        while len(taken) < room and (entry := self._retries.pop_due(now.at)) is not None:
+            self._begin(self._eviction(entry), taken)
+        return taken
+
+    def _eviction(self, entry: Entry) -> Eviction:
+        known = self.cluster.pods[entry.ref.key]
+        trouble = self._trouble.get(entry.ref.uid)
+        return Eviction(
+            entry.ref,
+            known.pod.node_name or "",
+            self._wanted[entry.ref.uid],
+            known.pod.marked,
+            trouble.tries if trouble else 0,
+        )
+
+    def _begin(self, work: Work, taken: list[Work]) -> None:
+        self._in_flight[work.ref.uid] = work
+        taken.append(work)
+
+    def decide_again(self, work: Work, now: Moment) -> bool:
+        """Tell whether ``work``, in flight, is still wanted by what is known now. To be asked just before each call."""
+        known = self.cluster.pod(work.ref)
+        decision = None if known is None else self._decide(known)
+        due = isinstance(decision, Evict) and decision.fire_at <= now.at
+        return due if isinstance(work, Eviction) else not due
+
+    def will_mark(self, ref: PodRef) -> None:
+        """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
+        self._marking.add(ref.uid)
+
+    # How it ended
+
+    def settle(self, work: Work, outcome: Outcome, now: Moment) -> list[Effect]:
+        """Take in how a piece of work that ``take_due`` began has ended, and decide anew on its pod."""
+        ref = work.ref
+        if self._in_flight.get(ref.uid) is not work:
+            raise ValueError(f"{ref} ({ref.uid}) is settled but not in flight")
+        del self._in_flight[ref.uid]
+        match outcome:
+            case Done():
+                return self._settle_done(work, now)
+            case PodIsGone():
+                return self._settle_gone(work, now)
+            case CalledOff() | Held():
+                return self._resume(work, now)
+            case Failed():
+                return self._settle_failed(work, outcome, now)
+            case _:
+                assert_never(outcome)
+
+    def _settle_done(self, work: Work, now: Moment) -> list[Effect]:
+        uid = work.ref.uid
+        self._marking.discard(uid)
+        if isinstance(work, TakeBack):
+            self._take_back_tries.pop(uid, None)
+            return self._resume(work, now)
+        self._trouble.pop(uid, None)
+        self._wanted.pop(uid, None)
+        if self.cluster.pod(work.ref) is not None:
+            self._deleted.add(uid)
+        late_seconds = max(0.0, now.at - work.decision.fire_at)
+        return [Evicted(work.ref, work.node_name, work.decision, late_seconds)]
+
+    def _settle_gone(self, work: Work, now: Moment) -> list[Effect]:
+        return self._pod_gone(work.ref, now) or self._end(work)
+
+    def _settle_failed(self, work: Work, outcome: Failed, now: Moment) -> list[Effect]:
+        uid = work.ref.uid
+        if isinstance(work, TakeBack):
+            self._take_back_tries[uid] = work.tries + 1
+            self._take_backs.schedule(work.ref, outcome.retry_at)
+            return self._resume(work, now)
+        before = self._trouble.get(uid)
+        trouble = Trouble(before.since_at if before else now.at, work.tries + 1, outcome.retry_at, outcome.message)
+        self._trouble[uid] = trouble
+        effects = self._resume(work, now)
+        if uid in self._wanted:
+            refused = Refused(
+                work.ref, work.node_name, trouble.message, trouble.tries, trouble.since_at, trouble.retry_at
+            )
+            effects.append(refused)
+        return effects
+
+    def _resume(self, work: Work, now: Moment) -> list[Effect]:
+        """Decide anew on the pod of a piece of work that has ended; if it is no longer known, let go of it."""
+        known = self.cluster.pod(work.ref)
+        return self._end(work) if known is None else self._redecide(known, now)
+
+    def _end(self, work: Work) -> list[Effect]:
+        uid = work.ref.uid
+        self._trouble.pop(uid, None)
+        self._deleted.discard(uid)
+        if self._wanted.pop(uid, None) is None or isinstance(work, TakeBack):
+            return []
+        return [Cancelled(work.ref, work.node_name, None)]
+
+    # What there is to tell
+
+    def tainted_nodes(self) -> frozenset[str]:
+        """Name the nodes whose pods matter now."""
+        return frozenset(self.cluster.tainted_nodes())
+
+    def pending(self) -> Iterator[tuple[KnownPod, Evict, Trouble | None]]:
+        """Go through the pods that have a deadline or are being evicted, in no particular order."""
+        for known in self.cluster.pods.values():
+            decision = self._wanted.get(known.pod.ref.uid)
+            if decision is not None:
+                yield known, decision, self._trouble.get(known.pod.ref.uid)
+
+    def explain(self, key: NamespacedName) -> Explanation | None:
+        """Say all there is to say about the pod of this name; None if it is not known."""
+        known = self.cluster.pods.get(key)
+        if known is None:
+            return None
+        uid = known.pod.ref.uid
+        return Explanation(
+            known, self._decide(known), uid in self._in_flight, uid in self._deleted, self._trouble.get(uid)
+        )

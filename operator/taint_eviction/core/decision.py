@@ -1,0 +1,140 @@
+"""When and why a pod leaves its node: a pure function of the pod and its node's taints.
+
+No clock: the answer is an instant, the same whether it is asked for early, late or twice. What is known and since when
+comes from ``cluster``; what is done about it is ``controller``'s business.
+
+Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/tainteviction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource
+from taint_eviction.core.matching import matches
+from taint_eviction.core.objects import Pod, Taint, Toleration
+
+
+class StayReason(Enum):
+    """Why a pod is left alone."""
+
+    NOT_BOUND = "it is not bound to a node"
+    MIRROR = "it is a mirror pod: its kubelet owns it"
+    TERMINATING = "it is being deleted already"
+    FINISHED = "it has finished, and finished pods are kept"
+    NODE_UNKNOWN = "its node does not exist or has not been seen"
+    NODE_CLEAN = "its node has no NoExecute taint"
+    TOLERATED = "it tolerates every NoExecute taint of its node for ever"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPolicy:
+    """What operators may choose about decisions; the defaults are Kubernetes' own.
+
+    ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them).
+    """
+
+    evict_finished: bool = True
+
+
+class SeenTaint(NamedTuple):
+    """A NoExecute taint and since when it has been on its node."""
+
+    taint: Taint
+    since: Sighting
+
+
+@dataclass(frozen=True, slots=True)
+class TaintVerdict:
+    """What one taint means for one pod.
+
+    ``toleration`` is the first that matches, None where none does. ``overruled`` is the first later one in the pod's
+    list that matches too and has other seconds: it would have decided otherwise, but only the first counts.
+    ``start_at`` is when the tolerance began to run, by the word of ``start_source``. ``fire_at`` is when it runs out,
+    None for never.
+    """
+
+    taint: Taint
+    toleration: Toleration | None
+    overruled: Toleration | None
+    start_at: float
+    start_source: TimeSource
+    fire_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """The pod stays on its node. ``verdicts`` has one for each NoExecute taint that was looked at."""
+
+    reason: StayReason
+    verdicts: tuple[TaintVerdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """The pod leaves at ``fire_at``, because of ``deciding``; ``verdicts`` has that one and the others."""
+
+    fire_at: float
+    deciding: TaintVerdict
+    verdicts: tuple[TaintVerdict, ...]
+
+
+Decision = Stay | Evict
+
+
+def decide(
+    pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint] | None, policy: DecisionPolicy
+) -> Decision:
+    """Decide on ``pod``, bound to its node since ``bound``, while that node has these NoExecute ``taints``.
+
+    ``bound`` is None only for pods without a node; ``taints`` is None where the node is not known. The earliest instant
+    at which any taint stops being tolerated decides; a taint without matching toleration stops at its start.
+    """
+    reason = _left_alone(pod, policy)
+    if reason is not None:
+        return Stay(reason)
+    if bound is None:
+        return Stay(StayReason.NOT_BOUND)
+    if taints is None:
+        return Stay(StayReason.NODE_UNKNOWN)
+    if not taints:
+        return Stay(StayReason.NODE_CLEAN)
+    verdicts = tuple(judge(pod.tolerations, seen, bound) for seen in taints)
+    fire_at, deciding = None, None
+    for verdict in verdicts:
+        if verdict.fire_at is not None and (fire_at is None or verdict.fire_at < fire_at):
+            fire_at, deciding = verdict.fire_at, verdict
+    if fire_at is None or deciding is None:
+        return Stay(StayReason.TOLERATED, verdicts)
+    return Evict(fire_at, deciding, verdicts)
+
+
+def _left_alone(pod: Pod, policy: DecisionPolicy) -> StayReason | None:
+    if pod.node_name is None:
+        return StayReason.NOT_BOUND
+    if pod.mirror:
+        return StayReason.MIRROR
+    if pod.terminating:
+        return StayReason.TERMINATING
+    if pod.finished and not policy.evict_finished:
+        return StayReason.FINISHED
+    return None
+
+
+def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting) -> TaintVerdict:
+    """Say what one taint means for a pod with these tolerations that has been on the node since ``bound``."""
+    matching = [toleration for toleration in tolerations if matches(toleration, seen.taint)]
+    first = matching[0] if matching else None
+    overruled = next((other for other in matching[1:] if _spans(other) != _spans(matching[0])), None)
+    start = max(seen.since, bound, key=lambda sighting: sighting.start_at)
+    span = 0.0 if first is None else _spans(first)
+    fire_at = None if span is None else start.start_at + span
+    return TaintVerdict(seen.taint, first, overruled, start.start_at, start.source, fire_at)
+
+
+def _spans(toleration: Toleration) -> float | None:
+    """Tell for how many seconds a matching toleration tolerates: None for ever, never negative, never absurd."""
+    if toleration.toleration_seconds is None:
+        return None
+    return float(min(max(toleration.toleration_seconds, 0), int(FAR_FUTURE_SECONDS)))

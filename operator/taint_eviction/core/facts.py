@@ -1,0 +1,74 @@
+"""What the brain can be told: a closed union of facts about the cluster.
+
+Facts may come late, twice, out of order or never. ``asked_at`` is the instant at which the request that brought the
+fact was sent, None where a watch brought it: an answer is newer than everything that was seen before the question.
+"""
+
+from dataclasses import dataclass
+
+from taint_eviction.core.objects import Node, Pod, PodRef
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node as it is. ``continuous``: nothing that happened to it since the last fact can have been missed."""
+
+    node: Node
+    continuous: bool = True
+    asked_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node that no longer exists. ``uid`` None: no node of this name exists."""
+
+    name: str
+    uid: str | None = None
+    asked_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodesSwept:
+    """The end of a list of all nodes: what is not ``present`` (UIDs) is gone, unless it was seen since ``asked_at``.
+
+    ``resource_version`` is the list's, None where it is no number.
+    """
+
+    present: frozenset[str]
+    asked_at: float
+    resource_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod as it is."""
+
+    pod: Pod
+    asked_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """A pod (this UID) that no longer exists."""
+
+    ref: PodRef
+
+
+@dataclass(frozen=True, slots=True)
+class PodsSwept:
+    """The end of a list of the pods of ``node_name``, or of all bound pods where that is None; as ``NodesSwept``."""
+
+    node_name: str | None
+    present: frozenset[str]
+    asked_at: float
+    resource_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReleased:
+    """The pods of a node are no longer watched: what is known of them will not be kept up to date."""
+
+    node_name: str
+
+
+Fact = NodeSeen | NodeGone | NodesSwept | PodSeen | PodGone | PodsSwept | PodsReleased

@@ -1,0 +1,73 @@
+"""Instants: seconds on this process's monotonic clock, and how an object's time becomes one.
+
+Sightings, deadlines and waiting are instants. An object's time (API server's clock, whole seconds, cut off) is carried
+over once, with the anchor known at that moment; a sharper anchor or a stepped clock later never moves it, so a
+tolerance that is already running is never shortened.
+
+Not here: reading a clock. ``runtime.clock`` is the only place that does.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+# Object times are cut off to whole seconds: the true time is at most this much later.
+TRUNCATION_SECONDS = 1.0
+
+# Further away than any cluster lives, and safe in every date type: int64 seconds are legal in a toleration.
+FAR_FUTURE_SECONDS = 100 * 365 * 24 * 3600.0
+
+
+class Moment(NamedTuple):
+    """Now, twice: ``at``, an instant; ``server_epoch``, the API server's time in seconds since the epoch.
+
+    ``server_epoch`` is never ahead of the server's true time.
+    """
+
+    at: float
+    server_epoch: float
+
+    def instant_of(self, epoch: float) -> float:
+        """Carry a time of the server's clock (seconds since the epoch) over to an instant."""
+        return self.at + (epoch - self.server_epoch)
+
+    def epoch_of(self, instant: float) -> float:
+        """Carry an instant over to the server's clock, for showing it to people."""
+        return self.server_epoch + (instant - self.at)
+
+
+class TimeSource(Enum):
+    """What told when a taint or a binding began."""
+
+    TIME_ADDED = "timeAdded"
+    MANAGED_FIELDS = "managedFields"
+    POD_SCHEDULED = "PodScheduled condition"
+    START_TIME = "status.startTime"
+    CREATION = "creationTimestamp"
+    FIRST_SIGHT = "first sight"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Since when something has been so: never too early.
+
+    ``start_at`` is min(first sighting by this process, object time + 1 s); ``source`` is whichever of them decided;
+    ``object_time`` is the newest object time seen since, None where objects tell none.
+    """
+
+    start_at: float
+    source: TimeSource
+    object_time: float | None
+
+
+def sight(now: Moment, object_time: float | None, object_source: TimeSource) -> Sighting:
+    """Take a first sighting at ``now`` of something that its object dates to ``object_time`` (epoch seconds or None).
+
+    The object's time plus its truncation wins where it is earlier: after a restart the countdown goes on from it. A
+    time in the future never delays beyond what this process saw itself.
+    """
+    if object_time is not None:
+        from_object = now.instant_of(object_time + TRUNCATION_SECONDS)
+        if from_object < now.at:
+            return Sighting(from_object, object_source, object_time)
+    return Sighting(now.at, TimeSource.FIRST_SIGHT, object_time)

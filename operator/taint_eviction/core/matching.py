@@ -1,0 +1,53 @@
+"""Does a toleration match a taint.
+
+Pure predicates on one toleration and one taint; which of several tolerations counts is ``decision``'s business.
+
+Reference: ``ToleratesTaint`` in k8s.io/api/core/v1, KEP-5471 for Gt and Lt.
+"""
+
+import re
+
+from taint_eviction.core.objects import Taint, Toleration
+
+# A canonical decimal: no leading zeros, no plus sign, no minus zero.
+_CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+def matches(toleration: Toleration, taint: Taint) -> bool:
+    """Tell whether ``toleration`` matches ``taint`` by effect, key and the operator's view of the value.
+
+    An empty effect matches every effect; an empty key every key, but only with operator ``Exists``. An unknown operator
+    matches nothing.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key:
+        if toleration.key != taint.key:
+            return False
+    elif toleration.operator != "Exists":
+        return False
+    return _value_matches(toleration, taint)
+
+
+def _value_matches(toleration: Toleration, taint: Taint) -> bool:
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Gt" | "Lt":
+            mine, theirs = canonical_int64(toleration.value), canonical_int64(taint.value)
+            if mine is None or theirs is None:
+                return False
+            return theirs > mine if toleration.operator == "Gt" else theirs < mine
+        case _:
+            return False
+
+
+def canonical_int64(text: str) -> int | None:
+    """Read a canonical decimal int64 (no leading zeros, no ``+``); None for anything else."""
+    if len(text) > len(str(_INT64_MIN)) or not _CANONICAL_INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if _INT64_MIN <= number <= _INT64_MAX else None

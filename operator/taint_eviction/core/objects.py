@@ -1,0 +1,115 @@
+"""Kubernetes objects as frozen values: only the part of them that decides.
+
+Not here: how they are spelled in JSON (``adapters.kubernetes_objects``), or what they lead to (``decision``).
+Times taken from objects are seconds since the epoch by the API server's clock (``float``), cut off to whole seconds
+by Kubernetes. Instants of this process are a different thing: see ``instants``.
+
+Reference: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from taint_eviction.core.instants import TimeSource
+
+NO_EXECUTE = "NoExecute"
+NO_SCHEDULE = "NoSchedule"
+PREFER_NO_SCHEDULE = "PreferNoSchedule"
+
+
+class NamespacedName(NamedTuple):
+    """The key of a pod: unique at any moment, but reused by a pod that is recreated under the same name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PodRef(NamedTuple):
+    """One pod for good: its key and the UID that no other pod will ever have."""
+
+    key: NamespacedName
+    uid: str
+
+    def __str__(self) -> str:
+        return str(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """One entry of a node's ``spec.taints``; unique on its node by key and effect.
+
+    ``time_added`` is ``timeAdded``, None where nobody set it: only the node lifecycle controller does.
+    """
+
+    key: str
+    effect: str
+    value: str = ""
+    time_added: float | None = None
+
+    def __str__(self) -> str:
+        value = f"={self.value}" if self.value else ""
+        return f"{self.key}{value}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """One entry of a pod's ``spec.tolerations``.
+
+    An empty ``key`` (with ``Exists``) means every key, an empty ``effect`` every effect. ``operator`` is kept as it was
+    written; an unknown one matches nothing. ``toleration_seconds`` None means for ever.
+    """
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+    def __str__(self) -> str:
+        key = self.key or "*"
+        value = "" if self.operator == "Exists" else f" {self.operator or 'Equal'} {self.value!r}"
+        effect = f":{self.effect}" if self.effect else ""
+        seconds = "for ever" if self.toleration_seconds is None else f"for {self.toleration_seconds} s"
+        return f"{key}{value}{effect} {seconds}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node.
+
+    ``taints`` has all effects, in the object's order: those other than NoExecute serve explanations only.
+    ``taints_written_at`` is the earliest ``time`` among the managedFields entries that own ``f:spec.f:taints``: the
+    last write of anything by a manager that set the list, so never too early; None where no entry owns it.
+    ``resource_version`` is None where it is no number: then no order is known.
+    """
+
+    name: str
+    uid: str
+    taints: tuple[Taint, ...] = ()
+    taints_written_at: float | None = None
+    resource_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod.
+
+    ``node_name`` None: not bound. ``bound_at`` with ``bound_time_source``: when it was bound, by the best of the fields
+    that say so; None where none does. ``terminating``: it has a deletionTimestamp. ``finished``: phase Succeeded or
+    Failed. ``mirror``: it stands for a static pod of its kubelet. ``marked``: it has the condition DisruptionTarget,
+    status True, with the reason this controller writes.
+    """
+
+    ref: PodRef
+    node_name: str | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    bound_at: float | None = None
+    bound_time_source: TimeSource = TimeSource.CREATION
+    resource_version: int | None = None
+    terminating: bool = False
+    finished: bool = False
+    mirror: bool = False
+    marked: bool = False

@@ -1,0 +1,109 @@
+"""The timed-worker queue: what is due when, keyed by namespace/name.
+
+Dedupe rule, in one sentence: **a key has at most one entry, the entry belongs to one UID, and scheduling again replaces
+it, whoever it belonged to and whether the new time is earlier or later.**
+
+Passive and synchronous: it never waits and never acts. Cancelling is for the owner only: another UID's entry stays. An
+entry leaves by ``pop_due`` or ``cancel`` and nothing of it remains, so a pod that is recreated under the same name
+always gets an entry of its own.
+
+One heap; entries that were replaced or cancelled stay in it until they surface or outnumber the live ones
+(``heap size <= 2 x live + _SLACK``), and are recognised by not being the entry of their key.
+
+Reference: ``TimedWorkerQueue`` in pkg/controller/tainteviction keeps a key after its work ran, and never lets go of it:
+kubernetes/kubernetes#107543, #110401, #125332.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from taint_eviction.core.objects import NamespacedName, PodRef
+
+# Stale entries that a small heap may carry before it is rebuilt.
+_SLACK = 64
+
+
+class Entry(NamedTuple):
+    """One pod and when it is due. Ordered by time; ties by ``order``, in which entries were scheduled."""
+
+    fire_at: float
+    order: int
+    ref: PodRef
+
+
+class TimedWorkerQueue:
+    """What is due when; see the module for the dedupe rule."""
+
+    def __init__(self) -> None:
+        self._entries: dict[NamespacedName, Entry] = {}
+        self._heap: list[Entry] = []
+        self._scheduled = 0
+
+    def __len__(self) -> int:
+        """Count live entries."""
+        return len(self._entries)
+
+    def __contains__(self, ref: PodRef) -> bool:
+        """Tell whether exactly this pod (key and UID) has an entry."""
+        return self.get(ref) is not None
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Go through the live entries in no particular order."""
+        return iter(self._entries.values())
+
+    def get(self, ref: PodRef) -> Entry | None:
+        """Return the entry of exactly this pod, None if its key has none or another UID's."""
+        entry = self._entries.get(ref.key)
+        return entry if entry is not None and entry.ref.uid == ref.uid else None
+
+    def schedule(self, ref: PodRef, fire_at: float) -> Entry | None:
+        """Make ``ref`` due at ``fire_at``; return the entry that this replaced, None if the key had none.
+
+        Scheduling the same pod for the same time changes nothing, not even its turn.
+        """
+        replaced = self._entries.get(ref.key)
+        if replaced is not None and replaced.fire_at == fire_at and replaced.ref.uid == ref.uid:
+            return replaced
+        self._scheduled += 1
+        entry = Entry(fire_at, self._scheduled, ref)
+        self._entries[ref.key] = entry
+        heapq.heappush(self._heap, entry)
+        if replaced is not None:
+            self._prune()
+        return replaced
+
+    def cancel(self, ref: PodRef) -> Entry | None:
+        """Drop the entry of exactly this pod and return it; None, and no change, if there is none of this UID."""
+        entry = self.get(ref)
+        if entry is not None:
+            del self._entries[ref.key]
+            self._prune()
+        return entry
+
+    def pop_due(self, now: float) -> Entry | None:
+        """Take out the most overdue entry with ``fire_at <= now``; None if nothing is due."""
+        entry = self._first()
+        if entry is None or entry.fire_at > now:
+            return None
+        heapq.heappop(self._heap)
+        del self._entries[entry.ref.key]
+        return entry
+
+    def next_fire_at(self) -> float | None:
+        """Return when the next entry is due, None if there is none."""
+        entry = self._first()
+        return None if entry is None else entry.fire_at
+
+    def _first(self) -> Entry | None:
+        while self._heap:
+            entry = self._heap[0]
+            if self._entries.get(entry.ref.key) is entry:
+                return entry
+            heapq.heappop(self._heap)
+        return None
+
+    def _prune(self) -> None:
+        if len(self._heap) > 2 * len(self._entries) + _SLACK:
+            self._heap = list(self._entries.values())
+            heapq.heapify(self._heap)

@@ -1,0 +1,42 @@
+"""The server's clocks: the only module here that reads any.
+
+The wall clock can be offset from the host's, as that of a real control plane may be; the monotonic
+clock serves waiting only. Neither knows anything of requests or objects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+
+class ServerClock:
+    """Wall clock of the server: a source of Unix seconds (the host's unless given) plus `offset_seconds`."""
+
+    def __init__(self, offset_seconds: float = 0.0, source: Callable[[], float] = time.time) -> None:
+        self.offset_seconds = offset_seconds
+        self._source = source
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._source() + self.offset_seconds, UTC)
+
+    def timestamp(self, plus_seconds: float = 0.0) -> str:
+        """RFC 3339 in whole seconds, cut off, as `metav1.Time` is written."""
+        moment = datetime.fromtimestamp(int(self._source() + self.offset_seconds + plus_seconds), UTC)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def http_date(self) -> str:
+        """For the `Date` header: whole seconds, cut off."""
+        return format_datetime(self.now(), usegmt=True)
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Instant of an RFC 3339 string, with or without a fraction."""
+    return datetime.fromisoformat(text)
+
+
+def monotonic() -> float:
+    """Seconds for measuring spans; stands still for nobody's wall clock."""
+    return time.monotonic()

@@ -1,0 +1,145 @@
+"""The table of kinds that this server serves; routes, discovery and update rules are read off it.
+
+Nothing here knows objects or requests. Reference: the `strategy.go` of each kind in kubernetes/pkg/registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+READ_VERBS = ("get", "list", "watch")
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """`kind`, `group` and `version` are those of the body, which differ from the parent's for evictions."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """One kind, and what the API server's strategy for it allows."""
+
+    group: str
+    version: str
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    storage_prefix: str = ""
+    kept_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field labels whose values are kept beside the encoded object, so that selecting needs no decoding."""
+    other_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field labels that are selectable too, but at the price of decoding the object."""
+    has_generation: bool = False
+    create_on_update: bool = False
+    unconditional_update: bool = True
+    returns_deleted_object: bool = False
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def path(self) -> str:
+        """URL prefix of the group and version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written through a subresource of its own only."""
+        return any(subresource.name == "status" for subresource in self.subresources)
+
+    def key(self, namespace: str, name: str) -> str:
+        """The storage key, whose order is the order of lists."""
+        return f"{namespace}/{name}" if self.namespaced else name
+
+
+def _status(kind: str) -> Subresource:
+    return Subresource("status", kind, ("get", "patch", "update"))
+
+
+_TABLE = (
+    ResourceType(
+        "", "v1", "nodes", "node", "Node", False, ("no",), subresources=(_status("Node"),),
+        storage_prefix="minions", other_fields={"spec.unschedulable": ("spec", "unschedulable")},
+    ),
+    ResourceType(
+        "", "v1", "pods", "pod", "Pod", True, ("po",), ("all",),
+        subresources=(
+            _status("Pod"),
+            Subresource("binding", "Binding", ("create",)),
+            Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+        ),
+        kept_fields={"spec.nodeName": ("spec", "nodeName"), "status.phase": ("status", "phase")},
+        other_fields={
+            "spec.restartPolicy": ("spec", "restartPolicy"),
+            "spec.schedulerName": ("spec", "schedulerName"),
+            "spec.serviceAccountName": ("spec", "serviceAccountName"),
+            "spec.hostNetwork": ("spec", "hostNetwork"),
+            "status.podIP": ("status", "podIP"),
+            "status.nominatedNodeName": ("status", "nominatedNodeName"),
+        },
+        has_generation=True, returns_deleted_object=True,
+    ),
+    ResourceType(
+        "", "v1", "events", "event", "Event", True, ("ev",), create_on_update=True,
+        kept_fields={
+            "involvedObject.kind": ("involvedObject", "kind"),
+            "involvedObject.namespace": ("involvedObject", "namespace"),
+            "involvedObject.name": ("involvedObject", "name"),
+            "involvedObject.uid": ("involvedObject", "uid"),
+            "reason": ("reason",),
+            "type": ("type",),
+            "source": ("source", "component"),
+        },
+        other_fields={
+            "involvedObject.apiVersion": ("involvedObject", "apiVersion"),
+            "involvedObject.resourceVersion": ("involvedObject", "resourceVersion"),
+            "involvedObject.fieldPath": ("involvedObject", "fieldPath"),
+            "reportingComponent": ("reportingComponent",),
+        },
+    ),
+    ResourceType("", "v1", "configmaps", "configmap", "ConfigMap", True, ("cm",)),
+    ResourceType(
+        "", "v1", "namespaces", "namespace", "Namespace", False, ("ns",),
+        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+        subresources=(_status("Namespace"),), kept_fields={"status.phase": ("status", "phase")},
+    ),
+    ResourceType(
+        "policy", "v1", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", True, ("pdb",),
+        subresources=(_status("PodDisruptionBudget"),), has_generation=True, unconditional_update=False,
+    ),
+    ResourceType(
+        "coordination.k8s.io", "v1", "leases", "lease", "Lease", True,
+        create_on_update=True, unconditional_update=False,
+    ),
+)  # fmt: skip
+
+RESOURCES: Mapping[str, ResourceType] = {resource.plural: resource for resource in _TABLE}
+"""By plural, which is unique among the served kinds."""
+
+
+def group_versions() -> dict[str, list[str]]:
+    """Served groups ("" is the core group) with their versions, in table order."""
+    found: dict[str, list[str]] = {}
+    for resource in _TABLE:
+        versions = found.setdefault(resource.group, [])
+        if resource.version not in versions:
+            versions.append(resource.version)
+    return found
+
+
+def served_in(group: str, version: str) -> list[ResourceType]:
+    return [r for r in _TABLE if r.group == group and r.version == version]
