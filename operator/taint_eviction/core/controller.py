@@ -232,9 +232,9 @@ class Controller:
 
     # What is to be done
 
-    def next_fire_at(self) -> float | None:
-        """Return when the next piece of work is due, None if there is none."""
-        queues = (self._first_tries, self._retries, self._take_backs)
+    def next_fire_at(self, retries: bool = True) -> float | None:
+        """Return when the next piece of work is due, None if there is none; ``retries`` False: first tries alone."""
+        queues = (self._first_tries, self._retries, self._take_backs) if retries else (self._first_tries,)
         instants = [fire_at for queue in queues if (fire_at := queue.next_fire_at()) is not None]
         return min(instants, default=None)
 

@@ -8,7 +8,7 @@ failure.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from taint_eviction.core.effects import Effect
 from taint_eviction.core.instants import Moment
@@ -34,14 +34,17 @@ class WatchEnded(Exception):
     """A watch ended by itself; the message says why, in one line."""
 
 
+ObjectT = TypeVar("ObjectT", Node, Pod)
+
+
 @dataclass(frozen=True, slots=True)
-class Page[T: (Node, Pod)]:
+class Page(Generic[ObjectT]):
     """A part of a list. ``present`` has the UIDs of all objects in it, those too malformed to be read included.
 
     ``resource_version`` is the whole list's, None where it is no number.
     """
 
-    objects: tuple[T, ...]
+    objects: tuple[ObjectT, ...]
     present: frozenset[str]
     resource_version: int | None
 

@@ -1,0 +1,49 @@
+"""Live reads of nodes, shared: one read serves every call that starts within a second of its answer.
+
+An answer is an observation like any other, so what is decided afterwards is decided on it.
+"""
+
+import asyncio
+
+from taint_eviction.core.facts import NodeGone, NodeSeen
+from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.ports import ClusterReader
+
+
+class NodeReads:
+    """Keeps what is known of nodes fresh for the calls that are about to be made."""
+
+    def __init__(self, reader: ClusterReader, live: LiveController, serves_seconds: float) -> None:
+        self._reader = reader
+        self._live = live
+        self._serves_seconds = serves_seconds
+        self._answered_at: dict[str, float] = {}
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def fresh(self, name: str) -> None:
+        """Return once the node has been read lately; raise ``CallFailed`` if it could not be."""
+        now = self._live.clock.now().at
+        answered_at = self._answered_at.get(name)
+        if answered_at is not None and now - answered_at < self._serves_seconds:
+            return
+        task = self._under_way.get(name)
+        if task is None:
+            task = self._under_way[name] = asyncio.create_task(self._read(name), name=f"read node {name}")
+            task.add_done_callback(lambda _: self._under_way.pop(name, None))
+        await asyncio.shield(task)
+
+    async def _read(self, name: str) -> None:
+        asked_at = self._live.clock.now().at
+        node = await self._reader.read_node(name)
+        if node is None:
+            self._live.observe(NodeGone(name, asked_at=asked_at))
+        else:
+            self._live.observe(NodeSeen(node, continuous=False, asked_at=asked_at))
+        self._note_answer(name)
+
+    def _note_answer(self, name: str) -> None:
+        now = self._live.clock.now().at
+        self._answered_at.pop(name, None)
+        self._answered_at[name] = now
+        while now - self._answered_at[oldest := next(iter(self._answered_at))] >= self._serves_seconds:
+            del self._answered_at[oldest]

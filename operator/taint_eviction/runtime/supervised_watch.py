@@ -1,0 +1,154 @@
+"""One watch that never gives up: list, watch, and when the watch ends, wait a little, list and watch again.
+
+The brain and its timers outlive every end of a watch. After any gap the state is what a fresh list says: the list
+before a watch starts, another when the watch itself has listed again, and one every few minutes in case it lost
+something.
+
+Does not choose what to watch (``pod_watches``).
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from taint_eviction.core.facts import Fact
+from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.ports import CallFailed, WatchEnded, Watcher, WatchScope
+from taint_eviction.runtime.resync import Resync
+from taint_eviction.settings import WatchSettings
+
+logger = logging.getLogger(__name__)
+
+# Turns an object that a watch brought into a fact; None if it can't be read (which is told where that is found out).
+Interpret = Callable[[WatchScope, str | None, Mapping[str, Any]], Fact | None]
+
+
+class WatchDoors:
+    """What all watches share: where they list, what watches, who reads, and how many may start at a time."""
+
+    def __init__(
+        self,
+        live: LiveController,
+        resync: Resync,
+        watcher: Watcher,
+        interpret: Interpret,
+        settings: WatchSettings,
+        chance: random.Random,
+    ) -> None:
+        self.live = live
+        self.resync = resync
+        self.watcher = watcher
+        self.interpret = interpret
+        self.settings = settings
+        self.chance = chance
+        self.start_turn = asyncio.Semaphore(settings.starts_at_once)
+        self.restarts = 0
+
+
+class SupervisedWatch:
+    """Keeps one scope listed and watched; also the listener of its own watch.
+
+    ``listed`` is set once the scope has been listed, ``watching`` while the watch is known to be up.
+    """
+
+    def __init__(self, scope: WatchScope, doors: WatchDoors) -> None:
+        self.scope = scope
+        self.listed = asyncio.Event()
+        self.watching = asyncio.Event()
+        self._doors = doors
+        self._relist = asyncio.Event()
+        self._failures = 0
+        self._heard_at = doors.live.clock.now().at
+
+    # What the watch tells
+
+    def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
+        """Let the brain observe what the watch brought."""
+        fact = self._doors.interpret(self.scope, event_type, body)
+        if fact is not None:
+            self._doors.live.observe(fact)
+
+    def on_listed(self) -> None:
+        """Note a list by the watch itself: its first follows ours at once; a later one means that there was a gap."""
+        if self.watching.is_set():
+            self._relist.set()
+        self.watching.set()
+        self._failures = 0
+
+    def on_heard(self) -> None:
+        """Note that the watch is alive."""
+        self._heard_at = self._doors.live.clock.now().at
+
+    def silent_seconds(self) -> float:
+        """Return for how long nothing has been heard: bookmarks come about once a minute on a quiet watch."""
+        return self._doors.live.clock.now().at - self._heard_at
+
+    # What it does
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                await self._doors.resync.resync(self.scope)
+                self._note_listed()
+                await self._watch()
+            except (CallFailed, WatchEnded) as reason:
+                await self._back_off(reason)
+
+    async def list_once(self) -> None:
+        """List until it has succeeded once, and watch nothing."""
+        while not self.listed.is_set():
+            try:
+                await self._doors.resync.resync(self.scope)
+                self._note_listed()
+            except CallFailed as reason:
+                await self._back_off(reason)
+
+    def _note_listed(self) -> None:
+        self.on_heard()
+        self.listed.set()
+
+    async def _watch(self) -> None:
+        watch = asyncio.create_task(self._doors.watcher.watch(self.scope, self), name=f"watch {self.scope}")
+        fresh = asyncio.create_task(self._stay_fresh(), name=f"resync {self.scope}")
+        try:
+            await self._start(watch)
+            await asyncio.wait((watch, fresh), return_when=asyncio.FIRST_COMPLETED)
+            for ended in (watch, fresh):
+                if ended.done():
+                    ended.result()
+            raise WatchEnded("it ended without a reason")
+        finally:
+            self.watching.clear()
+            for task in (watch, fresh):
+                task.cancel()
+            await asyncio.gather(watch, fresh, return_exceptions=True)
+
+    async def _start(self, watch: asyncio.Task[None]) -> None:
+        """Wait until the watch is up or has failed, letting few others start meanwhile: starting is dear."""
+        async with self._doors.start_turn:
+            up = asyncio.create_task(self.watching.wait())
+            await asyncio.wait((watch, up), return_when=asyncio.FIRST_COMPLETED)
+            up.cancel()
+
+    async def _stay_fresh(self) -> None:
+        """List again every few minutes, and at once when the watch had a gap."""
+        while True:
+            pause = self._doors.settings.resync_seconds * self._doors.chance.uniform(0.9, 1.1)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._relist.wait()
+            self._relist.clear()
+            await self._doors.resync.resync(self.scope)
+
+    async def _back_off(self, reason: Exception) -> None:
+        settings = self._doors.settings
+        pause = min(settings.restart_most_seconds, settings.restart_first_seconds * 2 ** min(self._failures, 30))
+        pause *= self._doors.chance.uniform(0.5, 1.0)
+        self._failures += 1
+        self._doors.restarts += 1
+        logger.warning("the watch of %s broke: %s; again in %.1f s", self.scope, reason, pause)
+        await asyncio.sleep(pause)

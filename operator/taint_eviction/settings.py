@@ -1,0 +1,77 @@
+"""All that can be set, with unit and reason for each default; read from flags and environment by ``cli``.
+
+Values only: nothing here acts on them. ``problems`` says everything that is wrong at once.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySettings:
+    """How a failed eviction is tried again.
+
+    ``first_seconds`` doubles with each failure up to ``most_seconds``; what the server advises (Retry-After) counts
+    where it is longer. Each wait is shortened by up to half at random, so that failures spread.
+    """
+
+    first_seconds: float = 0.2
+    most_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSettings:
+    """How the cluster is watched.
+
+    ``resync_seconds``: how often everything watched is listed anew, in case a watch lost something. ``linger_seconds``:
+    how long a node's pods stay watched after its last taint went, so that flapping costs nothing.
+    ``whole_cluster_from``: with this many tainted nodes or more, one watch of all bound pods replaces those of single
+    nodes; it ends when fewer than 3/4 of that are left. ``lists_at_once`` bounds concurrent lists, ``starts_at_once``
+    the watches being started. ``restart_first_seconds`` doubles up to ``restart_most_seconds`` while a watch fails
+    again and again. ``stale_after_seconds``: a watch that has been down or silent for so long makes this process not
+    ready.
+    """
+
+    resync_seconds: float = 600.0
+    linger_seconds: float = 60.0
+    whole_cluster_from: int = 300
+    lists_at_once: int = 8
+    starts_at_once: int = 2
+    restart_first_seconds: float = 0.2
+    restart_most_seconds: float = 15.0
+    stale_after_seconds: float = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything. ``workers`` bounds the evictions in flight; retries never hold more than half of them.
+
+    ``call_timeout_seconds`` bounds each single call. ``node_read_seconds``: one live read of a node serves all calls
+    that start within so long of its answer. ``grace_seconds``: how long evictions in flight may take to end at stop.
+    """
+
+    workers: int = 20
+    call_timeout_seconds: float = 10.0
+    node_read_seconds: float = 1.0
+    grace_seconds: float = 20.0
+    evict_finished: bool = True
+    dry_run: bool = False
+    retry: RetrySettings = field(default_factory=RetrySettings)
+    watch: WatchSettings = field(default_factory=WatchSettings)
+
+    def problems(self) -> list[str]:
+        """Say everything that is wrong with these values, a sentence each; empty if nothing is."""
+        spans = {
+            "call timeout": self.call_timeout_seconds,
+            "grace": self.grace_seconds,
+            "first retry": self.retry.first_seconds,
+            "longest retry": self.retry.most_seconds,
+            "resync interval": self.watch.resync_seconds,
+        }
+        found = [f"{name} must be more than 0 seconds, not {value:g}" for name, value in spans.items() if value <= 0]
+        if self.workers < 2:
+            found.append(f"workers must be at least 2 (half of them are kept from retries), not {self.workers}")
+        if self.retry.most_seconds < self.retry.first_seconds:
+            found.append("the longest retry must not be shorter than the first")
+        if self.watch.whole_cluster_from < 1:
+            found.append("the whole-cluster threshold must be at least 1 node")
+        return found
