@@ -42,6 +42,42 @@ class WatchSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectionSettings:
+    """Who acts when there are several replicas; the defaults are those of Kubernetes' own components.
+
+    ``lease_duration_seconds``: how long the others wait for a leader that is silent. ``renew_deadline_seconds``: how
+    long a leader acts without having renewed. ``retry_period_seconds``: between two attempts. ``enabled`` False: this
+    process runs alone and always acts.
+    """
+
+    enabled: bool = True
+    lease_duration_seconds: float = 15.0
+    renew_deadline_seconds: float = 10.0
+    retry_period_seconds: float = 2.0
+    lease_name: str = "taint-eviction-controller"
+    lease_namespace: str = "kube-system"
+
+    def problems(self) -> list[str]:
+        """Say everything that is wrong with these values, a sentence each."""
+        found = []
+        if self.lease_duration_seconds != round(self.lease_duration_seconds) or self.lease_duration_seconds < 1:
+            found.append(f"the lease duration must be whole seconds, at least 1, not {self.lease_duration_seconds:g}")
+        if self.lease_duration_seconds <= self.renew_deadline_seconds:
+            found.append(
+                f"the lease duration ({self.lease_duration_seconds:g} s) must be longer than the renew deadline "
+                f"({self.renew_deadline_seconds:g} s)"
+            )
+        if self.retry_period_seconds <= 0:
+            found.append(f"the retry period must be more than 0 seconds, not {self.retry_period_seconds:g}")
+        if self.renew_deadline_seconds <= 1.2 * self.retry_period_seconds:
+            found.append(
+                f"the renew deadline ({self.renew_deadline_seconds:g} s) must be longer than 1.2 times the retry "
+                f"period ({self.retry_period_seconds:g} s)"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything. ``workers`` bounds the evictions in flight; retries never hold more than half of them.
 
@@ -57,6 +93,7 @@ class Settings:
     dry_run: bool = False
     retry: RetrySettings = field(default_factory=RetrySettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
+    election: ElectionSettings = field(default_factory=ElectionSettings)
 
     def problems(self) -> list[str]:
         """Say everything that is wrong with these values, a sentence each; empty if nothing is."""
@@ -74,4 +111,4 @@ class Settings:
             found.append("the longest retry must not be shorter than the first")
         if self.watch.whole_cluster_from < 1:
             found.append("the whole-cluster threshold must be at least 1 node")
-        return found
+        return found + (self.election.problems() if self.election.enabled else [])

@@ -114,8 +114,7 @@ class Cluster:
         return [
             known
             for known in self.nodes.values()
-            if known.node.uid not in fact.present
-            and _list_is_newer(fact, known.node.resource_version, known.seen_at)
+            if known.node.uid not in fact.present and _list_is_newer(fact, known.node.resource_version, known.seen_at)
         ]
 
     # Pods
@@ -159,8 +158,7 @@ class Cluster:
         return [
             known
             for known in candidates
-            if known.pod.ref.uid not in fact.present
-            and _list_is_newer(fact, known.pod.resource_version, known.seen_at)
+            if known.pod.ref.uid not in fact.present and _list_is_newer(fact, known.pod.resource_version, known.seen_at)
         ]
 
     def _unlist(self, known: KnownPod) -> None:
@@ -237,6 +235,4 @@ def _taint_sighting(node: Node, taint: Taint, before: Sighting | None, fact: Nod
 
 def _rewritten(before: dict[Taint, Sighting], after: dict[Taint, Sighting]) -> tuple[Taint, ...]:
     values = {(taint.key, taint.effect): taint.value for taint in before}
-    return tuple(
-        taint for taint in after if values.get((taint.key, taint.effect), taint.value) != taint.value
-    )
+    return tuple(taint for taint in after if values.get((taint.key, taint.effect), taint.value) != taint.value)

@@ -75,11 +75,16 @@ class Explanation:
 
 
 class Controller:
-    """Decides what to do about the pods it is told of; see the module."""
+    """Decides what to do about the pods it is told of; see the module.
 
-    def __init__(self, policy: DecisionPolicy | None = None) -> None:
+    ``dry_run``: work that is done has changed nothing. So a pod that was "evicted" is left alone until its eviction is
+    called off, and no condition is ever taken back.
+    """
+
+    def __init__(self, policy: DecisionPolicy | None = None, dry_run: bool = False) -> None:
         self.cluster = Cluster()
         self._policy = policy or DecisionPolicy()
+        self._dry_run = dry_run
         self._first_tries = TimedWorkerQueue()
         self._retries = TimedWorkerQueue()
         self._take_backs = TimedWorkerQueue()
@@ -188,6 +193,8 @@ class Controller:
         reason = decision.reason if isinstance(decision, Stay) else None
         marked = known.pod.marked or ref.uid in self._marking
         alive = not known.pod.terminating and ref.uid not in self._deleted
+        if self._dry_run and isinstance(decision, Stay):
+            self._deleted.discard(ref.uid)
         self._arrange_take_back(known, marked and alive, now)
         return self._unschedule(known, reason)
 
@@ -218,7 +225,7 @@ class Controller:
 
     def _arrange_take_back(self, known: KnownPod, wanted: bool, now: Moment) -> None:
         ref = known.pod.ref
-        if not wanted:
+        if not wanted or self._dry_run:
             self._take_backs.cancel(ref)
         elif ref not in self._take_backs:
             self._take_backs.schedule(ref, now.at)

@@ -83,9 +83,7 @@ class Evict:
 Decision = Stay | Evict
 
 
-def decide(
-    pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint] | None, policy: DecisionPolicy
-) -> Decision:
+def decide(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint] | None, policy: DecisionPolicy) -> Decision:
     """Decide on ``pod``, bound to its node since ``bound``, while that node has these NoExecute ``taints``.
 
     ``bound`` is None only for pods without a node; ``taints`` is None where the node is not known. The earliest instant

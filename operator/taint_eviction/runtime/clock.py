@@ -32,7 +32,10 @@ def read_wall() -> float:
 
 
 class ServerClock:
-    """The API server's time, as far as its answers have told it."""
+    """The API server's time, as far as its answers have told it.
+
+    ``seconds_heard`` counts the different seconds that its answers were dated to.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,8 @@ class ServerClock:
         self._wall = wall
         self._anchor: float | None = None
         self._offset_told = False
+        self._newest_date = float("-inf")
+        self.seconds_heard = 0
 
     def now(self) -> Moment:
         """Read the clock; before the first answer the server's time is the host's."""
@@ -56,6 +61,9 @@ class ServerClock:
 
     def heard_date(self, epoch: float) -> None:
         """Take in the ``Date`` (seconds since the epoch) of an answer that has just arrived."""
+        if epoch > self._newest_date:
+            self._newest_date = epoch
+            self.seconds_heard += 1
         anchor = epoch - self._monotonic()
         if self._anchor is None or anchor > self._anchor:
             self._anchor = anchor

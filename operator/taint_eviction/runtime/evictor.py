@@ -27,6 +27,7 @@ class Evictor:
         writer: ClusterWriter,
         node_reads: NodeReads,
         gate: Gate,
+        *,
         retry: RetrySettings,
         chance: random.Random,
     ) -> None:
@@ -104,15 +105,13 @@ class Evictor:
         return pod
 
 
-def backoff_seconds(
-    tries: int, advised_seconds: float | None, retry: RetrySettings, chance: random.Random
-) -> float:
+def backoff_seconds(tries: int, advised_seconds: float | None, retry: RetrySettings, chance: random.Random) -> float:
     """Say how long to wait after the failure that follows ``tries`` earlier ones.
 
     Doubles up to the cap, minus up to half of it at random; never less than the server advised, and then up to half of
     the first wait more, so that those who were told the same don't come back together.
     """
-    doubled = min(retry.most_seconds, retry.first_seconds * 2 ** min(tries, 30))
+    doubled = min(retry.most_seconds, retry.first_seconds * 2.0 ** min(tries, 30))
     own = doubled * chance.uniform(0.5, 1.0)
     if advised_seconds is None or advised_seconds <= own:
         return own

@@ -22,9 +22,7 @@ class CallFailed(Exception):
     None where it advised nothing. The message is the server's own where it gave one.
     """
 
-    def __init__(
-        self, message: str, *, status: int | None = None, retry_after_seconds: float | None = None
-    ) -> None:
+    def __init__(self, message: str, *, status: int | None = None, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
@@ -145,7 +143,7 @@ class Gate(Protocol):
     """Says whether this process may act on the cluster."""
 
     def may_act(self) -> bool:
-        """Answer for this very moment; to be asked at the last synchronous step before each call that changes something."""
+        """Answer for this very moment; to be asked just before each changing call, with no await between."""
         ...
 
 

@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 # Turns an object that a watch brought into a fact; None if it can't be read (which is told where that is found out).
 Interpret = Callable[[WatchScope, str | None, Mapping[str, Any]], Fact | None]
 
+# A watch that takes longer to come up lets the next one try.
+_LONGEST_TURN_SECONDS = 5.0
+
 
 class WatchDoors:
     """What all watches share: where they list, what watches, who reads, and how many may start at a time."""
@@ -35,6 +38,7 @@ class WatchDoors:
         resync: Resync,
         watcher: Watcher,
         interpret: Interpret,
+        *,
         settings: WatchSettings,
         chance: random.Random,
     ) -> None:
@@ -131,7 +135,7 @@ class SupervisedWatch:
         """Wait until the watch is up or has failed, letting few others start meanwhile: starting is dear."""
         async with self._doors.start_turn:
             up = asyncio.create_task(self.watching.wait())
-            await asyncio.wait((watch, up), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((watch, up), timeout=_LONGEST_TURN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             up.cancel()
 
     async def _stay_fresh(self) -> None:
@@ -146,7 +150,7 @@ class SupervisedWatch:
 
     async def _back_off(self, reason: Exception) -> None:
         settings = self._doors.settings
-        pause = min(settings.restart_most_seconds, settings.restart_first_seconds * 2 ** min(self._failures, 30))
+        pause = min(settings.restart_most_seconds, settings.restart_first_seconds * 2.0 ** min(self._failures, 30))
         pause *= self._doors.chance.uniform(0.5, 1.0)
         self._failures += 1
         self._doors.restarts += 1

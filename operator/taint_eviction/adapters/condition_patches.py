@@ -1,0 +1,35 @@
+"""The patches that set and take back the DisruptionTarget condition: strategic merges of ``pods/status``.
+
+They carry ``metadata.uid``, so that another pod of the same name is never touched: the API server answers 422. Not
+server-side apply: it failed on pods with duplicate ports or env keys.
+
+Reference: ``addConditionAndDeletePod`` in pkg/controller/tainteviction; KEP-3329.
+"""
+
+from typing import Any
+
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.core.objects import PodRef
+
+CONDITION_TYPE = "DisruptionTarget"
+CONDITION_REASON = "DeletionByTaintManager"
+MARK_MESSAGE = "Taint manager: deleting due to NoExecute taint"
+UNMARK_MESSAGE = "Taint manager: deletion called off"
+
+
+def mark_patch(ref: PodRef, transition_epoch: float | None) -> dict[str, Any]:
+    """Set the condition. ``transition_epoch``: the server's time; None leaves the transition time as it is."""
+    return {"metadata": {"uid": ref.uid}, "status": _conditions("True", MARK_MESSAGE, transition_epoch)}
+
+
+def unmark_patch(ref: PodRef, resource_version: int, transition_epoch: float) -> dict[str, Any]:
+    """Set the condition's status to False, on exactly this version of the pod."""
+    metadata = {"uid": ref.uid, "resourceVersion": str(resource_version)}
+    return {"metadata": metadata, "status": _conditions("False", UNMARK_MESSAGE, transition_epoch)}
+
+
+def _conditions(status: str, message: str, transition_epoch: float | None) -> dict[str, Any]:
+    condition = {"type": CONDITION_TYPE, "status": status, "reason": CONDITION_REASON, "message": message}
+    if transition_epoch is not None:
+        condition["lastTransitionTime"] = format_rfc3339(transition_epoch)
+    return {"conditions": [condition]}

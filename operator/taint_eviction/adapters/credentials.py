@@ -1,0 +1,175 @@
+"""The way to the API server: found once at start, with credentials that are asked for anew with every request.
+
+Order: a kubeconfig that is named (flag or KUBECONFIG), else the service account of the pod this runs in, else
+``~/.kube/config``. Everything wrong is a ``CredentialsError``: one line that says what to do.
+
+Reference: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
+"""
+
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException
+from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+
+from taint_eviction import __version__
+from taint_eviction.adapters import kubeconfig as kubeconfigs
+from taint_eviction.adapters.sessions import AuthorizationMiddleware, make_connector, make_session
+from taint_eviction.adapters.token_sources import (
+    CredentialsError,
+    FixedAuthorization,
+    Renewed,
+    RenewedAuthorization,
+    TokenFile,
+    TokenSource,
+)
+from taint_eviction.runtime.ports import Clock
+
+USER_AGENT = f"taint-eviction-controller/{__version__}"
+SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+__all__ = ["USER_AGENT", "Connection", "CredentialsError", "find_connection", "in_cluster", "with_kubeconfig"]
+
+
+class Connection:
+    """Where the API server is and how to talk to it; to be used within one event loop, and closed.
+
+    ``url`` has no slash at its end. ``ssl_context`` is built once and shared. ``namespace`` is this process's own (of
+    the pod or the context), None if nobody says. ``where`` names the source, for messages.
+    """
+
+    def __init__(
+        self, configuration: Configuration, source: TokenSource, where: str, namespace: str | None, in_cluster: bool
+    ) -> None:
+        # Go accepts certificate authorities without key identifiers, which many clusters have; Python 3.13 does not.
+        configuration.disable_strict_ssl_verification = True
+        try:
+            # It builds the SSL context from the configuration, and is the one that makes the calls.
+            self._client = ApiClient(configuration)
+        except (OSError, ValueError) as error:
+            raise CredentialsError(f"{where}: its certificates cannot be used: {error}") from error
+        self._source = source
+        self.url: str = configuration.host.rstrip("/")
+        if not self.url.startswith(("https://", "http://")):
+            raise CredentialsError(f"{where}: the server {self.url!r} is no http or https URL")
+        self.ssl_context: ssl.SSLContext = self._client.rest_client.ssl_context
+        self.where = where
+        self.namespace = namespace
+        self.in_cluster = in_cluster
+        self.middlewares: tuple[aiohttp.ClientMiddlewareType, ...] = (
+            AuthorizationMiddleware(source, self.url, configuration.proxy, configuration.tls_server_name),
+        )
+        self._connector: aiohttp.TCPConnector | None = None
+
+    @property
+    def connector(self) -> aiohttp.TCPConnector:
+        """The pool of connections that all sessions share; made when it is first asked for, inside the loop."""
+        if self._connector is None:
+            self._connector = make_connector(self.ssl_context)
+        return self._connector
+
+    async def authorization(self, rejected: str | None = None) -> str | None:
+        """Return the ``Authorization`` of the next request, None for none; see ``TokenSource``."""
+        return await self._source.authorization(rejected)
+
+    def make_session(self, **options: Any) -> aiohttp.ClientSession:
+        """Make a session with a ``response_class`` and ``trace_configs`` of one's own; closing it is the caller's."""
+        return make_session(self.connector, self.middlewares, USER_AGENT, **options)
+
+    def api_client(self) -> ApiClient:
+        """Return ``kubernetes.aio``'s client, making its calls over the shared connections."""
+        if self._client.rest_client.pool_manager is None:
+            self._client.rest_client.pool_manager = self.make_session()
+            self._client.user_agent = USER_AGENT
+        return self._client
+
+    async def close(self) -> None:
+        """Close the client, its session and all connections."""
+        await self._source.close()
+        await self._client.close()  # type: ignore[no-untyped-call]
+        if self._connector is not None:
+            await self._connector.close()
+
+
+async def find_connection(
+    kubeconfig: str | None,
+    context: str | None,
+    clock: Clock,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT_DIRECTORY,
+    home: Path | None = None,
+) -> Connection:
+    """Find the API server: see the module for the order. ``kubeconfig`` is a path, or a list as in KUBECONFIG."""
+    named = kubeconfig or environ.get("KUBECONFIG")
+    if named:
+        return await with_kubeconfig(named, context, clock)
+    default = (home or Path.home()) / ".kube" / "config"
+    if context is None and environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster(clock, environ, service_account)
+    if default.exists():
+        return await with_kubeconfig(str(default), context, clock)
+    raise CredentialsError(
+        "no way to the API server: give --kubeconfig or KUBECONFIG, or run in a pod with a service account"
+        f" (there is no {default} either)"
+    )
+
+
+async def with_kubeconfig(paths: str, context: str | None, clock: Clock) -> Connection:
+    """Log in as a kubeconfig says; ``context`` None means its current one."""
+    selected = kubeconfigs.select(kubeconfigs.split_paths(paths), context)
+    loader = kubeconfigs.Loader(selected)
+    first = await loader.load(clock.now())
+    if not loader.configuration.host or "server" not in selected.cluster:
+        raise CredentialsError(f"{selected.where}: its cluster has no server")
+    file = kubeconfigs.token_file(selected)
+
+    async def renew() -> Renewed:
+        before = loader.configuration.cert_file
+        renewed = await loader.load(clock.now())
+        if loader.configuration.cert_file not in (None, before):
+            # New connections use it; those that are open stay as they were authenticated.
+            connection.ssl_context.load_cert_chain(loader.configuration.cert_file, loader.configuration.key_file)
+        return renewed
+
+    source: TokenSource
+    if "exec" in selected.user or loader.provider is not None:
+        source = RenewedAuthorization(renew, first, clock)
+    elif file is not None:
+        source = TokenFile(file, clock)
+    else:
+        source = FixedAuthorization(first.value)
+    connection = Connection(loader.configuration, source, selected.where, selected.namespace, in_cluster=False)
+    return connection
+
+
+def in_cluster(
+    clock: Clock,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT_DIRECTORY,
+) -> Connection:
+    """Log in as the service account of the pod this runs in."""
+    token, authority = service_account / "token", service_account / "ca.crt"
+    configuration = Configuration()
+    try:
+        loader: Any = InClusterConfigLoader(  # type: ignore[no-untyped-call]
+            str(token), str(authority), try_refresh_token=False, environ=environ
+        )
+        loader.load_and_set(configuration)
+    except (ConfigException, OSError, ValueError) as error:
+        raise CredentialsError(
+            f"cannot log in as this pod's service account: {error} Is automountServiceAccountToken off?"
+        ) from error
+    namespace = _namespace(service_account)
+    return Connection(configuration, TokenFile(token, clock), "the pod's service account", namespace, in_cluster=True)
+
+
+def _namespace(service_account: Path) -> str | None:
+    try:
+        return (service_account / "namespace").read_text("utf-8").strip() or None
+    except (OSError, ValueError):
+        return None

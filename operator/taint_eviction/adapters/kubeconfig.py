@@ -1,0 +1,205 @@
+"""Kubeconfig files → where the API server is and how to log in, by ``kubernetes.aio``'s own loader.
+
+The loader knows the format: certificates in files or inline, proxies, passwords, auth providers. What is done here
+around it: files are checked first, so that errors name the file and say what to do; several files are merged as
+kubectl does it (the first one to say something wins); and the exec plugin is our own runner's.
+
+Reference: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
+"""
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException
+from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, KubeConfigMerger
+
+from taint_eviction.adapters.exec_plugin import run_exec_plugin
+from taint_eviction.adapters.token_sources import CredentialsError, Renewed
+from taint_eviction.core.instants import Moment
+
+# What the loader raises for what is wrong in a file; it checks types nowhere.
+_LOADER_ERRORS = (ConfigException, OSError, ValueError, TypeError, LookupError, AttributeError)
+
+# How often an auth provider of the old kind is asked whether its token is still good: it tells no end.
+_AUTH_PROVIDER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The context chosen, with its cluster and user as written, and the directories that relative paths start at."""
+
+    files: tuple[Path, ...]
+    context: str
+    namespace: str | None
+    cluster: Mapping[str, Any]
+    user: Mapping[str, Any]
+    user_directory: Path
+
+    @property
+    def where(self) -> str:
+        """Name the context and the files, for messages."""
+        return f'context "{self.context}" of {", ".join(map(str, self.files))}'
+
+
+def split_paths(value: str) -> list[Path]:
+    """Read the list of files in KUBECONFIG."""
+    return [Path(part).expanduser() for part in value.split(os.pathsep) if part]
+
+
+def select(paths: Sequence[Path], context: str | None) -> Selected:
+    """Read the files and choose ``context``, the current one if None; raise ``CredentialsError``.
+
+    Where several files are named, those that do not exist are skipped, as kubectl does.
+    """
+    found = {path: _read_file(path) for path in paths if path.exists()}
+    if not found:
+        raise CredentialsError(f"no such kubeconfig: {', '.join(map(str, paths))}")
+    where = ", ".join(map(str, found))
+    name = context or next((str(told) for file in found.values() if (told := file.get("current-context"))), None)
+    contexts = _by_name(found, "contexts", "context")
+    if name is None:
+        raise CredentialsError(f"{where} has no current-context; choose one with --context: {_names(contexts)}")
+    if name not in contexts:
+        raise CredentialsError(f'there is no context "{name}" in {where}; there are: {_names(contexts)}')
+    chosen, _ = contexts[name]
+    cluster, _ = _part(found, "clusters", "cluster", chosen, name)
+    user, user_file = _part(found, "users", "user", chosen, name)
+    namespace = chosen.get("namespace")
+    return Selected(
+        tuple(found),
+        name,
+        namespace if isinstance(namespace, str) and namespace else None,
+        cluster,
+        user,
+        user_file.absolute().parent,
+    )
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+        raise CredentialsError(f"the kubeconfig {path}{place} is no valid YAML: {problem}") from error
+    except (OSError, ValueError) as error:
+        raise CredentialsError(f"cannot read the kubeconfig {path}: {error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise CredentialsError(f"{path} is no kubeconfig: it should be a mapping with clusters, contexts and users")
+    return content
+
+
+def _by_name(
+    files: Mapping[Path, Mapping[str, Any]], section: str, key: str
+) -> dict[str, tuple[Mapping[str, Any], Path]]:
+    found: dict[str, tuple[Mapping[str, Any], Path]] = {}
+    for path, content in files.items():
+        entries = content.get(section) or []
+        if not isinstance(entries, list):
+            raise CredentialsError(f"{path} is no kubeconfig: {section} should be a list")
+        for entry in entries:
+            if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+                raise CredentialsError(f"{path} is no kubeconfig: an entry of {section} has no name")
+            part = entry.get(key) or {}
+            if not isinstance(part, dict):
+                raise CredentialsError(f'{path} is no kubeconfig: {key} of "{entry["name"]}" should be a mapping')
+            found.setdefault(entry["name"], (part, path))
+    return found
+
+
+def _part(
+    files: Mapping[Path, Mapping[str, Any]], section: str, key: str, context: Mapping[str, Any], context_name: str
+) -> tuple[Mapping[str, Any], Path]:
+    name, parts = context.get(key), _by_name(files, section, key)
+    if not isinstance(name, str) or name not in parts:
+        raise CredentialsError(f'context "{context_name}" names the {key} "{name}"; there are: {_names(parts)}')
+    return parts[name]
+
+
+def _names(parts: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(parts)) or "none"
+
+
+class Loader(KubeConfigLoader):
+    """``kubernetes.aio``'s loader, with an exec plugin that says what went wrong. ``load`` may be called again."""
+
+    def __init__(self, selected: Selected) -> None:
+        self._selected = selected
+        self.expires_epoch: float | None = None
+        self.configuration = Configuration()
+        files = os.pathsep.join(map(str, _mappings(selected.files)))
+        try:
+            merged = KubeConfigMerger(files).config  # type: ignore[no-untyped-call]
+            super().__init__(  # type: ignore[no-untyped-call]
+                merged, active_context=selected.context, config_base_path=None
+            )
+        except _LOADER_ERRORS as error:
+            raise CredentialsError(f"{selected.where}: {_one_line(error)}") from error
+
+    async def load(self, now: Moment) -> Renewed:
+        """Fill ``configuration`` and return the credentials; raise ``CredentialsError``."""
+        self.expires_epoch = None
+        try:
+            await self.load_and_set(self.configuration)  # type: ignore[no-untyped-call]
+        except _LOADER_ERRORS as error:
+            raise CredentialsError(f"{self._selected.where}: {_one_line(error)}") from error
+        if self.provider is not None:
+            self.expires_epoch = now.server_epoch + _AUTH_PROVIDER_SECONDS
+        value = self.configuration.api_key.get("BearerToken")
+        return Renewed(value.strip() if value else None, self.expires_epoch)
+
+    async def load_from_exec_plugin(self) -> bool:
+        """Run the plugin, for the loader: sets ``token``, or ``cert_file`` and ``key_file``."""
+        selected = self._selected
+        answer = await run_exec_plugin(selected.user["exec"], told_cluster(selected), selected.user_directory)
+        if answer.token is not None:
+            self.token = f"Bearer {answer.token}"
+        if answer.certificate is not None and answer.key is not None:
+            self.cert_file = _as_file(answer.certificate)
+            self.key_file = _as_file(answer.key)
+        self.expires_epoch = answer.expires_epoch
+        return True
+
+
+def told_cluster(selected: Selected) -> dict[str, Any]:
+    """Describe the cluster as an exec plugin is told of it."""
+    cluster = selected.cluster
+    fields = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
+    told = {field: cluster[field] for field in fields if field in cluster}
+    if "certificate-authority" in cluster and "certificate-authority-data" not in cluster:
+        file = selected.user_directory / str(cluster["certificate-authority"])
+        try:
+            told["certificate-authority-data"] = base64.b64encode(file.read_bytes()).decode()
+        except OSError as error:
+            raise CredentialsError(f"cannot read the certificate authority {file}: {error}") from error
+    return told
+
+
+def token_file(selected: Selected) -> Path | None:
+    """Return the file that the user's token is read from again and again, None if there is none."""
+    path = selected.user.get("tokenFile")
+    return selected.user_directory / path if isinstance(path, str) and path else None
+
+
+def _mappings(paths: Sequence[Path]) -> list[Path]:
+    # The merger fails on files that are empty.
+    return [path for path in paths if _read_file(path)]
+
+
+def _as_file(pem: str) -> str:
+    """Put a PEM where the SSL library can read it: a private temporary file that is removed at exit."""
+    held: Any = FileOrData({"pem-data": pem}, "pem", base64_file_content=False)  # type: ignore[no-untyped-call]
+    return str(held.as_file())
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,75 @@
+"""The Lease that decides who acts, in ``coordination.k8s.io/v1``: written as client-go's electors write it.
+
+Does not decide who leads (``runtime.leadership``).
+"""
+
+import datetime
+from typing import Any
+
+from taint_eviction.adapters.answers import Outcome
+from taint_eviction.adapters.api_calls import ApiCalls, Call
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.runtime.leadership import LeaseRecord
+from taint_eviction.runtime.ports import CallFailed
+
+_GROUP = "coordination.k8s.io/v1"
+
+
+class KubernetesLease:
+    """One Lease object; a ``LeaseStore``."""
+
+    def __init__(self, calls: ApiCalls, namespace: str, name: str) -> None:
+        self._calls = calls
+        self._namespace = namespace
+        self._name = name
+
+    async def read(self) -> LeaseRecord | None:
+        """Read the Lease; None if there is none yet."""
+        answer = await self._calls.make(Call("get", "leases", self._namespace, self._name, group=_GROUP))
+        if answer.need(Outcome.DONE, Outcome.ABSENT).outcome is Outcome.ABSENT:
+            return None
+        return _record(answer.body)
+
+    async def write(self, record: LeaseRecord) -> LeaseRecord:
+        """Create the Lease, or replace exactly the version that was read."""
+        verb, name = ("update", self._name) if record.version else ("create", "")
+        body = _body(self._namespace, self._name, record)
+        answer = await self._calls.make(Call(verb, "leases", self._namespace, name, body=body, group=_GROUP))
+        if answer.outcome is Outcome.ABSENT:
+            raise CallFailed("the lease was deleted meanwhile", status=409)
+        return _record(answer.need(Outcome.DONE).body)
+
+
+def _record(body: Any) -> LeaseRecord:
+    """Read a Lease; what is missing or unreadable in it counts as never set, which only makes it expire sooner."""
+    spec = body.get("spec") or {}
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    return LeaseRecord(
+        holder=spec.get("holderIdentity") or "",
+        duration_seconds=duration if isinstance(duration, int) else 0,
+        acquired_epoch=parse_rfc3339(spec.get("acquireTime")) or 0.0,
+        renewed_epoch=parse_rfc3339(spec.get("renewTime")) or 0.0,
+        transitions=transitions if isinstance(transitions, int) else 0,
+        version=body["metadata"]["resourceVersion"],
+    )
+
+
+def _body(namespace: str, name: str, record: LeaseRecord) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": _GROUP,
+        "kind": "Lease",
+        "metadata": metadata | ({"resourceVersion": record.version} if record.version else {}),
+        "spec": {
+            "holderIdentity": record.holder,
+            "leaseDurationSeconds": record.duration_seconds,
+            "acquireTime": _micro_time(record.acquired_epoch),
+            "renewTime": _micro_time(record.renewed_epoch),
+            "leaseTransitions": record.transitions,
+        },
+    }
+
+
+def _micro_time(epoch: float) -> str:
+    """Write a MicroTime: RFC 3339 with exactly six digits of a second."""
+    return datetime.datetime.fromtimestamp(epoch, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,51 @@
+"""Turns what a watch brings (an event type and an object as JSON) into a fact for the brain.
+
+An object that can't be read gives no fact: what was last known of it stays. But that something is gone is believed as
+soon as it says who it was.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
+from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.runtime.ports import NodesScope, WatchScope
+
+
+class Observations:
+    """Reads watch events; tells and counts what is malformed."""
+
+    def __init__(self, malformed: MalformedObjects) -> None:
+        self._malformed = malformed
+
+    def interpret(self, scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> Fact | None:
+        """Return the fact, None if there is none in it."""
+        try:
+            if event_type == "DELETED":
+                return _gone(scope, body)
+            if isinstance(scope, NodesScope):
+                node, complaints = read_node(body)
+                if complaints:
+                    self._malformed.complained(node, complaints)
+                return NodeSeen(node, continuous=event_type is not None)
+            pod, complaints = read_pod(body)
+            if complaints:
+                self._malformed.complained(pod, complaints)
+            return PodSeen(pod)
+        except MalformedObject as error:
+            self._malformed.malformed(error)
+            return None
+
+
+def _gone(scope: WatchScope, body: Mapping[str, Any]) -> Fact | None:
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return None
+    name, uid, namespace = metadata.get("name"), metadata.get("uid"), metadata.get("namespace")
+    if not isinstance(name, str) or not isinstance(uid, str):
+        return None
+    if isinstance(scope, NodesScope):
+        return NodeGone(name, uid)
+    return PodGone(PodRef(NamespacedName(namespace, name), uid)) if isinstance(namespace, str) else None

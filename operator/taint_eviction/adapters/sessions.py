@@ -1,0 +1,119 @@
+"""HTTP sessions towards the API server: one way of authorization, TLS and connecting, for calls and watches alike.
+
+Does not know what is asked for (``api_client``, the Kopf shell) nor where credentials come from (``credentials``).
+"""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from taint_eviction.adapters.token_sources import CredentialsError, TokenSource
+
+# A peer that vanished without a word is noticed after about 30 s on any connection, busy or idle: half the time that a
+# load balancer takes to move an address, and long enough for a hiccup.
+_KEEPALIVE_IDLE_SECONDS = 15
+_KEEPALIVE_INTERVAL_SECONDS = 5
+_KEEPALIVE_PROBES = 3
+_UNACKNOWLEDGED_MILLISECONDS = 30_000
+
+
+class AuthorizationMiddleware:
+    """Puts a fresh ``Authorization`` on each request; where the answer is 401, asks for a newer one, once.
+
+    Only requests to the API server at ``url`` get it: a redirect elsewhere must not be told the token. ``proxy`` and
+    ``tls_server_name`` are the kubeconfig's, None where it has none: aiohttp takes them by request only, and others
+    who use the session do not know them.
+    """
+
+    def __init__(
+        self, source: TokenSource, url: str, proxy: str | None = None, tls_server_name: str | None = None
+    ) -> None:
+        self._source = source
+        self._origin = URL(url).origin()
+        self._proxy = URL(proxy) if proxy else None
+        self._tls_server_name = tls_server_name
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send the request."""
+        if request.url.origin() != self._origin:
+            return await handler(request)
+        if self._proxy is not None:
+            request.proxy = self._proxy
+        if self._tls_server_name is not None:
+            request.server_hostname = self._tls_server_name
+        sent = await self._authorize(request, None)
+        answer = await handler(request)
+        if answer.status != 401:
+            return answer
+        if await self._authorize(request, sent or "") == sent:
+            return answer
+        answer.release()
+        return await handler(request)
+
+    async def _authorize(self, request: aiohttp.ClientRequest, rejected: str | None) -> str | None:
+        try:
+            value = await self._source.authorization(rejected)
+        except CredentialsError as error:
+            # aiohttp's word for it, so that whoever uses the session treats it like an API server out of reach.
+            raise aiohttp.ClientConnectionError(str(error)) from error
+        if value is not None:
+            request.headers[aiohttp.hdrs.AUTHORIZATION] = value
+        return value
+
+
+def make_connector(ssl_context: ssl.SSLContext | None) -> aiohttp.TCPConnector:
+    """Make the pool of connections: without a limit, so that no call ever waits for a watch to end.
+
+    What bounds connections is who uses them: workers, concurrent lists, watches.
+    """
+    tls: Any = ssl_context if ssl_context is not None else True
+    return aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=_keepalive_socket)
+
+
+def make_session(
+    connector: aiohttp.BaseConnector,
+    middlewares: Sequence[aiohttp.ClientMiddlewareType],
+    user_agent: str,
+    response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
+    trace_configs: Sequence[aiohttp.TraceConfig] = (),
+) -> aiohttp.ClientSession:
+    """Make a session over a shared connector, which stays open when the session is closed.
+
+    HTTPS_PROXY and NO_PROXY of the environment count, as in kubectl, where the kubeconfig names no proxy.
+    """
+    return aiohttp.ClientSession(
+        connector=connector,
+        connector_owner=False,
+        headers={"User-Agent": user_agent},
+        response_class=response_class,
+        middlewares=tuple(middlewares),
+        trace_configs=list(trace_configs),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=True,
+        # Objects may be 1.5 MB and more; aiohttp's default of 64 KB stops and starts reading all the time.
+        read_bufsize=2**21,
+    )
+
+
+def _keepalive_socket(address: Any) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    wanted = {
+        "TCP_KEEPIDLE": _KEEPALIVE_IDLE_SECONDS,
+        "TCP_KEEPINTVL": _KEEPALIVE_INTERVAL_SECONDS,
+        "TCP_KEEPCNT": _KEEPALIVE_PROBES,
+        "TCP_USER_TIMEOUT": _UNACKNOWLEDGED_MILLISECONDS,
+    }
+    for option, value in wanted.items():
+        # Not every platform has each of them, and without them only half-open connections are noticed later.
+        with contextlib.suppress(AttributeError, OSError):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made

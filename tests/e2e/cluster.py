@@ -1,0 +1,206 @@
+"""A cluster as a test sees it: makes nodes, pods and taints over HTTP, and writes down what happens to the pods.
+
+Works against the embedded API server and any real one alike. All that it creates carries its own prefix and is removed
+at the end. There need be no kubelet: a pod has been evicted when it is terminating or gone.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from taint_eviction.adapters.credentials import Connection
+from taint_eviction.runtime.clock import read_monotonic
+
+Json = dict[str, Any]
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
+
+
+@dataclass(slots=True)
+class PodHistory:
+    """One pod (one UID): the instants at which it was first seen, seen terminating, and gone; None for not yet."""
+
+    name: str
+    uid: str
+    seen_at: float
+    body: Json
+    terminating_at: float | None = None
+    gone_at: float | None = None
+
+    @property
+    def evicted_at(self) -> float | None:
+        """Return when its deletion was first seen."""
+        return self.terminating_at if self.terminating_at is not None else self.gone_at
+
+    def condition(self, kind: str) -> Json | None:
+        """Return a condition as last seen."""
+        conditions = self.body.get("status", {}).get("conditions") or []
+        return next((condition for condition in conditions if condition["type"] == kind), None)
+
+
+@dataclass
+class Cluster:
+    """A namespace and nodes of the test's own."""
+
+    connection: Connection
+    prefix: str = field(default_factory=lambda: f"taint-eviction-test-{secrets.token_hex(3)}")
+    pods: dict[str, PodHistory] = field(default_factory=dict)
+    _nodes: set[str] = field(default_factory=set)
+
+    async def __aenter__(self) -> "Cluster":
+        self._session: aiohttp.ClientSession = self.connection.make_session()
+        self._changed = asyncio.Condition()
+        await self.call("POST", "/api/v1/namespaces", {"metadata": {"name": self.prefix}})
+        watching = asyncio.Event()
+        self._watch = asyncio.create_task(self._follow(watching))
+        await watching.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._watch.cancel()
+        await asyncio.gather(self._watch, return_exceptions=True)
+        listed = await self.call("GET", f"/api/v1/namespaces/{self.prefix}/pods")
+        for pod in listed["items"]:
+            await self.remove_pod(pod["metadata"]["name"])
+        for name in self._nodes:
+            await self.call("DELETE", f"/api/v1/nodes/{name}", missing_ok=True)
+        await self.call("DELETE", f"/api/v1/namespaces/{self.prefix}", missing_ok=True)
+        await self._session.close()
+
+    async def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, missing_ok: bool = False, **options: Any
+    ) -> Any:
+        """Make a call and return its answer, decoded; fail on any status that is not a success."""
+        async with self._session.request(method, self.connection.url + path, json=body, **options) as answer:
+            text = await answer.text()
+            if missing_ok and answer.status == 404:
+                return None
+            assert answer.ok, f"{method} {path}: {answer.status} {text[:500]}"
+            return json.loads(text)
+
+    # Nodes
+
+    def node_name(self, short: str) -> str:
+        """Return the whole name of one of this test's nodes."""
+        return f"{self.prefix}-{short}"
+
+    async def create_node(self, short: str, taints: Sequence[Json] = ()) -> Json:
+        """Create a node that is ready."""
+        name = self.node_name(short)
+        self._nodes.add(name)
+        node = {"metadata": {"name": name}, "spec": {"taints": list(taints)}}
+        created: Json = await self.call("POST", "/api/v1/nodes", node)
+        return created
+
+    async def delete_node(self, short: str) -> None:
+        """Delete a node; its pods stay."""
+        await self.call("DELETE", f"/api/v1/nodes/{self.node_name(short)}")
+
+    async def taint(self, short: str, key: str, value: str = "", time_added: str | None = None) -> None:
+        """Add a NoExecute taint to a node."""
+        taint = {"key": key, "effect": "NoExecute"} | ({"value": value} if value else {})
+        if time_added is not None:
+            taint["timeAdded"] = time_added
+        await self._set_taints(short, [*await self._taints_but(short, key), taint])
+
+    async def untaint(self, short: str, key: str) -> None:
+        """Take all taints with this key off a node."""
+        await self._set_taints(short, await self._taints_but(short, key))
+
+    async def _taints_but(self, short: str, key: str) -> list[Json]:
+        node = await self.call("GET", f"/api/v1/nodes/{self.node_name(short)}")
+        return [taint for taint in node["spec"].get("taints") or [] if taint["key"] != key]
+
+    async def _set_taints(self, short: str, taints: list[Json]) -> None:
+        patch = {"spec": {"taints": taints}}
+        merge = {"Content-Type": "application/merge-patch+json"}
+        await self.call("PATCH", f"/api/v1/nodes/{self.node_name(short)}", patch, headers=merge)
+
+    # Pods
+
+    async def create_pod(
+        self, name: str, node: str | None, tolerations: Sequence[Json] = (), **metadata: Any
+    ) -> PodHistory:
+        """Create a pod, bound to ``node`` unless that is None, and return what will be written down about it."""
+        spec: Json = {
+            "containers": [{"name": "main", "image": "pause"}],
+            "tolerations": list(tolerations),
+            "terminationGracePeriodSeconds": 1,
+        }
+        if node is not None:
+            spec["nodeName"] = self.node_name(node)
+        body = {"metadata": {"name": name, **metadata}, "spec": spec}
+        created = await self.call("POST", f"/api/v1/namespaces/{self.prefix}/pods", body)
+        uid = created["metadata"]["uid"]
+        await self.until(lambda: uid in self.pods)
+        return self.pods[uid]
+
+    async def bind_pod(self, name: str, node: str) -> None:
+        """Bind a pod as a scheduler does."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": self.node_name(node)}
+        path = f"/api/v1/namespaces/{self.prefix}/pods/{name}/binding"
+        await self.call("POST", path, {"metadata": {"name": name}, "target": target})
+
+    async def patch_pod(self, name: str, patch: Mapping[str, Any]) -> None:
+        """Apply a strategic merge patch to a pod."""
+        await self.call("PATCH", f"/api/v1/namespaces/{self.prefix}/pods/{name}", patch, headers=STRATEGIC)
+
+    async def remove_pod(self, name: str) -> None:
+        """Make a pod be gone at once, finalizers or not."""
+        path = f"/api/v1/namespaces/{self.prefix}/pods/{name}"
+        merge = {"Content-Type": "application/merge-patch+json"}
+        await self.call("PATCH", path, {"metadata": {"finalizers": None}}, missing_ok=True, headers=merge)
+        await self.call("DELETE", f"{path}?gracePeriodSeconds=0", missing_ok=True)
+
+    async def events(self, history: PodHistory) -> list[Json]:
+        """List the Kubernetes events about exactly this pod."""
+        path = f"/api/v1/namespaces/{self.prefix}/events?fieldSelector=involvedObject.uid={history.uid}"
+        listed: list[Json] = (await self.call("GET", path))["items"]
+        return listed
+
+    async def until(self, condition: Any, seconds: float = 10.0) -> None:
+        """Wait until ``condition()`` holds; it is asked again after each change of a pod of this test."""
+        async with asyncio.timeout(seconds), self._changed:
+            await self._changed.wait_for(condition)
+
+    async def evicted(self, history: PodHistory, seconds: float = 10.0) -> float:
+        """Wait until a pod has been evicted, and return when."""
+        await self.until(lambda: history.evicted_at is not None, seconds)
+        assert history.evicted_at is not None
+        return history.evicted_at
+
+    async def stays(self, history: PodHistory, seconds: float) -> None:
+        """Fail if a pod is evicted within so many seconds."""
+        try:
+            await self.evicted(history, seconds)
+        except TimeoutError:
+            return
+        raise AssertionError(f"{history.name} was evicted")
+
+    async def _follow(self, watching: asyncio.Event) -> None:
+        path = f"/api/v1/namespaces/{self.prefix}/pods"
+        version = (await self.call("GET", path))["metadata"]["resourceVersion"]
+        url = f"{self.connection.url}{path}?watch=true&resourceVersion={version}"
+        unlimited = aiohttp.ClientTimeout(total=None, sock_read=None)
+        async with self._session.get(url, timeout=unlimited) as stream:
+            watching.set()
+            async for line in stream.content:
+                await self._note(json.loads(line))
+
+    async def _note(self, event: Json) -> None:
+        now, body = read_monotonic(), event["object"]
+        metadata = body["metadata"]
+        if event["type"] == "BOOKMARK":
+            return
+        async with self._changed:
+            history = self.pods.setdefault(metadata["uid"], PodHistory(metadata["name"], metadata["uid"], now, body))
+            history.body = body
+            if metadata.get("deletionTimestamp") and history.terminating_at is None:
+                history.terminating_at = now
+            if event["type"] == "DELETED":
+                history.gone_at = now
+            self._changed.notify_all()
