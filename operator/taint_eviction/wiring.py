@@ -4,22 +4,31 @@ Builds and starts; decides nothing.
 """
 
 import asyncio
+import logging
 import random
 import socket
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import aiohttp
 
+from taint_eviction import __version__
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.api_client import ApiClient
 from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.credentials import USER_AGENT, Connection
+from taint_eviction.adapters.event_recorder import EventRecorder
 from taint_eviction.adapters.lease import KubernetesLease
+from taint_eviction.adapters.log_teller import LogTeller
+from taint_eviction.adapters.loop_lag import measure_loop_lag
 from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.adapters.metrics import CONTENT_TYPE, Metrics, Readings
 from taint_eviction.adapters.observations import Observations
+from taint_eviction.adapters.probe_server import Address, ProbeServer
 from taint_eviction.adapters.sessions import make_session
-from taint_eviction.core.controller import Controller
+from taint_eviction.adapters.tellers import EventTeller, MetricsTeller
+from taint_eviction.core.controller import Controller, Trouble
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.kopf_shell.watcher import KopfWatcher
 from taint_eviction.runtime.clock import ServerClock
@@ -35,9 +44,24 @@ from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.supervised_watch import WatchDoors
 from taint_eviction.settings import Settings
 
+logger = logging.getLogger(__name__)
+
+# A loop that wakes twice a second and has not for so long is dead, or as good as.
+_LONGEST_BEAT_SECONDS = 30.0
+_LONGEST_EXPIRED_SECONDS = 20.0
+
+_LOOK_SECONDS = 0.05
+
+# How long events may still be posted at stop.
+_DRAIN_SECONDS = 3.0
+
 
 class Application:
-    """A controller, ready to run in one event loop."""
+    """A controller, ready to run in one event loop.
+
+    ``listen`` is where probes and metrics are served, None for nowhere. ``reinstall_signal_handlers`` puts the caller's
+    signal handlers back after somebody else has replaced them.
+    """
 
     def __init__(
         self,
@@ -45,78 +69,160 @@ class Application:
         clock: ServerClock,
         settings: Settings,
         *,
-        tellers: Sequence[Teller],
-        counted_call: Callable[[str, str, str], None],
-        counted_malformed: Callable[[str], None],
+        listen: Address | None = None,
         reinstall_signal_handlers: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._clock = clock
         self._settings = settings
-        chance = random.Random()
+        self._chance = random.Random()
+        self.metrics = Metrics(__version__, settings.dry_run, settings.election.lease_name)
         self.calls = ApiCalls(
-            connection.api_client(), settings.call_timeout_seconds, clock.heard_date, counted_call
+            connection.api_client(), settings.call_timeout_seconds, clock.heard_date, self.metrics.called
         )
-        malformed = MalformedObjects(counted_malformed)
+        self._identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        self._recorder = EventRecorder(self.calls, clock, self._identity, self.metrics.event)
+        self.elector = self._make_elector()
+        self.live = self._make_brain()
+        malformed = MalformedObjects(self.metrics.malformed)
         client = ApiClient(self.calls, malformed)
-        self.elector = self._make_elector(chance)
-        gate: Gate = self.elector or NoElection()
-        controller = Controller(DecisionPolicy(settings.evict_finished), settings.dry_run)
-        self.live = LiveController(controller, clock, tellers)
+        self.driver = self._make_driver(client)
+        watcher = KopfWatcher(
+            connection.url,
+            self._open_watch_session,
+            reinstall_signal_handlers=reinstall_signal_handlers,
+            wanted=self._matters,
+        )
+        doors = WatchDoors(
+            self.live,
+            Resync(client, self.live, settings.watch.lists_at_once),
+            watcher,
+            Observations(malformed).interpret,
+            settings=settings.watch,
+            chance=self._chance,
+        )
+        self.engine = Engine(self.live, doors, self.driver)
+        self._probes = self._make_probes(listen) if listen is not None else None
+        self.metrics.read_from(self._readings())
+
+    # Building
+
+    def _make_elector(self) -> Elector | None:
+        election = self._settings.election
+        if not election.enabled:
+            return None
+        store = KubernetesLease(self.calls, election.lease_namespace, election.lease_name)
+        return Elector(self._identity, store, self._clock, election, chance=self._chance)
+
+    def _matters(self, kind: str, body: Mapping[str, Any]) -> bool:
+        """Tell the watch of all bound pods which of them to bring: those of nodes that are tainted, or were lately."""
+        return kind != "Pod" or self.live.controller.attends((body.get("spec") or {}).get("nodeName"))
+
+    def _gate(self) -> Gate:
+        return self.elector or NoElection()
+
+    def _make_brain(self) -> LiveController:
+        dry_run = self._settings.dry_run
+        tellers: list[Teller] = [LogTeller(dry_run), MetricsTeller(self.metrics)]
+        if not dry_run:
+            tellers.append(EventTeller(self._recorder))
+        controller = Controller(DecisionPolicy(self._settings.evict_finished), dry_run)
+        return LiveController(controller, self._clock, tellers)
+
+    def _make_driver(self, client: ApiClient) -> Driver:
+        settings = self._settings
         evictor = Evictor(
             self.live,
             client,
             DryRunWriter(client) if settings.dry_run else client,
             NodeReads(client, self.live, settings.node_read_seconds),
-            gate,
+            self._gate(),
             retry=settings.retry,
-            chance=chance,
+            chance=self._chance,
         )
-        self.driver = Driver(self.live, evictor, gate, settings.workers)
-        def open_session(
-            *, listen_in: aiohttp.ClientMiddlewareType, response_class: type[aiohttp.ClientResponse]
-        ) -> aiohttp.ClientSession:
-            middlewares = (listen_in, *connection.middlewares)
-            return make_session(connection.connector, middlewares, USER_AGENT, response_class=response_class)
+        return Driver(self.live, evictor, self._gate(), settings.workers)
 
-        doors = WatchDoors(
-            self.live,
-            Resync(client, self.live, settings.watch.lists_at_once),
-            KopfWatcher(connection.url, open_session, reinstall_signal_handlers=reinstall_signal_handlers),
-            Observations(malformed).interpret,
-            settings=settings.watch,
-            chance=chance,
+    def _open_watch_session(
+        self, *, listen_in: aiohttp.ClientMiddlewareType, response_class: type[aiohttp.ClientResponse]
+    ) -> aiohttp.ClientSession:
+        middlewares = (listen_in, *self._connection.middlewares)
+        return make_session(self._connection.connector, middlewares, USER_AGENT, response_class=response_class)
+
+    def _make_probes(self, listen: Address) -> ProbeServer:
+        probes = {"/healthz": self._liveness, "/readyz": self.engine.readiness}
+        return ProbeServer(listen, probes, self.metrics.render, CONTENT_TYPE)
+
+    def _readings(self) -> Readings:
+        def troubles() -> list[Trouble]:
+            return [trouble for _, _, trouble in self.live.controller.pending() if trouble is not None]
+
+        def longest_blocked() -> float:
+            now = self._clock.now().at
+            return max((now - trouble.since_at for trouble in troubles()), default=0.0)
+
+        return Readings(
+            pending=lambda: sum(1 for _ in self.live.controller.pending()),
+            retrying=lambda: len(troubles()),
+            longest_blocked_seconds=longest_blocked,
+            synced=self.engine.synced,
+            watch_ages=self.engine.silences,
+            clock_offset_seconds=self._clock.host_offset_seconds,
+            leading=self._gate().may_act,
         )
-        self.engine = Engine(self.live, doors, self.driver)
 
-    def _make_elector(self, chance: random.Random) -> Elector | None:
-        election = self._settings.election
-        if not election.enabled:
-            return None
-        store = KubernetesLease(self.calls, election.lease_namespace, election.lease_name)
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        return Elector(identity, store, self._clock, election, chance=chance)
+    def _liveness(self) -> tuple[bool, str]:
+        """Say whether the loop still turns; an API server that is away is no reason to be restarted."""
+        if (age := self.engine.beat_age_seconds()) > _LONGEST_BEAT_SECONDS:
+            return False, f"the driving loop has not turned for {age:.0f} s"
+        if self.elector is not None and (expired := self.elector.expired_seconds()) > _LONGEST_EXPIRED_SECONDS:
+            return False, f"believes to lead though its lease expired {expired:.0f} s ago"
+        return True, "ok"
+
+    # Running
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set, then end in good order; a bug of our own is raised."""
+        if self._probes is not None:
+            await self._probes.start()
         running = asyncio.create_task(self._run_all(), name="controller")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
             await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
-            await self.driver.stop(self._settings.grace_seconds)
+            await self._stop()
         finally:
             for task in (running, stopping):
                 task.cancel()
             await asyncio.gather(running, stopping, return_exceptions=True)
             if self.elector is not None:
                 await self.elector.release()
+            if self._probes is not None:
+                await self._probes.stop()
             await self._connection.close()
 
+    async def _stop(self) -> None:
+        logger.info("stopping: %d evictions in flight", self.driver.in_flight)
+        if not await self.driver.stop(self._settings.grace_seconds):
+            logger.warning("some evictions were cut off; whoever takes over completes them")
+        await self._recorder.drain(_DRAIN_SECONDS)
+
     async def _run_all(self) -> None:
-        await sharpen(self.calls, self._clock)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.engine.run(), name="engine")
+            # Until the second is known, nothing is dated; nothing else waits for it.
+            sharpening = group.create_task(sharpen(self.calls, self._clock), name="clock")
             if self.elector is not None:
                 group.create_task(self.elector.run(), name="elector")
+            group.create_task(self._recorder.run(), name="events")
+            group.create_task(measure_loop_lag(self._clock, self.metrics.loop_lagged), name="lag")
+            await sharpening
+            group.create_task(self.engine.run(), name="engine")
+            group.create_task(self._tell_synced(), name="synced")
+
+    async def _tell_synced(self) -> None:
+        # Many events can make it true; looking now and then is simpler, and one log line can wait.
+        while not self.engine.synced():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)
+        tainted = len(self.live.controller.tainted_nodes())
+        pending = sum(1 for _ in self.live.controller.pending())
+        logger.info("synced: %d tainted nodes, %d pods with a deadline", tainted, pending)

@@ -3,14 +3,23 @@
 import asyncio
 import logging
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import click
 
+from taint_eviction import __version__
+from taint_eviction.adapters import preflight
+from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection
+from taint_eviction.adapters.probe_server import Address, ListenError
 from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.signals import StopSignals
 from taint_eviction.cli.values import HostPort, Seconds
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import ElectionSettings, RetrySettings, Settings, WatchSettings
+from taint_eviction.wiring import Application
 
 logger = logging.getLogger(__name__)
 
@@ -120,3 +129,66 @@ def read_settings(flags: dict[str, Any]) -> Settings:
             lease_namespace=flags["leader_elect_resource_namespace"] or "",
         ),
     )
+
+
+def _run(settings: Settings, flags: dict[str, Any]) -> int:
+    try:
+        return asyncio.run(_serve(settings, flags))
+    except (CredentialsError, ListenError) as error:
+        return _give_up(str(error), EXIT_USAGE)
+    except _ClusterRefuses as error:
+        return _give_up(str(error), EXIT_CLUSTER)
+    except Exception:
+        # The world's faults never get here: this is a bug, and a restart is better than half a controller.
+        logger.critical("a bug ends the controller; its state is rebuilt from the cluster at restart", exc_info=True)
+        return EXIT_BUG
+
+
+def _give_up(message: str, code: int) -> int:
+    click.echo(f"taint-eviction: {message}", err=True)
+    return code
+
+
+class _ClusterRefuses(Exception):
+    """The API server can't be reached, or does not allow what is needed."""
+
+
+async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
+    stop = asyncio.Event()
+    signals = StopSignals(stop)
+    signals.install()
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    settings = _with_lease_namespace(settings, connection)
+    listen = Address(*flags["listen"]) if flags["listen"] is not None else None
+    application = Application(connection, clock, settings, listen=listen, reinstall_signal_handlers=signals.install)
+    try:
+        if not connection.in_cluster:
+            await _look_first(application, connection, settings)
+    except _ClusterRefuses:
+        await connection.close()
+        raise
+    logger.info("taint-eviction %s at %s by %s", __version__, connection.url, connection.where)
+    await application.run(stop)
+    logger.info("stopped")
+    return 0
+
+
+def _with_lease_namespace(settings: Settings, connection: Connection) -> Settings:
+    if settings.election.lease_namespace:
+        return settings
+    own = connection.namespace if connection.in_cluster else None
+    return replace(settings, election=replace(settings.election, lease_namespace=own or "kube-system"))
+
+
+async def _look_first(application: Application, connection: Connection, settings: Settings) -> None:
+    """Fail early and clearly where a person has just typed the command; in a cluster one waits instead."""
+    try:
+        await preflight.reach(application.calls)
+        missing = await preflight.missing_rights(application.calls, settings)
+    except CallFailed as error:
+        raise _ClusterRefuses(
+            f"{connection.where}: {connection.url}: {error}; is the cluster up, and is this the right context?"
+        ) from error
+    if missing:
+        raise _ClusterRefuses(preflight.in_words(missing))

@@ -9,7 +9,7 @@ _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class Seconds(click.ParamType):
+class Seconds(click.ParamType[float]):
     """A span of time in seconds, written as Kubernetes' own flags have it (``1m30s``, ``500ms``) or as a number."""
 
     name = "duration"
@@ -28,7 +28,7 @@ class Seconds(click.ParamType):
             return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-class HostPort(click.ParamType):
+class HostPort(click.ParamType[tuple[str, int]]):
     """Where to listen: ``HOST:PORT``, or ``:PORT`` for every address; IPv6 hosts in brackets."""
 
     name = "host:port"

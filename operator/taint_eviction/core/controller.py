@@ -152,7 +152,7 @@ class Controller:
         effects: list[Effect] = []
         if before is not None and before.pod.ref.uid != known.pod.ref.uid:
             effects += self._forget(before)
-        if known.pod.node_name not in self._attended:
+        if not self.attends(known.pod.node_name):
             self.cluster.release_pod(known.pod.ref)
             return effects + self._forget(known)
         if not known.pod.marked and known.pod.ref.uid not in self._marking:
@@ -357,6 +357,10 @@ class Controller:
     def tainted_nodes(self) -> frozenset[str]:
         """Name the nodes whose pods matter now."""
         return frozenset(self.cluster.tainted_nodes())
+
+    def attends(self, node_name: str | None) -> bool:
+        """Tell whether the pods of a node matter: it is tainted, or was lately and has not been released."""
+        return node_name in self._attended
 
     def pending(self) -> Iterator[tuple[KnownPod, Evict, Trouble | None]]:
         """Go through the pods that have a deadline or are being evicted, in no particular order."""

@@ -1,0 +1,167 @@
+"""``taint-eviction replay``: plays scenario files, prints their timelines, and checks what they expect.
+
+Not here: the format (``simulation.scenario``), and how a scenario is played (``simulation.replay``).
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taint_eviction.simulation.expectations import Verdict
+from taint_eviction.simulation.marked_yaml import Malformed, Problem
+from taint_eviction.simulation.replay import ReplayResult
+from taint_eviction.simulation.scenario import read_scenario
+from taint_eviction.simulation.timeline import Entry, What
+from taint_eviction.wiring_simulation import replay_scenario
+
+EXIT_BROKEN, EXIT_MALFORMED = 1, 2
+
+_STDIN = "-"
+_SUFFIXES = (".yaml", ".yml")
+_COLOURS = {
+    What.EVICTED: "red",
+    What.DELETED_AGAIN: "red",
+    What.SCHEDULED: "yellow",
+    What.CANCELLED: "green",
+    What.CALL_FAILED: "magenta",
+    What.REFUSED: "magenta",
+    What.STEP: "cyan",
+}
+
+
+@click.command(context_settings={"auto_envvar_prefix": "TAINT_EVICTION"})
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    show_envvar=True,
+    help="Timelines for people, or one JSON document.",
+)
+def replay(files: tuple[str, ...], output: str) -> None:
+    """Play scenario FILEs on a virtual clock and check what they expect.
+
+    A scenario says which nodes and pods there are, what happens when, and which pods leave. It is played through the
+    controller itself against a simulated cluster, an hour in a moment. Directories are walked for *.yaml; - is stdin.
+
+    Exit code: 0 all as expected, 1 an expectation was broken, 2 a file is malformed.
+    """
+    # What the controller logs meanwhile has its place in the timeline.
+    logging.getLogger("taint_eviction").addHandler(logging.NullHandler())
+    results, problems = _play(files)
+    if output == "json":
+        click.echo(json.dumps(_document(results, problems), indent=2))
+    else:
+        _print_results(results)
+    for problem in problems:
+        click.echo(str(problem), err=True)
+    if problems:
+        sys.exit(EXIT_MALFORMED)
+    sys.exit(EXIT_BROKEN if any(result.broken for result in results) else 0)
+
+
+def _play(files: Sequence[str]) -> tuple[list[ReplayResult], list[Problem]]:
+    results: list[ReplayResult] = []
+    problems: list[Problem] = []
+    for name in files:
+        try:
+            for file, text in _texts(name):
+                try:
+                    results.append(replay_scenario(read_scenario(text, file)))
+                except Malformed as malformed:
+                    problems += malformed.problems
+        except OSError as error:
+            problems.append(Problem(name, 1, f"cannot be read: {error.strerror or error}"))
+    return results, problems
+
+
+def _texts(name: str) -> Iterator[tuple[str, str]]:
+    """Read a file, all scenario files below a directory, or stdin: (name, text) of each."""
+    if name == _STDIN:
+        yield "<stdin>", _decoded(click.get_binary_stream("stdin").read(), "<stdin>")
+        return
+    path = Path(name)
+    if not path.is_dir():
+        yield name, _decoded(path.read_bytes(), name)
+        return
+    found = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    if not found:
+        raise Malformed([Problem(name, 1, "there is no *.yaml in this directory")])
+    for file in found:
+        yield str(file), _decoded(file.read_bytes(), str(file))
+
+
+def _decoded(raw: bytes, name: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise Malformed([Problem(name, line, "the file is not UTF-8 text")]) from error
+
+
+# For machines
+
+
+def _document(results: Sequence[ReplayResult], problems: Sequence[Problem]) -> dict[str, Any]:
+    return {
+        "replays": [result.as_json() for result in results],
+        "problems": [{"file": problem.file, "line": problem.line, "what": problem.what} for problem in problems],
+        "held": sum(not result.broken for result in results),
+        "broken": sum(bool(result.broken) for result in results),
+    }
+
+
+# For people
+
+
+def _print_results(results: Sequence[ReplayResult]) -> None:
+    for result in results:
+        _print_heading(result)
+        if len(results) == 1 or result.broken:
+            _print_timeline(result.timeline)
+        for verdict in result.verdicts if len(results) == 1 else result.broken:
+            _print_verdict(result, verdict)
+        if len(results) == 1 or result.broken:
+            click.echo()
+    if len(results) != 1:
+        held = sum(not result.broken for result in results)
+        click.echo(f"{len(results)} scenarios: {held} as expected, {len(results) - held} not")
+
+
+def _print_heading(result: ReplayResult) -> None:
+    mark = click.style("BROKEN", fg="red", bold=True) if result.broken else click.style("ok", fg="green")
+    click.echo(f"{mark}  {click.style(result.scenario.name, bold=True)}: {' '.join(result.scenario.about.split())}")
+
+
+def _print_timeline(entries: Sequence[Entry]) -> None:
+    subjects = [entry.subject for entry in entries if entry.what is not What.STEP]
+    width = min(max(map(len, subjects), default=0), 40)
+    for entry in entries:
+        what = click.style(f"{entry.what.value:<13}", fg=_COLOURS.get(entry.what))
+        click.echo(f"{entry.at:>11.3f}  {what}  {entry.subject:<{width}}  {_detail(entry)}".rstrip())
+
+
+def _detail(entry: Entry) -> str:
+    parts = []
+    if entry.due_at is not None:
+        parts.append(f"for {entry.due_at:.3f}:")
+    if entry.late_seconds is not None:
+        parts.append(f"{entry.late_seconds:.3f} s late:")
+    return " ".join([*parts, entry.why])
+
+
+def _print_verdict(result: ReplayResult, verdict: Verdict) -> None:
+    if verdict.held:
+        click.echo(f"  {click.style('held', fg='green')}    {verdict.pod}: {verdict.expected}")
+        return
+    place = f"{result.scenario.file}:{verdict.line}" if verdict.line else result.scenario.file
+    click.echo(f"  {click.style('BROKEN', fg='red', bold=True)}  {verdict.pod} ({place})")
+    click.echo(f"            expected: {verdict.expected}")
+    click.echo(f"            seen:     {verdict.seen}")
