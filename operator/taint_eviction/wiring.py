@@ -100,6 +100,7 @@ class Application:
             Observations(malformed).interpret,
             settings=settings.watch,
             chance=self._chance,
+            restarted=self.metrics.watch_restarted,
         )
         self.engine = Engine(self.live, doors, self.driver)
         self._probes = self._make_probes(listen) if listen is not None else None
@@ -182,8 +183,6 @@ class Application:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set, then end in good order; a bug of our own is raised."""
-        if self._probes is not None:
-            await self._probes.start()
         running = asyncio.create_task(self._run_all(), name="controller")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -208,6 +207,8 @@ class Application:
         await self._recorder.drain(_DRAIN_SECONDS)
 
     async def _run_all(self) -> None:
+        if self._probes is not None:
+            await self._probes.start()
         async with asyncio.TaskGroup() as group:
             # Until the second is known, nothing is dated; nothing else waits for it.
             sharpening = group.create_task(sharpen(self.calls, self._clock), name="clock")

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import time
 from typing import Literal
 
 from pythonjsonlogger.json import JsonFormatter
@@ -14,7 +15,11 @@ def set_up_logging(log_format: LogFormat, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     if log_format == "json":
         names = {"levelname": "level", "name": "logger", "asctime": "time"}
-        handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields=names))
+        formatter = JsonFormatter(
+            "%(asctime)s %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%SZ", rename_fields=names
+        )
+        formatter.converter = time.gmtime
+        handler.setFormatter(formatter)
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
     root = logging.getLogger()

@@ -141,11 +141,16 @@ def _print_heading(result: ReplayResult) -> None:
 
 
 def _print_timeline(entries: Sequence[Entry]) -> None:
-    subjects = [entry.subject for entry in entries if entry.what is not What.STEP]
-    width = min(max(map(len, subjects), default=0), 40)
+    subjects = {entry: _subject(entry) for entry in entries}
+    width = min(max((len(subjects[entry]) for entry in entries if entry.what is not What.STEP), default=0), 40)
     for entry in entries:
         what = click.style(f"{entry.what.value:<13}", fg=_COLOURS.get(entry.what))
-        click.echo(f"{entry.at:>11.3f}  {what}  {entry.subject:<{width}}  {_detail(entry)}".rstrip())
+        click.echo(f"{entry.at:>11.3f}  {what}  {subjects[entry]:<{width}}  {_detail(entry)}".rstrip())
+
+
+def _subject(entry: Entry) -> str:
+    """Name pod or node; of pods that come again under their name, the later ones with their UID."""
+    return entry.subject if not entry.uid or entry.uid.endswith("-1") else f"{entry.subject} [{entry.uid}]"
 
 
 def _detail(entry: Entry) -> str:

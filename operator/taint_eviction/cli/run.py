@@ -23,6 +23,7 @@ from taint_eviction.wiring import Application
 
 logger = logging.getLogger(__name__)
 
+_UNAUTHORIZED = 401
 EXIT_BUG, EXIT_USAGE, EXIT_CLUSTER = 1, 2, 3
 
 _flag = partial(click.option, show_envvar=True, show_default=True)
@@ -187,8 +188,11 @@ async def _look_first(application: Application, connection: Connection, settings
         await preflight.reach(application.calls)
         missing = await preflight.missing_rights(application.calls, settings)
     except CallFailed as error:
-        raise _ClusterRefuses(
-            f"{connection.where}: {connection.url}: {error}; is the cluster up, and is this the right context?"
-        ) from error
+        hint = (
+            "are these credentials still good?"
+            if error.status == _UNAUTHORIZED
+            else "is this the right cluster, and up?"
+        )
+        raise _ClusterRefuses(f"{connection.where}: {connection.url}: {error}; {hint}") from error
     if missing:
         raise _ClusterRefuses(preflight.in_words(missing))

@@ -8,7 +8,7 @@ failure.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from taint_eviction.core.effects import Effect
 from taint_eviction.core.instants import Moment
@@ -98,6 +98,8 @@ class ClusterWriter(Protocol):
 class NodesScope:
     """Watch all nodes."""
 
+    kind: ClassVar[str] = "nodes"
+
     def __str__(self) -> str:
         return "nodes"
 
@@ -107,6 +109,7 @@ class PodsScope:
     """Watch the pods bound to one node, or to any node where ``node_name`` is None."""
 
     node_name: str | None
+    kind: ClassVar[str] = "pods"
 
     def __str__(self) -> str:
         return "all bound pods" if self.node_name is None else f"pods of {self.node_name}"

@@ -30,7 +30,10 @@ _LONGEST_TURN_SECONDS = 5.0
 
 
 class WatchDoors:
-    """What all watches share: where they list, what watches, who reads, and how many may start at a time."""
+    """What all watches share: where they list, what watches, who reads, and how many may start at a time.
+
+    ``restarted`` is given the kind (nodes, pods) of each watch that broke.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class WatchDoors:
         *,
         settings: WatchSettings,
         chance: random.Random,
+        restarted: Callable[[str], None] = lambda _kind: None,
     ) -> None:
         self.live = live
         self.resync = resync
@@ -49,7 +53,7 @@ class WatchDoors:
         self.settings = settings
         self.chance = chance
         self.start_turn = asyncio.Semaphore(settings.starts_at_once)
-        self.restarts = 0
+        self.restarted = restarted
 
 
 class SupervisedWatch:
@@ -153,6 +157,6 @@ class SupervisedWatch:
         pause = min(settings.restart_most_seconds, settings.restart_first_seconds * 2.0 ** min(self._failures, 30))
         pause *= self._doors.chance.uniform(0.5, 1.0)
         self._failures += 1
-        self._doors.restarts += 1
+        self._doors.restarted(self.scope.kind)
         logger.warning("the watch of %s broke: %s; again in %.1f s", self.scope, reason, pause)
         await asyncio.sleep(pause)

@@ -1,0 +1,1 @@
+"""The mirror: virtual clock, replays, and a small API server over HTTP."""

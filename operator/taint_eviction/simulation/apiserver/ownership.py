@@ -41,7 +41,9 @@ _MAPS = frozenset(
     {"labels", "annotations", "data", "binaryData", "nodeSelector", "capacity", "allocatable", "limits", "requests",
      "disruptedPods"}
 )  # fmt: skip
-_ATOMIC = frozenset({"selector", "matchLabels", "securityContext.capabilities"})
+_ATOMIC = frozenset({"selector", "nodeSelectorTerms", "involvedObject"})
+_REQUIRED = frozenset({"containers"})
+"""Lists that exist, if empty, in every object of their type, so that nobody owns the list itself."""
 _STRIPPED = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink",
      "deletionTimestamp", "deletionGracePeriodSeconds"}
@@ -51,13 +53,13 @@ _STRIPPED = frozenset(
 def leaves(obj: Mapping[str, Any]) -> dict[Path, Any]:
     """Every ownable field of an object with its value; a map or keyed item itself is a path that ends in `.`."""
     metadata = {k: v for k, v in obj.get("metadata", {}).items() if k not in _STRIPPED}
-    body = {k: v for k, v in obj.items() if k not in {"kind", "apiVersion", "metadata"}}
+    body = {k: v for k, v in obj.items() if k not in {"kind", "apiVersion", "metadata"} and v != {}}
     return dict(_leaves({"metadata": metadata, **body}, ()))
 
 
 def _leaves(node: Mapping[str, Any], at: Path) -> Iterator[tuple[Path, Any]]:
     for name, value in node.items():
-        if value is None:
+        if value == []:
             continue
         here = (*at, f"f:{name}")
         if isinstance(value, dict) and value and name not in _ATOMIC:
@@ -65,7 +67,8 @@ def _leaves(node: Mapping[str, Any], at: Path) -> Iterator[tuple[Path, Any]]:
                 yield (*here, "."), None
             yield from _leaves(value, here)
         elif isinstance(value, list) and value and name in LIST_KEYS:
-            yield (*here, "."), None
+            if name not in _REQUIRED:
+                yield (*here, "."), None
             yield from _items(value, LIST_KEYS[name], here)
         elif isinstance(value, list) and name in _SETS:
             yield (*here, "."), None
@@ -117,14 +120,21 @@ class Manager:
         return self.name, self.operation, self.api_version, self.subresource
 
 
-def track(old: Mapping[str, Any] | None, new: JsonObject, manager: Manager, timestamp: str) -> None:
-    """Brings `new`'s managedFields up to date with what this write changes; `old` is None for creations."""
+def track(
+    old: Mapping[str, Any] | None, new: JsonObject, manager: Manager, timestamp: str, *, status_is_reset: bool = False
+) -> None:
+    """Brings `new`'s managedFields up to date with what this write changes; `old` is None for creations.
+
+    `status_is_reset`: status belongs to a subresource, so that whoever creates the object owns nothing of it.
+    """
     entries = _entries_to_start_from(old, new, manager)
     if entries is None:
         new["metadata"].pop("managedFields", None)
         return
     before, after = leaves(old) if old is not None else {}, leaves(new)
     taken = {path for path, value in after.items() if path not in before or before[path] != value}
+    if old is None and status_is_reset:
+        taken = {path for path in taken if path[0] != "f:status"}
     removed = before.keys() - after.keys()
     kept: list[JsonObject] = []
     mine: JsonObject | None = None
@@ -134,12 +144,12 @@ def track(old: Mapping[str, Any] | None, new: JsonObject, manager: Manager, time
         paths = paths | taken if is_mine else paths - taken
         if not paths:
             continue
-        entry = {**entry, "fieldsV1": to_fields(paths)}
+        changed = {**entry, "fieldsV1": to_fields(paths)}
         if is_mine:
-            mine = entry
+            mine = changed
             if taken:
-                entry["time"] = timestamp
-        kept.append(entry)
+                changed["time"] = timestamp
+        kept.append(changed)
     if taken and mine is None:
         kept.append(_new_entry(manager, timestamp, taken))
     kept.sort(key=lambda e: (e.get("operation", ""), e.get("time", ""), e.get("manager", "")))

@@ -27,21 +27,22 @@ def merge_patch(target: Any, patch: Any) -> Any:
 def json_patch(target: JsonObject, operations: Any) -> JsonObject:
     """All operations or none; a failing `test` or a missing path is a 422, as the real server answers."""
     if not isinstance(operations, list):
-        raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        why = "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        raise bad_request(f"error decoding patch: {why}")
     document: Any = deepcopy(target)
     for operation in operations:
         try:
             document = _apply_operation(document, operation)
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise _refused(f"error in patch operation {operation!r}: {error}") from error
+            raise _refused() from error
     if not isinstance(document, dict):
-        raise _refused("the patched document is not an object")
+        raise _refused()
     return document
 
 
-def _refused(message: str) -> StatusError:
-    text = f"the server rejected our request due to an error in our request: {message}"
-    return StatusError(422, text, details={})
+def _refused() -> StatusError:
+    """The real server does not say which operation failed either."""
+    return StatusError(422, "the server rejected our request due to an error in our request", details={})
 
 
 def _apply_operation(document: Any, operation: JsonObject) -> Any:

@@ -118,6 +118,11 @@ class Selection:
         nodes = [term.value for term in self.fields if term.field == "spec.nodeName" and term.equal]
         object.__setattr__(self, "node", nodes[0] if nodes else None)
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether anything but the namespace decides."""
+        return bool(self.labels or self.fields)
+
     def matches(self, record: Record) -> bool:
         if self.namespace is not None and record.namespace != self.namespace:
             return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .resources import ResourceType
-from .status import StatusError, bad_request
+from .status import bad_request
 
 _SET_TERM = re.compile(r"^(?P<key>[\w./-]+)\s+(?P<operator>in|notin)\s*\(\s*(?P<values>[^()]*?)\s*\)$")
 _EQUALITY_TERM = re.compile(r"^(?P<key>[\w./-]+)\s*(?P<operator>==|=|!=|>|<)\s*(?P<value>[\w.-]*)$")
@@ -107,7 +107,7 @@ def parse_field_selector(text: str, resource: ResourceType) -> FieldSelector:
         if found is None:
             raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
         if not _is_supported(found["field"], resource):
-            raise _unsupported_field(found["field"], text, resource)
+            raise bad_request(f"field label not supported: {found['field']}")
         value = re.sub(r"\\(.)", r"\1", found["value"])
         terms.append(FieldTerm(found["field"], found["operator"] != "!=", value))
     return tuple(terms)
@@ -117,14 +117,6 @@ def _is_supported(label: str, resource: ResourceType) -> bool:
     if label == "metadata.name" or (label == "metadata.namespace" and resource.namespaced):
         return True
     return label in resource.kept_fields or label in resource.other_fields
-
-
-def _unsupported_field(label: str, text: str, resource: ResourceType) -> StatusError:
-    group_version = f"{resource.group}/{resource.version}"
-    return bad_request(
-        f'Unable to find "{group_version}, Resource={resource.plural}" that match label selector "", '
-        f'field selector "{text}": field label not supported: {label}'
-    )
 
 
 def field_text(value: object) -> str:

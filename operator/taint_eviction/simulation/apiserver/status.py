@@ -124,8 +124,8 @@ def forbidden(group: str, plural: str, name: str, why: str) -> StatusError:
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422 with one cause per field."""
-    sentences = [f"{error.field}: {error.message}" for error in errors]
+    """422 with a cause per field; what was found twice is two causes, but stands in the message once."""
+    sentences = list(dict.fromkeys(f"{error.field}: {error.message}" for error in errors))
     listed = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     details = _named_details(group, kind, name)
     details["causes"] = [{"reason": e.type, "message": e.message, "field": e.field} for e in errors]
@@ -147,9 +147,7 @@ def too_many_requests(message: str, retry_after_seconds: int, causes: Sequence[J
 
 
 def method_not_allowed() -> StatusError:
-    return StatusError(
-        405, "the server does not allow this method on the requested resource", details={}
-    )
+    return StatusError(405, "the server does not allow this method on the requested resource", details={})
 
 
 def no_such_path() -> StatusError:

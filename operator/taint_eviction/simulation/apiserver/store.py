@@ -61,14 +61,15 @@ class _Table:
         if not pods:
             del self.by_node[record.node_name]
 
-    def candidates(self, selection: Selection) -> Iterator[Record]:
-        """In key order: a superset of what is selected, found by the best index there is."""
+    def candidates(self, selection: Selection, start_key: str = "") -> Iterator[Record]:
+        """In key order, from a key on: a superset of what is selected, found by the best index there is."""
         if selection.node is not None and self.resource.plural == "pods":
-            yield from (record for _, record in sorted(self.by_node.get(selection.node, {}).items()))
+            pods = self.by_node.get(selection.node, {})
+            yield from (record for key, record in sorted(pods.items()) if key >= start_key)
             return
-        start, end = 0, len(self._order)
+        start, end = bisect_left(self._order, start_key), len(self._order)
         if selection.namespace is not None and self.resource.namespaced:
-            start = bisect_left(self._order, selection.namespace + "/")
+            start = max(start, bisect_left(self._order, selection.namespace + "/"))
             end = bisect_left(self._order, selection.namespace + "0")  # "0" is the character after "/"
         for index in range(start, end):
             yield self.by_key[self._order[index]]
@@ -84,6 +85,7 @@ class Store:
         self._history: dict[str, deque[Change]] = {plural: deque() for plural in RESOURCES}
         self._compacted = dict.fromkeys(RESOURCES, first_resource_version)
         self._subscribers: list[Subscriber] = []
+        self._cached: dict[str, int] = {}
 
     def get(self, plural: str, namespace: str, name: str) -> Record | None:
         """The current record, None where there is no such object."""
@@ -95,7 +97,30 @@ class Store:
 
     def select(self, selection: Selection) -> list[Record]:
         """All matching records in key order, as of now."""
-        return [r for r in self._tables[selection.resource.plural].candidates(selection) if selection.matches(r)]
+        return list(self.walk(selection))
+
+    def walk(self, selection: Selection, start_key: str = "") -> Iterator[Record]:
+        """As `select`, from a key on and lazily: nothing may be written meanwhile."""
+        candidates = self._tables[selection.resource.plural].candidates(selection, start_key)
+        if not selection.is_filtered:
+            return candidates
+        return (record for record in candidates if selection.matches(record))
+
+    def select_at(self, selection: Selection, resource_version: int, start_key: str = "") -> Iterator[Record] | None:
+        """As `walk`, as of an earlier version; None where the history does not reach back to it."""
+        changes = self.changes_since(selection.resource.plural, resource_version)
+        if changes is None:
+            return None
+        if not changes:
+            return self.walk(selection, start_key)
+        records = {record.key: record for record in self.walk(selection, start_key)}
+        for change in reversed(changes):
+            if change.new.key < start_key:
+                continue
+            records.pop(change.new.key, None)
+            if change.old is not None and selection.matches(change.old):
+                records[change.old.key] = change.old
+        return (records[key] for key in sorted(records))
 
     def commit(self, resource: ResourceType, obj: JsonObject) -> Record:
         """Creates or replaces; stamps the next resourceVersion into the object given."""
@@ -129,6 +154,26 @@ class Store:
         for subscriber in tuple(self._subscribers):
             subscriber(change)
 
+    def lag(self, plural: str) -> None:
+        """From now on the watch cache of a kind stands still: reads that accept any version see this one."""
+        self._cached.setdefault(plural, self.resource_version)
+
+    def catch_up(self, plural: str) -> None:
+        """Ends `lag`; idempotent."""
+        self._cached.pop(plural, None)
+
+    def cached_version(self, plural: str) -> int:
+        """What reads with resourceVersion=0 see: the present, or an earlier version while the cache lags."""
+        return self._cached.get(plural, self.resource_version)
+
+    def get_at(self, plural: str, namespace: str, name: str, resource_version: int) -> Record | None:
+        """As `get`, as of an earlier version that the history reaches back to."""
+        found = self.get(plural, namespace, name)
+        for change in reversed(self.changes_since(plural, resource_version) or []):
+            if (change.new.namespace, change.new.name) == (namespace, name):
+                found = change.old
+        return found
+
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Calls for each change from now on, within the write; returns what ends it."""
         self._subscribers.append(subscriber)
@@ -151,6 +196,7 @@ class Store:
 
     def compact(self) -> None:
         """Forgets all history, as a restarted server or a compacted etcd has: older versions get 410 from now on."""
+        self._cached.clear()
         for plural, history in self._history.items():
             history.clear()
             self._compacted[plural] = self.resource_version

@@ -2,7 +2,7 @@
 
 Directives: `$patch: delete|replace|merge` in objects and list items, `$retainKeys`, `$setElementOrder/<list>` and
 `$deleteFromPrimitiveList/<list>`. Reference: apimachinery/pkg/util/strategicpatch and the patchMergeKey tags
-of k8s.io/api. `tolerations` has no such tag, so it is replaced as a whole.
+of k8s.io/api. `taints` and `tolerations` have no such tag, so they are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ MERGE_KEYS: Mapping[str, str] = {
     "resourceClaims": "name",
     "schedulingGates": "name",
     "secrets": "name",
-    "taints": "key",
     "topologySpreadConstraints": "topologyKey",
     "volumeDevices": "devicePath",
     "volumeMounts": "mountPath",
@@ -72,7 +71,7 @@ def _merge(target: JsonObject, patch: JsonObject) -> JsonObject:
         else:
             merged[name] = value
     _delete_primitives(merged, patch)
-    _order_untouched(merged, patch)
+    _order_untouched(merged, patch, target)
     return _retain(merged, patch)
 
 
@@ -84,12 +83,12 @@ def _delete_primitives(merged: JsonObject, patch: JsonObject) -> None:
             merged[name] = [item for item in merged.get(name) or [] if item not in gone or item in added]
 
 
-def _order_untouched(merged: JsonObject, patch: JsonObject) -> None:
+def _order_untouched(merged: JsonObject, patch: JsonObject, old: JsonObject) -> None:
     """An order may come without a change of its list."""
     for directive, order in patch.items():
         name = directive.removeprefix(_ORDER)
         if directive.startswith(_ORDER) and name not in patch and isinstance(merged.get(name), list):
-            merged[name] = _ordered(merged[name], order, _identify(name))
+            merged[name] = _ordered(merged[name], order, old.get(name) or [], _identify(name))
 
 
 def _retain(merged: JsonObject, patch: JsonObject) -> JsonObject:
@@ -106,8 +105,8 @@ def _merge_list(name: str, old: list[Any], changes: list[Any], patch: JsonObject
         merged = _merge_items(MERGE_KEYS[name], old, changes)
     else:
         return deepcopy(changes)
-    order = patch.get(_ORDER + name)
-    return _ordered(merged, order, _identify(name)) if order is not None else merged
+    order = patch.get(_ORDER + name, changes)
+    return _ordered(merged, order, old, _identify(name))
 
 
 def _merge_items(key: str, old: list[Any], changes: list[Any]) -> list[Any]:
@@ -130,14 +129,21 @@ def _merge_items(key: str, old: list[Any], changes: list[Any]) -> list[Any]:
 
 def _identify(name: str) -> Callable[[Any], Any]:
     key = MERGE_KEYS.get(name)
-    return (lambda item: item.get(key)) if key and name not in MERGED_PRIMITIVES else (lambda item: item)
+    return lambda item: item.get(key) if key and isinstance(item, dict) else item
 
 
-def _ordered(items: list[Any], order: list[Any], identify: Callable[[Any], Any]) -> list[Any]:
-    """Items named in the order come in that order; the others keep their place relative to their neighbours."""
-    wanted = [identify(item) if isinstance(item, dict) else item for item in order]
+def _ordered(items: list[Any], order: list[Any], old: list[Any], identify: Callable[[Any], Any]) -> list[Any]:
+    """Items that the order names come in that order; the others stay before what they stood before in the old list.
+
+    Without an explicit order the patch's own is meant, so that new items come first.
+    """
+    wanted = [identify(item) for item in order]
+    before = [identify(item) for item in old]
     named = sorted((i for i in items if identify(i) in wanted), key=lambda item: wanted.index(identify(item)))
-    waiting = iter(named)
-    if len(named) == len(items):
-        return named
-    return [next(waiting) if identify(item) in wanted else item for item in items]
+    others = [item for item in items if identify(item) not in wanted]
+    merged: list[Any] = []
+    while named and others:
+        one, other = identify(named[0]), identify(others[0])
+        stays_before = one in before and other in before and before.index(other) < before.index(one)
+        merged.append((others if stays_before else named).pop(0))
+    return merged + named + others

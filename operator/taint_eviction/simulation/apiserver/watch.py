@@ -68,12 +68,16 @@ class Watcher:
     limit: int = 100_000
     taps: Taps = field(default_factory=Taps)
     ended: str = ""
+    after: int = 0
+    """Changes up to this version are none of this watch's business."""
     delivered: int = 0
     _queue: deque[tuple[float, bytes]] = field(default_factory=deque)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, line: bytes) -> None:
-        """Queues one event, subject to the taps."""
+        """Queues one event, subject to the taps; a watch that was ended gets no more."""
+        if self.ended:
+            return
         if self.taps.drop_next > 0:
             self.taps.drop_next -= 1
             return
@@ -166,7 +170,7 @@ class WatchHub:
         lines: dict[tuple[Renderer, ChangeType, int], bytes] = {}
         for watcher in self._concerned(by_node, change):
             seen = watcher.selection.seen_change(change)
-            if seen is None:
+            if seen is None or change.resource_version <= watcher.after:
                 continue
             event_type, record = seen
             # A record that left a selection is the old one with a new version: equal for all who lose it.
@@ -191,6 +195,26 @@ class WatchHub:
             change(watcher.taps)
             watcher.poke()
         return len(watchers)
+
+    def hold(self, match: WatchMatch | None = None) -> int:
+        """Withholds events and bookmarks from these watches and later ones like them, until `calm` releases all."""
+        return self.disturb(match or WatchMatch(), _tap("held", True), standing=True)
+
+    def freeze(self, match: WatchMatch | None = None) -> int:
+        """Silences the watches that are open now; their connections stay open."""
+        return self.disturb(match or WatchMatch(), _tap("frozen", True))
+
+    def lag(self, seconds: float, match: WatchMatch | None = None) -> int:
+        """Delays each event from now on by so much, for these watches and later ones like them."""
+        return self.disturb(match or WatchMatch(), _tap("lag_seconds", seconds), standing=True)
+
+    def drop_next(self, count: int, match: WatchMatch | None = None) -> int:
+        """Loses the next events of each watch that is open now."""
+        return self.disturb(match or WatchMatch(), _tap("drop_next", count))
+
+    def duplicate_next(self, count: int, match: WatchMatch | None = None) -> int:
+        """Sends the next events of each watch that is open now twice."""
+        return self.disturb(match or WatchMatch(), _tap("duplicate_next", count))
 
     def calm(self, match: WatchMatch | None = None) -> None:
         """Opens all taps of the watches that match (all of them by default) and drops the standing orders for them."""
@@ -221,6 +245,10 @@ class WatchHub:
         for watcher in watchers:
             watcher.offer(line)
         return len(watchers)
+
+
+def _tap(name: str, value: object) -> Callable[[Taps], None]:
+    return lambda taps: setattr(taps, name, value)
 
 
 def error_line(status: JsonObject) -> bytes:

@@ -1,0 +1,213 @@
+"""The doors of the runtime for reading and writing, onto the simulated cluster.
+
+A call travels, arrives, is carried out at one instant, and its answer travels back; every answer carries the server's
+``Date``. What arrives is on the timeline, whatever the controller hears of it. A process that was killed makes no more
+calls; one of its calls that had not arrived never does.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import Node, Pod, PodRef
+from taint_eviction.runtime.ports import CallFailed, Page
+from taint_eviction.simulation import kubernetes_json as kube
+from taint_eviction.simulation.cluster import Deletion, SimulatedCluster
+from taint_eviction.simulation.faults import Call, Faults, Trouble
+from taint_eviction.simulation.kubernetes_json import JsonObject
+from taint_eviction.simulation.timeline import Entry, Timeline, What
+from taint_eviction.simulation.virtual_clock import ProcessClock, timestamp, virtual_now
+
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsing:
+    """How production reads objects: JSON → value, None where it is too malformed."""
+
+    node: Callable[[Mapping[str, Any]], Node | None]
+    pod: Callable[[Mapping[str, Any]], Pod | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Between a controller and the API server: how long a call takes in one direction, and when it gives up."""
+
+    one_way_seconds: float = 0.005
+    call_timeout_seconds: float = 10.0
+    page_size: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a controller process finds outside itself."""
+
+    cluster: SimulatedCluster
+    faults: Faults
+    network: Network
+    parsing: Parsing
+    timeline: Timeline
+
+
+class SimulatedApi:
+    """``ClusterReader`` and ``ClusterWriter`` of one controller process."""
+
+    def __init__(self, world: World, clock: ProcessClock) -> None:
+        self._world = world
+        self._cluster = world.cluster
+        self._clock = clock
+
+    # Reading
+
+    async def list_nodes(self) -> AsyncIterator[Page[Node]]:
+        """List all nodes, page by page, as they were when the first page was answered."""
+        bodies = await self.call(Call.LIST_NODES, "", lambda: list(self._cluster.nodes.values()))
+        async for part, version in self._pages(bodies, Call.LIST_NODES):
+            nodes = tuple(node for body in part if (node := self._world.parsing.node(body)) is not None)
+            yield Page(nodes, _uids(part), version)
+
+    async def list_pods(self, node_name: str | None) -> AsyncIterator[Page[Pod]]:
+        """List the pods bound to one node, or to any where ``node_name`` is None."""
+        bodies = await self.call(Call.LIST_PODS, node_name or "", lambda: pods_bound_to(self._cluster, node_name))
+        async for part, version in self._pages(bodies, Call.LIST_PODS):
+            pods = tuple(pod for body in part if (pod := self._world.parsing.pod(body)) is not None)
+            yield Page(pods, _uids(part), version)
+
+    async def _pages(self, bodies: list[JsonObject], call: Call) -> AsyncIterator[tuple[list[JsonObject], int]]:
+        version, size = self._cluster.resource_version, self._world.network.page_size
+        yield bodies[:size], version
+        for begin in range(size, len(bodies), size):
+            await self.call(call, "", lambda: None)
+            yield bodies[begin : begin + size], version
+
+    async def read_node(self, name: str) -> Node | None:
+        """Read a node; None if there is none of this name."""
+        body = await self.call(Call.READ_NODE, name, lambda: self._cluster.nodes.get(name))
+        if body is None:
+            return None
+        node = self._world.parsing.node(body)
+        if node is None:
+            raise CallFailed(f"Node {name} cannot be read")
+        return node
+
+    async def read_pod(self, ref: PodRef) -> Pod | None:
+        """Read a pod; None if there is none of this name, or it has another UID."""
+        return self._live(await self.call(Call.READ_POD, str(ref), lambda: self._pod_of(ref)))
+
+    def _pod_of(self, ref: PodRef) -> JsonObject | None:
+        body = self._cluster.pods.get(ref.key)
+        return body if body is not None and body["metadata"]["uid"] == ref.uid else None
+
+    def _live(self, body: JsonObject | None) -> Pod | None:
+        if body is None:
+            return None
+        pod = self._world.parsing.pod(body)
+        if pod is None:
+            raise CallFailed("the pod cannot be read")
+        return pod
+
+    # Writing
+
+    async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
+        """Set the DisruptionTarget condition and return the live pod."""
+        return self._live(await self.call(Call.MARK, str(ref), lambda: self._set_condition(ref, "True", already)))
+
+    async def unmark(self, pod: Pod, now: Moment) -> Pod | None:
+        """Set the condition's status to False on exactly this version of ``pod``; return the live pod."""
+        return self._live(await self.call(Call.UNMARK, str(pod.ref), lambda: self._unset_condition(pod)))
+
+    def _set_condition(self, ref: PodRef, status: str, keeps_time: bool) -> JsonObject | None:
+        body = self._pod_of(ref)
+        if body is None:
+            return None
+        condition = kube.disruption_target(status, None if keeps_time else timestamp(virtual_now()))
+        if body == (written := kube.with_condition(body, condition)):
+            return body
+        before = kube.condition_status(body)
+        self._cluster.change_pod(ref.key, lambda _: written)
+        if before != status:
+            self._note(What.MARKED if status == "True" else What.UNMARKED, ref)
+        return self._cluster.pods[ref.key]
+
+    def _unset_condition(self, pod: Pod) -> JsonObject | None:
+        body = self._pod_of(pod.ref)
+        if body is not None and body["metadata"]["resourceVersion"] != str(pod.resource_version):
+            raise CallFailed("the object has been modified: apply your changes to the latest version", status=409)
+        return self._set_condition(pod.ref, "False", False)
+
+    async def delete(self, ref: PodRef) -> bool:
+        """Ask for the pod's deletion; True once the API server has accepted it."""
+        return await self.call(Call.DELETE, str(ref), lambda: self._delete(ref))
+
+    def _delete(self, ref: PodRef) -> bool:
+        node_name = self._cluster.last_node_of(ref.key) or ""
+        match deletion := self._cluster.delete_pod(ref.key, ref.uid):
+            case Deletion.ACCEPTED:
+                self._note(What.EVICTED, ref, f"from {node_name}")
+            case Deletion.ALREADY_TERMINATING:
+                self._note(What.DELETED_AGAIN, ref, deletion.value)
+            case Deletion.NOT_FOUND | Deletion.OTHER_UID:
+                self._note(What.DELETE_MISSED, ref, deletion.value)
+        return deletion in (Deletion.ACCEPTED, Deletion.ALREADY_TERMINATING)
+
+    # Calls
+
+    async def call(self, call: Call, subject: str, act: Callable[[], AnswerT]) -> AnswerT:
+        """Make a call: carry it there, do what it asks for, carry the answer back; raise ``CallFailed``."""
+        network, trouble = self._world.network, self._world.faults.next(call, subject, virtual_now())
+        deadline = virtual_now() + network.call_timeout_seconds
+        travel_seconds = network.one_way_seconds + trouble.delay_seconds
+        if virtual_now() + travel_seconds >= deadline:
+            await asyncio.sleep(network.call_timeout_seconds)
+            raise CallFailed(f"no answer within {network.call_timeout_seconds:g} s")
+        await asyncio.sleep(travel_seconds)
+        if trouble.fails or trouble.hangs:
+            await self._fail(call, subject, act if trouble.takes_effect else None, trouble, deadline)
+        return await self._answer(act)
+
+    async def _answer(self, act: Callable[[], AnswerT]) -> AnswerT:
+        answered_at = virtual_now()
+        try:
+            return act()
+        finally:
+            await self._carry_back(answered_at)
+
+    async def _carry_back(self, answered_at: float) -> None:
+        await asyncio.sleep(self._world.network.one_way_seconds)
+        self._clock.heard_answer_of(answered_at)
+
+    async def _fail(
+        self, call: Call, subject: str, act: Callable[[], object] | None, trouble: Trouble, deadline: float
+    ) -> NoReturn:
+        if act is not None:
+            act()
+        answer = "no answer" if trouble.hangs or trouble.status is None else f"{trouble.status}"
+        why = f"{call.value}: {answer}" + (" (it took effect)" if act is not None else "")
+        self._world.timeline.add(Entry(virtual_now(), What.CALL_FAILED, subject, why=why))
+        if trouble.hangs:
+            await asyncio.sleep(deadline - virtual_now())
+            raise CallFailed(f"no answer within {self._world.network.call_timeout_seconds:g} s")
+        if trouble.status is None:
+            raise CallFailed(trouble.message or "the connection was refused")
+
+        await self._carry_back(virtual_now())
+        message = trouble.message or f"HTTP {trouble.status}"
+        raise CallFailed(message, status=trouble.status, retry_after_seconds=trouble.retry_after_seconds)
+
+    def _note(self, what: What, ref: PodRef, why: str = "") -> None:
+        self._world.timeline.add(Entry(virtual_now(), what, str(ref), ref.uid, why))
+
+
+def pods_bound_to(cluster: SimulatedCluster, node_name: str | None) -> list[JsonObject]:
+    """List the pods bound to one node, or to any node where ``node_name`` is None."""
+    return [
+        pod
+        for pod in cluster.pods.values()
+        if (bound_to := kube.node_name_of(pod)) is not None and node_name in (None, bound_to)
+    ]
+
+
+def _uids(bodies: list[JsonObject]) -> frozenset[str]:
+    return frozenset(body["metadata"]["uid"] for body in bodies)

@@ -1,0 +1,223 @@
+"""YAML with line numbers, and its problems: all of them, each with file, line, and what was expected.
+
+``load`` turns one document into ``Marked`` values; ``Reading`` takes them apart and notes every problem on the way
+instead of stopping at the first. Strict where people slip: duplicate and unknown keys (with the nearest known one),
+numbers where text is meant. Times stay text, as in JSON. Not here: what the keys mean.
+"""
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import yaml
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """Something in a file that cannot be read as it should."""
+
+    file: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.what}"
+
+
+class Malformed(Exception):
+    """A file that cannot be read; ``problems`` has everything that is wrong with it, in the order of lines."""
+
+    def __init__(self, problems: Collection[Problem]) -> None:
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A value of a document and the line where it begins.
+
+    ``value`` is None, a bool, int, float or str, a list of ``Marked``, or a dict from str to ``Marked``.
+    ``key_lines`` has the line of each key of a mapping.
+    """
+
+    value: Any
+    line: int
+    key_lines: Mapping[str, int]
+
+    def __iter__(self) -> Iterator["Marked"]:
+        """Go through the items of a list; of anything else, through none."""
+        return iter(self.value if isinstance(self.value, list) else ())
+
+    def plain(self) -> Any:
+        """Return the value without lines, as ``json`` would."""
+        if isinstance(self.value, list):
+            return [item.plain() for item in self.value]
+        if isinstance(self.value, dict):
+            return {key: item.plain() for key, item in self.value.items()}
+        return self.value
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as JSON has it: no timestamps, and of YAML 1.1's many numbers and booleans the usual ones."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+# Aliases can make a small file huge: no scenario written by hand has so many values.
+_MOST_VALUES = 200_000
+
+
+def load(text: str, file: str) -> Marked:
+    """Read the one document of a file; raise ``Malformed`` if it is no YAML."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            raise Malformed([Problem(file, 1, "the file is empty")])
+        return _Marking(file, loader).mark(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(str(error.problem or error.context or "it is no YAML").split())
+        raise Malformed([Problem(file, mark.line + 1 if mark else 1, what)]) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise Malformed([Problem(file, 1, f"it is no YAML: {' '.join(str(error).split())}")]) from error
+    finally:
+        loader.dispose()
+
+
+class _Marking:
+    def __init__(self, file: str, loader: _Loader) -> None:
+        self._file = file
+        self._loader = loader
+        self._values = 0
+        self._open: set[int] = set()
+
+    def mark(self, node: yaml.Node) -> Marked:
+        line = node.start_mark.line + 1
+        self._values += 1
+        if id(node) in self._open or self._values > _MOST_VALUES:
+            raise Malformed([Problem(self._file, line, "the aliases (*) in here never end, or make it far too large")])
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, line)
+            if isinstance(node, yaml.SequenceNode):
+                return Marked([self.mark(item) for item in node.value], line, {})
+            return Marked(self._scalar(cast(yaml.ScalarNode, node)), line, {})
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, line: int) -> Marked:
+        values: dict[str, Marked] = {}
+        lines: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            key_line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise Malformed([Problem(self._file, key_line, "a key must be text")])
+            key = str(key_node.value)
+            if key in values:
+                raise Malformed([Problem(self._file, key_line, f"{key!r} is here twice (first in line {lines[key]})")])
+            values[key], lines[key] = self.mark(value_node), key_line
+        return Marked(values, line, lines)
+
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        value = self._loader.construct_object(node)
+        return value if value is None or isinstance(value, bool | int | float | str) else node.value
+
+
+class Reading:
+    """Takes marked values apart; ``problems`` grows with everything that is not as it should be.
+
+    Each method returns something usable even after a problem, so that the rest is read, too.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+
+    def problem(self, line: int, what: str) -> None:
+        """Note a problem."""
+        self.problems.append(Problem(self.file, line, what))
+
+    def fields(self, at: Marked, known: Collection[str], what: str) -> dict[str, Marked]:
+        """Read a mapping whose keys are among ``known``; ``what`` names it for people."""
+        if not isinstance(at.value, dict):
+            self.problem(at.line, f"{what} must be a mapping of {_listed(known)}, not {described(at)}")
+            return {}
+        for key in at.value:
+            if key not in known:
+                self.problem(at.key_lines[key], f"unknown key {key!r} in {what}{self._nearest(key, known)}")
+        return {key: value for key, value in at.value.items() if key in known}
+
+    def _nearest(self, key: str, known: Collection[str]) -> str:
+        close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.5)
+        if not close:
+            folded = {name.lower(): name for name in known}
+            close = [folded[name] for name in difflib.get_close_matches(key.lower(), sorted(folded), n=1, cutoff=0.5)]
+        return f"; did you mean {close[0]!r}?" if close else f"; known: {_listed(known)}"
+
+    def items(self, at: Marked | None, what: str) -> list[Marked]:
+        """Read a list; absent and null are empty."""
+        if at is None or at.value is None:
+            return []
+        if not isinstance(at.value, list):
+            self.problem(at.line, f"{what} must be a list, not {described(at)}")
+            return []
+        return list(at)
+
+    def text(self, at: Marked, what: str, among: Collection[str] = ()) -> str:
+        """Read a text, one of ``among`` where that is given."""
+        if isinstance(at.value, str):
+            if among and at.value not in among:
+                self.problem(at.line, f"{what} must be one of {_listed(among)}, not {at.value!r}")
+            return at.value
+        hint = f" (write it in quotes: '{at.value}')" if isinstance(at.value, int | float) else ""
+        self.problem(at.line, f"{what} must be text, not {described(at)}{hint}")
+        return ""
+
+    def boolean(self, at: Marked, what: str) -> bool:
+        """Read true or false."""
+        if isinstance(at.value, bool):
+            return at.value
+        self.problem(at.line, f"{what} must be true or false, not {described(at)}")
+        return False
+
+    def whole_number(self, at: Marked, what: str, least: int | None = None) -> int:
+        """Read a whole number, not below ``least``."""
+        if isinstance(at.value, int) and not isinstance(at.value, bool) and (least is None or at.value >= least):
+            return at.value
+        bound = "" if least is None else f" of at least {least}"
+        self.problem(at.line, f"{what} must be a whole number{bound}, not {described(at)}")
+        return least or 0
+
+    def only(self, fields: Mapping[str, Marked], needed: Collection[str], line: int, what: str) -> bool:
+        """Note which of the needed keys are missing; tell whether none is."""
+        missing = [key for key in needed if key not in fields]
+        for key in missing:
+            self.problem(line, f"{what} lacks {key!r}")
+        return not missing
+
+
+def described(at: Marked) -> str:
+    """Describe a value for people, as in "not …"."""
+    match at.value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if at.value else "false"
+        case int() | float():
+            return f"the number {at.value}"
+        case str():
+            return f"{at.value[:40]!r}"
+        case list():
+            return "a list"
+        case _:
+            return "a mapping"
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,115 @@
+"""One controller process of a simulated world: the production runtime, unchanged, behind simulated doors.
+
+Killed at any moment, as SIGKILL does: nothing it had not sent yet is ever sent, and nothing it knew is left.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.decision import DecisionPolicy
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from taint_eviction.runtime.driver import Driver
+from taint_eviction.runtime.engine import Engine
+from taint_eviction.runtime.evictor import Evictor
+from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.node_reads import NodeReads
+from taint_eviction.runtime.ports import NodesScope, Teller, WatchScope
+from taint_eviction.runtime.resync import Resync
+from taint_eviction.runtime.supervised_watch import WatchDoors
+from taint_eviction.settings import Settings
+from taint_eviction.simulation.api import Parsing, SimulatedApi, World
+from taint_eviction.simulation.virtual_clock import HostClock, ProcessClock
+from taint_eviction.simulation.watches import SimulatedWatcher, Streams
+from taint_eviction.simulation.witness import Witness
+
+# What the monotonic clock of the first process shows at second 0, and how far those of later ones are apart.
+_MONOTONIC_OFFSET_SECONDS = 4096.0
+
+
+@dataclass(slots=True)
+class SimulatedGate:
+    """Whether the process leads."""
+
+    leading: bool = True
+
+    def may_act(self) -> bool:
+        """Answer for this very moment."""
+        return self.leading
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a process is started in: the world, the host, its settings, the watches' fate, and who else is told.
+
+    ``seed`` decides all that is left to chance, as the lengths of waits.
+    """
+
+    world: World
+    host: HostClock
+    settings: Settings
+    nodes: Streams
+    pods: Streams
+    gate: SimulatedGate
+    seed: str
+    tellers: Callable[[], Iterable[Teller]] = tuple
+
+
+class ControllerProcess:
+    """The ``incarnation``-th process, counted from 1."""
+
+    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
+        world, settings = surroundings.world, surroundings.settings
+        clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
+        chance = random.Random(f"{surroundings.seed}/{incarnation}")
+        api = SimulatedApi(world, clock)
+        watcher = SimulatedWatcher(world, api, surroundings.nodes, surroundings.pods)
+        self.controller = Controller(DecisionPolicy(evict_finished=settings.evict_finished), settings.dry_run)
+        tellers = [Witness(world.timeline, clock), *surroundings.tellers()]
+        live = LiveController(self.controller, clock.server_clock, tellers)
+        resync = Resync(api, live, settings.watch.lists_at_once)
+        interpret = _interpreting(world.parsing)
+        doors = WatchDoors(live, resync, watcher, interpret, settings=settings.watch, chance=chance)
+        node_reads = NodeReads(api, live, settings.node_read_seconds)
+        evictor = Evictor(live, api, api, node_reads, surroundings.gate, retry=settings.retry, chance=chance)
+        driver = Driver(live, evictor, surroundings.gate, settings.workers)
+        self.engine = Engine(live, doors, driver)
+        self._task = asyncio.create_task(self.engine.run(), name=f"controller {incarnation}")
+
+    async def kill(self) -> None:
+        """End it at once; raise what had ended it already: a bug of its own."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self.check()
+
+    def check(self) -> None:
+        """Raise what has ended the process, if a bug did."""
+        if self._task.done() and not self._task.cancelled() and (bug := self._task.exception()) is not None:
+            raise bug
+
+    def has_plans(self) -> bool:
+        """Tell whether anything is scheduled or in flight."""
+        return self.controller.next_fire_at() is not None or any(True for _ in self.controller.pending())
+
+
+def _interpreting(parsing: Parsing) -> Callable[[WatchScope, str | None, Mapping[str, Any]], Fact | None]:
+    """Turn what a watch brings into facts."""
+
+    def interpret(scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> Fact | None:
+        if isinstance(scope, NodesScope):
+            node = parsing.node(body)
+            if node is None:
+                return None
+            if event_type == "DELETED":
+                return NodeGone(node.name, node.uid)
+            # What comes from a list comes after a gap.
+            return NodeSeen(node, continuous=event_type is not None)
+        pod = parsing.pod(body)
+        if pod is None:
+            return None
+        return PodGone(pod.ref) if event_type == "DELETED" else PodSeen(pod)
+
+    return interpret

@@ -1,0 +1,169 @@
+"""A scenario: what there is, what happens when, and what is expected; and how its file is read.
+
+``read_scenario`` raises ``Malformed`` with all problems of a file at once: file, line, and what was expected. The
+format is documented in tests/scenarios/README.md.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any
+
+from taint_eviction.settings import RetrySettings, Settings, WatchSettings
+from taint_eviction.simulation.action_file import ACTIONS
+from taint_eviction.simulation.actions import Step
+from taint_eviction.simulation.expectation_file import ExpectationReading
+from taint_eviction.simulation.expectations import Expectation
+from taint_eviction.simulation.kubernetes_json import JsonObject
+from taint_eviction.simulation.marked_yaml import Malformed, Marked, load
+
+_TOP = ("name", "about", "settings", "given", "timeline", "expect", "until")
+
+# How much of an action the timeline shows.
+_MOST_TEXT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario as it was read; ``until`` None: until nothing is left to happen (see ``replay``).
+
+    ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
+    no such admission.
+    """
+
+    file: str
+    name: str
+    about: str
+    nodes: tuple[JsonObject, ...]
+    pods: tuple[JsonObject, ...]
+    steps: tuple[Step, ...]
+    expectations: tuple[Expectation, ...]
+    settings: Settings
+    default_toleration_seconds: int | None
+    until: float | None
+
+
+def read_scenario(text: str, file: str) -> Scenario:
+    """Read a scenario; ``file`` names it in problems. Raise ``Malformed`` with everything that is wrong."""
+    reading = _ScenarioReading(file)
+    scenario = reading.scenario(load(text, file))
+    reading.check_names()
+    if reading.problems:
+        raise Malformed(reading.problems)
+    return scenario
+
+
+class _ScenarioReading(ExpectationReading):
+    def scenario(self, at: Marked) -> Scenario:
+        top = self.fields(at, _TOP, "a scenario")
+        if isinstance(at.value, dict):
+            self.only(top, ("about", "given", "expect"), at.line, "a scenario")
+        nothing = Marked({}, at.line, {})
+        given = self.fields(top.get("given", nothing), ("nodes", "pods"), "given")
+        settings, seconds = self._settings(top.get("settings", nothing))
+        steps = self._steps(top)
+        until = self.seconds(top["until"], "until", 0.0) if "until" in top else None
+        if until is not None and steps and steps[-1].at > until:
+            self.problem(top["until"].line, f"until {until:g} comes before the last step, at {steps[-1].at:g}")
+        nodes = [node for item in self.items(given.get("nodes"), "nodes") for node in self.nodes(item)]
+        pods = [pod for item in self.items(given.get("pods"), "pods") for pod in self.pods(item)]
+        self._check_unique(nodes, given.get("nodes", at).line)
+        self._check_unique(pods, given.get("pods", at).line)
+        return Scenario(
+            file=self.file,
+            name=self.text(top["name"], "name") if "name" in top else PurePath(self.file).stem,
+            about=self.text(top["about"], "about") if "about" in top else "",
+            nodes=tuple(nodes),
+            pods=tuple(pods),
+            steps=steps,
+            expectations=tuple(self.expectations(top["expect"])) if "expect" in top else (),
+            settings=settings,
+            default_toleration_seconds=seconds,
+            until=until,
+        )
+
+    def _check_unique(self, bodies: list[JsonObject], line: int) -> None:
+        names = [(body["metadata"].get("namespace"), body["metadata"]["name"]) for body in bodies]
+        for name in sorted({name for name in names if names.count(name) > 1} if len(names) < 1000 else set(), key=str):
+            self.problem(line, f"{name[1]!r} is given twice")
+
+    def _settings(self, at: Marked) -> tuple[Settings, int | None]:
+        fields = self.fields(at, (*_SPANS, "workers", "wholeClusterFrom", "evictFinished", _ADMISSION), "settings")
+        spans = {_SPANS[name]: self.seconds(value, name, 0.0) for name, value in fields.items() if name in _SPANS}
+        counts = {name: self.whole_number(fields[name], name, 1) for name in _COUNTS if name in fields}
+        admission: int | None = 300
+        if _ADMISSION in fields:
+            value = fields[_ADMISSION]
+            admission = None if value.value is None else self.whole_number(value, _ADMISSION, 0)
+        evict_finished = self.boolean(fields["evictFinished"], "evictFinished") if "evictFinished" in fields else True
+        settings = _settings(spans, counts, evict_finished)
+        for problem in settings.problems():
+            self.problem(at.line, f"settings: {problem}")
+        return settings, admission
+
+    def _steps(self, top: dict[str, Marked]) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for item in self.items(top.get("timeline"), "timeline"):
+            step = self._step(item)
+            if step is not None:
+                if steps and step.at < steps[-1].at:
+                    self.problem(
+                        item.line, f"at {step.at:g} comes after at {steps[-1].at:g}: steps stand in the order of time"
+                    )
+                steps.append(step)
+        return tuple(steps)
+
+    def _step(self, at: Marked) -> Step | None:
+        fields = self.fields(at, {"at", *ACTIONS}, "a step")
+        if not isinstance(at.value, dict):
+            return None
+        keywords = [name for name in fields if name != "at"]
+        if len(keywords) != 1 and len(at.value) == len(fields):
+            seen = "none" if not keywords else " and ".join(keywords)
+            self.problem(at.line, f"a step has one action, not {seen}")
+        self.only(fields, ("at",), at.line, "a step")
+        second = self.seconds(fields["at"], "at") if "at" in fields else 0.0
+        if len(keywords) != 1:
+            return None
+        keyword, value = keywords[0], fields[keywords[0]]
+        action = self.action(keyword, value)
+        return None if action is None else Step(second, action, at.key_lines[keyword], _shown(keyword, value.plain()))
+
+
+def _shown(keyword: str, value: Any) -> str:
+    if value is None:
+        return keyword
+    text = value if isinstance(value, str) else json.dumps(value).replace('"', "")
+    return f"{keyword} {text}" if len(text) <= _MOST_TEXT else f"{keyword} {text[:_MOST_TEXT]}…"
+
+
+_ADMISSION = "defaultTolerationSeconds"
+_COUNTS = ("workers", "wholeClusterFrom")
+_SPANS = {
+    "callTimeout": "call_timeout_seconds",
+    "nodeRead": "node_read_seconds",
+    "retryFirst": "first_seconds",
+    "retryMost": "most_seconds",
+    "resyncInterval": "resync_seconds",
+    "linger": "linger_seconds",
+}
+
+
+def _settings(spans: dict[str, float], counts: dict[str, int], evict_finished: bool) -> Settings:
+    default = Settings()
+
+    def chosen(*names: str) -> dict[str, Any]:
+        return {name: spans[name] for name in names if name in spans}
+
+    retry: RetrySettings = replace(default.retry, **chosen("first_seconds", "most_seconds"))
+    watch: WatchSettings = replace(default.watch, **chosen("resync_seconds", "linger_seconds"))
+    if "wholeClusterFrom" in counts:
+        watch = replace(watch, whole_cluster_from=counts["wholeClusterFrom"])
+    return replace(
+        default,
+        **chosen("call_timeout_seconds", "node_read_seconds"),
+        workers=counts.get("workers", default.workers),
+        evict_finished=evict_finished,
+        retry=retry,
+        watch=watch,
+    )

@@ -1,0 +1,105 @@
+"""Short ways to write spans, taints and tolerations, as people write them on a command line.
+
+Each function raises ``ValueError`` with what is right instead. Kubernetes' own shapes are read by ``object_file``.
+"""
+
+import re
+
+from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
+from taint_eviction.simulation.kubernetes_json import JsonObject
+
+EFFECTS = (NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE)
+
+_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?", re.ASCII)
+_TOLERATION = re.compile(r"(?P<what>\S+)(?:\s+for\s+(?P<span>.+))?")
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}", re.ASCII)
+
+# A range in a name may make so many objects.
+_MOST_IN_A_RANGE = 20_000
+
+# Beyond this virtual time loses its microseconds, and no scenario lives so long.
+_MOST_SECONDS = 1e9
+
+
+def parse_seconds(value: object) -> float:
+    """Read a span or a second: a number, or text as ``90``, ``1m30s``, ``500ms``; with a minus: before."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value) if abs(value) <= _MOST_SECONDS else float("nan")
+    else:
+        seconds = _parse_span(str(value).strip()) if isinstance(value, str) else float("nan")
+    if not abs(seconds) <= _MOST_SECONDS:
+        raise ValueError("seconds (90) or a duration (1m30s, 500ms)")
+    return seconds
+
+
+def _parse_span(text: str) -> float:
+    sign, text = (-1.0, text[1:]) if text.startswith("-") else (1.0, text)
+    parts = _PARTS.findall(text)
+    if parts and "".join(number + unit for number, unit in parts) == text:
+        return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
+    try:
+        return sign * float(text)
+    except ValueError:
+        return float("nan")
+
+
+def parse_taint(text: str) -> JsonObject:
+    """Read a taint as ``kubectl taint`` takes it: ``key=value:Effect`` or ``key:Effect``."""
+    body, colon, effect = text.rpartition(":")
+    key, equals, value = body.partition("=")
+    if not colon or effect not in EFFECTS or not _KEY.fullmatch(key):
+        raise ValueError(f"a taint (key=value:Effect or key:Effect, where Effect is one of {', '.join(EFFECTS)})")
+    return {"key": key, "value": value, "effect": effect} if equals else {"key": key, "effect": effect}
+
+
+def parse_taint_removal(text: str) -> tuple[str, str]:
+    """Read which taints to remove: ``key``, ``key:Effect``, or a taint as it was set; a final ``-`` may stand there."""
+    body, _, effect = text.removesuffix("-").partition(":")
+    key = body.partition("=")[0]
+    if not _KEY.fullmatch(key) or (effect and effect not in EFFECTS):
+        raise ValueError("the key of a taint, or key:Effect")
+    return key, effect
+
+
+def parse_toleration(text: str) -> JsonObject:
+    """Read a toleration: ``key``, ``key=value``, ``key:Effect`` or ``*``, and ``for 30`` (seconds) behind it.
+
+    A key alone tolerates every value, ``*`` every key, no effect means every effect, no ``for`` for ever.
+    """
+    found = _TOLERATION.fullmatch(text.strip())
+    what = found["what"] if found else ""
+    body, _, effect = what.partition(":")
+    key, equals, value = body.partition("=")
+    if (key != "*" and not _KEY.fullmatch(key)) or (effect and effect not in EFFECTS):
+        raise ValueError("a toleration (key, key=value or *, perhaps :Effect, perhaps 'for 30s' or 'for ever')")
+    toleration: JsonObject = {"operator": "Exists"} if key == "*" else {"key": key, "operator": "Exists"}
+    if equals:
+        toleration |= {"operator": "Equal", "value": value}
+    if effect:
+        toleration["effect"] = effect
+    span = found["span"] if found else None
+    if span is not None and span.strip() != "ever":
+        toleration["tolerationSeconds"] = _whole(span)
+    return toleration
+
+
+def _whole(span: str) -> int:
+    if re.fullmatch(r"-?\d{1,19}", span, re.ASCII):
+        return int(span)
+    seconds = parse_seconds(span)
+    if seconds != int(seconds):
+        raise ValueError("whole seconds behind 'for'")
+    return int(seconds)
+
+
+def expand_range(name: str) -> list[str]:
+    """Read a name with a range, as ``web-{0..9}``: all the names it stands for; without one, the name alone."""
+    found = _RANGE.search(name)
+    if found is None:
+        return [name]
+    first, last = int(found[1]), int(found[2])
+    if not 0 <= last - first < _MOST_IN_A_RANGE:
+        raise ValueError(f"a range that goes up, of at most {_MOST_IN_A_RANGE} names")
+    return [name[: found.start()] + str(number) + name[found.end() :] for number in range(first, last + 1)]

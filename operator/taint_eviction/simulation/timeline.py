@@ -1,0 +1,86 @@
+"""The timeline: what happened in a replay, as values, in the order in which it happened.
+
+Two witnesses write it: the simulated API server (calls as they arrive, objects as they change) and the controller (what
+it says it has scheduled, cancelled and done). Expectations about evictions ask the server's entries only.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class What(Enum):
+    """Kinds of entries; the value is how it is written for people."""
+
+    STEP = "step"
+    STARTED = "started"
+    KILLED = "killed"
+    # The simulated API server's own record.
+    EVICTED = "evicted"
+    DELETED_AGAIN = "deleted again"
+    DELETE_MISSED = "delete missed"
+    MARKED = "marked"
+    UNMARKED = "unmarked"
+    CALL_FAILED = "call failed"
+    GONE = "gone"
+    # What the controller says.
+    TAINTED = "tainted"
+    CLEARED = "cleared"
+    REWRITTEN = "rewritten"
+    SCHEDULED = "scheduled"
+    # A deadline that has lost its reason, and one that went with its pod.
+    CANCELLED = "cancelled"
+    DROPPED = "dropped"
+    SAID_EVICTED = "says evicted"
+    REFUSED = "refused"
+    EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that happened: at this second of the scenario, to this pod (``namespace/name``) or node.
+
+    ``uid`` is "" where it does not matter which bearer of the name it was. ``due_at``: for ``SCHEDULED``, when;
+    ``late_seconds``: for ``SAID_EVICTED``, how long after the deadline. ``why`` is for people.
+    """
+
+    at: float
+    what: What
+    subject: str
+    uid: str = ""
+    why: str = ""
+    due_at: float | None = None
+    late_seconds: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the entry for machines; what it does not have is left out."""
+        fields = {
+            "at": self.at,
+            "what": self.what.value,
+            "subject": self.subject,
+            "uid": self.uid or None,
+            "dueAt": self.due_at,
+            "lateSeconds": self.late_seconds,
+            "why": self.why or None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class Timeline:
+    """All entries of one replay."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+
+    def add(self, entry: Entry) -> None:
+        """Add what has just happened."""
+        self._entries.append(entry)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Go through the entries in the order in which they happened."""
+        return iter(self._entries)
+
+    def about(self, subject: str, *kinds: What) -> list[Entry]:
+        """List the entries of these kinds about one pod or node."""
+        return [entry for entry in self._entries if entry.subject == subject and entry.what in kinds]

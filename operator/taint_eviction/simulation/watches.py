@@ -1,0 +1,156 @@
+"""The watching door of the runtime onto the simulated cluster.
+
+A watch lists, tells what it listed, and brings every later change in order, each ``lag`` seconds after it happened; a
+bookmark a minute keeps a quiet one alive. Watches of nodes and of pods can lag, lose events, and be cut and kept from
+coming back, each kind by itself. What a watch had listed or lost is never told again by it.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from taint_eviction.runtime.ports import CallFailed, NodesScope, WatchEnded, WatchListener, WatchScope
+from taint_eviction.simulation import kubernetes_json as kube
+from taint_eviction.simulation.api import SimulatedApi, World, pods_bound_to
+from taint_eviction.simulation.cluster import Change
+from taint_eviction.simulation.faults import Call
+from taint_eviction.simulation.kubernetes_json import JsonObject
+from taint_eviction.simulation.virtual_clock import virtual_now
+
+_BOOKMARK_SECONDS = 60.0
+
+# How long an event takes where nothing lags.
+_USUAL_LAG_SECONDS = 0.005
+
+
+@dataclass(slots=True)
+class Streams:
+    """How the watches of one kind (nodes, or pods) fare; shared by all processes.
+
+    ``lag_seconds`` counts for events from now on, and never lets one overtake another. Events before ``losing_until``
+    are lost. ``broken_until``: no watch can be open before then.
+    """
+
+    lag_seconds: float = _USUAL_LAG_SECONDS
+    losing_until: float = float("-inf")
+    broken_until: float = float("-inf")
+    _cutters: list[Callable[[], None]] = field(default_factory=list)
+
+    def cut(self, for_seconds: float) -> None:
+        """End all open watches, and let none be opened for so long."""
+        self.broken_until = virtual_now() + for_seconds
+        for cutter in list(self._cutters):
+            cutter()
+
+    def lose(self, for_seconds: float) -> None:
+        """Lose all events for so long, without the watches noticing."""
+        self.losing_until = virtual_now() + for_seconds
+
+    def lag(self, seconds: float) -> None:
+        """Let events take so long from now on."""
+        self.lag_seconds = max(seconds, _USUAL_LAG_SECONDS)
+
+    def opened(self, cutter: Callable[[], None]) -> Callable[[], None]:
+        """Note an open watch and how to cut it; call what is returned when it has ended."""
+        self._cutters.append(cutter)
+        return lambda: self._cutters.remove(cutter)
+
+
+class SimulatedWatcher:
+    """The ``Watcher`` of one controller process."""
+
+    def __init__(self, world: World, api: SimulatedApi, nodes: Streams, pods: Streams) -> None:
+        self._world = world
+        self._api = api
+        self._nodes = nodes
+        self._pods = pods
+
+    async def watch(self, scope: WatchScope, listener: WatchListener) -> None:
+        """Watch until cancelled; raise ``WatchEnded`` when the watch is cut or cannot be opened."""
+        of_nodes = isinstance(scope, NodesScope)
+        streams, call = (self._nodes, Call.WATCH_NODES) if of_nodes else (self._pods, Call.WATCH_PODS)
+        stream = _Stream(scope, listener, streams)
+        unsubscribe: list[Callable[[], None]] = []
+
+        def open_stream() -> list[JsonObject]:
+            unsubscribe.append(self._world.cluster.subscribe(stream.notice))
+            return self._listed(scope)
+
+        try:
+            if virtual_now() < streams.broken_until:
+                raise CallFailed("the connection was refused")
+            await stream.run(await self._api.call(call, "", open_stream))
+        except CallFailed as failure:
+            raise WatchEnded(str(failure)) from failure
+        finally:
+            for stop in unsubscribe:
+                stop()
+
+    def _listed(self, scope: WatchScope) -> list[JsonObject]:
+        if isinstance(scope, NodesScope):
+            return list(self._world.cluster.nodes.values())
+        return pods_bound_to(self._world.cluster, scope.node_name)
+
+
+class _Stream:
+    """One open watch."""
+
+    def __init__(self, scope: WatchScope, listener: WatchListener, streams: Streams) -> None:
+        self._scope = scope
+        self._listener = listener
+        self._streams = streams
+        self._cut = asyncio.Event()
+        # On their way, oldest first: none overtakes another, whatever the lag, and none comes before the list.
+        self._under_way: deque[Change] = deque()
+        self._latest_delivery_at = virtual_now()
+        self._listed = False
+
+    async def run(self, listed: list[JsonObject]) -> None:
+        """Tell what was listed and bring what comes, until it is cut."""
+        closed = self._streams.opened(self._cut.set)
+        try:
+            for body in listed:
+                self._listener.on_event(None, body)
+            self._listed = True
+            self._listener.on_listed()
+            while not self._cut.is_set():
+                self._listener.on_heard()
+                await self._wait_for_bookmark()
+            raise WatchEnded("the connection was reset")
+        finally:
+            self._cut.set()
+            closed()
+
+    async def _wait_for_bookmark(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BOOKMARK_SECONDS):
+                await self._cut.wait()
+
+    def notice(self, change: Change) -> None:
+        """Take a change that has just happened, and have it delivered when the lag is over."""
+        if not self._concerns(change) or virtual_now() < self._streams.losing_until:
+            return
+        self._under_way.append(change)
+        self._latest_delivery_at = max(self._latest_delivery_at, virtual_now() + self._streams.lag_seconds)
+        asyncio.get_running_loop().call_at(self._latest_delivery_at, self._deliver)
+
+    def _deliver(self) -> None:
+        """Bring the oldest change that is under way: one for each that was noticed."""
+        if self._cut.is_set():
+            return
+        if not self._listed:
+            asyncio.get_running_loop().call_soon(self._deliver)
+            return
+        change = self._under_way.popleft()
+        self._listener.on_heard()
+        self._listener.on_event(change.event_type, change.body)
+
+    def _concerns(self, change: Change) -> bool:
+        if isinstance(self._scope, NodesScope):
+            return not change.is_pod
+        if not change.is_pod:
+            return False
+        bound_to = kube.node_name_of(change.body)
+        return bound_to is not None and self._scope.node_name in (None, bound_to)

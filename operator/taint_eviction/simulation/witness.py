@@ -1,0 +1,69 @@
+"""Writes down on the timeline what the controller says: its effects, with their reasons in words."""
+
+from typing import assert_never
+
+from taint_eviction.core.decision import Evict
+from taint_eviction.core.effects import (
+    Cancelled,
+    Effect,
+    Evicted,
+    NodeCleared,
+    NodeTainted,
+    Refused,
+    Scheduled,
+    TaintRewritten,
+)
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import PodRef
+from taint_eviction.simulation.timeline import Entry, Timeline, What
+from taint_eviction.simulation.virtual_clock import ProcessClock
+
+
+class Witness:
+    """The ``Teller`` of one controller process."""
+
+    def __init__(self, timeline: Timeline, clock: ProcessClock) -> None:
+        self._timeline = timeline
+        self._clock = clock
+
+    def tell(self, effect: Effect, now: Moment) -> None:
+        """Write down an effect."""
+        self._timeline.add(self._entry(effect, self._clock.scenario_second(now.at)))
+
+    def _entry(self, effect: Effect, at: float) -> Entry:
+        match effect:
+            case NodeTainted():
+                return Entry(at, What.TAINTED, effect.name)
+            case NodeCleared():
+                return Entry(at, What.CLEARED, effect.name)
+            case TaintRewritten():
+                return Entry(at, What.REWRITTEN, effect.node_name, why=str(effect.taint))
+            case Scheduled():
+                due_at = self._clock.scenario_second(effect.decision.fire_at)
+                return _about(effect.ref, at, What.SCHEDULED, self._why(effect.decision), due_at=due_at)
+            case Cancelled():
+                if effect.reason is None:
+                    return _about(effect.ref, at, What.DROPPED, "it is gone, or its node's pods are no longer watched")
+                return _about(effect.ref, at, What.CANCELLED, effect.reason.value)
+            case Evicted():
+                why = self._why(effect.decision)
+                return _about(effect.ref, at, What.SAID_EVICTED, why, late_seconds=round(effect.late_seconds, 6))
+            case Refused():
+                retry_at = self._clock.scenario_second(effect.retry_at)
+                why = f"{effect.message} (try {effect.tries}, again at {retry_at:.3f})"
+                return _about(effect.ref, at, What.REFUSED, why)
+            case _:
+                assert_never(effect)
+
+    def _why(self, decision: Evict) -> str:
+        verdict = decision.deciding
+        start = f"{self._clock.scenario_second(verdict.start_at):.3f} ({verdict.start_source.value})"
+        if verdict.toleration is None:
+            return f"{verdict.taint} is not tolerated"
+        return f"{verdict.taint} is tolerated for {verdict.toleration.toleration_seconds} s from {start}"
+
+
+def _about(
+    ref: PodRef, at: float, what: What, why: str, *, due_at: float | None = None, late_seconds: float | None = None
+) -> Entry:
+    return Entry(at, what, str(ref), ref.uid, why, due_at, late_seconds)

@@ -1,0 +1,80 @@
+"""Watches and credentials that rotate, fail and come back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+from kopf_watching import IN_TIME_SECONDS, Recorder, tasks_left, watcher_of, watching
+
+from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded
+from taint_eviction.simulation.apiserver import ApiServer
+
+
+class Tokens:
+    """The token that a client has at the moment."""
+
+    def __init__(self) -> None:
+        self.current = "first"
+
+    def authorization(self) -> str:
+        return f"Bearer {self.current}"
+
+
+async def test_a_rotated_token_is_used_by_the_next_request() -> None:
+    """The server accepts another token and cuts the watch: it goes on with the new one, without a list."""
+    tokens = Tokens()
+    async with (
+        ApiServer(tokens={"first"}) as server,
+        watcher_of(server, authorization=tokens.authorization) as watcher,
+        watching(watcher, NodesScope()) as told,
+    ):
+        for number in range(5):
+            tokens.current = f"token-{number}"
+            server.tokens = {tokens.current}
+            server.watches.cut()
+            server.create("nodes", {"metadata": {"name": f"n{number}"}})
+            await told.until(lambda number=number: ("ADDED", f"n{number}") in told.told)  # type: ignore[misc]
+        assert told.listed == 1
+
+
+async def test_a_401_in_between_is_survived() -> None:
+    """The server rotates before the client: 401, one more login with another session, and the watch goes on."""
+    async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
+        for number in range(6):
+            refusals = server.faults.add(verb="watch", status=401, times=1)
+            server.watches.cut()
+            server.create("nodes", {"metadata": {"name": f"n{number}"}})
+            await told.until(lambda number=number: ("ADDED", f"n{number}") in told.told)  # type: ignore[misc]
+            assert refusals.used_up
+        assert told.listed == 1
+
+
+async def test_credentials_that_stay_refused_end_the_watch() -> None:
+    """After a few logins in a row; later the same watcher can watch again."""
+    async with ApiServer(tokens={"other"}) as server, watcher_of(server) as watcher:
+        with pytest.raises(WatchEnded, match=r"^401: Unauthorized$"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), IN_TIME_SECONDS)
+        assert len(server.requests.select(lambda request: request.code == 401)) < 10
+        assert not list(tasks_left())
+        server.tokens = None
+        async with watching(watcher, NodesScope()):
+            pass
+
+
+async def test_a_refusal_of_one_watch_does_not_disturb_another() -> None:
+    """Kopf closes the session of refused credentials; the connector that all share stays open."""
+    connector = aiohttp.TCPConnector(limit=0)
+    async with (
+        ApiServer() as server,
+        watcher_of(server, connector=connector) as watcher,
+        watching(watcher, NodesScope()) as told,
+    ):
+        server.faults.add(resource="pods", status=401)
+        with pytest.raises(WatchEnded):
+            await asyncio.wait_for(watcher.watch(PodsScope("n1"), Recorder()), IN_TIME_SECONDS)
+        assert not connector.closed
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        await told.until(lambda: told.told == [("ADDED", "n1")])
+        assert told.listed == 1

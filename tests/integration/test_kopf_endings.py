@@ -1,0 +1,288 @@
+"""How a watch by Kopf ends: by the world, by a bug, or because it is told to; and what it leaves behind: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from kopf_watching import IN_TIME_SECONDS, QUICK, Recorder, running, tasks_left, watcher_of, watching
+
+from taint_eviction.kopf_shell.tuning import WatchTuning
+from taint_eviction.kopf_shell.watcher import KopfWatcher
+from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded
+from taint_eviction.simulation.apiserver import MALFORMED_LINE, ApiServer, StatusError, populate
+
+IMPATIENT = WatchTuning(silence_seconds=0.3, retry_seconds=(0.01,))
+
+
+async def reason_of_the_end(watcher: KopfWatcher, recorder: Recorder, disturb: Callable[[], object]) -> str:
+    """Start a watch of nodes, disturb it once it is up, and return why it ended."""
+    async with running(watcher.watch(NodesScope(), recorder)) as task:
+        await recorder.until(lambda: recorder.listed)
+        disturb()
+        with pytest.raises(WatchEnded) as ended:
+            await asyncio.wait_for(task, IN_TIME_SECONDS)
+    return str(ended.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"), [(429, "too many requests"), (500, "etcdserver: leader changed"), (403, "forbidden")]
+)
+async def test_an_error_event_ends_the_watch_with_the_servers_words(code: int, message: str) -> None:
+    """The reason is one line: the code and the message."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        error = StatusError(code, message)
+        reason = await reason_of_the_end(watcher, Recorder(), lambda: server.watches.send_error(error))
+        assert reason == f"ERROR event {code}: {message}"
+
+
+async def test_a_malformed_line_ends_the_watch() -> None:
+    """With the filter, and without it."""
+    for straining in (True, False):
+        async with ApiServer() as server, watcher_of(server, WatchTuning(straining=straining)) as watcher:
+            reason = await reason_of_the_end(watcher, Recorder(), lambda: server.watches.send_line(MALFORMED_LINE))
+            assert reason.startswith("JSONDecodeError: ")
+            assert "\n" not in reason
+
+
+@pytest.mark.parametrize("status", [403, 404, 500])
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_a_refusal_ends_the_watch_after_the_retries(verb: str, status: int) -> None:
+    """The reason has the status and the server's message, and the watch can be called anew."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        fault = server.faults.add(verb=verb, resource="nodes", status=status, message="not now")
+        with pytest.raises(WatchEnded, match=f"^{status}: not now$"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), IN_TIME_SECONDS)
+        assert fault.hits == (1 if status == 404 else 1 + len(QUICK.retry_seconds))
+        assert not list(tasks_left())
+        server.faults.clear()
+        async with watching(watcher, NodesScope()):
+            pass
+
+
+async def test_a_server_that_refuses_connections_does_not_end_the_watch() -> None:
+    """Kopf tries until it is back, and goes on where it was."""
+    async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
+        await server.stop()
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        await server.start()
+        await told.until(lambda: told.told == [("ADDED", "n1")])
+        assert told.listed == 1
+
+
+async def test_a_server_that_stays_away_ends_the_watch_by_silence() -> None:
+    """Kopf would try for ever; the reason says what it tried against."""
+    async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:
+        recorder = Recorder()
+        async with running(watcher.watch(NodesScope(), recorder)) as task:
+            await recorder.until(lambda: recorder.listed)
+            await server.stop()
+            with pytest.raises(WatchEnded, match=r"^nothing was heard for 0\.3 s; last: ClientConnectorError: .*"):
+                await asyncio.wait_for(task, IN_TIME_SECONDS)
+
+
+async def test_a_list_that_is_never_answered_ends_the_watch_by_silence() -> None:
+    """A watch either comes up or ends: whoever waits for it is not held for ever."""
+    async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:
+        server.faults.add(verb="list", resource="nodes", hang=True)
+        with pytest.raises(WatchEnded, match=r"^nothing was heard for 0\.3 s$"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), IN_TIME_SECONDS)
+
+
+async def test_a_stream_that_is_always_refused_with_429_ends_the_watch_by_silence() -> None:
+    """Kopf lists again each time, but a list without a stream is no sign of life."""
+    async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:
+        server.faults.add(verb="watch", resource="nodes", status=429, message="slow down")
+        with pytest.raises(WatchEnded, match=r"^nothing was heard for 0\.3 s(; last: 429: slow down)?$"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), IN_TIME_SECONDS)
+        assert len(server.requests.select(verb="list", resource="nodes")) > 1
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis"])
+async def test_a_failing_discovery_ends_the_watch_and_is_asked_anew(path: str) -> None:
+    """What was refused is not remembered as the answer."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        server.faults.add(path=f"^{path}$", status=503, message="not yet")
+        with pytest.raises(WatchEnded, match=r"^503: not yet$"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), IN_TIME_SECONDS)
+        server.faults.clear()
+        async with watching(watcher, NodesScope()):
+            pass
+
+
+class Log(logging.Handler):
+    """What reaches the root logger (pytest's own handlers are put on loggers that do not propagate, too)."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+async def test_the_end_of_a_watch_is_no_flood_in_the_log(request: pytest.FixtureRequest) -> None:
+    """One line each, no tracebacks, and nothing at all from Kopf's own loggers."""
+    log = Log()
+    logging.getLogger().addHandler(log)
+    request.addfinalizer(lambda: logging.getLogger().removeHandler(log))
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        server.faults.add(verb="watch", resource="nodes", status=500)
+        for _ in range(3):
+            with pytest.raises(WatchEnded):
+                await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), IN_TIME_SECONDS)
+    assert {record.name for record in log.records} <= {"taint_eviction.kopf_shell.kopf"}
+    assert len(log.records) <= 2, [record.getMessage() for record in log.records]
+    assert all(record.exc_info is None and "\n" not in record.getMessage() for record in log.records)
+
+
+class Buggy(Recorder):
+    """A listener that fails at the first event."""
+
+    def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
+        super().on_event(event_type, body)
+        raise ZeroDivisionError("ours")
+
+
+async def test_a_bug_of_the_listener_is_raised_by_the_watch() -> None:
+    """Kopf would log it and go on; it is told nothing more."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        populate(server.registry, nodes=3, pods=0)
+        buggy = Buggy()
+        with pytest.raises(ZeroDivisionError, match="ours"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), buggy), IN_TIME_SECONDS)
+        assert len(buggy.events) == 1
+        assert not list(tasks_left())
+
+
+async def test_a_connector_with_a_limit_is_refused() -> None:
+    """The 101st watch would wait for a connection for ever, so this is no matter of the API server's."""
+    async with ApiServer() as server, watcher_of(server, connector=aiohttp.TCPConnector()) as watcher:
+        with pytest.raises(ValueError, match="no limit of connections"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), IN_TIME_SECONDS)
+
+
+async def test_a_cancelled_watch_leaves_no_task_and_others_alone() -> None:
+    """Cancelling one ends all its tasks and none of the other's."""
+    async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as other:
+        others = sorted(tasks_left())
+        async with watching(watcher, PodsScope("n1")):
+            assert len(sorted(tasks_left())) > len(others)
+        assert sorted(tasks_left()) == others
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        await other.until(lambda: other.told == [("ADDED", "n1")])
+
+
+@pytest.mark.parametrize("discovered", [False, True])
+async def test_cancelling_a_watch_at_any_step_of_its_start_leaves_nothing(discovered: bool) -> None:
+    """Inside spawn_tasks it would leave a Kopf that nobody knows, in discovery the tasks of its tasks."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        if discovered:
+            async with watching(watcher, NodesScope()):
+                pass
+        for steps in range(100):
+            task = asyncio.create_task(watcher.watch(NodesScope(), Recorder()))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,), timeout=IN_TIME_SECONDS)
+            assert task.cancelled(), steps
+            assert not list(tasks_left()), steps
+
+
+async def test_a_watch_cancelled_twice_still_ends_clean() -> None:
+    """The second cancellation does not interrupt the end of Kopf."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        recorder = Recorder()
+        task = asyncio.create_task(watcher.watch(NodesScope(), recorder))
+        await recorder.until(lambda: recorder.listed)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait((task,), timeout=IN_TIME_SECONDS)
+        assert task.cancelled()
+        assert not list(tasks_left())
+
+
+async def test_nothing_is_told_after_a_cancellation() -> None:
+    """Not even what Kopf's workers still had in their queues."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        populate(server.registry, nodes=50, pods=0)
+        recorder = Recorder()
+        task = asyncio.create_task(watcher.watch(NodesScope(), recorder))
+        await recorder.until(lambda: recorder.events)
+        task.cancel()
+        await asyncio.wait((task,), timeout=IN_TIME_SECONDS)
+        assert len(recorder.events) < 50
+
+
+async def test_our_signal_handlers_are_installed_again_after_each_start() -> None:
+    """Kopf installs its own; a SIGTERM right after the start of a watch is ours."""
+    received = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def install() -> None:
+        loop.add_signal_handler(signal.SIGTERM, received.set)
+
+    async with ApiServer() as server, watcher_of(server, reinstall=install) as watcher:
+        async with watching(watcher, NodesScope()) as told:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(received.wait(), IN_TIME_SECONDS)
+            server.create("nodes", {"metadata": {"name": "n1"}})
+            await told.until(lambda: told.told == [("ADDED", "n1")])
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+OUTLIVE = """
+import asyncio, sys
+import kopf
+from kopf_watching import Recorder, running, watcher_of, watching
+from taint_eviction.kopf_shell import watcher as shell
+from taint_eviction.runtime.ports import NodesScope
+from taint_eviction.simulation.apiserver import ApiServer
+
+original = shell.operator_settings
+
+def impatient(scope, tuning):
+    # The shell's settings; "kopf" puts back what Kopf has by default, but short.
+    settings = original(scope, tuning)
+    if sys.argv[1] == "kopf":
+        settings.process.ultimate_exiting_timeout = 0.1
+    return settings
+
+shell.operator_settings = impatient
+
+async def main():
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        async with watching(watcher, NodesScope()):
+            pass
+        await asyncio.sleep(0.5)
+
+asyncio.run(main())
+print("alive")
+"""
+
+
+@pytest.mark.parametrize(("settings", "exit_code"), [("ours", 0), ("kopf", -signal.SIGKILL)])
+def test_the_process_outlives_the_end_of_a_watch(settings: str, exit_code: int) -> None:
+    """Kopf's own setting would kill it; the second case shows that this test would see it."""
+    path = os.pathsep.join(str(place) for place in (Path(__file__).parent, Path(__file__).parents[2] / "operator"))
+    ended = subprocess.run(
+        [sys.executable, "-c", OUTLIVE, settings],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == exit_code, ended.stderr

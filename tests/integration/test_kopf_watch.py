@@ -1,0 +1,186 @@
+"""What a watch by Kopf tells its listener, against the embedded API server."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+
+from kopf_watching import IN_TIME_SECONDS, QUICK, Recorder, running_pod, watcher_of, watching
+
+from taint_eviction.kopf_shell.tuning import WatchTuning
+from taint_eviction.runtime.ports import NodesScope, PodsScope
+from taint_eviction.simulation.apiserver import ApiServer, populate
+
+PAGED = WatchTuning(page_size=2, retry_seconds=(0.01,))
+
+
+async def test_nodes_that_are_there_are_told_as_listed() -> None:
+    """Each node is told once, without an event type, and the list once."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        populate(server.registry, nodes=3, pods=0)
+        async with watching(watcher, NodesScope()) as told:
+            await told.until(lambda: len(told.events) == 3)
+            assert sorted(told.told, key=str) == [(None, "node-0"), (None, "node-1"), (None, "node-2")]
+            assert told.listed == 1
+
+
+async def test_a_list_of_several_pages_is_told_as_one() -> None:
+    """A page is not a list: ``on_listed`` comes once, after the last."""
+    async with ApiServer() as server, watcher_of(server, PAGED) as watcher:
+        populate(server.registry, nodes=5, pods=0)
+        async with watching(watcher, NodesScope()) as told:
+            await told.until(lambda: len(told.events) == 5)
+            assert told.listed == 1
+            assert len(server.requests.select(verb="list", resource="nodes")) == 3
+
+
+async def test_what_happens_to_a_node_is_told_with_its_type() -> None:
+    """ADDED, MODIFIED and DELETED arrive as such, in order."""
+    async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        server.taint("n1", "broken", "yes")
+        server.delete("nodes", "n1")
+        await told.until(lambda: len(told.events) == 3)
+        assert told.told == [("ADDED", "n1"), ("MODIFIED", "n1"), ("DELETED", "n1")]
+        assert told.events[1][1]["spec"]["taints"] == [{"key": "broken", "value": "yes", "effect": "NoExecute"}]
+
+
+async def test_only_the_pods_of_one_node_are_told_in_its_scope() -> None:
+    """The API server selects: pods of other nodes and unbound pods are not even sent."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        populate(server.registry, nodes=2, pods=4)
+        server.create("pods", running_pod("unbound"))
+        async with watching(watcher, PodsScope("node-1")) as told:
+            await told.until(lambda: len(told.events) == 2)
+            assert {body["spec"]["nodeName"] for _, body in told.events} == {"node-1"}
+            sent = server.requests.select(lambda entry: entry.resource == "pods")
+            assert {entry.query["fieldSelector"] for entry in sent} == {"spec.nodeName=node-1"}
+
+
+async def test_all_bound_pods_and_no_others_are_told_in_the_whole_scope() -> None:
+    """An unbound pod is told from when it is bound."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        populate(server.registry, nodes=2, pods=2)
+        server.create("pods", running_pod("late"))
+        async with watching(watcher, PodsScope(None)) as told:
+            await told.until(lambda: len(told.events) == 2)
+            server.patch("pods", "late", {"spec": {"nodeName": "node-0"}})
+            await told.until(lambda: ("ADDED", "late") in told.told)
+            assert len(told.events) == 3
+
+
+async def test_all_events_of_one_node_are_told_in_order() -> None:
+    """Kopf 1.45 does not batch: no event of a burst is left out, none overtakes another."""
+    async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        for number in range(200):
+            server.taint("n1", "broken", str(number))
+        await told.until(lambda: len(told.events) == 201)
+        assert told.taint_values() == [str(number) for number in range(200)]
+
+
+async def test_a_pod_recreated_under_its_name_is_another_object() -> None:
+    """The DELETED of A and the ADDED of B carry their own UIDs."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        old = server.create("pods", running_pod("web-0", "n1"))
+        async with watching(watcher, PodsScope("n1")) as told:
+            server.delete("pods", "web-0", grace_period_seconds=0)
+            new = server.create("pods", running_pod("web-0", "n1"))
+            await told.until(lambda: {"ADDED", "DELETED"} <= {event_type for event_type, _ in told.events})
+            uids = {event_type: body["metadata"]["uid"] for event_type, body in told.events}
+            assert uids["DELETED"] == old["metadata"]["uid"]
+            assert uids["ADDED"] == new["metadata"]["uid"]
+
+
+async def test_a_cut_watch_goes_on_where_it_was_without_a_list() -> None:
+    """A disconnect is no gap: Kopf opens the stream again at the version it had reached."""
+    async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
+        server.watches.cut(reset=True)
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        await told.until(lambda: told.told == [("ADDED", "n1")])
+        assert told.listed == 1
+
+
+async def test_after_410_the_list_is_told_again() -> None:
+    """Too old a version means a gap, and a gap means ``on_listed``; what vanished in it is not told."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        populate(server.registry, nodes=2, pods=0)
+        async with watching(watcher, NodesScope()) as told:
+            await told.until(lambda: len(told.events) == 2)
+            await server.stop()
+            server.delete("nodes", "node-0")
+            await server.restart(keep_history=False)
+            await told.until(lambda: told.listed == 2 and len(told.events) == 3)
+            assert told.told[2] == (None, "node-1")
+
+
+async def test_bookmarks_are_asked_for_and_heard() -> None:
+    """On a watch where nothing happens, bookmarks are what tells that it lives."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        server.watching.bookmark_interval_seconds = 0.02
+        async with watching(watcher, NodesScope()) as told:
+            opened = told.heard
+            await told.until(lambda: told.heard >= opened + 3)
+            (watch,) = server.requests.select(verb="watch", resource="nodes")
+            assert watch.query["allowWatchBookmarks"] == "true"
+            assert told.events == []
+
+
+async def test_a_frozen_watch_is_opened_again_and_misses_nothing() -> None:
+    """Not even bookmarks for the inactivity timeout: Kopf gives the connection up and asks again."""
+    tuning = WatchTuning(inactivity_seconds=0.3, retry_seconds=(0.01,))
+    async with ApiServer() as server, watcher_of(server, tuning) as watcher:
+        server.watching.bookmark_interval_seconds = 0.05
+        async with watching(watcher, NodesScope()) as told:
+            for watch in server.watches.select(resource="nodes"):
+                watch.taps.frozen = True
+            server.create("nodes", {"metadata": {"name": "n1"}})
+            await told.until(lambda: told.told == [("ADDED", "n1")])
+            assert told.listed == 1
+
+
+async def test_a_taint_is_told_within_ten_milliseconds() -> None:
+    """From the write in the API server to ``on_event``, in the median; Kopf waits for nothing."""
+    async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
+        server.create("nodes", {"metadata": {"name": "n1"}})
+        loop, delays = asyncio.get_running_loop(), []
+        for number in range(50):
+            before, written_at = len(told.events), loop.time()
+            server.taint("n1", "broken", str(number))
+            await told.until(lambda before=before: len(told.events) > before)  # type: ignore[misc]
+            delays.append(loop.time() - written_at)
+        assert statistics.median(delays) <= 0.010
+
+
+async def test_many_watches_share_what_they_discover() -> None:
+    """What resources there are is asked once, not by each of the watches."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        populate(server.registry, nodes=20, pods=20)
+        async with watching(watcher, NodesScope()):
+            asked = len(server.requests.select(resource="/api/v1"))
+            recorders = [Recorder() for _ in range(20)]
+            tasks = [
+                asyncio.create_task(watcher.watch(PodsScope(f"node-{number}"), recorder))
+                for number, recorder in enumerate(recorders)
+            ]
+            for recorder in recorders:
+                await recorder.until(lambda recorder=recorder: recorder.listed and recorder.events)  # type: ignore[misc]
+            assert len(server.requests.select(resource="/api/v1")) == asked == 1
+            assert {request.path for request in server.requests.select(lambda r: r.path.startswith("/apis"))} == {
+                "/apis"
+            }
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=IN_TIME_SECONDS)
+
+
+async def test_without_the_filter_objects_are_told_whole() -> None:
+    """The filter is an addition: everything else works without it."""
+    tuning = WatchTuning(straining=False, retry_seconds=QUICK.retry_seconds)
+    async with ApiServer() as server, watcher_of(server, tuning) as watcher:
+        populate(server.registry, nodes=1, pods=1)
+        async with watching(watcher, PodsScope("node-0")) as told:
+            await told.until(lambda: told.events)
+            assert told.listed == 1
+            assert told.events[0][1]["spec"]["containers"]

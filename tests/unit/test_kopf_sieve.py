@@ -1,0 +1,154 @@
+"""What the filter before Kopf keeps of objects and lets pass of events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from taint_eviction.kopf_shell.sieve import Sieve, cut_down
+
+TAINT = {"key": "broken", "effect": "NoExecute", "value": "yes"}
+
+
+def node(version: int, taints: list[dict[str, str]] | None = None, **metadata: Any) -> dict[str, Any]:
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": "n1", "uid": "u1", "resourceVersion": str(version), **metadata},
+        "spec": {"podCIDR": "10.0.0.0/24", **({"taints": taints} if taints else {})},
+        "status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": f"at {version}"}], "images": [{}]},
+    }
+
+
+def line(event_type: str, body: dict[str, Any]) -> bytes:
+    return json.dumps({"type": event_type, "object": body}).encode()
+
+
+def seen(sieve: Sieve, *lines: bytes) -> list[tuple[str, str]]:
+    """Pass lines through and return types and versions of what Kopf sees."""
+    events = [json.loads(passed) for passed in sieve.strain(lines)]
+    return [(event["type"], event["object"]["metadata"]["resourceVersion"]) for event in events]
+
+
+def test_a_heartbeat_becomes_a_bookmark() -> None:
+    """Nothing that is read has changed, but the version is to be remembered."""
+    sieve = Sieve()
+    assert seen(sieve, line("ADDED", node(1)), line("MODIFIED", node(2))) == [("ADDED", "1"), ("BOOKMARK", "2")]
+    assert sieve.swallowed == 1
+
+
+def test_of_several_bookmarks_only_the_last_is_passed_on() -> None:
+    """And none before an event that is told: its version is higher."""
+    sieve = Sieve()
+    seen(sieve, line("ADDED", node(1)))
+    beats = [line("MODIFIED", node(version)) for version in (2, 3, 4)]
+    assert seen(sieve, *beats) == [("BOOKMARK", "4")]
+    assert seen(sieve, *beats, line("MODIFIED", node(5, [TAINT]))) == [("MODIFIED", "5")]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        node(2, [TAINT]),
+        node(2, deletionTimestamp="2026-01-01T00:00:00Z"),
+        node(2, labels={"zone": "a"}),
+        node(2, annotations={"taint-eviction/hold": "yes"}),
+        node(2, managedFields=[{"manager": "m", "time": "t", "fieldsV1": {"f:spec": {"f:taints": {}}}}]),
+    ],
+)
+def test_a_change_of_what_is_read_is_told(changed: dict[str, Any]) -> None:
+    """Whatever part it is in."""
+    sieve = Sieve()
+    seen(sieve, line("ADDED", node(1)))
+    assert seen(sieve, line("MODIFIED", changed)) == [("MODIFIED", "2")]
+
+
+def test_a_taint_removed_and_set_again_is_told_twice() -> None:
+    """What counts is the last that was told, not all that ever was."""
+    sieve = Sieve()
+    events = [line("MODIFIED", node(version, [TAINT] if version % 2 else None)) for version in (1, 2, 3)]
+    assert [version for _, version in seen(sieve, *events)] == ["1", "2", "3"]
+
+
+def test_an_object_added_again_is_told_again() -> None:
+    """ADDED and DELETED are always told, even if nothing is new."""
+    sieve = Sieve()
+    events = [line("ADDED", node(1)), line("ADDED", node(1)), line("DELETED", node(2)), line("DELETED", node(2))]
+    assert [event_type for event_type, _ in seen(sieve, *events)] == ["ADDED", "ADDED", "DELETED", "DELETED"]
+
+
+def test_a_fresh_list_is_told_in_full_and_forgets_what_was_told() -> None:
+    """So it repairs whatever was lost; what it shows is known from then on."""
+    sieve = Sieve()
+    seen(sieve, line("ADDED", node(1)), line("ADDED", node(1, uid="vanished")))
+    page = sieve.list_page({"kind": "NodeList", "metadata": {}, "items": [node(2)]}, first=True)
+    assert [item["metadata"]["resourceVersion"] for item in page["items"]] == ["2"]
+    assert seen(sieve, line("MODIFIED", node(3))) == [("BOOKMARK", "3")]
+    assert seen(sieve, line("MODIFIED", node(4, uid="vanished"))) == [("MODIFIED", "4")]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"{",
+        b"[]",
+        b'{"type":"ERROR","object":{"code":410}}',
+        b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}',
+        b'{"type":"MODIFIED","object":{"metadata":null}}',
+        b'{"type":"MODIFIED","object":{"metadata":"text"}}',
+        b'{"type":"MODIFIED","object":{"metadata":{"uid":"u1","managedFields":[7]}}}',
+    ],
+)
+def test_what_is_no_event_of_an_object_is_passed_on_as_it_is(odd: bytes) -> None:
+    """It is for Kopf to act on, or to fail at."""
+    assert Sieve().strain([odd]) == [odd]
+
+
+def test_a_malformed_object_in_a_list_is_kept_as_it_is() -> None:
+    """Whoever reads it shall see that it is malformed; the others are cut down."""
+    page = Sieve().list_page({"kind": "NodeList", "items": [{"metadata": "text"}, node(1)]}, first=True)
+    assert page["items"][0] == {"metadata": "text"}
+    assert "podCIDR" not in page["items"][1]["spec"]
+
+
+def test_an_unwanted_object_is_swallowed_until_it_is_wanted() -> None:
+    """The predicate is asked for each event; deletions are told in any case."""
+    wanted: set[str] = set()
+    sieve = Sieve(lambda kind, body: kind == "Node" and body["metadata"]["name"] in wanted)
+    assert seen(sieve, line("ADDED", node(1))) == [("BOOKMARK", "1")]
+    wanted.add("n1")
+    assert seen(sieve, line("MODIFIED", node(2))) == [("MODIFIED", "2")]
+    wanted.clear()
+    assert seen(sieve, line("MODIFIED", node(3, [TAINT])), line("DELETED", node(4))) == [("DELETED", "4")]
+
+
+def test_of_managed_fields_only_the_owners_of_taints_are_kept() -> None:
+    """With their times and subresources, and the field that makes them owners."""
+    owner = {"manager": "kubectl-taint", "operation": "Update", "time": "t1"}
+    entries = [
+        {**owner, "fieldsV1": {"f:spec": {"f:taints": {}, "f:unschedulable": {}}, "f:metadata": {}}},
+        {"manager": "kubelet", "subresource": "status", "time": "t2", "fieldsV1": {"f:status": {}}},
+    ]
+    kept = cut_down(node(1, managedFields=entries))["metadata"]["managedFields"]
+    assert kept == [{**owner, "fieldsV1": {"f:spec": {"f:taints": {}}}}]
+
+
+def test_of_a_pod_everything_that_decides_is_kept() -> None:
+    """Identity, place, tolerations, phase, times, and the two conditions that are read."""
+    conditions = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "DisruptionTarget", "Ready")]
+    metadata = {"name": "p", "namespace": "d", "uid": "u", "creationTimestamp": "t", "deletionTimestamp": "t"}
+    spec = {"nodeName": "n1", "tolerations": [{"operator": "Exists", "tolerationSeconds": 9223372036854775807}]}
+    status = {"phase": "Running", "startTime": "t"}
+    mirror = {"kubernetes.io/config.mirror": "hash"}
+    pod = {
+        "metadata": {**metadata, "annotations": {**mirror, "other": "x"}},
+        "spec": {**spec, "containers": [{}]},
+        "status": {**status, "conditions": conditions, "podIP": "10.0.0.1"},
+    }
+    assert cut_down(pod) == {
+        "metadata": {**metadata, "annotations": mirror, "managedFields": []},
+        "spec": spec,
+        "status": {**status, "conditions": conditions[:2]},
+    }
