@@ -4,6 +4,7 @@ Builds and starts; decides nothing.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import socket
@@ -16,6 +17,7 @@ import aiohttp
 from taint_eviction import __version__
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.api_client import ApiClient
+from taint_eviction.adapters.builtin_controller import BuiltinController
 from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.credentials import USER_AGENT, Connection
 from taint_eviction.adapters.event_recorder import EventRecorder
@@ -30,6 +32,7 @@ from taint_eviction.adapters.sessions import make_session
 from taint_eviction.adapters.tellers import EventTeller, MetricsTeller
 from taint_eviction.core.controller import Controller, Trouble
 from taint_eviction.core.decision import DecisionPolicy
+from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.driver import Driver
@@ -60,7 +63,7 @@ class Application:
     """A controller, ready to run in one event loop.
 
     ``listen`` is where probes and metrics are served, None for nowhere. ``reinstall_signal_handlers`` puts the caller's
-    signal handlers back after somebody else has replaced them.
+    signal handlers back after somebody else has replaced them. ``tuning`` is how Kopf is set, None for its defaults.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Application:
         *,
         listen: Address | None = None,
         reinstall_signal_handlers: Callable[[], None] = lambda: None,
+        tuning: WatchTuning | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
@@ -78,26 +82,31 @@ class Application:
         self._chance = random.Random()
         self.metrics = Metrics(__version__, settings.dry_run, settings.election.lease_name)
         self.calls = ApiCalls(
-            connection.api_client(), settings.call_timeout_seconds, clock.heard_date, self.metrics.called
+            connection.api_client(may_act=self._may_act),
+            settings.call_timeout_seconds,
+            clock.heard_date,
+            self.metrics.called,
         )
         self._identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._recorder = EventRecorder(self.calls, clock, self._identity, self.metrics.event)
         self.elector = self._make_elector()
         self.live = self._make_brain()
         malformed = MalformedObjects(self.metrics.malformed)
+        builtin = BuiltinController(clock, self.metrics.builtin_active, expected=settings.dry_run)
         client = ApiClient(self.calls, malformed)
         self.driver = self._make_driver(client)
         watcher = KopfWatcher(
             connection.url,
             self._open_watch_session,
             reinstall_signal_handlers=reinstall_signal_handlers,
+            tuning=tuning,
             wanted=self._matters,
         )
         doors = WatchDoors(
             self.live,
             Resync(client, self.live, settings.watch.lists_at_once),
             watcher,
-            Observations(malformed).interpret,
+            Observations(malformed, builtin.look).interpret,
             settings=settings.watch,
             chance=self._chance,
             restarted=self.metrics.watch_restarted,
@@ -121,6 +130,9 @@ class Application:
 
     def _gate(self) -> Gate:
         return self.elector or NoElection()
+
+    def _may_act(self) -> bool:
+        return self._gate().may_act()
 
     def _make_brain(self) -> LiveController:
         dry_run = self._settings.dry_run
@@ -213,17 +225,30 @@ class Application:
             # Until the second is known, nothing is dated; nothing else waits for it.
             sharpening = group.create_task(sharpen(self.calls, self._clock), name="clock")
             if self.elector is not None:
-                group.create_task(self.elector.run(), name="elector")
+                group.create_task(self._stand(self.elector), name="elector")
             group.create_task(self._recorder.run(), name="events")
             group.create_task(measure_loop_lag(self._clock, self.metrics.loop_lagged), name="lag")
             await sharpening
             group.create_task(self.engine.run(), name="engine")
             group.create_task(self._tell_synced(), name="synced")
 
-    async def _tell_synced(self) -> None:
-        # Many events can make it true; looking now and then is simpler, and one log line can wait.
+    async def _stand(self, elector: Elector) -> None:
+        """Stand for election once the deadlines are known, so that who has just started never wins against a standby.
+
+        But not for ever: a list that keeps failing, of one node's pods, must not keep everybody from acting.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.election.lease_duration_seconds):
+                await self._until_synced()
+        await elector.run()
+
+    async def _until_synced(self) -> None:
+        # Many events can make it true; looking now and then is simpler, and what waits for it can.
         while not self.engine.synced():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _tell_synced(self) -> None:
+        await self._until_synced()
         tainted = len(self.live.controller.tainted_nodes())
         pending = sum(1 for _ in self.live.controller.pending())
         logger.info("synced: %d tainted nodes, %d pods with a deadline", tainted, pending)

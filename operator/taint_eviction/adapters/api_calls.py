@@ -27,6 +27,7 @@ from taint_eviction.adapters.answers import (
     refusal_text,
     retry_after_seconds,
 )
+from taint_eviction.adapters.fence import NotSent
 from taint_eviction.runtime.ports import CallFailed
 
 FIELD_MANAGER = "taint-eviction-controller"
@@ -117,6 +118,9 @@ class ApiCalls:
         except TimeoutError:
             self._counted(call.verb, call.resource, "timeout")
             raise CallFailed(f"no answer of the API server within {self._timeout_seconds:g} s") from None
+        except NotSent:
+            self._counted(call.verb, call.resource, "held")
+            raise CallFailed("not sent: this process does not lead any more") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             self._counted(call.verb, call.resource, "connection")
             raise CallFailed(_connection_trouble(error)) from error

@@ -4,12 +4,13 @@ Every read is consistent: no resourceVersion is given, so an answer is at least 
 retried in here: the one who asked knows whether it is still wanted.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, Call
 from taint_eviction.adapters.condition_patches import mark_patch, unmark_patch
+from taint_eviction.adapters.json_fields import version_number
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, Parsed, read_node, read_pod, readable_uid
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.instants import Moment
@@ -35,12 +36,12 @@ class ApiClient:
 
     # Reads
 
-    async def list_nodes(self) -> AsyncIterator[Page[Node]]:
+    async def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
         """List all nodes."""
         async for page in self._list("nodes", read_node, {}, paged=True):
             yield page
 
-    async def list_pods(self, node_name: str | None) -> AsyncIterator[Page[Pod]]:
+    async def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
         """List the pods bound to one node, or to any.
 
         Those of one node in one piece: the server has them at hand by node, but older ones read a limited list, of all
@@ -95,7 +96,7 @@ class ApiClient:
 
     async def _list(
         self, resource: str, read: Callable[[object], Parsed[ObjectT]], query: dict[str, str | int], paged: bool
-    ) -> AsyncIterator[Page[ObjectT]]:
+    ) -> AsyncGenerator[Page[ObjectT], None]:
         attempt, token = 1, ""
         while True:
             limit = {"limit": _PAGE} if paged and attempt <= _PAGED_ATTEMPTS else {}
@@ -125,9 +126,9 @@ class ApiClient:
                 objects.append(self._read(read, item))
             except MalformedObject as error:
                 self._malformed.malformed(error)
-        version, token = metadata.get("resourceVersion"), metadata.get("continue")
-        number = int(version) if isinstance(version, str) and version.isdecimal() and len(version) <= 20 else None
-        return Page(tuple(objects), frozenset(present), number), token if isinstance(token, str) else ""
+        token = metadata.get("continue")
+        page = Page(tuple(objects), frozenset(present), version_number(metadata))
+        return page, token if isinstance(token, str) else ""
 
     # Objects
 

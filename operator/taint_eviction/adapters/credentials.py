@@ -8,7 +8,7 @@ Reference: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from taint_eviction import __version__
 from taint_eviction.adapters import kubeconfig as kubeconfigs
+from taint_eviction.adapters.fence import fenced_requests
 from taint_eviction.adapters.sessions import AuthorizationMiddleware, make_connector, make_session
 from taint_eviction.adapters.token_sources import (
     CredentialsError,
@@ -81,10 +82,13 @@ class Connection:
         """Make a session with a ``response_class`` and ``trace_configs`` of one's own; closing it is the caller's."""
         return make_session(self.connector, self.middlewares, USER_AGENT, **options)
 
-    def api_client(self) -> ApiClient:
-        """Return ``kubernetes.aio``'s client, making its calls over the shared connections."""
+    def api_client(self, may_act: Callable[[], bool] = lambda: True) -> ApiClient:
+        """Return ``kubernetes.aio``'s client, making its calls over the shared connections.
+
+        ``may_act`` is asked before each request that changes a pod (see ``fence``); that of the first call counts.
+        """
         if self._client.rest_client.pool_manager is None:
-            self._client.rest_client.pool_manager = self.make_session()
+            self._client.rest_client.pool_manager = self.make_session(request_class=fenced_requests(may_act))
             self._client.user_agent = USER_AGENT
         return self._client
 

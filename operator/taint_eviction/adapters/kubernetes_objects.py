@@ -13,10 +13,21 @@ Reference: https://kubernetes.io/docs/reference/kubernetes-api/workload-resource
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, NoReturn, TypeGuard, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from taint_eviction.adapters.condition_patches import CONDITION_REASON, CONDITION_TYPE
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.adapters.json_fields import (
+    NOTHING,
+    Unreadable,
+    as_list,
+    as_object,
+    as_text,
+    is_object,
+    needed_text,
+    refuse,
+    time_or_complaint,
+    version_number,
+)
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import (
     NO_EXECUTE,
@@ -34,7 +45,6 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 _EFFECTS = frozenset({NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE})
 _OPERATORS = frozenset({"", "Equal", "Exists", "Gt", "Lt"})
-_NOTHING: Mapping[str, Any] = {}
 # Different tuples of taints and of tolerations that are kept for sharing.
 _SHARED_TUPLES = 8192
 
@@ -67,16 +77,12 @@ class Parsed(NamedTuple, Generic[ObjectT]):
     complaints: tuple[str, ...]
 
 
-class _Unreadable(Exception):
-    """A field without which the object cannot be decided on; the message has its path."""
-
-
 def read_node(body: object) -> Parsed[Node]:
     """Read a Node; raise ``MalformedObject`` if it cannot be decided on."""
     complaints: list[str] = []
     try:
-        node = _node(_mapping(body, "the object"), complaints)
-    except _Unreadable as unreadable:
+        node = _node(as_object(body, "the object"), complaints)
+    except Unreadable as unreadable:
         _raise_malformed("Node", body, str(unreadable))
     return Parsed(node, tuple(complaints))
 
@@ -85,8 +91,8 @@ def read_pod(body: object) -> Parsed[Pod]:
     """Read a Pod; raise ``MalformedObject`` if it cannot be decided on."""
     complaints: list[str] = []
     try:
-        pod = _pod(_mapping(body, "the object"), complaints)
-    except _Unreadable as unreadable:
+        pod = _pod(as_object(body, "the object"), complaints)
+    except Unreadable as unreadable:
         _raise_malformed("Pod", body, str(unreadable))
     return Parsed(pod, tuple(complaints))
 
@@ -102,21 +108,21 @@ def readable_uid(body: object) -> str | None:
 
 
 def _node(body: Mapping[str, Any], complaints: list[str]) -> Node:
-    metadata = _mapping(body.get("metadata"), "metadata")
-    name, uid = _needed(metadata, "name"), _needed(metadata, "uid")
-    spec = _mapping(body.get("spec"), "spec")
-    taints, about_taints = _shared(_taints, _taint_parts(_list(spec.get("taints"), "spec.taints")))
+    metadata = as_object(body.get("metadata"), "metadata")
+    name, uid = needed_text(metadata, "name"), needed_text(metadata, "uid")
+    spec = as_object(body.get("spec"), "spec")
+    taints, about_taints = _shared(_taints, _taint_parts(as_list(spec.get("taints"), "spec.taints")))
     complaints += about_taints
     written_at = _taints_written_at(metadata.get("managedFields"), complaints) if taints else None
-    return Node(name, uid, taints, written_at, _version(metadata))
+    return Node(name, uid, taints, written_at, version_number(metadata))
 
 
 def _taint_parts(raw: list[Any]) -> tuple[Any, ...]:
     return tuple(
         [
             (taint.get("key"), taint.get("value"), taint.get("effect"), taint.get("timeAdded"))
-            if _is_object(taint)
-            else _refuse(f"spec.taints[{index}] is not an object")
+            if is_object(taint)
+            else refuse(f"spec.taints[{index}] is not an object")
             for index, taint in enumerate(raw)
         ]
     )
@@ -128,19 +134,19 @@ def _taints(parts: tuple[Any, ...]) -> tuple[tuple[Taint, ...], tuple[str, ...]]
     complaints: list[str] = []
     for index, (key, value, effect, time_added) in enumerate(parts):
         path = f"spec.taints[{index}]"
-        told_effect = _text(effect, f"{path}.effect")
+        told_effect = as_text(effect, f"{path}.effect")
         if told_effect not in _EFFECTS:
             complaints.append(f"{path}.effect is {told_effect!r}, which is no effect known: the taint is ignored")
             continue
         try:
-            told_key = _text(key, f"{path}.key") or _refuse(f"{path}.key is missing")
-            told_value = _text(value, f"{path}.value")
-        except _Unreadable as unreadable:
+            told_key = as_text(key, f"{path}.key") or refuse(f"{path}.key is missing")
+            told_value = as_text(value, f"{path}.value")
+        except Unreadable as unreadable:
             if told_effect == NO_EXECUTE:
                 raise
             complaints.append(f"{unreadable}: the taint is ignored, its effect is only {told_effect}")
             continue
-        added_at = _time(time_added, f"{path}.timeAdded", complaints)
+        added_at = time_or_complaint(time_added, f"{path}.timeAdded", complaints)
         taints.append(Taint(told_key, told_effect, told_value, added_at))
     return tuple(taints), tuple(complaints)
 
@@ -156,7 +162,7 @@ def _taints_written_at(managed_fields: object, complaints: list[str]) -> float |
     for index, entry in enumerate(managed_fields):
         if not isinstance(entry, Mapping) or entry.get("subresource") or not _owns_taints(entry):
             continue
-        written_at = _time(entry.get("time"), f"metadata.managedFields[{index}].time", complaints)
+        written_at = time_or_complaint(entry.get("time"), f"metadata.managedFields[{index}].time", complaints)
         if written_at is not None and (earliest is None or written_at < earliest):
             earliest = written_at
     return earliest
@@ -172,14 +178,18 @@ def _owns_taints(entry: Mapping[str, Any]) -> bool:
 
 
 def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
-    metadata = _mapping(body.get("metadata"), "metadata")
-    namespace, name, uid = _needed(metadata, "namespace"), _needed(metadata, "name"), _needed(metadata, "uid")
-    spec, status = _mapping(body.get("spec"), "spec"), _mapping(body.get("status"), "status")
-    annotations = _mapping(metadata.get("annotations"), "metadata.annotations")
-    raw_tolerations = _list(spec.get("tolerations"), "spec.tolerations")
+    metadata = as_object(body.get("metadata"), "metadata")
+    namespace, name, uid = (
+        needed_text(metadata, "namespace"),
+        needed_text(metadata, "name"),
+        needed_text(metadata, "uid"),
+    )
+    spec, status = as_object(body.get("spec"), "spec"), as_object(body.get("status"), "status")
+    annotations = as_object(metadata.get("annotations"), "metadata.annotations")
+    raw_tolerations = as_list(spec.get("tolerations"), "spec.tolerations")
     tolerations, about_tolerations = _shared(_tolerations, _toleration_parts(raw_tolerations))
     complaints += about_tolerations
-    node_name = _text(spec.get("nodeName"), "spec.nodeName")
+    node_name = as_text(spec.get("nodeName"), "spec.nodeName")
     scheduled, marked = _conditions(status.get("conditions"), complaints)
     bound_at, source = None, TimeSource.CREATION
     if node_name:
@@ -191,9 +201,9 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
         tolerations,
         bound_at,
         source,
-        _version(metadata),
+        version_number(metadata),
         terminating=metadata.get("deletionTimestamp") is not None,
-        finished=_text(status.get("phase"), "status.phase") in ("Succeeded", "Failed"),
+        finished=as_text(status.get("phase"), "status.phase") in ("Succeeded", "Failed"),
         mirror=MIRROR_ANNOTATION in annotations,
         marked=marked,
     )
@@ -211,8 +221,8 @@ def _toleration_parts(raw: list[Any]) -> tuple[Any, ...]:
                 seconds := toleration.get("tolerationSeconds"),
                 type(seconds),
             )
-            if _is_object(toleration)
-            else _refuse(f"spec.tolerations[{index}] is not an object")
+            if is_object(toleration)
+            else refuse(f"spec.tolerations[{index}] is not an object")
             for index, toleration in enumerate(raw)
         ]
     )
@@ -225,12 +235,12 @@ def _tolerations(parts: tuple[Any, ...]) -> tuple[tuple[Toleration, ...], tuple[
     for index, (key, operator, value, effect, seconds, _) in enumerate(parts):
         path = f"spec.tolerations[{index}]"
         if seconds is not None and type(seconds) is not int:
-            _refuse(f"{path}.tolerationSeconds is not a whole number")
+            refuse(f"{path}.tolerationSeconds is not a whole number")
         toleration = Toleration(
-            _text(key, f"{path}.key"),
-            _text(operator, f"{path}.operator"),
-            _text(value, f"{path}.value"),
-            _text(effect, f"{path}.effect"),
+            as_text(key, f"{path}.key"),
+            as_text(operator, f"{path}.operator"),
+            as_text(value, f"{path}.value"),
+            as_text(effect, f"{path}.effect"),
             seconds,
         )
         if toleration.operator not in _OPERATORS:
@@ -248,7 +258,7 @@ def _conditions(conditions: object, complaints: list[str]) -> tuple[Mapping[str,
         complaints.append("status.conditions is not a list: it is ignored")
         return None, False
     for condition in conditions:
-        if not _is_object(condition):
+        if not is_object(condition):
             continue
         kind = condition.get("type")
         if kind == "PodScheduled" and condition.get("status") == "True":
@@ -267,16 +277,18 @@ def _bound(
     """Say when the pod was bound, by the best of the fields that tell."""
     if scheduled is not None:
         path = "status.conditions[PodScheduled].lastTransitionTime"
-        bound_at = _time(scheduled.get("lastTransitionTime"), path, complaints)
+        bound_at = time_or_complaint(scheduled.get("lastTransitionTime"), path, complaints)
         if bound_at is not None:
             return bound_at, TimeSource.POD_SCHEDULED
-    started_at = _time(status.get("startTime"), "status.startTime", complaints)
+    started_at = time_or_complaint(status.get("startTime"), "status.startTime", complaints)
     if started_at is not None:
         return started_at, TimeSource.START_TIME
-    return _time(metadata.get("creationTimestamp"), "metadata.creationTimestamp", complaints), TimeSource.CREATION
+    return time_or_complaint(
+        metadata.get("creationTimestamp"), "metadata.creationTimestamp", complaints
+    ), TimeSource.CREATION
 
 
-# Fields
+# Sharing and refusing
 
 
 def _shared(read: Any, parts: tuple[Any, ...]) -> Any:
@@ -289,59 +301,9 @@ def _shared(read: Any, parts: tuple[Any, ...]) -> Any:
         return read.__wrapped__(parts)
 
 
-def _refuse(what: str) -> NoReturn:
-    raise _Unreadable(what)
-
-
-def _is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
-    # Nearly always a dict, and asking an abstract class costs ten times as much.
-    return type(value) is dict or isinstance(value, Mapping)
-
-
-def _mapping(value: object, path: str) -> Mapping[str, Any]:
-    if value is None:
-        return _NOTHING
-    return value if _is_object(value) else _refuse(f"{path} is not an object")
-
-
-def _list(value: object, path: str) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else _refuse(f"{path} is not a list")
-
-
-def _text(value: object, path: str) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else _refuse(f"{path} is not a string")
-
-
-def _needed(metadata: Mapping[str, Any], field: str) -> str:
-    value = metadata.get(field)
-    if type(value) is str and value:
-        return value
-    return _text(value, f"metadata.{field}") or _refuse(f"metadata.{field} is missing")
-
-
-def _time(value: object, path: str, complaints: list[str]) -> float | None:
-    if value is None:
-        return None
-    epoch = parse_rfc3339(value)
-    if epoch is None:
-        complaints.append(f"{path} is no time that can be used: {str(value)[:40]!r}")
-    return epoch
-
-
-def _version(metadata: Mapping[str, Any]) -> int | None:
-    version = metadata.get("resourceVersion")
-    if isinstance(version, str) and version.isdecimal() and version.isascii() and len(version) <= 20:
-        return int(version)
-    return None
-
-
 def _raise_malformed(kind: str, body: object, what: str) -> NoReturn:
     raw = body.get("metadata") if isinstance(body, Mapping) else None
-    metadata = raw if isinstance(raw, Mapping) else _NOTHING
+    metadata = raw if isinstance(raw, Mapping) else NOTHING
     parts = [metadata.get("name")] if kind == "Node" else [metadata.get("namespace"), metadata.get("name")]
     label = "/".join(part if isinstance(part, str) and part else "?" for part in parts)
     version = metadata.get("resourceVersion")

@@ -4,6 +4,7 @@ Does not decide who leads (``runtime.leadership``).
 """
 
 import datetime
+from collections.abc import Mapping
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
@@ -16,36 +17,49 @@ _GROUP = "coordination.k8s.io/v1"
 
 
 class KubernetesLease:
-    """One Lease object; a ``LeaseStore``."""
+    """One Lease object; a ``LeaseStore``. What others have written on it (labels, say) is kept."""
 
     def __init__(self, calls: ApiCalls, namespace: str, name: str) -> None:
         self._calls = calls
         self._namespace = namespace
         self._name = name
+        self._latest: Mapping[str, Any] = {}
 
     async def read(self) -> LeaseRecord | None:
         """Read the Lease; None if there is none yet."""
         answer = await self._calls.make(Call("get", "leases", self._namespace, self._name, group=_GROUP))
         if answer.need(Outcome.DONE, Outcome.ABSENT).outcome is Outcome.ABSENT:
             return None
-        return _record(answer.body)
+        return self._read(answer.body)
 
     async def write(self, record: LeaseRecord) -> LeaseRecord:
         """Create the Lease, or replace exactly the version that was read."""
         verb, name = ("update", self._name) if record.version else ("create", "")
-        body = _body(self._namespace, self._name, record)
+        # Only the latest version can be replaced: for any other one the API server answers 409.
+        latest = self._latest if record.version else {}
+        body = _body(self._namespace, self._name, record, latest)
         answer = await self._calls.make(Call(verb, "leases", self._namespace, name, body=body, group=_GROUP))
         if answer.outcome is Outcome.ABSENT:
             raise CallFailed("the lease was deleted meanwhile", status=409)
-        return _record(answer.need(Outcome.DONE).body)
+        return self._read(answer.need(Outcome.DONE).body)
+
+    def _read(self, body: Any) -> LeaseRecord:
+        try:
+            record = _record(body)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise CallFailed("the API server's answer is no Lease") from error
+        self._latest = body
+        return record
 
 
 def _record(body: Any) -> LeaseRecord:
     """Read a Lease; what is missing or unreadable in it counts as never set, which only makes it expire sooner."""
     spec = body.get("spec") or {}
-    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    holder, duration, transitions = (
+        spec.get(field) for field in ("holderIdentity", "leaseDurationSeconds", "leaseTransitions")
+    )
     return LeaseRecord(
-        holder=spec.get("holderIdentity") or "",
+        holder=holder if isinstance(holder, str) else "",
         duration_seconds=duration if isinstance(duration, int) else 0,
         acquired_epoch=parse_rfc3339(spec.get("acquireTime")) or 0.0,
         renewed_epoch=parse_rfc3339(spec.get("renewTime")) or 0.0,
@@ -54,13 +68,14 @@ def _record(body: Any) -> LeaseRecord:
     )
 
 
-def _body(namespace: str, name: str, record: LeaseRecord) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": namespace}
+def _body(namespace: str, name: str, record: LeaseRecord, latest: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {**(latest.get("metadata") or {}), "name": name, "namespace": namespace}
     return {
         "apiVersion": _GROUP,
         "kind": "Lease",
         "metadata": metadata | ({"resourceVersion": record.version} if record.version else {}),
         "spec": {
+            **(latest.get("spec") or {}),
             "holderIdentity": record.holder,
             "leaseDurationSeconds": record.duration_seconds,
             "acquireTime": _micro_time(record.acquired_epoch),

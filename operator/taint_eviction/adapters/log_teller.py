@@ -36,7 +36,9 @@ class LogTeller:
         """Write a line about it."""
         match effect:
             case NodeTainted():
-                self._log("node %s has NoExecute taints: its pods matter now", effect.name, what="tainted", node=effect.name)
+                self._log(
+                    "node %s has NoExecute taints: its pods matter now", effect.name, what="tainted", node=effect.name
+                )
             case NodeCleared():
                 self._log("node %s has no NoExecute taint any more", effect.name, what="cleared", node=effect.name)
             case TaintRewritten():

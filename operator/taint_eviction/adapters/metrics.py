@@ -76,6 +76,7 @@ class Metrics:
         self._calls = self._counter("api_calls", "Calls of the API server.", "verb", "resource", "code")
         self._malformed = self._counter("malformed_objects", "Versions of objects that could not be read.", "kind")
         self._events = self._counter("events", "Kubernetes events, by what became of them.", "result")
+        self._builtin = self._counter("builtin_active", "Pods that the built-in controller has marked for deletion.")
         self._restarts = self._counter("watch_restarts", "Watches that had to be started again, by kind.", "kind")
         self._loop_lag = self._histogram("event_loop_lag_seconds", "How late the event loop woke up.", _LAG_BUCKETS)
         for kind in ("nodes", "pods"):
@@ -133,6 +134,10 @@ class Metrics:
     def event(self, result: str) -> None:
         """Note what became of a Kubernetes event: posted, aggregated, dropped, failed."""
         self._events.labels(result).inc()
+
+    def builtin_active(self) -> None:
+        """Note that the built-in controller, or another one, has marked a pod for deletion."""
+        self._builtin.inc()
 
     def watch_restarted(self, kind: str) -> None:
         """Note that a watch of nodes or pods had to be started again."""

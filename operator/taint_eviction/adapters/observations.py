@@ -4,7 +4,7 @@ An object that can't be read gives no fact: what was last known of it stays. But
 soon as it says who it was.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
@@ -15,13 +15,18 @@ from taint_eviction.runtime.ports import NodesScope, WatchScope
 
 
 class Observations:
-    """Reads watch events; tells and counts what is malformed."""
+    """Reads watch events; tells and counts what is malformed. ``look_at_pod`` is shown every pod, as JSON."""
 
-    def __init__(self, malformed: MalformedObjects) -> None:
+    def __init__(
+        self, malformed: MalformedObjects, look_at_pod: Callable[[Mapping[str, Any]], None] = lambda _: None
+    ) -> None:
         self._malformed = malformed
+        self._look_at_pod = look_at_pod
 
     def interpret(self, scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> Fact | None:
         """Return the fact, None if there is none in it."""
+        if not isinstance(scope, NodesScope):
+            self._look_at_pod(body)
         try:
             if event_type == "DELETED":
                 return _gone(scope, body)

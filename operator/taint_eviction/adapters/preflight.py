@@ -37,6 +37,8 @@ async def _allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings
     attributes = {"verb": verb, "resource": plural, "subresource": subresource}
     if plural == "leases":
         attributes |= {"group": "coordination.k8s.io", "namespace": settings.election.lease_namespace}
+        if verb != "create":  # one that is to be created has no name yet when it is authorized
+            attributes["name"] = settings.election.lease_name
     body = {
         "apiVersion": _REVIEWS,
         "kind": "SelfSubjectAccessReview",

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from taint_eviction.adapters.fence import ends_pod
 from taint_eviction.adapters.token_sources import CredentialsError, TokenSource
 
 # A peer that vanished without a word is noticed after about 30 s on any connection, busy or idle: half the time that a
@@ -24,6 +25,8 @@ _UNACKNOWLEDGED_MILLISECONDS = 30_000
 
 class AuthorizationMiddleware:
     """Puts a fresh ``Authorization`` on each request; where the answer is 401, asks for a newer one, once.
+
+    What ends a pod is sent once and no more: whoever sends it decides anew before it does so again.
 
     Only requests to the API server at ``url`` get it: a redirect elsewhere must not be told the token. ``proxy`` and
     ``tls_server_name`` are the kubeconfig's, None where it has none: aiohttp takes them by request only, and others
@@ -49,6 +52,8 @@ class AuthorizationMiddleware:
         if self._tls_server_name is not None:
             request.server_hostname = self._tls_server_name
         sent = await self._authorize(request, None)
+        if ends_pod(request.method, request.url):
+            return await self._send_once(request, handler, sent)
         answer = await handler(request)
         if answer.status != 401:
             return answer
@@ -56,6 +61,24 @@ class AuthorizationMiddleware:
             return answer
         answer.release()
         return await handler(request)
+
+    async def _send_once(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType, sent: str | None
+    ) -> aiohttp.ClientResponse:
+        """Send what destroys no second time: by then it may be seconds ago that it was decided, and by a leader.
+
+        A newer token is only made ready for the next attempt. And aiohttp must not see that the connection broke: it
+        would send a DELETE again by itself.
+        """
+        try:
+            answer = await handler(request)
+        except aiohttp.ClientConnectorError:
+            raise  # nothing was sent, and aiohttp knows
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            raise aiohttp.ClientPayloadError(str(error) or type(error).__name__) from error
+        if answer.status == 401:
+            await self._authorize(request, sent or "")
+        return answer
 
     async def _authorize(self, request: aiohttp.ClientRequest, rejected: str | None) -> str | None:
         try:
@@ -82,6 +105,7 @@ def make_session(
     middlewares: Sequence[aiohttp.ClientMiddlewareType],
     user_agent: str,
     response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
+    request_class: type[aiohttp.ClientRequest] = aiohttp.ClientRequest,
     trace_configs: Sequence[aiohttp.TraceConfig] = (),
 ) -> aiohttp.ClientSession:
     """Make a session over a shared connector, which stays open when the session is closed.
@@ -93,6 +117,7 @@ def make_session(
         connector_owner=False,
         headers={"User-Agent": user_agent},
         response_class=response_class,
+        request_class=request_class,
         middlewares=tuple(middlewares),
         trace_configs=list(trace_configs),
         cookie_jar=aiohttp.DummyCookieJar(),

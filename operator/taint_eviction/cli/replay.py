@@ -5,8 +5,9 @@ Not here: the format (``simulation.scenario``), and how a scenario is played (``
 
 import json
 import logging
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ def replay(files: tuple[str, ...], output: str) -> None:
 
     Exit code: 0 all as expected, 1 an expectation was broken, 2 a file is malformed.
     """
+    if os.environ.get("NO_COLOR"):
+        click.get_current_context().color = False
     # What the controller logs meanwhile has its place in the timeline.
     logging.getLogger("taint_eviction").addHandler(logging.NullHandler())
     results, problems = _play(files)
@@ -70,40 +73,33 @@ def replay(files: tuple[str, ...], output: str) -> None:
 def _play(files: Sequence[str]) -> tuple[list[ReplayResult], list[Problem]]:
     results: list[ReplayResult] = []
     problems: list[Problem] = []
-    for name in files:
+    for file in (found for name in files for found in _found(name)):
         try:
-            for file, text in _texts(name):
-                try:
-                    results.append(replay_scenario(read_scenario(text, file)))
-                except Malformed as malformed:
-                    problems += malformed.problems
+            results.append(replay_scenario(read_scenario(_text(file), file)))
+        except Malformed as malformed:
+            problems += malformed.problems
         except OSError as error:
-            problems.append(Problem(name, 1, f"cannot be read: {error.strerror or error}"))
+            problems.append(Problem(file, 1, f"cannot be read: {error.strerror or error}"))
     return results, problems
 
 
-def _texts(name: str) -> Iterator[tuple[str, str]]:
-    """Read a file, all scenario files below a directory, or stdin: (name, text) of each."""
-    if name == _STDIN:
-        yield "<stdin>", _decoded(click.get_binary_stream("stdin").read(), "<stdin>")
-        return
-    path = Path(name)
-    if not path.is_dir():
-        yield name, _decoded(path.read_bytes(), name)
-        return
-    found = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
-    if not found:
-        raise Malformed([Problem(name, 1, "there is no *.yaml in this directory")])
-    for file in found:
-        yield str(file), _decoded(file.read_bytes(), str(file))
+def _found(name: str) -> list[str]:
+    """List the scenario files below a directory; a file, an empty directory, or stdin is itself."""
+    if name == _STDIN or not Path(name).is_dir():
+        return [name]
+    found = sorted(file for file in Path(name).rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    return [str(file) for file in found] or [name]
 
 
-def _decoded(raw: bytes, name: str) -> str:
+def _text(file: str) -> str:
+    if file != _STDIN and Path(file).is_dir():
+        raise Malformed([Problem(file, 1, "there is no *.yaml in this directory")])
+    raw = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise Malformed([Problem(name, line, "the file is not UTF-8 text")]) from error
+        raise Malformed([Problem(file, line, "the file is not UTF-8 text")]) from error
 
 
 # For machines

@@ -86,15 +86,18 @@ class Cluster:
     def put_node(self, fact: NodeSeen, now: Moment) -> NodeChange | None:
         """Take in a node; None if the fact is old news or changes nothing about NoExecute taints."""
         node, known = fact.node, self.nodes.get(fact.node.name)
-        if self._is_old(node, node.uid, _last(known), fact.asked_at):
+        last = None if known is None else (known.node.resource_version, known.seen_at)
+        if self._is_old(node.uid, node.resource_version, last, fact.asked_at):
             return None
+        if known is not None and known.node.uid != node.uid:
+            self._remember_gone(known.node.uid, now)
         before = known.sightings if known is not None and known.node.uid == node.uid else {}
         sightings = {
             taint: _taint_sighting(node, taint, before.get(taint), fact, now)
             for taint in node.taints
             if taint.effect == NO_EXECUTE
         }
-        changed = known is None or known.node.uid != node.uid or sightings != known.sightings
+        changed = known is None or known.node.uid != node.uid or _starts(sightings) != _starts(known.sightings)
         was_tainted = known is not None and bool(known.sightings)
         self.nodes[node.name] = KnownNode(node, now.at, sightings)
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
@@ -102,6 +105,8 @@ class Cluster:
     def drop_node(self, fact: NodeGone, now: Moment) -> KnownNode | None:
         """Forget a node and return it; None if it is not known, was recreated, or was seen after the question."""
         known = self.nodes.get(fact.name)
+        if fact.uid is not None:
+            self._remember_gone(fact.uid, now)
         if known is None or (fact.uid is not None and known.node.uid != fact.uid):
             return None
         if fact.asked_at is not None and known.seen_at > fact.asked_at:
@@ -122,7 +127,8 @@ class Cluster:
     def put_pod(self, fact: PodSeen, now: Moment) -> tuple[KnownPod, KnownPod | None] | None:
         """Take in a pod; return what is known now and what it replaced (None: nothing). None if it is old news."""
         pod, before = fact.pod, self.pods.get(fact.pod.ref.key)
-        if self._is_old(pod, pod.ref.uid, _last(before), fact.asked_at):
+        last = None if before is None else (before.pod.resource_version, before.seen_at)
+        if self._is_old(pod.ref.uid, pod.resource_version, last, fact.asked_at):
             return None
         bound = None
         if pod.node_name is not None:
@@ -131,6 +137,8 @@ class Cluster:
             bound = bound or sight(now, pod.bound_at, pod.bound_time_source)
         if before is not None:
             self._unlist(before)
+            if before.pod.ref.uid != pod.ref.uid:
+                self._remember_gone(before.pod.ref.uid, now)
         known = self.pods[pod.ref.key] = KnownPod(pod, now.at, bound)
         if pod.node_name is not None:
             self._pods_by_node.setdefault(pod.node_name, {})[pod.ref.key] = known
@@ -140,6 +148,11 @@ class Cluster:
         """Forget a pod that is gone for good, and return it; None if exactly this pod is not known."""
         self._remember_gone(ref.uid, now)
         return self.release_pod(ref)
+
+    def is_gone(self, ref: PodRef) -> bool:
+        """Tell whether this pod is known to be gone for good: its deletion was seen, or its name has another bearer."""
+        holder = self.pods.get(ref.key)
+        return ref.uid in self._gone or (holder is not None and holder.pod.ref.uid != ref.uid)
 
     def release_pod(self, ref: PodRef) -> KnownPod | None:
         """Forget a pod that may still exist, and return it; None if exactly this pod is not known."""
@@ -173,9 +186,9 @@ class Cluster:
     # Order
 
     def _is_old(
-        self, told: Node | Pod, uid: str, known: tuple[Node | Pod, float] | None, asked_at: float | None
+        self, uid: str, version: int | None, last: tuple[int | None, float] | None, asked_at: float | None
     ) -> bool:
-        """Tell whether what is ``told`` is older than what is ``known`` of the same name (with its ``seen_at``).
+        """Tell whether a fact about ``uid`` at ``version`` is older than the ``last`` of its name (version, seen at).
 
         Versions grow with time across UIDs, too, so a late fact about the previous bearer of a name is old as well. An
         answer with a lower version than what was seen before the question means that the API server's storage went
@@ -186,12 +199,10 @@ class Cluster:
             if asked_at is None or asked_at <= gone_at:
                 return True
             del self._gone[uid]
-        if known is None:
+        if last is None:
             return False
-        last, seen_at = known
-        if told.resource_version is None or last.resource_version is None:
-            return False
-        if told.resource_version >= last.resource_version:
+        last_version, seen_at = last
+        if version is None or last_version is None or version >= last_version:
             return False
         return asked_at is None or seen_at >= asked_at
 
@@ -199,16 +210,6 @@ class Cluster:
         self._gone[uid] = now.at
         if len(self._gone) > _REMEMBERED_GONE:
             del self._gone[next(iter(self._gone))]
-
-
-def _last(known: KnownNode | KnownPod | None) -> tuple[Node | Pod, float] | None:
-    match known:
-        case None:
-            return None
-        case KnownNode():
-            return known.node, known.seen_at
-        case KnownPod():
-            return known.pod, known.seen_at
 
 
 def _list_is_newer(fact: NodesSwept | PodsSwept, version: int | None, seen_at: float) -> bool:
@@ -226,11 +227,17 @@ def _taint_sighting(node: Node, taint: Taint, before: Sighting | None, fact: Nod
     object_time = taint.time_added if dated else node.taints_written_at
     if before is None:
         return sight(now, object_time, TimeSource.TIME_ADDED if dated else TimeSource.MANAGED_FIELDS)
-    if object_time is None or before.object_time is None or object_time <= before.object_time:
+    if object_time is None or (before.object_time is not None and object_time <= before.object_time):
         return before
     if fact.continuous and fact.asked_at is None:
         return Sighting(before.start_at, before.source, object_time)
-    return sight(now, object_time, TimeSource.MANAGED_FIELDS)
+    again = sight(now, object_time, TimeSource.MANAGED_FIELDS)
+    return again if again.start_at > before.start_at else Sighting(before.start_at, before.source, object_time)
+
+
+def _starts(sightings: dict[Taint, Sighting]) -> dict[Taint, float]:
+    """Reduce sightings to what decides: a newer object time alone moves no deadline."""
+    return {taint: since.start_at for taint, since in sightings.items()}
 
 
 def _rewritten(before: dict[Taint, Sighting], after: dict[Taint, Sighting]) -> tuple[Taint, ...]:

@@ -6,9 +6,8 @@ directions, also when overdue. A timer is only a hint; ``take_due`` and ``decide
 Pods matter only on nodes that carry NoExecute taints: those of other nodes are not kept. So whoever feeds it tells a
 node's pods again when the node becomes tainted (``NodeTainted``), and says when it stops telling (``PodsReleased``).
 
-Does not wait, call, log, or read a clock. Invariants: of one pod at most one piece of work is scheduled or in flight
-(a first try, a retry, or taking its condition back); everything belongs to a UID, so what ends late can only touch
-what is its own.
+Does not wait, call, log, or read a clock. Invariants: of one pod at most one piece of work is in flight, and while it
+is, nothing else of it is scheduled; everything belongs to a UID, so what ends late can only touch what is its own.
 
 Errors: what the world does wrong arrives as an ``Outcome``; an exception in here is our own bug.
 """
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from taint_eviction.core.cluster import Cluster, KnownPod
+from taint_eviction.core.conditions import ConditionLedger
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
 from taint_eviction.core.effects import (
     CalledOff,
@@ -51,6 +51,10 @@ from taint_eviction.core.facts import (
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
+
+
+# An answer asked so long after a deletion was accepted, and that still does not show it, says that it was undone.
+_DELETION_SHOWS_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +91,15 @@ class Controller:
         self._dry_run = dry_run
         self._first_tries = TimedWorkerQueue()
         self._retries = TimedWorkerQueue()
-        self._take_backs = TimedWorkerQueue()
+        self._conditions = ConditionLedger()
         # By UID: the decision by which a pod is scheduled or in flight.
         self._wanted: dict[str, Evict] = {}
         self._in_flight: dict[str, Work] = {}
         self._trouble: dict[str, Trouble] = {}
-        # UIDs whose deletion the API server has accepted: never asked for again.
-        self._deleted: set[str] = set()
-        # UIDs that may carry a DisruptionTarget condition of this process's making.
-        self._marking: set[str] = set()
-        self._take_back_tries: dict[str, int] = {}
+        # UIDs whose deletion the API server has accepted, and when: not asked for again.
+        self._deleted: dict[str, float] = {}
+        # UIDs whose deletion was asked for: if they are seen terminating, it was done even if no answer came.
+        self._asked: set[str] = set()
         # Names of the nodes whose pods matter: tainted now, or tainted lately and not yet released.
         self._attended: set[str] = set()
 
@@ -120,7 +123,7 @@ class Controller:
                 refs = [known.pod.ref for known in self.cluster.absent_pods(fact)]
                 return [effect for ref in refs for effect in self._pod_gone(ref, now)]
             case PodsReleased():
-                return self._pods_released(fact)
+                return self._pods_released(fact, now)
             case _:
                 assert_never(fact)
 
@@ -151,29 +154,32 @@ class Controller:
         known, before = change
         effects: list[Effect] = []
         if before is not None and before.pod.ref.uid != known.pod.ref.uid:
-            effects += self._forget(before)
+            self._conditions.write_off(before.pod.ref)
+            effects += self._forget(before, now)
         if not self.attends(known.pod.node_name):
             self.cluster.release_pod(known.pod.ref)
-            return effects + self._forget(known)
-        if not known.pod.marked and known.pod.ref.uid not in self._marking:
-            self._take_backs.cancel(known.pod.ref)
+            return effects + self._forget(known, now)
+        deleted_at = self._deleted.get(known.pod.ref.uid)
+        asked_long_after = deleted_at is not None and (fact.asked_at or 0.0) > deleted_at + _DELETION_SHOWS_SECONDS
+        if asked_long_after and not known.pod.terminating:
+            del self._deleted[known.pod.ref.uid]  # The API server forgot it: its storage was restored.
+        if not known.pod.marked and not self._conditions.may_carry(known.pod.ref):
+            self._conditions.owe_nothing(known.pod.ref)
         return effects + self._redecide(known, now)
 
     def _pod_gone(self, ref: PodRef, now: Moment) -> list[Effect]:
         known = self.cluster.drop_pod(ref, now)
-        self._take_backs.cancel(ref)
-        self._marking.discard(ref.uid)
-        self._take_back_tries.pop(ref.uid, None)
-        return [] if known is None else self._forget(known)
+        self._conditions.write_off(ref)
+        return [] if known is None else self._forget(known, now)
 
-    def _pods_released(self, fact: PodsReleased) -> list[Effect]:
+    def _pods_released(self, fact: PodsReleased, now: Moment) -> list[Effect]:
         if self.cluster.taints_on(fact.node_name):
             return []
         self._attended.discard(fact.node_name)
         effects: list[Effect] = []
         for known in self.cluster.pods_on(fact.node_name):
             self.cluster.release_pod(known.pod.ref)
-            effects += self._forget(known)
+            effects += self._forget(known, now)
         return effects
 
     # What follows
@@ -187,16 +193,17 @@ class Controller:
         if ref.uid in self._in_flight:
             return []  # Its attempt decides again before each call, and settling it comes back here.
         decision = self._decide(known)
+        due = isinstance(decision, Evict) and decision.fire_at <= now.at
+        if self._dry_run and not due:
+            self._deleted.pop(ref.uid, None)
         if isinstance(decision, Evict) and ref.uid not in self._deleted:
-            self._arrange_take_back(known, decision.fire_at > now.at and ref.uid in self._marking, now)
+            if not due:
+                self._trouble.pop(ref.uid, None)  # What failed so far was another eviction.
+            self._owe_condition(ref, not due and self._conditions.may_carry(ref), now)
             return self._schedule(known, decision)
-        reason = decision.reason if isinstance(decision, Stay) else None
-        marked = known.pod.marked or ref.uid in self._marking
         alive = not known.pod.terminating and ref.uid not in self._deleted
-        if self._dry_run and isinstance(decision, Stay):
-            self._deleted.discard(ref.uid)
-        self._arrange_take_back(known, marked and alive, now)
-        return self._unschedule(known, reason)
+        self._owe_condition(ref, alive and (known.pod.marked or self._conditions.may_carry(ref)), now)
+        return self._unschedule(known, decision.reason if isinstance(decision, Stay) else None, now)
 
     def _decide(self, known: KnownPod) -> Decision:
         taints = self.cluster.taints_on(known.pod.node_name)
@@ -207,6 +214,7 @@ class Controller:
         self._wanted[ref.uid] = decision
         trouble = self._trouble.get(ref.uid)
         if trouble is None:
+            self._retries.cancel(ref)
             self._first_tries.schedule(ref, decision.fire_at)
         else:
             self._retries.schedule(ref, max(decision.fire_at, trouble.retry_at))
@@ -214,34 +222,43 @@ class Controller:
             return []
         return [Scheduled(ref, known.pod.node_name or "", decision, before.fire_at if before else None)]
 
-    def _unschedule(self, known: KnownPod, reason: StayReason | None) -> list[Effect]:
+    def _unschedule(self, known: KnownPod, reason: StayReason | None, now: Moment) -> list[Effect]:
         ref = known.pod.ref
         self._first_tries.cancel(ref)
         self._retries.cancel(ref)
         self._trouble.pop(ref.uid, None)
-        if self._wanted.pop(ref.uid, None) is None:
+        decision, asked = self._wanted.pop(ref.uid, None), ref.uid in self._asked
+        self._asked.discard(ref.uid)
+        if decision is None:
             return []
+        if asked and reason is StayReason.TERMINATING:
+            return [self._evicted(ref, known.pod.node_name or "", decision, now)]
         return [Cancelled(ref, known.pod.node_name or "", reason)]
 
-    def _arrange_take_back(self, known: KnownPod, wanted: bool, now: Moment) -> None:
-        ref = known.pod.ref
-        if not wanted or self._dry_run:
-            self._take_backs.cancel(ref)
-        elif ref not in self._take_backs:
-            self._take_backs.schedule(ref, now.at)
+    def _evicted(self, ref: PodRef, node_name: str, decision: Evict, now: Moment) -> Evicted:
+        return Evicted(ref, node_name, decision, max(0.0, now.at - decision.fire_at))
 
-    def _forget(self, known: KnownPod) -> list[Effect]:
+    def _owe_condition(self, ref: PodRef, owed: bool, now: Moment) -> None:
+        if owed and not self._dry_run:
+            self._conditions.owe(ref, now.at)
+        else:
+            self._conditions.owe_nothing(ref)
+
+    def _forget(self, known: KnownPod, now: Moment) -> list[Effect]:
         """Let go of a pod that is no longer known; while it is in flight, settling does that."""
-        if known.pod.ref.uid in self._in_flight:
+        ref = known.pod.ref
+        if ref.uid in self._in_flight:
             return []
-        self._deleted.discard(known.pod.ref.uid)
-        return self._unschedule(known, None)
+        self._deleted.pop(ref.uid, None)
+        if ref not in self._conditions.owed:
+            self._conditions.write_off(ref)
+        return self._unschedule(known, None, now)
 
     # What is to be done
 
     def next_fire_at(self, retries: bool = True) -> float | None:
         """Return when the next piece of work is due, None if there is none; ``retries`` False: first tries alone."""
-        queues = (self._first_tries, self._retries, self._take_backs) if retries else (self._first_tries,)
+        queues = (self._first_tries, self._retries, self._conditions.owed) if retries else (self._first_tries,)
         instants = [fire_at for queue in queues if (fire_at := queue.next_fire_at()) is not None]
         return min(instants, default=None)
 
@@ -254,8 +271,10 @@ class Controller:
         while len(taken) < most and (entry := self._first_tries.pop_due(now.at)) is not None:
             self._begin(self._eviction(entry), taken)
         room = min(most, len(taken) + most_retries)
-        while len(taken) < room and (entry := self._take_backs.pop_due(now.at)) is not None:
-            self._begin(TakeBack(entry.ref, self._take_back_tries.get(entry.ref.uid, 0)), taken)
+        while len(taken) < room and (entry := self._conditions.owed.pop_due(now.at)) is not None:
+            known = self.cluster.pod(entry.ref)
+            node_name = known.pod.node_name if known is not None else None
+            self._begin(TakeBack(entry.ref, node_name or "", self._conditions.tries(entry.ref)), taken)
         while len(taken) < room and (entry := self._retries.pop_due(now.at)) is not None:
             self._begin(self._eviction(entry), taken)
         return taken
@@ -272,6 +291,9 @@ class Controller:
         )
 
     def _begin(self, work: Work, taken: list[Work]) -> None:
+        # Whatever else is scheduled for the pod waits: settling decides anew and schedules it again.
+        for queue in (self._first_tries, self._retries, self._conditions.owed):
+            queue.cancel(work.ref)
         self._in_flight[work.ref.uid] = work
         taken.append(work)
 
@@ -280,11 +302,19 @@ class Controller:
         known = self.cluster.pod(work.ref)
         decision = None if known is None else self._decide(known)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
-        return due if isinstance(work, Eviction) else not due
+        if isinstance(work, TakeBack):
+            return not due
+        if isinstance(decision, Evict) and due:
+            self._wanted[work.ref.uid] = decision  # The reason may have changed; what is told at the end is the last.
+        return due
+
+    def will_delete(self, ref: PodRef) -> None:
+        """Note that a pod's deletion is about to be asked for: from here on it may be done, whatever the answer is."""
+        self._asked.add(ref.uid)
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
-        self._marking.add(ref.uid)
+        self._conditions.will_mark(ref)
 
     # How it ended
 
@@ -308,25 +338,24 @@ class Controller:
 
     def _settle_done(self, work: Work, now: Moment) -> list[Effect]:
         uid = work.ref.uid
-        self._marking.discard(uid)
+        self._conditions.write_off(work.ref)
         if isinstance(work, TakeBack):
-            self._take_back_tries.pop(uid, None)
-            return self._resume(work, now)
+            return self._resume(work, now, owed=False)
         self._trouble.pop(uid, None)
-        self._wanted.pop(uid, None)
+        self._asked.discard(uid)
+        decision = self._wanted.pop(uid, work.decision)
         if self.cluster.pod(work.ref) is not None:
-            self._deleted.add(uid)
-        late_seconds = max(0.0, now.at - work.decision.fire_at)
-        return [Evicted(work.ref, work.node_name, work.decision, late_seconds)]
+            self._deleted[uid] = now.at
+        return [self._evicted(work.ref, work.node_name, decision, now)]
 
     def _settle_gone(self, work: Work, now: Moment) -> list[Effect]:
-        return self._pod_gone(work.ref, now) or self._end(work)
+        return self._pod_gone(work.ref, now) or self._end(work, now, owed=False)
 
     def _settle_failed(self, work: Work, outcome: Failed, now: Moment) -> list[Effect]:
         uid = work.ref.uid
         if isinstance(work, TakeBack):
-            self._take_back_tries[uid] = work.tries + 1
-            self._take_backs.schedule(work.ref, outcome.retry_at)
+            if not self.cluster.is_gone(work.ref):
+                self._conditions.try_again(work.ref, work.tries + 1, outcome.retry_at)
             return self._resume(work, now)
         before = self._trouble.get(uid)
         trouble = Trouble(before.since_at if before else now.at, work.tries + 1, outcome.retry_at, outcome.message)
@@ -339,16 +368,22 @@ class Controller:
             effects.append(refused)
         return effects
 
-    def _resume(self, work: Work, now: Moment) -> list[Effect]:
+    def _resume(self, work: Work, now: Moment, owed: bool = True) -> list[Effect]:
         """Decide anew on the pod of a piece of work that has ended; if it is no longer known, let go of it."""
         known = self.cluster.pod(work.ref)
-        return self._end(work) if known is None else self._redecide(known, now)
+        return self._end(work, now, owed) if known is None else self._redecide(known, now)
 
-    def _end(self, work: Work) -> list[Effect]:
+    def _end(self, work: Work, now: Moment, owed: bool) -> list[Effect]:
+        """Let go of a pod that is no longer known; a condition is still ``owed`` to it unless it is gone for good."""
         uid = work.ref.uid
+        if self.cluster.is_gone(work.ref):
+            self._conditions.write_off(work.ref)
+        elif owed and (isinstance(work, TakeBack) or self._conditions.may_carry(work.ref)):
+            self._conditions.owe(work.ref, now.at)
         self._trouble.pop(uid, None)
-        self._deleted.discard(uid)
-        if self._wanted.pop(uid, None) is None or isinstance(work, TakeBack):
+        self._deleted.pop(uid, None)
+        self._asked.discard(uid)
+        if self._wanted.pop(uid, None) is None:
             return []
         return [Cancelled(work.ref, work.node_name, None)]
 
@@ -357,6 +392,10 @@ class Controller:
     def tainted_nodes(self) -> frozenset[str]:
         """Name the nodes whose pods matter now."""
         return frozenset(self.cluster.tainted_nodes())
+
+    def attended_nodes(self) -> frozenset[str]:
+        """Name the nodes whose pods matter: those tainted now, or lately and not yet released."""
+        return frozenset(self._attended)
 
     def attends(self, node_name: str | None) -> bool:
         """Tell whether the pods of a node matter: it is tainted, or was lately and has not been released."""

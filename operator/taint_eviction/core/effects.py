@@ -94,9 +94,13 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Take the DisruptionTarget condition back from a pod whose eviction was called off."""
+    """Take the DisruptionTarget condition back from a pod whose eviction was called off.
+
+    ``node_name`` is "" where the pod is not known any more.
+    """
 
     ref: PodRef
+    node_name: str
     tries: int
 
 

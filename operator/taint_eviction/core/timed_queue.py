@@ -88,6 +88,7 @@ class TimedWorkerQueue:
             return None
         heapq.heappop(self._heap)
         del self._entries[entry.ref.key]
+        self._prune()
         return entry
 
     def next_fire_at(self) -> float | None:

@@ -35,6 +35,7 @@ _METADATA = (
 _SPEC = ("taints", "tolerations", "nodeName", "unschedulable", "priority", "terminationGracePeriodSeconds")
 _STATUS = ("phase", "startTime")
 _CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
+_MARK = 'k:{"type":"DisruptionTarget"}'
 _ANNOTATIONS = frozenset({"kubernetes.io/config.mirror", "taint-eviction/hold"})
 
 
@@ -50,7 +51,8 @@ def cut_down(body: JsonObject) -> JsonObject:
     kept["metadata"] = _picked(metadata, _METADATA)
     annotations = metadata.get("annotations") or {}
     kept["metadata"]["annotations"] = {name: annotations[name] for name in _ANNOTATIONS & annotations.keys()}
-    kept["metadata"]["managedFields"] = list(_owners_of_taints(metadata.get("managedFields") or ()))
+    entries = metadata.get("managedFields") or ()
+    kept["metadata"]["managedFields"] = [*_owners_of_taints(entries), *_owners_of_marks(entries)]
     kept["spec"] = _picked(spec, _SPEC)
     kept["status"] = _picked(status, _STATUS)
     kept["status"]["conditions"] = [
@@ -68,6 +70,15 @@ def _owners_of_taints(entries: Iterable[JsonObject]) -> Iterator[JsonObject]:
         owned_spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
         if "f:taints" in owned_spec:
             yield {**entry, "fieldsV1": {"f:spec": {"f:taints": owned_spec["f:taints"]}}}
+
+
+def _owners_of_marks(entries: Iterable[JsonObject]) -> Iterator[JsonObject]:
+    """Who has given the reason of a pod's DisruptionTarget condition; not when, which changes with other conditions."""
+    for entry in entries:
+        owned_conditions = ((entry.get("fieldsV1") or {}).get("f:status") or {}).get("f:conditions") or {}
+        if "f:reason" in owned_conditions.get(_MARK, ()):
+            fields: JsonObject = {"f:status": {"f:conditions": {_MARK: {"f:reason": {}}}}}
+            yield {"manager": entry.get("manager"), "subresource": entry.get("subresource"), "fieldsV1": fields}
 
 
 class Sieve:

@@ -67,7 +67,7 @@ class ServerClock:
         anchor = epoch - self._monotonic()
         if self._anchor is None or anchor > self._anchor:
             self._anchor = anchor
-            self._tell_offset()
+        self._tell_offset()
 
     def host_offset_seconds(self) -> float:
         """Return how far the host's wall clock is ahead of the API server's (negative: behind), 0 while unknown.

@@ -58,6 +58,8 @@ class Driver:
             await asyncio.wait(self._running, timeout=grace_seconds)
         cut_off = bool(self._running)
         await self._cancel_all()
+        if self._bug is not None:
+            raise self._bug
         return not cut_off
 
     def _start_due(self) -> float:

@@ -16,6 +16,9 @@ from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, ClusterWriter, Gate
 from taint_eviction.settings import RetrySettings
 
+# No server means to be left alone for longer; what a proxy says must not silence an eviction for a day.
+_LONGEST_ADVICE_SECONDS = 600.0
+
 
 class Evictor:
     """Carries out pieces of work, any number at a time."""
@@ -46,6 +49,8 @@ class Evictor:
                 return await self._take_back(work)
             return await self._evict(work)
         except CallFailed as failure:
+            if not self._gate.may_act():
+                return Held()
             wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._chance)
             return Failed(str(failure), self._live.clock.now().at + wait)
 
@@ -56,6 +61,7 @@ class Evictor:
             return PodIsGone()
         if (obstacle := await self._obstacle(work)) is not None:
             return obstacle
+        self._live.will_delete(work.ref)
         return Done() if await self._writer.delete(work.ref) else PodIsGone()
 
     async def _obstacle(self, work: Eviction) -> Outcome | None:
@@ -115,4 +121,4 @@ def backoff_seconds(tries: int, advised_seconds: float | None, retry: RetrySetti
     own = doubled * chance.uniform(0.5, 1.0)
     if advised_seconds is None or advised_seconds <= own:
         return own
-    return advised_seconds + retry.first_seconds * chance.uniform(0.0, 0.5)
+    return min(advised_seconds, _LONGEST_ADVICE_SECONDS) + retry.first_seconds * chance.uniform(0.0, 0.5)

@@ -108,19 +108,22 @@ class Elector:
 
     async def release(self) -> None:
         """Give the lease back, so that another need not wait for its end. To be called after all work has stopped."""
-        record = self._seen
-        if record is None or record.holder != self.identity:
+        self.leading = False
+        if self.holder != self.identity:
             return
-        now = self._clock.now()
-        free = replace(
-            record,
-            holder="",
-            duration_seconds=_RELEASED_SECONDS,
-            acquired_epoch=now.server_epoch,
-            renewed_epoch=now.server_epoch,
-        )
         with contextlib.suppress(CallFailed, TimeoutError):
             async with asyncio.timeout(self._settings.retry_period_seconds):
+                record = await self._store.read()
+                if record is None or record.holder != self.identity:
+                    return
+                now = self._clock.now()
+                free = replace(
+                    record,
+                    holder="",
+                    duration_seconds=_RELEASED_SECONDS,
+                    acquired_epoch=now.server_epoch,
+                    renewed_epoch=now.server_epoch,
+                )
                 self._note(await self._store.write(free))
                 logger.info("the lease has been released")
 
@@ -142,7 +145,9 @@ class Elector:
             if left <= 0:
                 logger.warning("the lease could not be renewed in time")
                 return
-            if not await self._attempt(left) and self.holder != self.identity:
+            # Half of the deadline at most, as client-go's clients do: one dead connection leaves time for another try.
+            held = await self._attempt(min(left, self._settings.renew_deadline_seconds / 2))
+            if not held and self.holder != self.identity:
                 return
 
     async def _attempt(self, most_seconds: float) -> bool:
@@ -166,7 +171,7 @@ class Elector:
             try:
                 return await self._write(self._seen)
             except CallFailed as failure:
-                if failure.status != 409:
+                if failure.status not in (404, 409):
                     raise
         record = await self._store.read()
         if record is not None and (self._seen is None or record.version != self._seen.version):

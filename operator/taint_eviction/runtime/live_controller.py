@@ -45,6 +45,10 @@ class LiveController:
         """Note that a condition is about to be written."""
         self.controller.will_mark(ref)
 
+    def will_delete(self, ref: PodRef) -> None:
+        """Note that a pod's deletion is about to be asked for."""
+        self.controller.will_delete(ref)
+
     def settle(self, work: Work, outcome: Outcome) -> None:
         """Take in how a piece of work ended."""
         now = self.clock.now()

@@ -4,10 +4,24 @@ An answer is an observation like any other, so what is decided afterwards is dec
 """
 
 import asyncio
+from dataclasses import dataclass
 
 from taint_eviction.core.facts import NodeGone, NodeSeen
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import ClusterReader
+
+
+@dataclass(slots=True)
+class _Read:
+    """A read under way, and how many wait for it: the last one who leaves ends it."""
+
+    task: asyncio.Task[None]
+    waiting: int = 0
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        task.exception()
 
 
 class NodeReads:
@@ -18,7 +32,7 @@ class NodeReads:
         self._live = live
         self._serves_seconds = serves_seconds
         self._answered_at: dict[str, float] = {}
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._under_way: dict[str, _Read] = {}
 
     async def fresh(self, name: str) -> None:
         """Return once the node has been read lately; raise ``CallFailed`` if it could not be."""
@@ -26,11 +40,19 @@ class NodeReads:
         answered_at = self._answered_at.get(name)
         if answered_at is not None and now - answered_at < self._serves_seconds:
             return
-        task = self._under_way.get(name)
-        if task is None:
-            task = self._under_way[name] = asyncio.create_task(self._read(name), name=f"read node {name}")
-            task.add_done_callback(lambda _: self._under_way.pop(name, None))
-        await asyncio.shield(task)
+        read = self._under_way.get(name)
+        if read is None:
+            read = self._under_way[name] = _Read(asyncio.create_task(self._read(name), name=f"read node {name}"))
+            read.task.add_done_callback(_retrieve)
+        read.waiting += 1
+        try:
+            await asyncio.shield(read.task)
+        finally:
+            read.waiting -= 1
+            if read.task.done() or not read.waiting:
+                read.task.cancel()
+                if self._under_way.get(name) is read:
+                    del self._under_way[name]
 
     async def _read(self, name: str) -> None:
         asked_at = self._live.clock.now().at
@@ -45,5 +67,5 @@ class NodeReads:
         now = self._live.clock.now().at
         self._answered_at.pop(name, None)
         self._answered_at[name] = now
-        while now - self._answered_at[oldest := next(iter(self._answered_at))] >= self._serves_seconds:
-            del self._answered_at[oldest]
+        for old in [name for name, at in self._answered_at.items() if now - at >= self._serves_seconds]:
+            del self._answered_at[old]

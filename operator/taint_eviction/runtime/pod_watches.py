@@ -41,6 +41,7 @@ class PodWatches:
         self._attended: dict[str, _Attended] = {}
         self._whole: tuple[SupervisedWatch, asyncio.Task[None]] | None = None
         self._bug: BaseException | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Follow the tainted nodes until cancelled; a bug in a watch ends it with that exception."""
@@ -54,8 +55,7 @@ class PodWatches:
                         await live.taints_changed.wait()
             raise self._bug
         finally:
-            tasks = [attended.task for attended in self._attended.values()]
-            await _ended(tasks + ([self._whole[1]] if self._whole else []))
+            await _ended(list(self._tasks))
 
     def adjust(self) -> None:
         """Bring the watches in line with the tainted nodes of this moment."""
@@ -86,6 +86,8 @@ class PodWatches:
                 self._attend(name, single=not whole)
             else:
                 attended.clean_since = None
+        for name in self._doors.live.controller.attended_nodes() - tainted - self._attended.keys():
+            self._doors.live.observe(PodsReleased(name))  # It was tainted and cleared since the last look.
         for name in [name for name in self._attended if name not in tainted]:
             attended = self._attended[name]
             attended.clean_since = now if attended.clean_since is None else attended.clean_since
@@ -101,10 +103,12 @@ class PodWatches:
     def _start(self, watch: SupervisedWatch, watching: bool) -> asyncio.Task[None]:
         work = watch.run() if watching else watch.list_once()
         task = asyncio.create_task(work, name=f"attend {watch.scope}")
+        self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return task
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._bug = bug
             self._doors.live.taints_changed.set()
@@ -134,5 +138,6 @@ class PodWatches:
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
-        task.cancel()
+        if not task.cancelling():
+            task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

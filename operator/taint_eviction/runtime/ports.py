@@ -2,11 +2,11 @@
 
 Production puts ``adapters`` and ``kopf_shell`` behind them, replays and simulations ``simulation``.
 
-Every call that reaches out may raise ``CallFailed`` and nothing else; an absent object is an answer (None), not a
-failure.
+Every call that reaches out ends in bounded time, and may raise ``CallFailed`` and nothing else; an absent object is an
+answer (None), not a failure.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -58,11 +58,11 @@ class Clock(Protocol):
 class ClusterReader(Protocol):
     """Reads live state: every answer is at least as new as the question."""
 
-    def list_nodes(self) -> AsyncIterator[Page[Node]]:
+    def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
         """List all nodes, page by page."""
         ...
 
-    def list_pods(self, node_name: str | None) -> AsyncIterator[Page[Pod]]:
+    def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
         """List the pods bound to one node, or to any node where ``node_name`` is None."""
         ...
 

@@ -5,9 +5,9 @@ request is dated before it is sent, so that what a watch brings meanwhile is nev
 """
 
 import asyncio
+import contextlib
 
 from taint_eviction.core.facts import NodeSeen, NodesSwept, PodSeen, PodsSwept
-from taint_eviction.core.objects import Node, Pod
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import ClusterReader, NodesScope, WatchScope
 
@@ -32,28 +32,24 @@ class Resync:
         asked_at = self._live.clock.now().at
         present: set[str] = set()
         version: int | None = None
-        async for page in self._reader.list_nodes():
-            present |= page.present
-            version = page.resource_version
-            for node in page.objects:
-                self._observe_node(node, asked_at)
-            await asyncio.sleep(0)
+        async with contextlib.aclosing(self._reader.list_nodes()) as pages:
+            async for page in pages:
+                present |= page.present
+                version = page.resource_version
+                for node in page.objects:
+                    self._live.observe(NodeSeen(node, continuous=False, asked_at=asked_at))
+                await asyncio.sleep(0)
         self._live.observe(NodesSwept(frozenset(present), asked_at, version))
-
-    def _observe_node(self, node: Node, asked_at: float) -> None:
-        self._live.observe(NodeSeen(node, continuous=False, asked_at=asked_at))
 
     async def _pods(self, node_name: str | None) -> None:
         asked_at = self._live.clock.now().at
         present: set[str] = set()
         version: int | None = None
-        async for page in self._reader.list_pods(node_name):
-            present |= page.present
-            version = page.resource_version
-            for pod in page.objects:
-                self._observe_pod(pod, asked_at)
-            await asyncio.sleep(0)
+        async with contextlib.aclosing(self._reader.list_pods(node_name)) as pages:
+            async for page in pages:
+                present |= page.present
+                version = page.resource_version
+                for pod in page.objects:
+                    self._live.observe(PodSeen(pod, asked_at=asked_at))
+                await asyncio.sleep(0)
         self._live.observe(PodsSwept(node_name, frozenset(present), asked_at, version))
-
-    def _observe_pod(self, pod: Pod, asked_at: float) -> None:
-        self._live.observe(PodSeen(pod, asked_at=asked_at))

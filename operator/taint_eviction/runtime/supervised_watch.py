@@ -69,6 +69,7 @@ class SupervisedWatch:
         self._doors = doors
         self._relist = asyncio.Event()
         self._failures = 0
+        self._up_at: float | None = None
         self._heard_at = doors.live.clock.now().at
 
     # What the watch tells
@@ -83,8 +84,9 @@ class SupervisedWatch:
         """Note a list by the watch itself: its first follows ours at once; a later one means that there was a gap."""
         if self.watching.is_set():
             self._relist.set()
+        else:
+            self._up_at = self._doors.live.clock.now().at
         self.watching.set()
-        self._failures = 0
 
     def on_heard(self) -> None:
         """Note that the watch is alive."""
@@ -98,10 +100,11 @@ class SupervisedWatch:
 
     async def run(self) -> None:
         """List and watch until cancelled."""
+        self.on_heard()
         while True:
             try:
                 await self._doors.resync.resync(self.scope)
-                self._note_listed()
+                self.listed.set()
                 await self._watch()
             except (CallFailed, WatchEnded) as reason:
                 await self._back_off(reason)
@@ -111,36 +114,37 @@ class SupervisedWatch:
         while not self.listed.is_set():
             try:
                 await self._doors.resync.resync(self.scope)
-                self._note_listed()
+                self.listed.set()
             except CallFailed as reason:
                 await self._back_off(reason)
 
-    def _note_listed(self) -> None:
-        self.on_heard()
-        self.listed.set()
-
     async def _watch(self) -> None:
-        watch = asyncio.create_task(self._doors.watcher.watch(self.scope, self), name=f"watch {self.scope}")
-        fresh = asyncio.create_task(self._stay_fresh(), name=f"resync {self.scope}")
+        tasks = [asyncio.create_task(self._stay_fresh(), name=f"resync {self.scope}")]
         try:
-            await self._start(watch)
-            await asyncio.wait((watch, fresh), return_when=asyncio.FIRST_COMPLETED)
-            for ended in (watch, fresh):
+            await self._start(tasks)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for ended in tasks:
+                if ended.cancelled():  # by a stranger: we cancel below only
+                    raise WatchEnded("it was cancelled")
                 if ended.done():
                     ended.result()
             raise WatchEnded("it ended without a reason")
         finally:
             self.watching.clear()
-            for task in (watch, fresh):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(watch, fresh, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _start(self, watch: asyncio.Task[None]) -> None:
-        """Wait until the watch is up or has failed, letting few others start meanwhile: starting is dear."""
+    async def _start(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Start the watch and wait until it is up or has failed, few at a time, since starting is dear."""
         async with self._doors.start_turn:
-            up = asyncio.create_task(self.watching.wait())
-            await asyncio.wait((watch, up), timeout=_LONGEST_TURN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            up.cancel()
+            watch = asyncio.create_task(self._doors.watcher.watch(self.scope, self), name=f"watch {self.scope}")
+            tasks.append(watch)
+            up = asyncio.create_task(self.watching.wait(), name=f"start {self.scope}")
+            try:
+                await asyncio.wait((watch, up), timeout=_LONGEST_TURN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                up.cancel()
 
     async def _stay_fresh(self) -> None:
         """List again every few minutes, and at once when the watch had a gap."""
@@ -150,10 +154,19 @@ class SupervisedWatch:
                 async with asyncio.timeout(pause):
                     await self._relist.wait()
             self._relist.clear()
-            await self._doors.resync.resync(self.scope)
+            try:
+                await self._doors.resync.resync(self.scope)
+            except CallFailed as reason:
+                logger.warning("listing %s again failed: %s", self.scope, reason)
+                await asyncio.sleep(self._doors.settings.restart_most_seconds * self._doors.chance.uniform(0.5, 1.0))
+                self._relist.set()
 
     async def _back_off(self, reason: Exception) -> None:
         settings = self._doors.settings
+        now = self._doors.live.clock.now().at
+        if self._up_at is not None and now - self._up_at >= settings.restart_most_seconds:
+            self._failures = 0
+        self._up_at = None
         pause = min(settings.restart_most_seconds, settings.restart_first_seconds * 2.0 ** min(self._failures, 30))
         pause *= self._doors.chance.uniform(0.5, 1.0)
         self._failures += 1

@@ -6,13 +6,15 @@ calls; one of its calls that had not arrived never does.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
 from taint_eviction.runtime.ports import CallFailed, Page
+from taint_eviction.runtime.supervised_watch import Interpret
 from taint_eviction.simulation import kubernetes_json as kube
 from taint_eviction.simulation.cluster import Deletion, SimulatedCluster
 from taint_eviction.simulation.faults import Call, Faults, Trouble
@@ -22,13 +24,17 @@ from taint_eviction.simulation.virtual_clock import ProcessClock, timestamp, vir
 
 AnswerT = TypeVar("AnswerT")
 
+_ASK_EVERY_SECONDS = 0.02
+_LONGEST_SHARPENING_SECONDS = 1.1
+
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """How production reads objects: JSON → value, None where it is too malformed."""
+    """How production reads objects: JSON → value, None where it is too malformed; and what a watch brings → fact."""
 
     node: Callable[[Mapping[str, Any]], Node | None]
     pod: Callable[[Mapping[str, Any]], Pod | None]
+    interpret: Interpret
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +64,18 @@ class SimulatedApi:
         self._world = world
         self._cluster = world.cluster
         self._clock = clock
+        self._closed = False
 
     # Reading
 
-    async def list_nodes(self) -> AsyncIterator[Page[Node]]:
+    async def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
         """List all nodes, page by page, as they were when the first page was answered."""
         bodies = await self.call(Call.LIST_NODES, "", lambda: list(self._cluster.nodes.values()))
         async for part, version in self._pages(bodies, Call.LIST_NODES):
             nodes = tuple(node for body in part if (node := self._world.parsing.node(body)) is not None)
             yield Page(nodes, _uids(part), version)
 
-    async def list_pods(self, node_name: str | None) -> AsyncIterator[Page[Pod]]:
+    async def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
         """List the pods bound to one node, or to any where ``node_name`` is None."""
         bodies = await self.call(Call.LIST_PODS, node_name or "", lambda: pods_bound_to(self._cluster, node_name))
         async for part, version in self._pages(bodies, Call.LIST_PODS):
@@ -152,6 +159,19 @@ class SimulatedApi:
                 self._note(What.DELETE_MISSED, ref, deletion.value)
         return deletion in (Deletion.ACCEPTED, Deletion.ALREADY_TERMINATING)
 
+    # Time
+
+    async def sharpen_clock(self) -> None:
+        """Ask until the server's second has turned, a second and a little at most, as production does at its start."""
+        clock = self._clock.server_clock
+        with contextlib.suppress(TimeoutError, CallFailed):
+            async with asyncio.timeout(_LONGEST_SHARPENING_SECONDS):
+                await self.call(Call.VERSION, "", lambda: None)
+                heard = clock.seconds_heard
+                while clock.seconds_heard == heard:
+                    await asyncio.sleep(_ASK_EVERY_SECONDS)
+                    await self.call(Call.VERSION, "", lambda: None)
+
     # Calls
 
     async def call(self, call: Call, subject: str, act: Callable[[], AnswerT]) -> AnswerT:
@@ -160,9 +180,9 @@ class SimulatedApi:
         deadline = virtual_now() + network.call_timeout_seconds
         travel_seconds = network.one_way_seconds + trouble.delay_seconds
         if virtual_now() + travel_seconds >= deadline:
-            await asyncio.sleep(network.call_timeout_seconds)
+            await self._pass(network.call_timeout_seconds)
             raise CallFailed(f"no answer within {network.call_timeout_seconds:g} s")
-        await asyncio.sleep(travel_seconds)
+        await self._pass(travel_seconds)
         if trouble.fails or trouble.hangs:
             await self._fail(call, subject, act if trouble.takes_effect else None, trouble, deadline)
         return await self._answer(act)
@@ -175,7 +195,7 @@ class SimulatedApi:
             await self._carry_back(answered_at)
 
     async def _carry_back(self, answered_at: float) -> None:
-        await asyncio.sleep(self._world.network.one_way_seconds)
+        await self._pass(self._world.network.one_way_seconds)
         self._clock.heard_answer_of(answered_at)
 
     async def _fail(
@@ -187,7 +207,7 @@ class SimulatedApi:
         why = f"{call.value}: {answer}" + (" (it took effect)" if act is not None else "")
         self._world.timeline.add(Entry(virtual_now(), What.CALL_FAILED, subject, why=why))
         if trouble.hangs:
-            await asyncio.sleep(deadline - virtual_now())
+            await self._pass(deadline - virtual_now())
             raise CallFailed(f"no answer within {self._world.network.call_timeout_seconds:g} s")
         if trouble.status is None:
             raise CallFailed(trouble.message or "the connection was refused")
@@ -195,6 +215,16 @@ class SimulatedApi:
         await self._carry_back(virtual_now())
         message = trouble.message or f"HTTP {trouble.status}"
         raise CallFailed(message, status=trouble.status, retry_after_seconds=trouble.retry_after_seconds)
+
+    async def _pass(self, seconds: float) -> None:
+        """Let time pass; whoever made the call is gone if the process was killed meanwhile."""
+        await asyncio.sleep(seconds)
+        if self._closed:
+            raise asyncio.CancelledError
+
+    def close(self) -> None:
+        """Let nothing through any more: the process was killed."""
+        self._closed = True
 
     def _note(self, what: What, ref: PodRef, why: str = "") -> None:
         self._world.timeline.add(Entry(virtual_now(), what, str(ref), ref.uid, why))

@@ -10,6 +10,7 @@ from taint_eviction.simulation.expectations import (
     Expectation,
     Happens,
     HasCondition,
+    HasEvents,
     HowMany,
     Instant,
     IsScheduled,
@@ -45,7 +46,7 @@ class ExpectationReading(ActionReading):
         key = named(name)
         if not set(name) & set("*?["):
             self.use_pod(Marked(name, line, {}))
-        fields = self.fields(at, {*_HAPPENINGS, *_CLAIMS, "pods"}, f"the expectation of {name!r}")
+        fields = self.fields(at, CLAIMS, f"the expectation of {name!r}")
         if isinstance(at.value, dict) and not at.value:
             self.problem(line, f"the expectation of {name!r} says nothing")
         claims: list[Claim] = []
@@ -96,6 +97,9 @@ class ExpectationReading(ActionReading):
     def _late(self, at: Marked) -> Claim | None:
         return LateAtMost(self.seconds(at, "lateAtMost", 0.0))
 
+    def _events(self, at: Marked) -> Claim | None:
+        return HasEvents(tuple(self.text(item, "an event") for item in self.items(at, "events")))
+
     def _deletes(self, at: Marked) -> Claim | None:
         return Deletes(self.whole_number(at, "deletes", 0))
 
@@ -127,7 +131,11 @@ _CLAIMS: dict[str, Callable[[ExpectationReading, Marked], Claim | None]] = {
     "notEvicted": ExpectationReading._not_evicted,
     "scheduled": ExpectationReading._scheduled,
     "lateAtMost": ExpectationReading._late,
+    "events": ExpectationReading._events,
     "deletes": ExpectationReading._deletes,
     "ends": ExpectationReading._ends,
     "condition": ExpectationReading._has_condition,
 }
+
+# All that can be expected of a pod.
+CLAIMS = frozenset({*_HAPPENINGS, *_CLAIMS, "pods"})

@@ -149,6 +149,19 @@ class LateAtMost:
 
 
 @dataclass(frozen=True, slots=True)
+class HasEvents:
+    """These Kubernetes events are posted about the pod, in this order, and no others; a part of the text will do."""
+
+    texts: tuple[str, ...]
+
+    def check(self, history: PodHistory) -> tuple[str, str, bool]:
+        """Compare each with each, in order."""
+        seen = [entry.why for entry in history.of(What.EVENT)]
+        met = len(seen) == len(self.texts) and all(text in each for text, each in zip(self.texts, seen, strict=True))
+        return f"events: {'; '.join(self.texts) or 'none'}", f"events: {'; '.join(seen) or 'none'}", met
+
+
+@dataclass(frozen=True, slots=True)
 class Deletes:
     """So many DELETE calls for the pod arrive at the API server, refused ones included."""
 

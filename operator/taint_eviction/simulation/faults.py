@@ -21,6 +21,7 @@ class Call(Enum):
     DELETE = "delete"
     WATCH_NODES = "watchNodes"
     WATCH_PODS = "watchPods"
+    VERSION = "version"
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,13 +68,13 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 # Aliases can make a small file huge: no scenario written by hand has so many values.
-_MOST_VALUES = 200_000
+_MOST_VALUES = 50_000
 
 
 def load(text: str, file: str) -> Marked:
     """Read the one document of a file; raise ``Malformed`` if it is no YAML."""
-    loader = _Loader(text)
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             raise Malformed([Problem(file, 1, "the file is empty")])
@@ -85,8 +85,6 @@ def load(text: str, file: str) -> Marked:
         raise Malformed([Problem(file, mark.line + 1 if mark else 1, what)]) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Malformed([Problem(file, 1, f"it is no YAML: {' '.join(str(error).split())}")]) from error
-    finally:
-        loader.dispose()
 
 
 class _Marking:

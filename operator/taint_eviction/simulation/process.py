@@ -5,29 +5,33 @@ Killed at any moment, as SIGKILL does: nothing it had not sent yet is ever sent,
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy
-from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.engine import Engine
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
-from taint_eviction.runtime.ports import NodesScope, Teller, WatchScope
+from taint_eviction.runtime.ports import Teller
 from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.supervised_watch import WatchDoors
 from taint_eviction.settings import Settings
-from taint_eviction.simulation.api import Parsing, SimulatedApi, World
+from taint_eviction.simulation.api import SimulatedApi, World
+from taint_eviction.simulation.timeline import Timeline
 from taint_eviction.simulation.virtual_clock import HostClock, ProcessClock
 from taint_eviction.simulation.watches import SimulatedWatcher, Streams
 from taint_eviction.simulation.witness import Witness
 
 # What the monotonic clock of the first process shows at second 0, and how far those of later ones are apart.
 _MONOTONIC_OFFSET_SECONDS = 4096.0
+
+
+def no_tellers(timeline: Timeline) -> Iterable[Teller]:
+    """Tell nobody but the timeline."""
+    return ()
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class Surroundings:
     pods: Streams
     gate: SimulatedGate
     seed: str
-    tellers: Callable[[], Iterable[Teller]] = tuple
+    tellers: Callable[[Timeline], Iterable[Teller]] = no_tellers
 
 
 class ControllerProcess:
@@ -65,22 +69,26 @@ class ControllerProcess:
         world, settings = surroundings.world, surroundings.settings
         clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
         chance = random.Random(f"{surroundings.seed}/{incarnation}")
-        api = SimulatedApi(world, clock)
+        api = self._api = SimulatedApi(world, clock)
         watcher = SimulatedWatcher(world, api, surroundings.nodes, surroundings.pods)
         self.controller = Controller(DecisionPolicy(evict_finished=settings.evict_finished), settings.dry_run)
-        tellers = [Witness(world.timeline, clock), *surroundings.tellers()]
+        tellers = [Witness(world.timeline, clock), *surroundings.tellers(world.timeline)]
         live = LiveController(self.controller, clock.server_clock, tellers)
         resync = Resync(api, live, settings.watch.lists_at_once)
-        interpret = _interpreting(world.parsing)
-        doors = WatchDoors(live, resync, watcher, interpret, settings=settings.watch, chance=chance)
+        doors = WatchDoors(live, resync, watcher, world.parsing.interpret, settings=settings.watch, chance=chance)
         node_reads = NodeReads(api, live, settings.node_read_seconds)
         evictor = Evictor(live, api, api, node_reads, surroundings.gate, retry=settings.retry, chance=chance)
         driver = Driver(live, evictor, surroundings.gate, settings.workers)
         self.engine = Engine(live, doors, driver)
-        self._task = asyncio.create_task(self.engine.run(), name=f"controller {incarnation}")
+        self._task = asyncio.create_task(self._run(), name=f"controller {incarnation}")
+
+    async def _run(self) -> None:
+        await self._api.sharpen_clock()
+        await self.engine.run()
 
     async def kill(self) -> None:
         """End it at once; raise what had ended it already: a bug of its own."""
+        self._api.close()
         self._task.cancel()
         await asyncio.wait([self._task])
         self.check()
@@ -93,23 +101,3 @@ class ControllerProcess:
     def has_plans(self) -> bool:
         """Tell whether anything is scheduled or in flight."""
         return self.controller.next_fire_at() is not None or any(True for _ in self.controller.pending())
-
-
-def _interpreting(parsing: Parsing) -> Callable[[WatchScope, str | None, Mapping[str, Any]], Fact | None]:
-    """Turn what a watch brings into facts."""
-
-    def interpret(scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> Fact | None:
-        if isinstance(scope, NodesScope):
-            node = parsing.node(body)
-            if node is None:
-                return None
-            if event_type == "DELETED":
-                return NodeGone(node.name, node.uid)
-            # What comes from a list comes after a gap.
-            return NodeSeen(node, continuous=event_type is not None)
-        pod = parsing.pod(body)
-        if pod is None:
-            return None
-        return PodGone(pod.ref) if event_type == "DELETED" else PodSeen(pod)
-
-    return interpret

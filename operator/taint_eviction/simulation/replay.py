@@ -26,6 +26,7 @@ from taint_eviction.simulation.expectations import (
     judge,
 )
 from taint_eviction.simulation.marked_yaml import Malformed, Problem
+from taint_eviction.simulation.process import no_tellers
 from taint_eviction.simulation.scenario import Scenario
 from taint_eviction.simulation.stage import Stage
 from taint_eviction.simulation.timeline import Entry, Timeline
@@ -73,7 +74,9 @@ class ReplayResult:
         }
 
 
-def replay(scenario: Scenario, parsing: Parsing, tellers: Callable[[], Iterable[Teller]] = tuple) -> ReplayResult:
+def replay(
+    scenario: Scenario, parsing: Parsing, tellers: Callable[[Timeline], Iterable[Teller]] = no_tellers
+) -> ReplayResult:
     """Play a scenario; raise ``Malformed`` if a step cannot be done when its time comes.
 
     ``tellers`` makes those who are told of effects besides the timeline, anew for each controller process.
@@ -83,7 +86,7 @@ def replay(scenario: Scenario, parsing: Parsing, tellers: Callable[[], Iterable[
 
 
 class _Replay:
-    def __init__(self, scenario: Scenario, parsing: Parsing, tellers: Callable[[], Iterable[Teller]]) -> None:
+    def __init__(self, scenario: Scenario, parsing: Parsing, tellers: Callable[[Timeline], Iterable[Teller]]) -> None:
         self._scenario = scenario
         self._timeline = Timeline()
         self._stage = Stage(

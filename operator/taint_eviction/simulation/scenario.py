@@ -88,7 +88,7 @@ class _ScenarioReading(ExpectationReading):
             self.problem(line, f"{name[1]!r} is given twice")
 
     def _settings(self, at: Marked) -> tuple[Settings, int | None]:
-        fields = self.fields(at, (*_SPANS, "workers", "wholeClusterFrom", "evictFinished", _ADMISSION), "settings")
+        fields = self.fields(at, SETTINGS, "settings")
         spans = {_SPANS[name]: self.seconds(value, name, 0.0) for name, value in fields.items() if name in _SPANS}
         counts = {name: self.whole_number(fields[name], name, 1) for name in _COUNTS if name in fields}
         admission: int | None = 300
@@ -147,6 +147,7 @@ _SPANS = {
     "resyncInterval": "resync_seconds",
     "linger": "linger_seconds",
 }
+SETTINGS = frozenset({*_SPANS, *_COUNTS, "evictFinished", _ADMISSION})
 
 
 def _settings(spans: dict[str, float], counts: dict[str, int], evict_finished: bool) -> Settings:

@@ -16,7 +16,7 @@ from taint_eviction.simulation.api import Network, Parsing, World
 from taint_eviction.simulation.cluster import Impossible, SimulatedCluster
 from taint_eviction.simulation.faults import Call, Faults, Picked, Trouble
 from taint_eviction.simulation.kubelets import Kubelets
-from taint_eviction.simulation.process import ControllerProcess, SimulatedGate, Surroundings
+from taint_eviction.simulation.process import ControllerProcess, SimulatedGate, Surroundings, no_tellers
 from taint_eviction.simulation.timeline import Entry, Timeline, What
 from taint_eviction.simulation.virtual_clock import HostClock, timestamp, virtual_now
 from taint_eviction.simulation.watches import Streams
@@ -33,7 +33,7 @@ class Stage:
         *,
         seed: str,
         default_toleration_seconds: int | None = 300,
-        tellers: Callable[[], Iterable[Teller]] = tuple,
+        tellers: Callable[[Timeline], Iterable[Teller]] = no_tellers,
     ) -> None:
         self.timeline = timeline
         self.cluster = SimulatedCluster(timeline, default_toleration_seconds)

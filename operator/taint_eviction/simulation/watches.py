@@ -106,6 +106,7 @@ class _Stream:
         self._under_way: deque[Change] = deque()
         self._latest_delivery_at = virtual_now()
         self._listed = False
+        self._arrived_early = 0
 
     async def run(self, listed: list[JsonObject]) -> None:
         """Tell what was listed and bring what comes, until it is cut."""
@@ -115,6 +116,8 @@ class _Stream:
                 self._listener.on_event(None, body)
             self._listed = True
             self._listener.on_listed()
+            for _ in range(self._arrived_early):
+                self._deliver()
             while not self._cut.is_set():
                 self._listener.on_heard()
                 await self._wait_for_bookmark()
@@ -141,7 +144,7 @@ class _Stream:
         if self._cut.is_set():
             return
         if not self._listed:
-            asyncio.get_running_loop().call_soon(self._deliver)
+            self._arrived_early += 1
             return
         change = self._under_way.popleft()
         self._listener.on_heard()

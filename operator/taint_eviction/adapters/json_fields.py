@@ -1,0 +1,73 @@
+"""Single fields of decoded JSON, each as what it should be or refused with its path.
+
+null and absent are the same. Knows no kind of object.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn, TypeGuard
+
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+
+NOTHING: Mapping[str, Any] = {}
+
+
+class Unreadable(Exception):
+    """A field without which the object cannot be decided on; the message has its path."""
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise ``Unreadable``; an expression, so that it can stand after an ``or``."""
+    raise Unreadable(what)
+
+
+def is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Tell whether it is a JSON object."""
+    # Nearly always a dict, and asking an abstract class costs ten times as much.
+    return type(value) is dict or isinstance(value, Mapping)
+
+
+def as_object(value: object, path: str) -> Mapping[str, Any]:
+    """Return a JSON object, an empty one for null."""
+    if value is None:
+        return NOTHING
+    return value if is_object(value) else refuse(f"{path} is not an object")
+
+
+def as_list(value: object, path: str) -> list[Any]:
+    """Return a list, an empty one for null."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else refuse(f"{path} is not a list")
+
+
+def as_text(value: object, path: str) -> str:
+    """Return a string, "" for null."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else refuse(f"{path} is not a string")
+
+
+def needed_text(metadata: Mapping[str, Any], field: str) -> str:
+    """Return a string of ``metadata`` that must be there and not be empty."""
+    value = metadata.get(field)
+    if type(value) is str and value:
+        return value
+    return as_text(value, f"metadata.{field}") or refuse(f"metadata.{field} is missing")
+
+
+def time_or_complaint(value: object, path: str, complaints: list[str]) -> float | None:
+    """Return a time as seconds since the epoch; None for null, and with a complaint for what is no usable time."""
+    if value is None:
+        return None
+    epoch = parse_rfc3339(value)
+    if epoch is None:
+        complaints.append(f"{path} is no time that can be used: {str(value)[:40]!r}")
+    return epoch
+
+
+def version_number(metadata: Mapping[str, Any]) -> int | None:
+    """Return the resourceVersion, None where it is no number: then no order is known."""
+    version = metadata.get("resourceVersion")
+    if isinstance(version, str) and version.isdecimal() and version.isascii() and len(version) <= 20:
+        return int(version)
+    return None

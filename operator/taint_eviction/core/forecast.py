@@ -1,0 +1,130 @@
+"""What will become of each pod, and what would become of it if nodes and pods were changed.
+
+The same rules as the controller's, with effects not carried out: ``Cluster`` keeps the sightings and ``decide`` decides.
+It is told the cluster as it is, then, at the instant of the changes, as it would be: a taint that stays keeps the
+tolerance that is running, a new one begins it. Nothing is taken as replaced, moved or written by anybody else.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from taint_eviction.core.cluster import Cluster, KnownPod
+from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, decide
+from taint_eviction.core.facts import NodeGone, NodeSeen, PodSeen
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What is changed, all at one instant ``at``.
+
+    ``taints``: by node, its whole new list of taints; ``deleted_nodes``: their names; ``tolerations``: by pod, its whole
+    new list.
+    """
+
+    at: float
+    taints: Mapping[str, tuple[Taint, ...]]
+    deleted_nodes: frozenset[str] = frozenset()
+    tolerations: Mapping[PodRef, tuple[Toleration, ...]] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether nothing is changed."""
+        return not (self.taints or self.deleted_nodes or self.tolerations)
+
+
+@dataclass(frozen=True, slots=True)
+class PodForecast:
+    """What becomes of one pod: ``decision`` with the changes, ``unchanged`` without them.
+
+    ``orphaned``: its node was deleted under it; what becomes of it then is the pod garbage collector's work.
+    """
+
+    pod: Pod
+    decision: Decision
+    unchanged: Decision
+    orphaned: bool = False
+
+    @property
+    def leaves_at(self) -> float | None:
+        """The instant at which it leaves; None if it stays."""
+        return self.decision.fire_at if isinstance(self.decision, Evict) else None
+
+    @property
+    def anyway(self) -> bool:
+        """Tell whether it leaves without the changes too, and no later."""
+        at = self.leaves_at
+        return at is not None and isinstance(self.unchanged, Evict) and self.unchanged.fire_at <= at
+
+
+def forecast(
+    nodes: Iterable[Node], pods: Sequence[Pod], what_if: WhatIf, now: Moment, policy: DecisionPolicy
+) -> list[PodForecast]:
+    """Say what becomes of each pod, in the order given. Of several pods of one name the newest is meant."""
+    cluster = Cluster()
+    for node in nodes:
+        cluster.put_node(NodeSeen(node), now)
+    for pod in pods:
+        cluster.put_pod(PodSeen(pod), now)
+    unchanged = {known.pod.ref: _decide(cluster, known, policy) for known in cluster.pods.values()}
+    _change(cluster, what_if, now)
+    forecasts = []
+    for pod in pods:
+        known = cluster.pod(pod.ref)
+        if known is None:
+            continue
+        before = unchanged[pod.ref]
+        if isinstance(before, Evict) and before.fire_at < what_if.at and now.at < what_if.at:
+            # It has left before anything is changed.
+            forecasts.append(PodForecast(known.pod, before, before))
+            continue
+        orphaned = known.pod.node_name in what_if.deleted_nodes
+        forecasts.append(PodForecast(known.pod, _decide(cluster, known, policy), before, orphaned))
+    return forecasts
+
+
+def _change(cluster: Cluster, what_if: WhatIf, now: Moment) -> None:
+    then = Moment(what_if.at, now.epoch_of(what_if.at))
+    for name, taints in what_if.taints.items():
+        known = cluster.nodes[name].node
+        # Whoever writes the list of taints owns it from then on.
+        changed = replace(known, taints=taints, taints_written_at=then.server_epoch)
+        cluster.put_node(NodeSeen(changed), then)
+    for name in what_if.deleted_nodes:
+        cluster.drop_node(NodeGone(name), then)
+    for ref, tolerations in (what_if.tolerations or {}).items():
+        known_pod = cluster.pod(ref)
+        if known_pod is not None:
+            cluster.put_pod(PodSeen(replace(known_pod.pod, tolerations=tolerations)), then)
+
+
+def _decide(cluster: Cluster, known: KnownPod, policy: DecisionPolicy) -> Decision:
+    return decide(known.pod, known.bound, cluster.taints_on(known.pod.node_name), policy)
+
+
+# Changes
+
+
+def add_taint(taints: tuple[Taint, ...], added: Taint) -> tuple[Taint, ...]:
+    """Add a taint as ``kubectl taint --overwrite`` does; one with the same key, effect and value stays as it is."""
+    for taint in taints:
+        if (taint.key, taint.effect, taint.value) == (added.key, added.effect, added.value):
+            return taints
+    return (*(taint for taint in taints if (taint.key, taint.effect) != (added.key, added.effect)), added)
+
+
+def remove_taints(taints: tuple[Taint, ...], key: str, effect: str) -> tuple[Taint, ...]:
+    """Remove the taints of this key, and of this effect unless that is ""."""
+    return tuple(taint for taint in taints if taint.key != key or (effect and taint.effect != effect))
+
+
+def add_toleration(tolerations: tuple[Toleration, ...], added: Toleration) -> tuple[Toleration, ...]:
+    """Add a toleration as the API server lets a running pod have it: at the end, or as an existing one's new seconds."""
+
+    def same(other: Toleration) -> bool:
+        return replace(other, toleration_seconds=None) == replace(added, toleration_seconds=None)
+
+    if any(same(other) for other in tolerations):
+        return tuple(added if same(other) else other for other in tolerations)
+    return (*tolerations, added)

@@ -1,0 +1,467 @@
+"""Logging in: kubeconfigs, exec plugins, tokens that rotate, and what is said when it does not work."""
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from adapters_stage import EPOCH, HandClock, write_kubeconfig
+from aiohttp import web
+
+from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection, with_kubeconfig
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.simulation.apiserver import ApiServer, kubeconfig
+
+BETA = "client.authentication.k8s.io/v1beta1"
+
+
+async def get(connection: Connection) -> int:
+    """Ask for the nodes over a session of the kind that watches use."""
+    async with (
+        connection.make_session() as session,
+        session.get(f"{connection.url}/api/v1/nodes") as answer,
+    ):
+        return answer.status
+
+
+def plugin(directory: Path, script: str) -> dict[str, Any]:
+    """Write an exec plugin in Python; ``runs`` beside it has a line for each time it ran."""
+    file = directory / "plugin.py"
+    file.write_text(f"import json, os, sys\nopen({str(directory / 'runs')!r}, 'a').write('x\\n')\n{script}\n")
+    return {"apiVersion": BETA, "command": sys.executable, "args": [str(file)]}
+
+
+def token_script(directory: Path, expires: str = "None") -> str:
+    """Print the token that stands in ``token`` just then."""
+    return (
+        f"token = open({str(directory / 'token')!r}).read()\n"
+        f"status = {{'token': token, 'expirationTimestamp': {expires}}}\n"
+        f"print(json.dumps({{'kind': 'ExecCredential', 'apiVersion': '{BETA}', 'status': status}}))"
+    )
+
+
+def runs(directory: Path) -> int:
+    return len((directory / "runs").read_text().splitlines())
+
+
+# Tokens
+
+
+async def test_a_token_in_the_kubeconfig_is_sent(tmp_path: Path) -> None:
+    """Calls and watches share one way of authorization."""
+    async with ApiServer(tokens={"secret"}) as server:
+        connection = await with_kubeconfig(write_kubeconfig(tmp_path / "c", server, "secret"), None, HandClock())
+        assert await get(connection) == 200
+        assert connection.namespace == "default"
+        assert not connection.in_cluster
+        await connection.close()
+
+
+async def test_a_rotated_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
+    """Within seconds, without a request ever being refused; its path counts from the kubeconfig's directory."""
+    (tmp_path / "token").write_text("one\n")
+    clock = HandClock()
+    async with ApiServer(tokens={"one", "two"}) as server:
+        path = write_kubeconfig(tmp_path / "c", server, tokenFile="token")
+        connection = await with_kubeconfig(path, None, clock)
+        assert await connection.authorization() == "Bearer one"
+        (tmp_path / "token").write_text("two\n")
+        assert await connection.authorization() == "Bearer one"
+        clock.at += 5.0
+        assert await connection.authorization() == "Bearer two"
+        await connection.close()
+
+
+async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
+    """A 401 is tried again once with what the file says now; nobody notices."""
+    (tmp_path / "token").write_text("one")
+    async with ApiServer(tokens={"one"}) as server:
+        connection = await with_kubeconfig(
+            write_kubeconfig(tmp_path / "c", server, tokenFile="token"), None, HandClock()
+        )
+        assert await get(connection) == 200
+        server.tokens = {"two"}
+        (tmp_path / "token").write_text("two")
+        assert await get(connection) == 200
+        assert server.requests.counts["list", "nodes", 401] == 1
+        (tmp_path / "token").unlink()
+        assert await get(connection) == 200
+        server.tokens = {"three"}
+        assert await get(connection) == 401
+        await connection.close()
+
+
+async def test_an_exec_plugin_gives_the_token_and_is_run_again_before_it_expires(tmp_path: Path) -> None:
+    """At 80 % of its life, by the server's clock."""
+    (tmp_path / "token").write_text("one")
+    clock = HandClock()
+    expires = repr(format_rfc3339(EPOCH + clock.at + 30.0))
+    async with ApiServer(tokens={"one"}) as server:
+        path = write_kubeconfig(tmp_path / "c", server, exec=plugin(tmp_path, token_script(tmp_path, expires)))
+        connection = await with_kubeconfig(path, None, clock)
+        assert await get(connection) == 200
+        clock.at += 23.0
+        assert (await connection.authorization(), runs(tmp_path)) == ("Bearer one", 1)
+        (tmp_path / "token").write_text("two")
+        clock.at += 1.5
+        assert (await connection.authorization(), runs(tmp_path)) == ("Bearer two", 2)
+        await connection.close()
+
+
+async def test_an_exec_plugin_is_run_again_after_a_401_once_for_all(tmp_path: Path) -> None:
+    """Twenty requests are refused at the same time; the plugin runs once, and all of them succeed."""
+    (tmp_path / "token").write_text("one")
+    clock = HandClock()
+    async with ApiServer(tokens={"one"}) as server:
+        path = write_kubeconfig(tmp_path / "c", server, exec=plugin(tmp_path, token_script(tmp_path)))
+        connection = await with_kubeconfig(path, None, clock)
+        server.tokens = {"two"}
+        (tmp_path / "token").write_text("two")
+        clock.at += 60.0
+        assert await asyncio.gather(*(get(connection) for _ in range(20))) == [200] * 20
+        assert runs(tmp_path) == 2
+        server.tokens = {"three"}
+        assert await asyncio.gather(*(get(connection) for _ in range(20))) == [401] * 20
+        assert runs(tmp_path) == 2, "a plugin that has just run is not run again at once"
+        await connection.close()
+
+
+async def test_a_plugin_that_fails_later_leaves_the_token_in_use_until_it_expires(tmp_path: Path) -> None:
+    """After that every request fails with what the plugin said last."""
+    (tmp_path / "token").write_text("one")
+    clock = HandClock()
+    expires = repr(format_rfc3339(EPOCH + clock.at + 100.0))
+    async with ApiServer() as server:
+        path = write_kubeconfig(tmp_path / "c", server, exec=plugin(tmp_path, token_script(tmp_path, expires)))
+        connection = await with_kubeconfig(path, None, clock)
+        (tmp_path / "plugin.py").write_text("raise SystemExit('no network')")
+        clock.at += 90.0
+        assert await connection.authorization() == "Bearer one"
+        clock.at += 20.0
+        with pytest.raises(CredentialsError, match="no network"):
+            await connection.authorization()
+        with pytest.raises(aiohttp.ClientConnectionError, match="no network"):
+            await get(connection)
+        await connection.close()
+
+
+async def test_a_plugin_is_told_what_the_kubeconfig_says(tmp_path: Path) -> None:
+    """Its environment, that nobody is there to be asked, and of the cluster if it wants that."""
+    script = (
+        "told = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+        "token = os.environ['ROLE'] + str(told['spec']['interactive']) + told['spec']['cluster']['server'][:4]\n"
+        f"print(json.dumps({{'apiVersion': '{BETA}', 'status': {{'token': token}}}}))"
+    )
+    exec_section = plugin(tmp_path, script) | {
+        "env": [{"name": "ROLE", "value": "admin"}],
+        "provideClusterInfo": True,
+    }
+    path = write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", exec=exec_section)
+    connection = await with_kubeconfig(path, None, HandClock())
+    assert await connection.authorization() == "Bearer adminFalsehttp"
+    await connection.close()
+
+
+async def test_passwords_are_sent(tmp_path: Path) -> None:
+    """As basic authentication."""
+    path = write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", username="me", password="it")
+    connection = await with_kubeconfig(path, None, HandClock())
+    assert await connection.authorization() == "Basic " + base64.b64encode(b"me:it").decode()
+    await connection.close()
+
+
+async def test_the_token_is_not_sent_elsewhere(tmp_path: Path) -> None:
+    """Neither by a redirect nor to another host."""
+    heard: list[str | None] = []
+
+    async def listen(request: web.BaseRequest) -> web.StreamResponse:
+        heard.append(request.headers.get("Authorization"))
+        return web.Response(text="{}")
+
+    runner = web.ServerRunner(web.Server(listen))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    elsewhere = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    connection = await with_kubeconfig(write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", "s"), None, HandClock())
+    async with connection.make_session() as session, session.get(elsewhere) as answer:
+        assert answer.status == 200
+    assert heard == [None]
+    await connection.close()
+    await runner.cleanup()
+
+
+async def test_a_proxy_of_the_kubeconfig_is_used_by_every_session(tmp_path: Path) -> None:
+    """Also by those that know nothing of it."""
+    asked: list[str] = []
+
+    async def forward(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.raw_path if hasattr(request, "raw_path") else str(request.url))
+        return web.Response(text="{}")
+
+    runner = web.ServerRunner(web.Server(forward))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    content = kubeconfig("http://api.example:6443")
+    content["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    (tmp_path / "c").write_text(json.dumps(content))
+    connection = await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
+    assert await get(connection) == 200
+    assert asked == ["http://api.example:6443/api/v1/nodes"]
+    await connection.close()
+    await runner.cleanup()
+
+
+# TLS and client certificates
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate authority with a server's and a client's certificate."""
+    directory = tmp_path_factory.mktemp("pki")
+
+    def openssl(*args: str) -> None:
+        subprocess.run(["openssl", *args], cwd=directory, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    authority = ["-CA", "ca.crt", "-CAkey", "ca.key"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=ca")
+    alternative = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:kubernetes"]
+    openssl("req", "-x509", *key, *authority, "-keyout", "tls.key", "-out", "tls.crt", "-subj", "/CN=api", *alternative)
+    openssl("req", "-x509", *key, *authority, "-keyout", "me.key", "-out", "me.crt", "-subj", "/CN=me")
+    return directory
+
+
+def server_tls(pki: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(pki / "ca.crt"))
+    context.load_cert_chain(pki / "tls.crt", pki / "tls.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def tls_kubeconfig(path: Path, pki: Path, url: str, user: dict[str, Any], **cluster: Any) -> str:
+    content = kubeconfig(url, ca_certificate=(pki / "ca.crt").read_bytes())
+    content["clusters"][0]["cluster"] |= cluster
+    content["users"][0]["user"] = user
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def inline(file: Path) -> str:
+    return base64.b64encode(file.read_bytes()).decode()
+
+
+async def test_client_certificates_in_files_or_inline_log_in(tmp_path: Path, pki: Path) -> None:
+    """With the cluster's own authority; one SSL context for everything."""
+    async with ApiServer(ssl_context=server_tls(pki)) as server:
+        users = (
+            {"client-certificate": str(pki / "me.crt"), "client-key": f"../{pki.name}/me.key"},
+            {"client-certificate-data": inline(pki / "me.crt"), "client-key-data": inline(pki / "me.key")},
+        )
+        for user in users:
+            connection = await with_kubeconfig(tls_kubeconfig(tmp_path / "c", pki, server.url, user), None, HandClock())
+            assert await get(connection) == 200
+            await connection.close()
+
+
+async def test_a_plugin_may_give_a_certificate(tmp_path: Path, pki: Path) -> None:
+    """With its key, instead of a token."""
+    script = (
+        f"read = lambda name: open({str(pki)!r} + name).read()\n"
+        "status = {'clientCertificateData': read('/me.crt'), 'clientKeyData': read('/me.key')}\n"
+        f"print(json.dumps({{'apiVersion': '{BETA}', 'status': status}}))"
+    )
+    async with ApiServer(ssl_context=server_tls(pki)) as server:
+        path = tls_kubeconfig(tmp_path / "c", pki, server.url, {"exec": plugin(tmp_path, script)})
+        connection = await with_kubeconfig(path, None, HandClock())
+        assert await get(connection) == 200
+        await connection.close()
+
+
+async def test_the_servers_name_may_be_another_than_its_address(tmp_path: Path, pki: Path) -> None:
+    """tls-server-name counts for every session."""
+    user = {"client-certificate": str(pki / "me.crt"), "client-key": str(pki / "me.key")}
+    async with ApiServer(ssl_context=server_tls(pki)) as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        for name, works in (("kubernetes", True), ("somebody.else", False)):
+            path = tls_kubeconfig(tmp_path / "c", pki, url, user, **{"tls-server-name": name})
+            connection = await with_kubeconfig(path, None, HandClock())
+            if works:
+                assert await get(connection) == 200
+            else:
+                with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                    await get(connection)
+            await connection.close()
+
+
+# In a cluster
+
+
+def service_account(directory: Path, pki: Path) -> Path:
+    (directory / "token").write_text("one")
+    (directory / "ca.crt").write_bytes((pki / "ca.crt").read_bytes())
+    (directory / "namespace").write_text("kube-system")
+    return directory
+
+
+def in_pod(url: str) -> dict[str, str]:
+    host, _, port = url.removeprefix("https://").partition(":")
+    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+
+
+async def test_the_service_account_of_the_pod_logs_in(tmp_path: Path, pki: Path) -> None:
+    """Without any kubeconfig; its token is replaced under the running process."""
+    tls = server_tls(pki)
+    tls.verify_mode = ssl.CERT_NONE
+    clock = HandClock()
+    account = service_account(tmp_path, pki)
+    async with ApiServer(ssl_context=tls, tokens={"one"}) as server:
+        connection = await find_connection(None, None, clock, in_pod(server.url), account, home=tmp_path)
+        assert (connection.in_cluster, connection.namespace) == (True, "kube-system")
+        assert await get(connection) == 200
+        server.tokens = {"two"}
+        (tmp_path / "token").write_text("two")
+        clock.at += 5.0
+        assert await get(connection) == 200
+        assert server.requests.counts["list", "nodes", 401] == 0
+        await connection.close()
+
+
+async def test_a_service_account_without_token_is_explained(tmp_path: Path) -> None:
+    """Most likely its mounting is switched off."""
+    with pytest.raises(CredentialsError, match="automountServiceAccountToken"):
+        await find_connection(None, None, HandClock(), in_pod("https://10.0.0.1:443"), tmp_path, home=tmp_path)
+
+
+# The way is found
+
+
+async def test_a_named_kubeconfig_comes_first_then_the_pod_then_the_home(tmp_path: Path, pki: Path) -> None:
+    """The flag, KUBECONFIG, the service account, ~/.kube/config."""
+    account, home, clock = service_account(tmp_path, pki), tmp_path / "home", HandClock()
+    (home / ".kube").mkdir(parents=True)
+    flag = write_kubeconfig(tmp_path / "flag", "http://flag:1")
+    env = write_kubeconfig(tmp_path / "env", "http://env:1")
+    write_kubeconfig(home / ".kube" / "config", "http://home:1")
+    pod = in_pod("https://pod:1")
+
+    async def found(named: str | None, environ: dict[str, str]) -> str:
+        connection = await find_connection(named, None, clock, environ, account, home)
+        await connection.close()
+        return connection.url
+
+    assert await found(flag, {"KUBECONFIG": env, **pod}) == "http://flag:1"
+    assert await found(None, {"KUBECONFIG": env, **pod}) == "http://env:1"
+    assert await found(None, pod) == "https://pod:1"
+    assert await found(None, {}) == "http://home:1"
+
+
+async def test_several_kubeconfigs_are_merged_first_come_first_served(tmp_path: Path) -> None:
+    """As kubectl does: files that are missing or empty are skipped, the first to name something wins."""
+    one, two = kubeconfig("http://one:1", token="1"), kubeconfig("http://two:1", token="2")
+    two["contexts"].append({"name": "other", "context": {"cluster": "other", "user": "simulation"}})
+    two["clusters"].append({"name": "other", "cluster": {"server": "http://other:1"}})
+    two["current-context"] = "other"
+    for name, content in (("one", json.dumps(one)), ("two", json.dumps(two)), ("empty", "")):
+        (tmp_path / name).write_text(content)
+    paths = os.pathsep.join(str(tmp_path / name) for name in ("missing", "empty", "one", "two"))
+    for context, expected in ((None, ("http://one:1", "Bearer 1")), ("other", ("http://other:1", "Bearer 1"))):
+        connection = await with_kubeconfig(paths, context, HandClock())
+        assert (connection.url, await connection.authorization()) == expected
+        await connection.close()
+
+
+# What goes wrong
+
+
+def broken(**changes: Any) -> str:
+    content = kubeconfig("http://127.0.0.1:1")
+    return json.dumps(content | changes)
+
+
+def with_exec(**section: Any) -> str:
+    user = {"exec": {"apiVersion": BETA, "args": [], **section}}
+    return broken(users=[{"name": "simulation", "user": user}])
+
+
+def printing(text: str) -> str:
+    return with_exec(command=sys.executable, args=["-c", f"print({text!r})"])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a: [", "line 1 is no valid YAML"),
+        ("- a", "is no kubeconfig: it should be a mapping"),
+        (broken(contexts={}), "has no context|there are: none|no context"),
+        (broken(contexts="x"), "contexts should be a list"),
+        (broken(users=[]), 'names the user "simulation"; there are: none'),
+        (broken(clusters=[{"name": "prod"}]), 'names the cluster "simulation"; there are: prod'),
+        (broken(clusters=[{"name": "simulation", "cluster": {}}]), "its cluster has no server"),
+        (broken(clusters=[{"name": "simulation", "cluster": {"server": "ftp://x"}}]), "no http or https URL"),
+        (
+            broken(
+                clusters=[{"name": "simulation", "cluster": {"server": "https://x", "certificate-authority": "/no"}}]
+            ),
+            "/no",
+        ),
+        (
+            broken(
+                clusters=[
+                    {"name": "simulation", "cluster": {"server": "https://x", "certificate-authority-data": "Z29uZQ=="}}
+                ]
+            ),
+            "certificates cannot be used",
+        ),
+        (with_exec(command="/no/such/plugin"), "cannot run the exec plugin /no/such/plugin"),
+        (with_exec(command="no-such-plugin", installHint="brew install it"), "brew install it"),
+        (with_exec(command=5), "lacks command"),
+        (
+            with_exec(command=sys.executable, args=["-c", "raise SystemExit('first\\nyour login has expired')"]),
+            "failed with 1: your login has expired$",
+        ),
+        (printing("hello"), "did not print an ExecCredential"),
+        (
+            with_exec(command=sys.executable, args=["-c", f'print(\'{{"apiVersion": "{BETA}", "status": {{}}}}\')']),
+            "neither a token nor a certificate",
+        ),
+        (
+            with_exec(command=sys.executable, args=["-c", 'print(\'{"apiVersion": "v9", "status": {}}\')']),
+            "speaks v9",
+        ),
+    ],
+)
+async def test_what_is_wrong_with_a_kubeconfig_is_said_in_one_line(tmp_path: Path, content: str, said: str) -> None:
+    """Which file, what, and what there is instead."""
+    (tmp_path / "c").write_text(content)
+    with pytest.raises(CredentialsError, match=said) as failed:
+        await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
+    assert "\n" not in str(failed.value)
+
+
+async def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
+    """So that the typing error is seen."""
+    path = write_kubeconfig(tmp_path / "c", "http://x:1")
+    with pytest.raises(CredentialsError, match=r'there is no context "prod" in .*; there are: simulation'):
+        await with_kubeconfig(path, "prod", HandClock())
+
+
+@pytest.mark.parametrize(
+    ("find", "said"),
+    [
+        (lambda home: find_connection(str(home / "no"), None, HandClock(), {}, home, home), "no such kubeconfig: "),
+        (lambda home: find_connection(None, None, HandClock(), {}, home, home), "give --kubeconfig or KUBECONFIG"),
+    ],
+)
+async def test_no_way_to_the_server_is_said(tmp_path: Path, find: Callable[[Path], Any], said: str) -> None:
+    """What was looked for, and what to do."""
+    with pytest.raises(CredentialsError, match=said):
+        await find(tmp_path)

@@ -1,0 +1,113 @@
+"""A second opinion on when pods leave: everything computed from scratch, in a few plain lines, at every question.
+
+Knows the true cluster, what the controller was told of it, and what became of the work that was given out; shares no
+code with ``core.decision``, ``core.matching`` or ``core.cluster``.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from tests.unit.builders import EPOCH
+
+from taint_eviction.core.effects import Eviction, Work
+from taint_eviction.core.objects import Node, Pod, Taint
+
+
+@dataclass
+class Oracle:
+    """The true cluster by name, and what the controller must make of it. ``nodes`` and ``pods`` are the truth."""
+
+    now: float = 0.0
+    version: int = 0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    taint_starts: dict[tuple[str, Taint], float] = field(default_factory=dict)
+    attended: set[str] = field(default_factory=set)
+    bound_since: dict[str, float] = field(default_factory=dict)
+    retry_at: dict[str, float] = field(default_factory=dict)
+    accepted: set[str] = field(default_factory=set)
+    in_flight: dict[str, Work] = field(default_factory=dict)
+
+    def next_version(self) -> int:
+        """Versions grow with time across all objects."""
+        self.version += 1
+        return self.version
+
+    def node_told(self, name: str) -> None:
+        """Take in that the controller was told how a node is: its taints' starts, and whether its pods matter."""
+        node = self.nodes.get(name)
+        here = {(node.uid, taint): taint for taint in node.taints} if node else {}
+        uids = {uid for uid, _ in here}
+        for old in [key for key in self.taint_starts if key not in here and (key[0] in uids or self.was_on(key, name))]:
+            del self.taint_starts[old]
+        for key, taint in here.items():
+            first = self.now if taint.time_added is None else min(self.now, taint.time_added + 1 - EPOCH)
+            self.taint_starts.setdefault(key, first)
+        if here:
+            self.attended.add(name)
+
+    @staticmethod
+    def was_on(key: tuple[str, Taint], name: str) -> bool:
+        """Tell whether a taint's start belongs to a node of this name, by the spelling of its UID."""
+        return key[0].startswith(f"{name}-")
+
+    def known(self) -> dict[str, Pod]:
+        """The pods that matter, by UID."""
+        return {pod.ref.uid: pod for pod in self.pods.values() if pod.node_name in self.attended}
+
+    def pods_told(self) -> None:
+        """Take in that the controller was told all pods that matter: bindings start once, what is gone is forgotten."""
+        known = self.known()
+        self.bound_since = {uid: since for uid, since in self.bound_since.items() if uid in known}
+        for uid, pod in known.items():
+            first = self.now if pod.bound_at is None else min(self.now, pod.bound_at + 1 - EPOCH)
+            self.bound_since.setdefault(uid, first)
+        self.accepted &= set(known)
+        due = self.due()
+        self.retry_at = {uid: at for uid, at in self.retry_at.items() if uid in due or uid in self.in_flight}
+
+    def leaves_at(self, pod: Pod) -> float | None:
+        """Say from scratch when a pod that matters is to leave, None for never."""
+        node = self.nodes.get(pod.node_name or "")
+        if node is None or pod.terminating or pod.mirror:
+            return None
+        deadlines = []
+        for taint in node.taints:
+            fitting = [one for one in pod.tolerations if one.key in {"", taint.key}]
+            seconds = fitting[0].toleration_seconds if fitting else 0
+            if seconds is not None:
+                start = max(self.taint_starts[node.uid, taint], self.bound_since[pod.ref.uid])
+                deadlines.append(start + max(0, seconds))
+        return min(deadlines, default=None)
+
+    def wanted(self) -> dict[str, float]:
+        """Say when each pod that is to leave does so, by UID."""
+        known = {uid: self.leaves_at(pod) for uid, pod in self.known().items() if uid not in self.accepted}
+        return {uid: at for uid, at in known.items() if at is not None}
+
+    def due(self) -> dict[str, float]:
+        """Say which pods are to leave by now."""
+        return {uid: at for uid, at in self.wanted().items() if at <= self.now}
+
+    def takeable(self) -> set[str]:
+        """Say whose eviction may be begun now: due, not in flight, and not before its retry."""
+        due = set(self.due()) - set(self.in_flight)
+        return {uid for uid in due if self.retry_at.get(uid, self.now) <= self.now}
+
+    def evictions_in_flight(self) -> list[Eviction]:
+        """List the evictions that have not ended."""
+        return [work for work in self.in_flight.values() if isinstance(work, Eviction)]
+
+    def holder(self, uid: str) -> Pod | None:
+        """Find the pod of this UID in the true cluster."""
+        return next((pod for pod in self.pods.values() if pod.ref.uid == uid), None)
+
+    def change(self, pod: Pod, *, terminating: bool | None = None, marked: bool | None = None) -> Pod:
+        """Change a pod of the true cluster, which gives it a new version."""
+        changed = replace(
+            pod,
+            resource_version=self.next_version(),
+            terminating=pod.terminating if terminating is None else terminating,
+            marked=pod.marked if marked is None else marked,
+        )
+        self.pods[pod.ref.key.name] = changed
+        return changed

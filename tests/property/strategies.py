@@ -1,0 +1,44 @@
+"""What the properties are tried on, and the profiles they run under.
+
+In CI the examples are always the same; elsewhere they are new each time. Either way a failure prints the blob that
+reproduces it, and ``--hypothesis-seed`` repeats a whole run.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
+
+settings.register_profile(
+    "anew",
+    deadline=None,
+    max_examples=200,
+    print_blob=True,
+    report_multiple_bugs=False,  # the first one is enough, and found sooner
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("repeatable", settings.get_profile("anew"), derandomize=True)
+settings.load_profile("repeatable" if os.environ.get("CI") else "anew")
+
+KEYS = ("k1", "k2", "k3")
+OPERATORS = ("", "Equal", "Exists", "Gt", "Lt", "exists", "In")
+VALUES = ("", "v", "0", "1", "-1", "01", "+1", "-0", "10", "9223372036854775807", "9223372036854775808")
+
+whole_seconds = st.none() | st.integers(-5, 400) | st.sampled_from([-(2**63), 18446744074, 2**63 - 1])
+
+any_taints = st.builds(
+    Taint, st.sampled_from(KEYS), st.sampled_from([NO_EXECUTE, NO_SCHEDULE]), st.sampled_from(VALUES)
+)
+
+any_tolerations = st.builds(
+    Toleration,
+    key=st.sampled_from(("", *KEYS)),
+    operator=st.sampled_from(OPERATORS),
+    value=st.sampled_from(VALUES),
+    effect=st.sampled_from(("", NO_EXECUTE, NO_SCHEDULE)),
+    toleration_seconds=whole_seconds,
+)
+
+toleration_lists = st.lists(any_tolerations, max_size=6).map(tuple)

@@ -1,0 +1,338 @@
+"""The controller against an oracle that computes everything from scratch after every step."""
+
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.property.oracle import Oracle
+from tests.unit.builders import Stage, node, pod, taint, tolerates
+
+from taint_eviction.core.effects import CalledOff, Done, Evicted, Eviction, Failed, Held, NodeTainted, PodIsGone, Work
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
+from taint_eviction.core.objects import Pod, Taint, Toleration
+
+NODES = st.sampled_from(["n1", "n2"])
+NAMES = st.sampled_from(["p1", "p2", "p3"])
+# Instants are whole, so that they are exact; -7 and -1 are object times: that long ago.
+AGES = st.sampled_from([None, 7.0, 1.0])
+TAINTS = st.lists(
+    st.tuples(st.sampled_from(["k1", "k2"]), st.sampled_from(["", "x"]), AGES), max_size=2, unique_by=lambda one: one[0]
+)
+TOLERATIONS = st.lists(
+    st.builds(
+        lambda key, seconds: tolerates(seconds, key),
+        st.sampled_from(["k1", "k2", ""]),
+        st.sampled_from([None, 0, 2, 5, 9]),
+    ),
+    max_size=3,
+).map(tuple)
+WAYS_TO_GO = st.sampled_from(["told", "told late", "not told"])
+
+
+class ControllerMachine(RuleBasedStateMachine):
+    """A true cluster that changes, a controller that is told, and work that ends in every possible way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage = Stage()
+        self.oracle = Oracle()
+        self.lives = 0
+        self.told: list[NodeSeen | PodSeen] = []
+        self.gone: set[str] = set()
+        self.evicted: set[str] = set()
+
+    # Telling
+
+    def tell(self, *facts: Fact) -> None:
+        """Tell facts; the pods of a node that becomes tainted are told again. Then the oracle takes it in."""
+        for fact in facts:
+            if isinstance(fact, NodeSeen | PodSeen):
+                self.told.append(fact)
+            for effect in self.stage.observe(fact):
+                if isinstance(effect, NodeTainted):
+                    here = [one for one in self.oracle.pods.values() if one.node_name == effect.name]
+                    self.stage.observe(*(PodSeen(one, asked_at=self.stage.now) for one in here))
+        self.oracle.pods_told()
+
+    def tell_node(self, name: str, uid: str, taints: list[tuple[str, str, float | None]]) -> None:
+        """Let a node be so and tell it."""
+        marks = [
+            taint(key, value, added_at=None if age is None else self.stage.now - age) for key, value, age in taints
+        ]
+        before = self.oracle.nodes.get(name)
+        kept = {(one.key, one.value): one for one in before.taints} if before and before.uid == uid else {}
+        self.put_node(name, uid, [kept.get((mark.key, mark.value), mark) for mark in marks])
+
+    def put_node(self, name: str, uid: str, taints: list[Taint]) -> None:
+        """Let a node have these taints and tell it."""
+        self.oracle.nodes[name] = node(*taints, name=name, uid=uid, version=self.oracle.next_version())
+        self.oracle.node_told(name)
+        self.tell(NodeSeen(self.oracle.nodes[name]))
+
+    @rule(seconds=st.integers(1, 6))
+    def time_passes(self, seconds: int) -> None:
+        """Whole seconds go by."""
+        self.stage.at(self.stage.now + seconds)
+        self.oracle.now = self.stage.now
+
+    # Nodes
+
+    @rule(name=NODES, taints=TAINTS)
+    def taint_node(self, name: str, taints: list[tuple[str, str, float | None]]) -> None:
+        """A node is created, or its taints change."""
+        known = self.oracle.nodes.get(name)
+        self.tell_node(name, known.uid if known else self.new_uid(name), taints)
+
+    @rule(name=NODES, taints=TAINTS)
+    def recreate_node(self, name: str, taints: list[tuple[str, str, float | None]]) -> None:
+        """W12: a node is deleted and created again; nobody sees it go."""
+        if name in self.oracle.nodes:
+            self.gone.add(self.oracle.nodes[name].uid)
+        self.tell_node(name, self.new_uid(name), taints)
+
+    @rule(name=NODES, by_uid=st.booleans())
+    def delete_node(self, name: str, by_uid: bool) -> None:
+        """W12: told by a watch, or found out by a live read."""
+        known = self.oracle.nodes.pop(name, None)
+        if known is not None:
+            self.gone.add(known.uid)
+            self.oracle.node_told(name)
+            self.tell(NodeGone(name, known.uid) if by_uid else NodeGone(name, asked_at=self.stage.now))
+
+    @rule(name=NODES)
+    def release(self, name: str) -> None:
+        """The pods of a clean node are no longer watched."""
+        known = self.oracle.nodes.get(name)
+        if known is None or not known.taints:
+            self.oracle.attended.discard(name)
+            self.tell(PodsReleased(name))
+
+    # Pods
+
+    def new_uid(self, name: str) -> str:
+        """No UID is used twice."""
+        self.lives += 1
+        return f"{name}-{self.lives}"
+
+    @rule(name=NAMES, on=NODES, tolerations=TOLERATIONS, age=AGES, mirror=st.integers(0, 9), how=WAYS_TO_GO)
+    def create_pod(
+        self, name: str, on: str, tolerations: tuple[Toleration, ...], age: float | None, mirror: int, how: str
+    ) -> None:
+        """W1, W4: a pod is created, or deleted and created again with its deletion told before, after or never."""
+        before = self.oracle.pods.pop(name, None)
+        if before is not None:
+            self.gone.add(before.ref.uid)
+            if how == "told":
+                self.tell(PodGone(before.ref))
+        self.oracle.pods[name] = pod(
+            *tolerations,
+            name=name,
+            uid=self.new_uid(name),
+            on=on,
+            bound_at=None if age is None else self.stage.now - age,
+            version=self.oracle.next_version(),
+            mirror=mirror == 9,
+        )
+        self.tell(PodSeen(self.oracle.pods[name]))
+        if before is not None and how == "told late":
+            self.tell(PodGone(before.ref))
+
+    @rule(name=NAMES, tolerations=TOLERATIONS)
+    def change_tolerations(self, name: str, tolerations: tuple[Toleration, ...]) -> None:
+        """W5: in any way."""
+        if name in self.oracle.pods:
+            self.tell_pod(self.oracle.pods[name], tolerations)
+
+    def tell_pod(self, which: Pod, tolerations: tuple[Toleration, ...]) -> None:
+        """Let a pod have these tolerations and tell it."""
+        changed = replace(which, tolerations=tolerations, resource_version=self.oracle.next_version())
+        self.oracle.pods[which.ref.key.name] = changed
+        self.tell(PodSeen(changed))
+
+    @rule(name=NAMES)
+    def terminate(self, name: str) -> None:
+        """W13: somebody else deletes a pod, gracefully."""
+        if name in self.oracle.pods:
+            self.tell(PodSeen(self.oracle.change(self.oracle.pods[name], terminating=True)))
+
+    @rule(name=NAMES, swept=st.booleans())
+    def delete_pod(self, name: str, swept: bool) -> None:
+        """W21: a pod goes, told by a watch, or found out by a list."""
+        known = self.oracle.pods.pop(name, None)
+        if known is not None:
+            self.gone.add(known.ref.uid)
+            uids = frozenset(one.ref.uid for one in self.oracle.pods.values())
+            sweep = PodsSwept(None, uids, self.stage.now, self.oracle.next_version())
+            self.tell(sweep if swept else PodGone(known.ref))
+
+    # Old news
+
+    @precondition(lambda self: self.told)
+    @rule(data=st.data())
+    def repeat_old_news(self, data: st.DataObject) -> None:
+        """Whatever was told of known or deleted objects changes nothing when it is told once more."""
+        fact = data.draw(st.sampled_from(self.told))
+        if isinstance(fact, NodeSeen):
+            harmless = fact.node.name in self.oracle.nodes or fact.node.uid in self.gone
+        else:
+            uid = fact.pod.ref.uid
+            harmless = uid in self.oracle.known() or (
+                uid in self.gone and fact.pod.ref.key in self.stage.brain.cluster.pods
+            )
+        if harmless:
+            assert self.stage.observe(fact) == []
+
+    # Work
+
+    @rule(most=st.sampled_from([1, 2, 100]), retries=st.sampled_from([0, 1, 100]))
+    def take(self, most: int, retries: int) -> None:
+        """W14: only what is due is begun, first tries before retries, each most overdue first, within bounds."""
+        takeable = self.oracle.takeable()
+        taken = self.stage.take(most, retries)
+        assert len(taken) <= most
+        firsts = [work.decision.fire_at for work in taken if isinstance(work, Eviction) and work.tries == 0]
+        assert len(taken) - len(firsts) <= retries
+        assert firsts == sorted(firsts)
+        assert all(isinstance(work, Eviction) and work.tries == 0 for work in taken[: len(firsts)])
+        for work in taken:
+            self.check_begun(work, takeable)
+        if (most, retries) == (100, 100):
+            assert self.oracle.takeable() == set()
+
+    def check_begun(self, work: Work, takeable: set[str]) -> None:
+        """One piece of work for one pod, and an eviction only if the oracle says that it is due."""
+        uid = work.ref.uid
+        assert uid not in self.oracle.in_flight
+        if isinstance(work, Eviction):
+            assert uid in takeable
+            assert uid not in self.evicted
+            assert work.decision.fire_at == self.oracle.due()[uid]
+            assert (work.tries > 0) == (uid in self.oracle.retry_at)
+        self.oracle.in_flight[uid] = work
+
+    @precondition(lambda self: self.oracle.evictions_in_flight())
+    @rule(data=st.data(), works=st.booleans())
+    def mark(self, data: st.DataObject, works: bool) -> None:
+        """The condition is written, or refused; the answer is the live pod."""
+        work = data.draw(st.sampled_from(self.oracle.evictions_in_flight()))
+        self.stage.brain.will_mark(work.ref)
+        holder = self.oracle.holder(work.ref.uid)
+        if works and holder is not None:
+            self.tell(PodSeen(self.oracle.change(holder, marked=True)))
+
+    @precondition(lambda self: self.oracle.in_flight)
+    @rule(data=st.data(), ending=st.sampled_from(["done", "called off", "held", "failed"]), wait=st.integers(0, 9))
+    def settle(self, data: st.DataObject, ending: str, wait: int) -> None:
+        """Any work ends in any way, early or late; on a pod that is no more, done is gone."""
+        uid = data.draw(st.sampled_from(sorted(self.oracle.in_flight)))
+        work, holder = self.oracle.in_flight[uid], self.oracle.holder(uid)
+        if ending == "done" and holder is None:
+            self.end(work, PodIsGone())
+        elif ending == "done" and holder is not None:
+            self.end_well(work, holder)
+        elif ending == "failed":
+            if isinstance(work, Eviction):
+                self.oracle.retry_at[uid] = self.stage.now + wait
+            self.end(work, Failed("denied", self.stage.now + wait))
+        else:
+            self.end(work, CalledOff() if ending == "called off" else Held())
+
+    def end_well(self, work: Work, holder: Pod) -> None:
+        """An accepted deletion makes the pod terminate, which is told later; a take-back's answer is told first."""
+        uid = work.ref.uid
+        if not isinstance(work, Eviction):
+            self.tell(PodSeen(self.oracle.change(holder, marked=False)))
+            self.end(work, Done())
+            return
+        if uid in self.oracle.known():
+            self.oracle.accepted.add(uid)
+        self.oracle.retry_at.pop(uid, None)
+        self.oracle.change(holder, terminating=True)
+        self.evicted.add(uid)
+        self.end(work, Done())
+
+    def end(self, work: Work, outcome: Done | PodIsGone | CalledOff | Held | Failed) -> None:
+        """Settle, on both sides."""
+        effects = self.stage.settle(work, outcome)
+        del self.oracle.in_flight[work.ref.uid]
+        assert any(isinstance(effect, Evicted) for effect in effects) == (
+            isinstance(outcome, Done) and isinstance(work, Eviction)
+        )
+        self.oracle.pods_told()
+
+    # What always holds
+
+    @invariant()
+    def deadlines_are_the_oracles(self) -> None:
+        """Of every pod that is not in flight."""
+        flying = set(self.oracle.in_flight)
+        mine = {uid: at for uid, at in self.stage.deadlines().items() if uid not in flying}
+        assert mine == {uid: at for uid, at in self.oracle.wanted().items() if uid not in flying}
+
+    @invariant()
+    def decide_again_is_the_oracles(self) -> None:
+        """W11: an eviction in flight is still wanted if and only if it is due; a take-back only if it is not."""
+        due = self.oracle.due()
+        for uid, work in self.oracle.in_flight.items():
+            assert self.stage.decide_again(work) == ((uid in due) == isinstance(work, Eviction))
+
+    @invariant()
+    def every_pod_is_in_one_place(self) -> None:
+        """In flight, or armed once: as a first try or as a retry."""
+        brain = self.stage.brain
+        places = [entry.ref.uid for queue in (brain._first_tries, brain._retries) for entry in queue]
+        assert len(places) == len(set(places))
+        assert not set(places) & set(self.oracle.in_flight)
+        assert not {entry.ref.uid for entry in brain._conditions.owed} & set(self.oracle.in_flight)
+        assert set(places) == set(self.oracle.wanted()) - set(self.oracle.in_flight)
+        assert {known.pod.ref.uid for known in brain.cluster.pods.values()} == set(self.oracle.known())
+
+    # How it ends
+
+    def teardown(self) -> None:
+        """W10: conditions of pods that need not leave are taken back; then all goes, and nothing is left."""
+        self.stage.at(self.stage.now + 100)
+        self.oracle.now = self.stage.now
+        for work in list(self.oracle.in_flight.values()):
+            self.end(work, Held())
+        while (taken := [work for work in self.stage.take() if self.begin_last(work)]) != []:
+            for work in taken:
+                self.end_last(work)
+        due = self.oracle.due()
+        owed = [
+            uid for uid, one in self.oracle.known().items() if one.marked and uid not in due and not one.terminating
+        ]
+        assert owed == []
+        self.vanish()
+
+    def begin_last(self, work: Work) -> bool:
+        """Leave evictions in flight, go on with take-backs."""
+        self.oracle.in_flight[work.ref.uid] = work
+        return not isinstance(work, Eviction)
+
+    def end_last(self, work: Work) -> None:
+        """Take a condition back."""
+        holder = self.oracle.holder(work.ref.uid)
+        if holder is None:
+            self.end(work, PodIsGone())
+        else:
+            self.end_well(work, holder)
+
+    def vanish(self) -> None:
+        """Everything is deleted; the late ends of what is in flight come last."""
+        for one in list(self.oracle.pods.values()):
+            self.stage.observe(PodGone(one.ref))
+        for name in ("n1", "n2"):
+            self.stage.observe(NodeGone(name), PodsReleased(name))
+        for work in self.oracle.in_flight.values():
+            self.stage.settle(work, Failed("late", self.stage.now))
+        brain = self.stage.brain
+        assert brain.next_fire_at() is None
+        left = [brain._wanted, brain._in_flight, brain._trouble, brain._deleted, brain._asked]
+        assert len(brain._conditions) == 0
+        assert not any([*left, brain._attended, brain.cluster.nodes, brain.cluster.pods, brain.cluster._pods_by_node])
+
+
+ControllerMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=40)
+TestControllerAgainstAnOracle = ControllerMachine.TestCase

@@ -1,0 +1,103 @@
+"""What holds for every decision."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.property.strategies import KEYS, VALUES, any_tolerations, toleration_lists
+from tests.unit.builders import pod, seen, since
+
+from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, SeenTaint, Stay, StayReason, decide
+from taint_eviction.core.instants import FAR_FUTURE_SECONDS
+from taint_eviction.core.matching import matches
+from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
+
+NEVER = float("inf")
+
+instants = st.integers(-10_000, 10_000).map(float)
+seen_taints = st.builds(
+    seen, st.builds(Taint, st.sampled_from(KEYS), st.just(NO_EXECUTE), st.sampled_from(VALUES)), instants
+)
+taint_lists = st.lists(seen_taints, max_size=4, unique_by=lambda one: one.taint.key)
+
+
+def decided(tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float) -> Decision:
+    """Decide on a pod with these tolerations."""
+    return decide(pod(*tolerations), since(bound_at), taints, DecisionPolicy())
+
+
+def leaves_at(tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float) -> float:
+    """Return when a pod leaves, infinity for never."""
+    decision = decided(tolerations, taints, bound_at)
+    return decision.fire_at if isinstance(decision, Evict) else NEVER
+
+
+@given(toleration_lists, taint_lists, instants)
+def test_the_deadline_is_what_the_definition_says(
+    tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float
+) -> None:
+    """min over taints of max(taint, pod) + the first match's seconds, spelled out."""
+    deadlines = [NEVER]
+    for one in taints:
+        seconds: float | None = 0
+        for toleration in tolerations:
+            if matches(toleration, one.taint):
+                seconds = toleration.toleration_seconds
+                break
+        if seconds is not None:
+            deadlines.append(max(one.since.start_at, bound_at) + min(max(seconds, 0), FAR_FUTURE_SECONDS))
+    assert leaves_at(tolerations, taints, bound_at) == min(deadlines)
+
+
+@given(toleration_lists, taint_lists, instants, st.randoms(use_true_random=False))
+def test_the_order_of_taints_does_not_matter(
+    tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float, chance: Random
+) -> None:
+    """Nodes may list their taints as they like."""
+    shuffled = list(taints)
+    chance.shuffle(shuffled)
+    assert leaves_at(tolerations, shuffled, bound_at) == leaves_at(tolerations, taints, bound_at)
+
+
+@given(toleration_lists, any_tolerations, taint_lists, instants)
+def test_a_toleration_added_at_the_end_never_hastens(
+    tolerations: tuple[Toleration, ...], added: Toleration, taints: list[SeenTaint], bound_at: float
+) -> None:
+    """W5: tolerations may only be added to a running pod; whoever appends one can only win time."""
+    assert leaves_at((*tolerations, added), taints, bound_at) >= leaves_at(tolerations, taints, bound_at)
+
+
+@given(toleration_lists, taint_lists, seen_taints, instants)
+def test_a_taint_that_is_added_never_delays(
+    tolerations: tuple[Toleration, ...], taints: list[SeenTaint], added: SeenTaint, bound_at: float
+) -> None:
+    """W6: and so one that is removed never hastens."""
+    assert leaves_at(tolerations, [*taints, added], bound_at) <= leaves_at(tolerations, taints, bound_at)
+
+
+@given(toleration_lists, taint_lists, instants, st.integers(0, 5_000))
+def test_a_later_start_is_never_an_earlier_deadline(
+    tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float, later: int
+) -> None:
+    """Never early: knowing later of a binding can only delay."""
+    assert leaves_at(tolerations, taints, bound_at + later) >= leaves_at(tolerations, taints, bound_at)
+
+
+@given(toleration_lists, taint_lists, instants)
+def test_a_decision_explains_itself(
+    tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float
+) -> None:
+    """One verdict a taint; the deciding one is among them, and no other is earlier."""
+    decision = decided(tolerations, taints, bound_at)
+    assert [verdict.taint for verdict in decision.verdicts] == [one.taint for one in taints]
+    instants_of = [verdict.fire_at for verdict in decision.verdicts if verdict.fire_at is not None]
+    match decision:
+        case Evict():
+            assert decision.deciding in decision.verdicts
+            assert decision.fire_at == decision.deciding.fire_at == min(instants_of)
+            assert decision.fire_at >= bound_at
+        case Stay():
+            assert instants_of == []
+            assert decision.reason is (StayReason.TOLERATED if taints else StayReason.NODE_CLEAN)
+    for verdict in decision.verdicts:
+        assert verdict.overruled is None or matches(verdict.overruled, verdict.taint)

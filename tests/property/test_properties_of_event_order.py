@@ -1,0 +1,189 @@
+"""However facts arrive - late, twice, out of order, or lost until a fresh list - the same pods leave."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.builders import Stage, node, pod, taint, tolerates
+
+from taint_eviction.core.effects import Effect, NodeTainted
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesSwept, PodGone, PodSeen, PodsSwept
+from taint_eviction.core.objects import Node, Pod
+
+NODES = ("n1", "n2")
+NAMES = ("p1", "p2", "p3")
+
+# All times lie long before the first fact is told, so that it does not matter when it is.
+long_ago = st.integers(-900, -800).map(float)
+taint_sets = st.lists(
+    st.builds(lambda key, at: taint(key, added_at=at), st.sampled_from(["k1", "k2"]), long_ago),
+    max_size=2,
+    unique_by=lambda one: one.key,
+)
+toleration_lists = st.lists(
+    st.builds(
+        lambda key, seconds: tolerates(seconds, key),
+        st.sampled_from(["k1", "k2", ""]),
+        st.sampled_from([None, 0, 50, 5000]),
+    ),
+    max_size=3,
+)
+
+
+@dataclass
+class History:
+    """All that ever happened, as facts in true order, and how it ended."""
+
+    facts: list[Fact] = field(default_factory=list)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    version: int = 0
+
+    def next_version(self) -> int:
+        """Versions grow with time across all objects."""
+        self.version += 1
+        return self.version
+
+    def leaving(self) -> dict[str, float]:
+        """Say from the end alone which pods leave when: taints, tolerations and times by themselves."""
+        deadlines = {}
+        for one in self.pods.values():
+            home = self.nodes.get(one.node_name or "")
+            if home is None or one.terminating:
+                continue
+            ends = []
+            for mark in home.taints:
+                fitting = [t for t in one.tolerations if t.key in {"", mark.key}]
+                seconds = fitting[0].toleration_seconds if fitting else 0
+                start = max(mark.time_added or 0.0, one.bound_at or 0.0) + 1 - EPOCH_OF_ZERO
+                ends += [] if seconds is None else [start + seconds]
+            if ends:
+                deadlines[one.ref.uid] = min(ends)
+        return deadlines
+
+
+EPOCH_OF_ZERO = taint(added_at=0.0).time_added or 0.0
+
+
+def live_nodes(draw: st.DrawFn, history: History, name: str) -> None:
+    """A node is tainted, cleared, deleted and created again."""
+    for life in range(draw(st.integers(1, 2))):
+        if name in history.nodes:
+            history.facts.append(NodeGone(name, history.nodes.pop(name).uid))
+        for taints in draw(st.lists(taint_sets, min_size=1, max_size=3)):
+            history.nodes[name] = node(*taints, name=name, uid=f"{name}-{life}", version=history.next_version())
+            history.facts.append(NodeSeen(history.nodes[name]))
+    if draw(st.integers(0, 4)) == 4:
+        history.facts.append(NodeGone(name, history.nodes.pop(name).uid))
+
+
+def live_pods(draw: st.DrawFn, history: History, name: str) -> None:
+    """A pod is changed, deleted and created again."""
+    for life in range(draw(st.integers(1, 2))):
+        if name in history.pods:
+            history.facts.append(PodGone(history.pods.pop(name).ref))
+        on, bound_at, uid = draw(st.sampled_from(NODES)), draw(long_ago), f"{name}-{life}"
+        for tolerations in draw(st.lists(toleration_lists, min_size=1, max_size=3)):
+            version, terminating = history.next_version(), draw(st.integers(0, 7)) == 7
+            history.pods[name] = pod(
+                *tolerations, name=name, uid=uid, on=on, bound_at=bound_at, version=version, terminating=terminating
+            )
+            history.facts.append(PodSeen(history.pods[name]))
+    if draw(st.integers(0, 4)) == 4:
+        history.facts.append(PodGone(history.pods.pop(name).ref))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Nodes and pods, each with a life or two."""
+    history = History()
+    for name in NODES:
+        live_nodes(draw, history, name)
+    for name in NAMES:
+        live_pods(draw, history, name)
+    return history
+
+
+# A seed each: shuffling by drawn numbers takes most of the time.
+chances = st.integers(0, 2**32).map(Random)
+
+
+def tell(stage: Stage, fact: Fact, history: History) -> None:
+    """Tell a fact; where a node becomes tainted by it, its pods are listed and told again, as they are by then."""
+    effects: list[Effect] = stage.observe(fact)
+    for effect in effects:
+        if isinstance(effect, NodeTainted):
+            here = [one for one in history.pods.values() if one.node_name == effect.name]
+            stage.observe(*(PodSeen(one, asked_at=stage.now) for one in here))
+
+
+def resync(stage: Stage, history: History) -> None:
+    """List all nodes, then all bound pods, sweeping what is not there."""
+    asked_at = stage.now
+    for one in history.nodes.values():
+        tell(stage, NodeSeen(one, continuous=False, asked_at=asked_at), history)
+    uids = frozenset(one.uid for one in history.nodes.values())
+    stage.observe(NodesSwept(uids, asked_at, history.version))
+    stage.observe(*(PodSeen(one, asked_at=asked_at) for one in history.pods.values()))
+    uids = frozenset(one.ref.uid for one in history.pods.values())
+    stage.observe(PodsSwept(None, uids, asked_at, history.version))
+
+
+def in_some_order(facts: list[Fact], chance: Random, twice: int) -> list[Fact]:
+    """Shuffle facts, and repeat some of them anywhere."""
+    told = facts + (chance.choices(facts, k=twice) if twice else [])
+    chance.shuffle(told)
+    return told
+
+
+@settings(max_examples=150)
+@given(histories())
+def test_facts_in_true_order_lead_to_the_deadlines_of_the_end(history: History) -> None:
+    """The simplest order first: nothing lost, late or twice."""
+    stage = Stage()
+    for step, fact in enumerate(history.facts):
+        stage.at(step / 8)  # eighths are exact in binary
+        tell(stage, fact, history)
+    assert stage.deadlines() == history.leaving()
+
+
+@settings(max_examples=150)
+@given(histories(), chances, st.integers(0, 12))
+def test_the_order_of_facts_does_not_matter(history: History, chance: Random, twice: int) -> None:
+    """Any interleaving, with repeats and with stale facts after fresh ones, ends in the same deadlines."""
+    stage = Stage()
+    for step, fact in enumerate(in_some_order(history.facts, chance, twice)):
+        stage.at(step / 8)  # eighths are exact in binary
+        tell(stage, fact, history)
+    assert stage.deadlines() == history.leaving()
+
+
+@settings(max_examples=150)
+@given(histories(), chances, st.data())
+def test_after_a_gap_the_state_is_what_a_fresh_list_says(history: History, chance: Random, data: st.DataObject) -> None:
+    """W21: whichever facts were lost, and whatever ghosts they left, one resync puts all right."""
+    kept = data.draw(st.lists(st.sampled_from(history.facts), max_size=len(history.facts)))
+    stage = Stage()
+    for step, fact in enumerate(in_some_order(kept, chance, 0)):
+        stage.at(step / 8)  # eighths are exact in binary
+        tell(stage, fact, history)
+    stage.at(stage.now + 1)
+    resync(stage, history)
+    assert stage.deadlines() == history.leaving()
+
+
+@settings(max_examples=150)
+@given(histories(), chances, st.data())
+def test_old_facts_change_nothing_after_a_resync(history: History, chance: Random, data: st.DataObject) -> None:
+    """W21: what a slow watch still brings of known objects afterwards is dropped."""
+    stage = Stage()
+    for step, fact in enumerate(history.facts):
+        stage.at(step / 8)  # eighths are exact in binary
+        tell(stage, fact, history)
+    stage.at(stage.now + 1)
+    resync(stage, history)
+    late = data.draw(st.lists(st.sampled_from(history.facts), max_size=6))
+    for fact in in_some_order(late, chance, 0):
+        tell(stage, fact, history)
+    assert stage.deadlines() == history.leaving()

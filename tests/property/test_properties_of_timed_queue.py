@@ -1,0 +1,103 @@
+"""The timed-worker queue against a dict."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.core.timed_queue import TimedWorkerQueue
+
+refs = st.builds(
+    PodRef,
+    st.builds(NamespacedName, st.just("shop"), st.sampled_from([f"p{number}" for number in range(6)])),
+    st.sampled_from("abc"),
+)
+instants = st.integers(0, 40).map(float)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Whatever is done to both, the queue and a dict of who is due when, and since which turn, agree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = TimedWorkerQueue()
+        self.due: dict[NamespacedName, tuple[float, int, str]] = {}
+        self.turn = 0
+
+    @rule(ref=refs, fire_at=instants)
+    def schedule(self, ref: PodRef, fire_at: float) -> None:
+        """The last one to be scheduled has the key; the same again keeps its turn."""
+        before = self.due.get(ref.key)
+        replaced = self.queue.schedule(ref, fire_at)
+        assert (replaced is None) == (before is None)
+        assert replaced is None or before is None or (replaced.fire_at, replaced.ref.uid) == (before[0], before[2])
+        if before is None or (before[0], before[2]) != (fire_at, ref.uid):
+            self.turn += 1
+            self.due[ref.key] = (fire_at, self.turn, ref.uid)
+
+    @rule(ref=refs, times=st.integers(1, 80), fire_at=instants)
+    def move_about(self, ref: PodRef, times: int, fire_at: float) -> None:
+        """A deadline that moves many times leaves many stale entries."""
+        for step in range(times):
+            self.schedule(ref, fire_at + step)
+
+    @rule(ref=refs)
+    def cancel(self, ref: PodRef) -> None:
+        """W3: the owner cancels, nobody else does."""
+        mine = ref.key in self.due and self.due[ref.key][2] == ref.uid
+        entry = self.queue.cancel(ref)
+        assert (entry is not None) is mine
+        if mine:
+            del self.due[ref.key]
+
+    @rule(now=instants)
+    def pop_due(self, now: float) -> None:
+        """The most overdue comes out, and nothing of it remains."""
+        entry = self.queue.pop_due(now)
+        first = min(self.due.items(), key=lambda item: item[1], default=None)
+        if first is None or first[1][0] > now:
+            assert entry is None
+            return
+        key, (fire_at, _, uid) = first
+        assert entry is not None
+        assert (entry.ref, entry.fire_at) == (PodRef(key, uid), fire_at)
+        del self.due[key]
+
+    @rule()
+    def pop_everything(self) -> None:
+        """In order of time and turn."""
+        popped = []
+        while (entry := self.queue.pop_due(1e9)) is not None:
+            popped.append(entry.ref.uid)
+            self.heap_is_bounded(len(self.due) - len(popped))
+        assert popped == [uid for _, _, uid in sorted(self.due.values())]
+        self.due.clear()
+
+    @invariant()
+    def next_fire_at_is_the_earliest(self) -> None:
+        """None if and only if there is nothing."""
+        assert self.queue.next_fire_at() == min((entry[0] for entry in self.due.values()), default=None)
+
+    @invariant()
+    def entries_are_those_of_the_dict(self) -> None:
+        """One entry a key, each with its UID."""
+        assert len(self.queue) == len(self.due)
+        assert {entry.ref.key: (entry.fire_at, entry.ref.uid) for entry in self.queue} == {
+            key: (fire_at, uid) for key, (fire_at, _, uid) in self.due.items()
+        }
+        for key, (_, _, uid) in self.due.items():
+            assert PodRef(key, uid) in self.queue
+            assert PodRef(key, "nobody") not in self.queue
+
+    @invariant()
+    def heap_stays_bounded(self) -> None:
+        """Heap size <= 2 x live + 64, as documented."""
+        self.heap_is_bounded(len(self.due))
+
+    def heap_is_bounded(self, live: int) -> None:
+        """Look at the heap itself."""
+        assert len(self.queue._heap) <= 2 * live + 64
+
+
+QueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+TestQueueAgainstADict = QueueMachine.TestCase

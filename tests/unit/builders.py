@@ -1,0 +1,162 @@
+"""Short builders for what the core is told, and a stage on which a controller plays in virtual time."""
+
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.decision import DecisionPolicy, SeenTaint
+from taint_eviction.core.effects import Done, Effect, Eviction, Outcome, TakeBack, Work
+from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
+from taint_eviction.core.instants import Moment, Sighting, TimeSource
+from taint_eviction.core.objects import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NamespacedName,
+    Node,
+    Pod,
+    PodRef,
+    Taint,
+    Toleration,
+)
+
+# What the API server's clock shows at instant 0: instants and object times can't be mixed up unnoticed.
+EPOCH = 1_900_000_000.0
+
+
+def moment(at: float) -> Moment:
+    """The instant ``at`` on a clock that is anchored exactly."""
+    return Moment(at, EPOCH + at)
+
+
+def epoch(at: float) -> float:
+    """The object time of an instant."""
+    return EPOCH + at
+
+
+def ref(name: str = "web-0", uid: str = "a", namespace: str = "shop") -> PodRef:
+    """One pod."""
+    return PodRef(NamespacedName(namespace, name), uid)
+
+
+def taint(key: str = "k1", value: str = "", effect: str = NO_EXECUTE, added_at: float | None = None) -> Taint:
+    """A NoExecute taint; ``added_at`` is an instant."""
+    return Taint(key, effect, value, None if added_at is None else epoch(added_at))
+
+
+def no_schedule(key: str = "k1") -> Taint:
+    """A taint that touches no running pod."""
+    return taint(key, effect=NO_SCHEDULE)
+
+
+def tolerates(seconds: int | None = None, key: str = "k1") -> Toleration:
+    """A toleration of every value of a key, None: for ever."""
+    return Toleration(key, "Exists", toleration_seconds=seconds)
+
+
+def node(
+    *taints: Taint,
+    name: str = "n1",
+    uid: str | None = None,
+    written_at: float | None = None,
+    version: int | None = None,
+) -> Node:
+    """A node; ``written_at`` is an instant."""
+    return Node(name, uid or f"uid-{name}", taints, None if written_at is None else epoch(written_at), version)
+
+
+def pod(
+    *tolerations: Toleration,
+    name: str = "web-0",
+    uid: str = "a",
+    on: str | None = "n1",
+    bound_at: float | None = None,
+    version: int | None = None,
+    terminating: bool = False,
+    finished: bool = False,
+    mirror: bool = False,
+    marked: bool = False,
+) -> Pod:
+    """A pod on node ``on``; ``bound_at`` is an instant."""
+    return Pod(
+        ref(name, uid),
+        on,
+        tolerations,
+        None if bound_at is None else epoch(bound_at),
+        TimeSource.POD_SCHEDULED,
+        version,
+        terminating,
+        finished,
+        mirror,
+        marked,
+    )
+
+
+def since(at: float, source: TimeSource = TimeSource.FIRST_SIGHT) -> Sighting:
+    """Something that has been so since ``at``."""
+    return Sighting(at, source, None)
+
+
+def seen(which: Taint, at: float = 0.0) -> SeenTaint:
+    """A taint that has been on its node since ``at``."""
+    return SeenTaint(which, since(at))
+
+
+class Stage:
+    """A controller, what time it is, and short ways to tell and ask it; time only goes forward."""
+
+    def __init__(self, policy: DecisionPolicy | None = None) -> None:
+        self.brain = Controller(policy)
+        self.now = 0.0
+
+    def at(self, seconds: float) -> "Stage":
+        """Let it be ``seconds``."""
+        assert seconds >= self.now, "time goes forward"
+        self.now = seconds
+        return self
+
+    def observe(self, *facts: Fact) -> list[Effect]:
+        """Tell facts now."""
+        return [effect for fact in facts for effect in self.brain.observe(fact, moment(self.now))]
+
+    def sees(self, *objects: Node | Pod) -> list[Effect]:
+        """Tell objects as a watch does."""
+        return self.observe(*(NodeSeen(told) if isinstance(told, Node) else PodSeen(told) for told in objects))
+
+    def deadlines(self) -> dict[str, float]:
+        """When each pod is to leave, by UID."""
+        return {known.pod.ref.uid: wanted.fire_at for known, wanted, _ in self.brain.pending()}
+
+    def take(self, most: int = 100, most_retries: int = 50) -> list[Work]:
+        """Begin what is due now."""
+        return self.brain.take_due(moment(self.now), most, most_retries)
+
+    def take_eviction(self) -> Eviction:
+        """Begin the one eviction that is due now."""
+        [work] = self.take()
+        assert isinstance(work, Eviction)
+        return work
+
+    def take_take_back(self) -> TakeBack:
+        """Begin the one take-back that is due now."""
+        [work] = self.take()
+        assert isinstance(work, TakeBack)
+        return work
+
+    def decide_again(self, work: Work) -> bool:
+        """Ask whether work in flight is still wanted now."""
+        return self.brain.decide_again(work, moment(self.now))
+
+    def settle(self, work: Work, outcome: Outcome) -> list[Effect]:
+        """Tell how a piece of work has ended now."""
+        return self.brain.settle(work, outcome, moment(self.now))
+
+    def play(self, until: float) -> list[tuple[float, str]]:
+        """Evict all that is due up to ``until``, each pod vanishing at once; list instant and UID of each."""
+        gone: list[tuple[float, str]] = []
+        while (next_fire_at := self.brain.next_fire_at()) is not None and next_fire_at <= until:
+            self.at(max(self.now, next_fire_at))
+            for work in self.take():
+                assert isinstance(work, Eviction)
+                assert self.decide_again(work)
+                self.settle(work, Done())
+                self.observe(PodGone(work.ref))
+                gone.append((self.now, work.ref.uid))
+        self.at(until)
+        return gone

@@ -1,0 +1,398 @@
+"""Fakes of the runtime's doors on virtual time: they refuse, hang, answer late, or lose the answer to what they did.
+
+``virtually`` runs an async test on a virtual loop, and fails it if it leaves a task behind or if an exception was
+never retrieved.
+"""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import random
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from tests.unit.builders import EPOCH
+
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import Effect
+from taint_eviction.core.facts import Fact, NodeSeen, PodSeen
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef
+from taint_eviction.runtime.driver import Driver
+from taint_eviction.runtime.evictor import Evictor
+from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.node_reads import NodeReads
+from taint_eviction.runtime.ports import CallFailed, Page, WatchListener, WatchScope
+from taint_eviction.runtime.resync import Resync
+from taint_eviction.runtime.supervised_watch import WatchDoors
+from taint_eviction.settings import RetrySettings, WatchSettings
+from taint_eviction.simulation.virtual_loop import run_virtually
+
+P = ParamSpec("P")
+ResultT = TypeVar("ResultT")
+
+
+def virtually(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an async test on a virtual loop that begins at 0; it must leave nothing behind."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        run_virtually(_leaving_nothing(test(*args, **kwargs)))
+
+    return run
+
+
+async def _leaving_nothing(test: Coroutine[Any, Any, None]) -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    await test
+    await turns()
+    left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    gc.collect(1)
+    assert not left, f"tasks were left behind: {left}"
+    assert not complaints, f"the loop's exception handler was called: {complaints}"
+
+
+async def turns(number: int = 10) -> None:
+    """Let the loop turn some times without letting time pass."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+def now() -> float:
+    """The virtual time."""
+    return asyncio.get_running_loop().time()
+
+
+async def until(seconds: float) -> None:
+    """Sleep until the virtual time is ``seconds``, and let all that is due then happen."""
+    await asyncio.sleep(seconds - now())
+    await turns(30)
+
+
+def at(seconds: float, act: Callable[..., object], *args: object) -> None:
+    """Let something happen at an instant."""
+    asyncio.get_running_loop().call_at(seconds, functools.partial(act, *args))
+
+
+@contextlib.asynccontextmanager
+async def running(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.Task[ResultT]]:
+    """Run something in the background, and cancel it in the end; raise what it raised before."""
+    task = asyncio.create_task(work, name="under test")
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+class FakeClock:
+    """Virtual time; ``ahead`` seconds pass at once where a process is frozen. Counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self.reads = 0
+
+    def now(self) -> Moment:
+        """Read the clock."""
+        self.reads += 1
+        return Moment(now() + self.ahead, EPOCH + now() + self.ahead)
+
+
+class FakeGate:
+    """Open until it is closed; closes by itself after ``closes_after`` answers."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.closes_after: int | None = None
+
+    def may_act(self) -> bool:
+        """Answer."""
+        if self.closes_after is not None:
+            self.closes_after -= 1
+            self.open = self.open and self.closes_after >= 0
+        return self.open
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a call fares: when it takes effect and when after that it is answered (None: never), and with what."""
+
+    effect_after: float | None = 0.0
+    answer_after: float | None = 0.0
+    failure: str | None = None
+    status: int | None = None
+    retry_after: float | None = None
+
+
+HANGS = How(effect_after=None, answer_after=None)
+EFFECT_WITHOUT_ANSWER = How(answer_after=None)
+LOST_ANSWER = How(failure="connection reset")
+
+
+def slow(seconds: float) -> How:
+    """Take effect at once, and answer late."""
+    return How(answer_after=seconds)
+
+
+def refused(status: int = 403, retry_after: float | None = None, after: float = 0.0) -> How:
+    """Take no effect and be answered with an HTTP status."""
+    return How(None, after, f"refused with {status}", status, retry_after)
+
+
+def times_out(after: float = 10.0) -> How:
+    """Take no effect, and fail without an answer after some time."""
+    return How(None, after, "no answer in time")
+
+
+class Call(NamedTuple):
+    """A call that was sent."""
+
+    at: float
+    verb: str
+    target: str
+
+
+class Wire:
+    """Carries calls. What has been sent takes effect even if nobody waits for the answer any more.
+
+    ``hows`` are used up one by one by verb; then ``ever`` counts; else all goes well.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.hows: defaultdict[str, deque[How]] = defaultdict(deque)
+        self.ever: dict[str, How] = {}
+
+    def will(self, verb: str, *hows: How) -> None:
+        """Say how the next calls of a verb fare."""
+        self.hows[verb].extend(hows)
+
+    def sent(self, *verbs: str) -> list[tuple[float, str]]:
+        """List when what was sent, of these verbs or of all."""
+        return [(call.at, call.verb) for call in self.calls if not verbs or call.verb in verbs]
+
+    def verbs(self) -> list[str]:
+        """List the verbs that were sent."""
+        return [call.verb for call in self.calls]
+
+    def _how(self, verb: str) -> How:
+        return self.hows[verb].popleft() if self.hows[verb] else self.ever.get(verb, How())
+
+    async def carry(self, verb: str, target: str, effect: Callable[[], ResultT]) -> ResultT:
+        """Carry one call."""
+        self.calls.append(Call(now(), verb, target))
+        how = self._how(verb)
+        answer: asyncio.Future[ResultT | None] = asyncio.get_running_loop().create_future()
+        if how.effect_after is None:
+            answer.set_result(None)
+        else:
+            asyncio.get_running_loop().call_later(how.effect_after, _arrive, effect, answer)
+        result = await answer
+        if how.answer_after is None:
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(how.answer_after or 0)
+        if how.failure is not None:
+            raise CallFailed(how.failure, status=how.status, retry_after_seconds=how.retry_after)
+        return result  # type: ignore[return-value]  # None only if ResultT allows it, or where nothing is returned
+
+
+def _arrive(effect: Callable[[], Any], answer: "asyncio.Future[Any]") -> None:
+    try:
+        result = effect()
+    except CallFailed as failure:
+        if not answer.done():
+            answer.set_exception(failure)
+    else:
+        if not answer.done():
+            answer.set_result(result)
+
+
+class FakeApi(Wire):
+    """A ``ClusterReader`` and ``ClusterWriter``: nodes and pods, versions and all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[NamespacedName, Pod] = {}
+        self.version = 0
+        self.page_size = 1000
+        self.graceful = False
+        self.deleted: list[tuple[float, str]] = []
+
+    def put(self, *objects: Node | Pod) -> None:
+        """Create or replace objects."""
+        for thing in objects:
+            self.version += 1
+            if isinstance(thing, Node):
+                self.nodes[thing.name] = replace(thing, resource_version=self.version)
+            else:
+                self.pods[thing.ref.key] = replace(thing, resource_version=self.version)
+
+    def facts(self) -> list[Fact]:
+        """Tell all as a watch does."""
+        return [*(NodeSeen(node) for node in self.nodes.values()), *(PodSeen(pod) for pod in self.pods.values())]
+
+    def live(self, ref: PodRef) -> Pod | None:
+        """Find exactly this pod."""
+        pod = self.pods.get(ref.key)
+        return pod if pod is not None and pod.ref == ref else None
+
+    def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
+        """List nodes."""
+        return self._pages("LIST nodes", lambda: list(self.nodes.values()))
+
+    def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
+        """List bound pods."""
+        wanted = (lambda pod: pod.node_name is not None) if node_name is None else (lambda p: p.node_name == node_name)
+        return self._pages(f"LIST {node_name or 'pods'}", lambda: [pod for pod in self.pods.values() if wanted(pod)])
+
+    async def _pages(self, verb: str, select: Callable[[], list[Any]]) -> AsyncGenerator[Page[Any], None]:
+        version, found = await self.carry(verb, "page 0", lambda: (self.version, select()))
+        for start in range(0, max(1, len(found)), self.page_size):
+            if start:
+                await self.carry(verb, f"page {start // self.page_size}", lambda: None)
+            part = tuple(found[start : start + self.page_size])
+            yield Page(part, frozenset(o.uid if isinstance(o, Node) else o.ref.uid for o in part), version)
+
+    async def read_node(self, name: str) -> Node | None:
+        """Read a node."""
+        return await self.carry("GET node", name, lambda: self.nodes.get(name))
+
+    async def read_pod(self, ref: PodRef) -> Pod | None:
+        """Read a pod."""
+        return await self.carry("GET pod", ref.uid, lambda: self.live(ref))
+
+    def _mark(self, ref: PodRef, marked: bool) -> Pod | None:
+        pod = self.live(ref)
+        if pod is not None and pod.marked != marked:
+            self.put(replace(pod, marked=marked))
+        return self.live(ref)
+
+    async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
+        """Set the condition."""
+        return await self.carry("PATCH", ref.uid, lambda: self._mark(ref, True))
+
+    async def unmark(self, pod: Pod, now: Moment) -> Pod | None:
+        """Take the condition back from exactly this version."""
+
+        def effect() -> Pod | None:
+            live = self.live(pod.ref)
+            if live is not None and live.resource_version != pod.resource_version:
+                raise CallFailed("the object has been modified", status=409)
+            return self._mark(pod.ref, False)
+
+        return await self.carry("UNMARK", pod.ref.uid, effect)
+
+    async def delete(self, ref: PodRef) -> bool:
+        """Delete, or begin to where ``graceful``."""
+
+        def effect() -> bool:
+            pod = self.live(ref)
+            if pod is None:
+                return False
+            self.deleted.append((now(), ref.uid))
+            if self.graceful:
+                self.put(replace(pod, terminating=True))
+            else:
+                del self.pods[ref.key]
+            return True
+
+        return await self.carry("DELETE", ref.uid, effect)
+
+
+class FakeTeller:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[float, Effect]] = []
+
+    def tell(self, effect: Effect, now: Moment) -> None:
+        """Take note."""
+        self.told.append((now.at, effect))
+
+    def of(self, kind: type[Effect]) -> list[tuple[float, Effect]]:
+        """List what was told of one kind."""
+        return [(at, effect) for at, effect in self.told if isinstance(effect, kind)]
+
+
+class FakeWatcher:
+    """Watches that come up after ``up_after`` (None: never), and end when told to.
+
+    ``ends_at_once``: each ends with this as soon as it has listed. ``closing_seconds``: how long ending takes.
+    """
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[float, str]] = []
+        self.listeners: dict[str, WatchListener] = {}
+        self.up_after: float | None = 0.0
+        self.ends_at_once: BaseException | None = None
+        self.closing_seconds = 0.0
+        self._ends: dict[str, asyncio.Future[BaseException]] = {}
+
+    @property
+    def open(self) -> set[str]:
+        """Name the scopes that are watched."""
+        return set(self._ends)
+
+    async def watch(self, scope: WatchScope, listener: WatchListener) -> None:
+        """Watch."""
+        name = str(scope)
+        self.starts.append((now(), name))
+        end = self._ends[name] = asyncio.get_running_loop().create_future()
+        try:
+            await (asyncio.sleep(self.up_after) if self.up_after is not None else end)
+            self.listeners[name] = listener
+            listener.on_heard()
+            listener.on_listed()
+            raise self.ends_at_once or await end
+        finally:
+            await asyncio.sleep(self.closing_seconds)
+            if self._ends.get(name) is end:
+                del self._ends[name]
+
+    def end(self, name: str, reason: BaseException) -> None:
+        """End a watch."""
+        self._ends[name].set_result(reason)
+
+    def tell(self, name: str, *facts: Fact) -> None:
+        """Bring changes, one by one."""
+        for fact in facts:
+            self.listeners[name].on_heard()
+            self.listeners[name].on_event("MODIFIED", {"fact": fact})
+
+
+def interpret(scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> Fact | None:
+    """Unpack what ``FakeWatcher.tell`` packed."""
+    fact: Fact | None = body["fact"]
+    return fact
+
+
+class Body:
+    """A whole body but for its watches: one brain, its doors, and what works on them."""
+
+    def __init__(self, workers: int = 20) -> None:
+        self.clock, self.api, self.gate, self.teller = FakeClock(), FakeApi(), FakeGate(), FakeTeller()
+        self.brain = Controller()
+        self.live = LiveController(self.brain, self.clock, [self.teller])
+        self.node_reads = NodeReads(self.api, self.live, serves_seconds=1.0)
+        doors = self.live, self.api, self.api, self.node_reads, self.gate
+        self.evictor = Evictor(*doors, retry=RetrySettings(), chance=random.Random(0))
+        self.driver = Driver(self.live, self.evictor, self.gate, workers)
+        self.watcher = FakeWatcher()
+
+    def doors(self, lists_at_once: int = 8, **settings: Any) -> WatchDoors:
+        """Make the doors of watches."""
+        doors = self.live, Resync(self.api, self.live, lists_at_once), self.watcher, interpret
+        return WatchDoors(*doors, settings=WatchSettings(**settings), chance=random.Random(0))
+
+    def sees(self, *objects: Node | Pod) -> None:
+        """Put objects into the API server and tell everything as a watch does, in time."""
+        self.api.put(*objects)
+        for fact in self.api.facts():
+            self.live.observe(fact)

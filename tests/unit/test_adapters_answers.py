@@ -1,0 +1,111 @@
+"""What an answer of the API server means."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taint_eviction.adapters.answers import (
+    Outcome,
+    Refusal,
+    outcome_of,
+    read_date,
+    read_refusal,
+    refusal_text,
+    retry_after_seconds,
+)
+
+
+def status(reason: str = "", message: str = "", **details: Any) -> Refusal:
+    return Refusal(reason, message, details)
+
+
+UID_FAILED = (
+    'Operation cannot be fulfilled on Pod "web": the UID in the precondition (x) does not match the UID in record (y).'
+    " The object might have been deleted and then recreated"
+)
+OLDER_UID_FAILED = "Precondition failed: UID in precondition: x, UID in object meta: y"
+
+
+@pytest.mark.parametrize(
+    ("code", "refusal", "outcome"),
+    [
+        (200, status(), Outcome.DONE),
+        (201, status(), Outcome.DONE),
+        (202, status(), Outcome.DONE),
+        (404, status("NotFound", 'pods "web" not found', name="web", kind="pods"), Outcome.ABSENT),
+        (404, status("NotFound", 'namespaces "shop" not found', name="shop", kind="namespaces"), Outcome.REFUSED),
+        (404, status("NotFound", "the server could not find the requested resource"), Outcome.REFUSED),
+        (404, status("", "404 page not found"), Outcome.REFUSED),
+        (409, status("Conflict", UID_FAILED), Outcome.ANOTHER_UID),
+        (409, status("Conflict", OLDER_UID_FAILED), Outcome.ANOTHER_UID),
+        (409, status("Conflict", "the object has been modified"), Outcome.REFUSED),
+        (409, status("AlreadyExists", "pods web with this UID precondition"), Outcome.REFUSED),
+        (410, status("Expired", "too old"), Outcome.EXPIRED),
+        (422, status("Invalid", "", causes=[{"field": "metadata.uid"}]), Outcome.ANOTHER_UID),
+        (422, status("Invalid", 'Pod "web" is invalid: metadata.uid: Invalid value: "x"'), Outcome.ANOTHER_UID),
+        (422, status("Invalid", "", causes=[{"field": "status.conditions"}, None]), Outcome.REFUSED),
+        (422, status("Invalid", "", causes="metadata.uid"), Outcome.REFUSED),
+        *((code, status(), Outcome.REFUSED) for code in (100, 301, 400, 401, 403, 418, 429, 500, 503, 504)),
+    ],
+)  # fmt: skip
+def test_each_status_has_one_outcome(code: int, refusal: Refusal, outcome: Outcome) -> None:
+    """404, 409 and 422 only say who is who if the API server itself says so about the object asked for."""
+    assert outcome_of(code, refusal, "web") is outcome
+
+
+DATE = "Wed, 01 May 2024 10:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "seconds"),
+    [
+        ({"Retry-After": "5"}, {}, 5.0),
+        ({"Retry-After": "0"}, {}, 0.0),
+        ({"Retry-After": "1.5"}, {"retryAfterSeconds": 9}, 1.5),
+        ({"Retry-After": "Wed, 01 May 2024 10:00:30 GMT", "Date": DATE}, {}, 30.0),
+        ({"Retry-After": "Wed, 01 May 2024 09:00:00 GMT", "Date": DATE}, {}, 0.0),
+        ({"Retry-After": "Wed, 01 May 2024 10:00:30 GMT"}, {}, None),
+        ({"Retry-After": "soon"}, {"retryAfterSeconds": 9}, 9.0),
+        ({"Retry-After": "-5"}, {}, None),
+        ({"Retry-After": "٥"}, {}, None),
+        ({}, {"retryAfterSeconds": 0}, None),
+        ({}, {"retryAfterSeconds": True}, None),
+        ({}, {"retryAfterSeconds": "9"}, None),
+        ({}, {}, None),
+    ],
+)
+def test_advice_to_wait_is_read_from_header_or_details(
+    headers: dict[str, str], details: dict[str, Any], seconds: float | None
+) -> None:
+    """Seconds, a date that counts from the answer's own, or the Status' details; nothing else."""
+    assert retry_after_seconds(headers, Refusal("", "", details)) == seconds
+
+
+def test_http_dates_are_read() -> None:
+    """As seconds since the epoch; garbage is none."""
+    assert read_date(DATE) == 1714557600.0
+    assert [read_date(text) for text in ("", "x", "Wed, 99 May 2024 10:00:00 GMT")] == [None] * 3
+
+
+def test_the_servers_own_words_become_one_line() -> None:
+    """Bounded, without line breaks; where it said nothing, the status speaks."""
+    body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": "no\n  " + "x" * 999})
+    refusal = read_refusal(body.encode())
+    assert refusal.message.startswith("no xxx")
+    assert len(refusal.message) == 300
+    assert read_refusal(b"<html>\n<b>bad gateway") == Refusal("", "<html> <b>bad gateway", {})
+    assert refusal_text(502, read_refusal(b"")) == "without a reason (HTTP 502)"
+
+
+@given(st.binary() | st.recursive(st.none() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)).map(
+    lambda value: json.dumps({"kind": "Status", "reason": value, "message": value, "details": value}).encode()
+))  # fmt: skip
+def test_any_body_is_read(body: bytes) -> None:
+    """Whatever comes with a refusal, it is a refusal and no other error."""
+    refusal = read_refusal(body)
+    for code in (404, 409, 422, 500):
+        assert outcome_of(code, refusal, "web") in Outcome
+    assert "\n" not in refusal_text(500, refusal)

@@ -1,0 +1,144 @@
+"""The log: one line for each effect, for people and for machines."""
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taint_eviction.adapters.log_teller import LogTeller
+from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
+from taint_eviction.core.effects import (
+    Cancelled,
+    Effect,
+    Evicted,
+    NodeCleared,
+    NodeTainted,
+    Refused,
+    Scheduled,
+    TaintRewritten,
+)
+from taint_eviction.core.instants import Moment, TimeSource
+from taint_eviction.core.objects import NamespacedName, PodRef, Taint, Toleration
+
+REF = PodRef(NamespacedName("shop", "web-0"), "uid-a")
+NOW = Moment(1000.0, 1714557600.0)
+TAINT = Taint("k", "NoExecute", "v")
+VERDICT = TaintVerdict(
+    TAINT,
+    Toleration("k", "Exists", toleration_seconds=30),
+    None,
+    start_at=990.0,
+    start_source=TimeSource.TIME_ADDED,
+    fire_at=1020.0,
+)
+EVICT = Evict(1020.0, VERDICT, (VERDICT,))
+UNTOLERATED = TaintVerdict(TAINT, None, None, 990.0, TimeSource.FIRST_SIGHT, 990.0)
+
+DUE = "pod shop/web-0 (uid uid-a) on node n1"
+
+
+@pytest.mark.parametrize(
+    ("effect", "level", "line"),
+    [
+        (NodeTainted("n1"), "INFO", "node n1 has NoExecute taints: its pods matter now"),
+        (NodeCleared("n1"), "INFO", "node n1 has no NoExecute taint any more"),
+        (
+            TaintRewritten("n1", TAINT),
+            "WARNING",
+            "the value of taint k=v:NoExecute on node n1 was changed: its tolerances start anew,"
+            " and never end if that goes on",
+        ),
+        (
+            Scheduled(REF, "n1", EVICT),
+            "INFO",
+            f"{DUE} is due at 2024-05-01T10:00:20Z: taint k=v:NoExecute is tolerated by [k for 30 s],"
+            " since 2024-05-01T09:59:50Z by timeAdded",
+        ),
+        (
+            Scheduled(REF, "n1", Evict(990.0, UNTOLERATED, (UNTOLERATED,)), before_at=1020.0),
+            "INFO",
+            f"{DUE} is due at 2024-05-01T09:59:50Z instead of 2024-05-01T10:00:20Z:"
+            " taint k=v:NoExecute is not tolerated, since 2024-05-01T09:59:50Z by first sight",
+        ),
+        (
+            Cancelled(REF, "n1", StayReason.NODE_CLEAN),
+            "INFO",
+            f"{DUE} is no longer due: its node has no NoExecute taint",
+        ),
+        (Cancelled(REF, "n1", None), "INFO", f"{DUE} is no longer due: it is gone or no longer watched"),
+        (
+            Evicted(REF, "n1", EVICT, 0.123),
+            "INFO",
+            f"{DUE} was evicted 0.12 s after its deadline 2024-05-01T10:00:20Z: taint k=v:NoExecute is tolerated by"
+            " [k for 30 s], since 2024-05-01T09:59:50Z by timeAdded",
+        ),
+        (
+            Refused(REF, "n1", "etcd is away (HTTP 500)", 4, 995.0, 1001.5),
+            "WARNING",
+            f"{DUE} could not be evicted (try 4 since 2024-05-01T09:59:55Z), next try in 1.5 s:"
+            " etcd is away (HTTP 500)",
+        ),
+    ],
+)
+def test_each_effect_is_a_line_in_plain_words(
+    caplog: pytest.LogCaptureFixture, effect: Effect, level: str, line: str
+) -> None:
+    """Pod, UID, node, taint, toleration, deadline by the server's clock, and whose word the time is."""
+    with caplog.at_level(logging.INFO):
+        LogTeller().tell(effect, NOW)
+    [record] = caplog.records
+    assert (record.levelname, record.getMessage()) == (level, line)
+
+
+def fields(record: logging.LogRecord, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def test_machines_get_the_same_as_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """For JSON logs: no parsing of sentences."""
+    with caplog.at_level(logging.INFO):
+        LogTeller().tell(Evicted(REF, "n1", EVICT, 0.1234), NOW)
+    names = ("pod", "uid", "node", "taint", "toleration", "time_source", "deadline", "late_seconds")
+    assert fields(caplog.records[0], *names) == {
+        "pod": "shop/web-0",
+        "uid": "uid-a",
+        "node": "n1",
+        "taint": "k=v:NoExecute",
+        "toleration": "k for 30 s",
+        "time_source": "timeAdded",
+        "deadline": "2024-05-01T10:00:20Z",
+        "late_seconds": 0.123,
+    }
+
+
+def test_refusals_are_told_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    """The first, and then whenever their number has doubled."""
+    with caplog.at_level(logging.INFO):
+        for tries in range(1, 101):
+            LogTeller().tell(Refused(REF, "n1", "no", tries, 0.0, 1.0), NOW)
+    assert [record.tries for record in caplog.records] == [1, 2, 4, 8, 16, 32, 64]  # type: ignore[attr-defined]
+
+
+def test_a_toleration_that_does_not_count_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """People expect the kindest to count; the first one does."""
+    overruled = TaintVerdict(
+        TAINT, VERDICT.toleration, Toleration(operator="Exists"), 990.0, TimeSource.TIME_ADDED, 1020.0
+    )
+    with caplog.at_level(logging.INFO):
+        LogTeller().tell(Scheduled(REF, "n1", Evict(1020.0, overruled, (overruled,))), NOW)
+    assert "is tolerated by [k for 30 s], which comes before [* for ever]" in caplog.text
+
+
+def test_a_dry_run_says_so_in_each_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody shall take it for real."""
+    with caplog.at_level(logging.INFO):
+        LogTeller(dry_run=True).tell(Evicted(REF, "n1", EVICT, 0.0), NOW)
+    assert caplog.records[0].getMessage().startswith("dry run: pod shop/web-0")
+
+
+@given(st.floats(-1e12, 1e12))
+def test_any_deadline_can_be_told(at: float) -> None:
+    """Absurd tolerations make absurd deadlines, but no errors."""
+    LogTeller().tell(Scheduled(REF, "n1", Evict(at, VERDICT, (VERDICT,)), before_at=-at), NOW)

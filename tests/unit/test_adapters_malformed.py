@@ -1,0 +1,41 @@
+"""Malformed objects are told of once."""
+
+import logging
+
+import pytest
+
+from taint_eviction.adapters import malformed
+from taint_eviction.adapters.kubernetes_objects import MalformedObject
+from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef
+
+
+def test_each_version_is_told_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Lists name the same object again and again; a changed one is news."""
+    kinds: list[str] = []
+    told = MalformedObjects(kinds.append)
+    for version in ("1", "1", "2", "2"):
+        told.malformed(MalformedObject("Pod ns/p", "spec is not an object", "u", version))
+    told.malformed(MalformedObject("Node ?", "metadata.name is missing"))
+    assert kinds == ["Pod", "Pod", "Node"]
+    assert len(caplog.records) == 3
+
+
+def test_complaints_are_told_once_for_each_version(caplog: pytest.LogCaptureFixture) -> None:
+    """Nodes and pods, with their names."""
+    told = MalformedObjects(lambda kind: None)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            told.complained(Node("n1", "u1", resource_version=1), ("a", "b"))
+            told.complained(Pod(PodRef(NamespacedName("ns", "p"), "u2")), ("c",))
+    assert [record.message for record in caplog.records] == ["Node n1: a; b", "Pod ns/p: c"]
+
+
+def test_what_was_told_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is forgotten."""
+    monkeypatch.setattr(malformed, "_REMEMBERED", 2)
+    kinds: list[str] = []
+    told = MalformedObjects(kinds.append)
+    for uid in ("a", "b", "c", "a"):
+        told.malformed(MalformedObject("Pod ns/p", "x", uid))
+    assert len(kinds) == 4

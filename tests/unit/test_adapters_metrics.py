@@ -1,0 +1,86 @@
+"""What is measured, by which names."""
+
+from taint_eviction.adapters.metrics import Metrics, Readings
+
+READINGS = Readings(
+    pending=lambda: 3,
+    retrying=lambda: 2,
+    longest_blocked_seconds=lambda: 7.5,
+    synced=lambda: True,
+    watch_ages=lambda: {"nodes": 1.0},
+    clock_offset_seconds=lambda: -0.5,
+    leading=lambda: False,
+)
+
+
+def sample(metrics: Metrics, name: str, /, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
+    """Dashboards and alerts made for kube-controller-manager go on working, in seconds."""
+    metrics = Metrics("1.0")
+    metrics.evicted(3.0)
+    lines = metrics.render().decode().splitlines()
+    assert "taint_eviction_controller_pod_deletions_total 1.0" in lines
+    name = "taint_eviction_controller_pod_deletion_duration_seconds"
+    assert f"{name}_sum 3.0" in lines
+    bounds = [line.split('"')[1] for line in lines if line.startswith(f"{name}_bucket")]
+    expected = "0.005 0.025 0.1 0.5 1.0 2.5 10.0 30.0 60.0 120.0 180.0 240.0 +Inf"
+    assert bounds == expected.split()
+
+
+def test_facts_are_counted() -> None:
+    """Each under its labels."""
+    metrics = Metrics("1.0")
+    metrics.evicted(0.5)
+    metrics.refused()
+    metrics.cancelled()
+    metrics.taint_rewritten()
+    metrics.called("get", "nodes", "200")
+    metrics.malformed("Pod")
+    metrics.event("posted")
+    metrics.watch_restarted("pods")
+    metrics.loop_lagged(0.02)
+    prefix = "taint_eviction_controller_"
+    assert sample(metrics, prefix + "attempts_total", outcome="evicted") == 1
+    assert sample(metrics, prefix + "attempts_total", outcome="refused") == 1
+    assert sample(metrics, prefix + "cancelled_total") == 1
+    assert sample(metrics, prefix + "taints_rewritten_total") == 1
+    assert sample(metrics, prefix + "api_calls_total", verb="get", resource="nodes", code="200") == 1
+    assert sample(metrics, prefix + "malformed_objects_total", kind="Pod") == 1
+    assert sample(metrics, prefix + "events_total", result="posted") == 1
+    assert sample(metrics, prefix + "watch_restarts_total", kind="pods") == 1
+    assert sample(metrics, prefix + "event_loop_lag_seconds_count") == 1
+    assert sample(metrics, prefix + "lateness_seconds_sum") == 0.5
+
+
+def test_states_are_read_when_they_are_scraped() -> None:
+    """From their owners, so that nothing has to be kept up to date."""
+    metrics = Metrics("1.0")
+    metrics.read_from(READINGS)
+    prefix = "taint_eviction_controller_"
+    assert sample(metrics, prefix + "pending_evictions") == 3
+    assert sample(metrics, prefix + "retrying_evictions") == 2
+    assert sample(metrics, prefix + "longest_blocked_seconds") == 7.5
+    assert sample(metrics, prefix + "synced") == 1
+    assert sample(metrics, prefix + "clock_offset_seconds") == -0.5
+    assert sample(metrics, prefix + "watch_age_seconds", kind="nodes") == 1
+    assert sample(metrics, prefix + "watch_age_seconds", kind="pods") is None
+    assert sample(metrics, "leader_election_master_status", name="taint-eviction-controller") == 0
+
+
+def test_a_dry_run_counts_no_deletions() -> None:
+    """What would have been done is an attempt with that outcome."""
+    metrics = Metrics("1.0", dry_run=True)
+    metrics.evicted(0.1)
+    assert sample(metrics, "taint_eviction_controller_pod_deletions_total") == 0
+    assert sample(metrics, "taint_eviction_controller_attempts_total", outcome="dry_run") == 1
+    assert sample(metrics, "taint_eviction_controller_build_info", version="1.0", dry_run="true") == 1
+
+
+def test_two_controllers_in_one_process_do_not_share_metrics() -> None:
+    """Each has a registry of its own."""
+    one, other = Metrics("1.0"), Metrics("1.0")
+    one.cancelled()
+    assert sample(other, "taint_eviction_controller_cancelled_total") == 0

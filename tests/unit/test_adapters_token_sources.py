@@ -1,0 +1,169 @@
+"""Tokens that rotate, without a network."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from taint_eviction.adapters.token_sources import (
+    CredentialsError,
+    FixedAuthorization,
+    Renewed,
+    RenewedAuthorization,
+    TokenFile,
+)
+from taint_eviction.core.instants import Moment
+
+EPOCH = 1_900_000_000.0
+
+
+class HandClock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def now(self) -> Moment:
+        """The instant it was moved to."""
+        return Moment(self.at, EPOCH + self.at)
+
+
+class Renewal:
+    """Gives numbered credentials that live for so long; fails or waits where told."""
+
+    def __init__(self, clock: HandClock, life_seconds: float | None = None) -> None:
+        self.clock = clock
+        self.life_seconds = life_seconds
+        self.count = 0
+        self.failing = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self) -> Renewed:
+        """Renew."""
+        await self.gate.wait()
+        self.count += 1
+        if self.failing:
+            raise CredentialsError("the plugin failed")
+        return self.made(f"new {self.count}")
+
+    def made(self, value: str) -> Renewed:
+        """Credentials made now."""
+        expires = None if self.life_seconds is None else EPOCH + self.clock.at + self.life_seconds
+        return Renewed(value, expires)
+
+
+async def test_a_fixed_token_is_the_same_for_ever() -> None:
+    """Also after it was refused: there is no other."""
+    source = FixedAuthorization("Bearer x")
+    assert await source.authorization() == await source.authorization("Bearer x") == "Bearer x"
+    await source.close()
+
+
+@pytest.mark.parametrize("content", ["", "  \n", None, "t\xf6ken"])
+async def test_a_token_file_that_never_was_readable_is_an_error(tmp_path: Path, content: str | None) -> None:
+    """Missing, empty or binary: named with its path."""
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content, "latin-1")
+    with pytest.raises(CredentialsError, match=str(file)):
+        await TokenFile(file, HandClock()).authorization()
+
+
+async def test_a_token_file_that_vanishes_leaves_the_last_token_in_use(tmp_path: Path) -> None:
+    """It may come back; until then the API server decides."""
+    (tmp_path / "token").write_text("one")
+    clock = HandClock()
+    source = TokenFile(tmp_path / "token", clock)
+    await source.authorization()
+    (tmp_path / "token").unlink()
+    clock.at += 60.0
+    assert await source.authorization() == "Bearer one"
+
+
+@pytest.mark.parametrize(
+    ("life", "kept_until", "renewed_at"), [(30.0, 23.9, 24.0), (3600.0, 3539.9, 3540.0), (None, 1e9, None)]
+)
+async def test_credentials_are_renewed_a_while_before_they_expire(
+    life: float | None, kept_until: float, renewed_at: float | None
+) -> None:
+    """A minute, or a fifth of a short life; those without an end are kept."""
+    clock = HandClock()
+    renewal = Renewal(clock, life)
+    source = RenewedAuthorization(renewal, renewal.made("first"), clock)
+    clock.at = 100.0 + kept_until
+    assert await source.authorization() == "first"
+    if renewed_at is not None:
+        clock.at = 100.0 + renewed_at
+        assert await source.authorization() == "new 1"
+
+
+async def test_one_renewal_serves_all_who_wait_even_if_the_first_gives_up() -> None:
+    """Whoever is cancelled does not cancel it for the others."""
+    clock = HandClock()
+    renewal = Renewal(clock, 30.0)
+    source = RenewedAuthorization(renewal, renewal.made("first"), clock)
+    clock.at += 30.0
+    renewal.gate.clear()
+    waiting = [asyncio.create_task(source.authorization()) for _ in range(3)]
+    await asyncio.wait(waiting, timeout=0)
+    waiting[0].cancel()
+    await asyncio.wait(waiting[:1])
+    renewal.gate.set()
+    assert await asyncio.gather(*waiting[1:]) == ["new 1", "new 1"]
+    assert renewal.count == 1
+
+
+async def test_what_was_refused_before_is_not_renewed_again() -> None:
+    """A late 401 about the last token just gets the present one."""
+    clock = HandClock()
+    renewal = Renewal(clock)
+    source = RenewedAuthorization(renewal, renewal.made("first"), clock)
+    clock.at += 60.0
+    assert await source.authorization("first") == "new 1"
+    assert await source.authorization("first") == "new 1"
+    assert renewal.count == 1
+
+
+async def test_a_certificate_that_is_refused_is_renewed_too() -> None:
+    """A 401 without any token was sent by virtue of a certificate from the plugin."""
+    clock = HandClock()
+    renewal = Renewal(clock)
+    source = RenewedAuthorization(renewal, Renewed(None, None), clock)
+    clock.at += 60.0
+    assert await source.authorization() is None
+    assert await source.authorization("") == "new 1"
+
+
+async def test_a_renewal_that_fails_is_not_repeated_at_once() -> None:
+    """Every few seconds; until they have expired, the old credentials serve."""
+    clock = HandClock()
+    renewal = Renewal(clock, 100.0)
+    source = RenewedAuthorization(renewal, renewal.made("first"), clock)
+    renewal.failing = True
+    clock.at += 90.0
+    assert [await source.authorization() for _ in range(3)] == ["first"] * 3
+    assert renewal.count == 1
+    clock.at += 20.0
+    for _ in range(3):
+        with pytest.raises(CredentialsError, match="the plugin failed"):
+            await source.authorization()
+    assert renewal.count == 2
+    renewal.failing = False
+    clock.at += 5.0
+    assert await source.authorization() == "new 3"
+
+
+async def test_closing_cuts_off_a_renewal() -> None:
+    """Nothing is left running."""
+    clock = HandClock()
+    renewal = Renewal(clock, 30.0)
+    source = RenewedAuthorization(renewal, renewal.made("first"), clock)
+    clock.at += 30.0
+    renewal.gate.clear()
+    waiting = asyncio.create_task(source.authorization())
+    await asyncio.wait([waiting], timeout=0)
+    await source.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "renew credentials"] == []

@@ -1,0 +1,392 @@
+"""What is known of the cluster: order among facts, first sightings, what lists prove."""
+
+from tests.unit.builders import EPOCH, epoch, moment, no_schedule, node, pod, ref, since, taint, tolerates
+
+from taint_eviction.core.cluster import Cluster, KnownPod
+from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodSeen, PodsSwept
+from taint_eviction.core.instants import Moment, TimeSource
+from taint_eviction.core.objects import Node, Pod, Taint
+
+
+def put_node(cluster: Cluster, which: Node, at: float, continuous: bool = True) -> None:
+    """Tell a node as a watch does, or as its list after a gap does."""
+    cluster.put_node(NodeSeen(which, continuous), moment(at))
+
+
+def start_of(cluster: Cluster, which: Taint, name: str = "n1") -> float:
+    """Return since when a taint has been on a node."""
+    return cluster.nodes[name].sightings[which].start_at
+
+
+def put_pod(
+    cluster: Cluster, which: Pod, at: float = 0.0, asked_at: float | None = None
+) -> tuple[KnownPod, KnownPod | None] | None:
+    """Tell a pod."""
+    return cluster.put_pod(PodSeen(which, asked_at), moment(at))
+
+
+# Sightings of taints
+
+
+def test_a_taint_that_is_watched_starts_when_it_is_seen() -> None:
+    """Without an object time the first sighting counts."""
+    cluster = Cluster()
+    put_node(cluster, node(), 10)
+    put_node(cluster, node(taint()), 20.4)
+    assert start_of(cluster, taint()) == 20.4
+
+
+def test_a_sighting_lasts_as_long_as_the_taint() -> None:
+    """Later facts about the node move nothing, whatever else they change."""
+    cluster = Cluster()
+    put_node(cluster, node(taint()), 10)
+    put_node(cluster, node(taint("k2"), taint(), no_schedule("k3")), 50)
+    assert (start_of(cluster, taint()), start_of(cluster, taint("k2"))) == (10, 50)
+
+
+def test_after_a_restart_the_countdown_goes_on_from_time_added() -> None:
+    """W7: timeAdded, plus the second that was cut off, is the start."""
+    cluster, added = Cluster(), taint(added_at=-100)
+    put_node(cluster, node(added, written_at=-5), 0)
+    sighting = cluster.nodes["n1"].sightings[added]
+    assert (sighting.start_at, sighting.source) == (-99, TimeSource.TIME_ADDED)
+
+
+def test_after_a_restart_the_countdown_goes_on_from_managed_fields() -> None:
+    """W7: kubectl taint sets no timeAdded, but the field manager's entry has a time."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), written_at=-100), 0)
+    sighting = cluster.nodes["n1"].sightings[taint()]
+    assert (sighting.start_at, sighting.source) == (-99, TimeSource.MANAGED_FIELDS)
+
+
+def test_a_taint_without_any_object_time_starts_at_its_first_sight() -> None:
+    """Nodes that were created with the taint may own no field."""
+    cluster = Cluster()
+    put_node(cluster, node(taint()), 33)
+    assert start_of(cluster, taint()) == 33
+
+
+def test_a_taint_that_was_seen_absent_starts_anew() -> None:
+    """Removed and set again while watching: the second taint owes nothing to the first."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), written_at=10), 10)
+    put_node(cluster, node(written_at=20), 20)
+    put_node(cluster, node(taint(), written_at=20), 30)
+    assert start_of(cluster, taint()) == 21
+
+
+def test_another_value_or_time_added_is_another_taint() -> None:
+    """A sighting belongs to key, value, effect and timeAdded."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(value="v1")), 10)
+    put_node(cluster, node(taint(value="v2")), 20)
+    assert start_of(cluster, taint(value="v2")) == 20
+    put_node(cluster, node(taint(value="v2", added_at=30)), 30.5)
+    assert start_of(cluster, taint(value="v2", added_at=30)) == 30.5
+
+
+def test_a_write_of_anything_else_while_watching_moves_nothing() -> None:
+    """The manager's later time is noted, the start stays: a label must not give a pod another window."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), written_at=10), 10)
+    put_node(cluster, node(taint(), written_at=500), 500)
+    sighting = cluster.nodes["n1"].sightings[taint()]
+    assert (sighting.start_at, sighting.object_time) == (10, epoch(500))
+
+
+def test_a_later_object_time_after_a_gap_starts_anew() -> None:
+    """The taint may have been removed and set again unseen: never early."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), written_at=10), 10)
+    put_node(cluster, node(taint(), written_at=500), 700, continuous=False)
+    assert start_of(cluster, taint()) == 501
+
+
+def test_a_gap_in_which_nothing_was_written_moves_nothing() -> None:
+    """A fresh list with the same object time proves that the taint stayed."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), written_at=10), 10)
+    put_node(cluster, node(taint(), written_at=500), 500)
+    put_node(cluster, node(taint(), written_at=500), 700, continuous=False)
+    assert start_of(cluster, taint()) == 10
+
+
+def test_an_answer_to_a_question_is_never_continuous() -> None:
+    """A live read may have overtaken what the watch will bring, so it is judged like a list after a gap."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), written_at=10), 10)
+    cluster.put_node(NodeSeen(node(taint(), written_at=50), continuous=True, asked_at=60), moment(61))
+    assert start_of(cluster, taint()) == 51
+
+
+def test_an_object_time_that_came_later_is_noted_too() -> None:
+    """A taint first seen without a time, dated by a later write, then set again in a gap, starts anew."""
+    cluster = Cluster()
+    put_node(cluster, node(taint()), 10)
+    put_node(cluster, node(taint(), written_at=50), 50)
+    assert start_of(cluster, taint()) == 10
+    put_node(cluster, node(taint(), written_at=500), 700, continuous=False)
+    assert start_of(cluster, taint()) == 501
+
+
+def test_a_first_object_time_after_a_gap_starts_anew() -> None:
+    """Where no time was known before the gap and there is one after it, somebody wrote the list meanwhile."""
+    cluster = Cluster()
+    put_node(cluster, node(taint()), 10)
+    put_node(cluster, node(taint(), written_at=500), 700, continuous=False)
+    assert start_of(cluster, taint()) == 501
+
+
+def test_a_new_start_is_never_before_the_old_one() -> None:
+    """An anchor that was sharpened by much makes object times look older than what this process saw itself."""
+    cluster = Cluster()
+    cluster.put_node(NodeSeen(node(taint(), written_at=10)), Moment(10, EPOCH + 10))
+    sharpened = Moment(60, EPOCH + 160)
+    cluster.put_node(NodeSeen(node(taint(), written_at=50), continuous=False), sharpened)
+    assert start_of(cluster, taint()) >= 10
+
+
+def test_a_sharpened_anchor_moves_nothing_that_has_started() -> None:
+    """Sightings live on the monotonic clock."""
+    cluster, added = Cluster(), taint(added_at=0)
+    cluster.put_node(NodeSeen(node(added)), Moment(100, EPOCH + 100))
+    cluster.put_node(NodeSeen(node(added), continuous=False), Moment(101, EPOCH + 131))
+    assert start_of(cluster, added) == 1
+
+
+def test_a_node_of_another_uid_starts_clean() -> None:
+    """W12: the same name and the same taint on a new node is a new sighting."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), uid="old"), 10)
+    put_node(cluster, node(taint(), uid="new"), 50)
+    assert start_of(cluster, taint()) == 50
+
+
+def test_only_no_execute_taints_are_sighted() -> None:
+    """Other effects are kept on the object alone."""
+    cluster = Cluster()
+    change = cluster.put_node(NodeSeen(node(no_schedule(), taint("k2"))), moment(1))
+    assert change is not None
+    assert list(cluster.nodes["n1"].sightings) == [taint("k2")]
+    assert list(cluster.tainted_nodes()) == ["n1"]
+    assert cluster.put_node(NodeSeen(node(taint("k2"))), moment(2)) is None
+
+
+def test_a_rewritten_value_is_told() -> None:
+    """A value that changes while its key stays is told by its new taint, a first or a second taint is not."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(value="v1")), 1)
+    change = cluster.put_node(NodeSeen(node(taint(value="v2"), taint("k2", "x"))), moment(2))
+    assert change is not None
+    assert change.rewritten == (taint(value="v2"),)
+
+
+def test_nodes_without_taints_and_unknown_ones_are_told_apart() -> None:
+    """Taints are an empty tuple for a clean node, None for one that is not known."""
+    cluster = Cluster()
+    put_node(cluster, node(), 1)
+    assert cluster.taints_on("n1") == ()
+    assert cluster.taints_on("n2") is None
+    assert cluster.taints_on(None) is None
+
+
+# Bindings of pods
+
+
+def test_a_binding_is_sighted_once() -> None:
+    """W7: what told it first stays, whatever later facts about the pod say."""
+    cluster = Cluster()
+    put_pod(cluster, pod(bound_at=-60), 0)
+    put_pod(cluster, pod(bound_at=-5, marked=True), 10)
+    bound = cluster.pods[ref().key].bound
+    assert bound is not None
+    assert (bound.start_at, bound.source) == (-59, TimeSource.POD_SCHEDULED)
+
+
+def test_a_recreated_pod_has_a_binding_of_its_own() -> None:
+    """W4: the UID is compared first, though node and tolerations are equal."""
+    cluster = Cluster()
+    put_pod(cluster, pod(tolerates(5), uid="a"), 0)
+    change = put_pod(cluster, pod(tolerates(5), uid="b"), 30)
+    assert change is not None
+    known, before = change
+    assert before is not None
+    assert known.bound is not None
+    assert (before.pod.ref.uid, known.pod.ref.uid, known.bound.start_at) == ("a", "b", 30)
+
+
+def test_a_binding_starts_when_the_pod_is_bound_not_when_it_is_seen() -> None:
+    """A pod that waited unbound has no sighting until it has a node."""
+    cluster = Cluster()
+    put_pod(cluster, pod(on=None), 0)
+    assert cluster.pods[ref().key].bound is None
+    put_pod(cluster, pod(on="n1"), 40)
+    bound = cluster.pods[ref().key].bound
+    assert bound is not None
+    assert bound.start_at == 40
+
+
+def test_a_pod_is_listed_under_the_node_it_is_bound_to() -> None:
+    """W2: under that one alone, and since then, should it move; nothing stays behind when it is gone."""
+    cluster = Cluster()
+    put_pod(cluster, pod(on="n1"), at=0)
+    put_pod(cluster, pod(on="n2"), at=9)
+    assert cluster.pods[ref().key].bound == since(9)
+    put_pod(cluster, pod(uid="b", on="n2"))
+    assert cluster.pods_on("n1") == []
+    assert [known.pod.ref.uid for known in cluster.pods_on("n2")] == ["b"]
+    assert cluster.drop_pod(ref(uid="a"), moment(1)) is None
+    assert cluster.drop_pod(ref(uid="b"), moment(1)) is not None
+    assert cluster._pods_by_node == {}
+
+
+# Order
+
+
+def test_a_lower_version_is_old_news() -> None:
+    """For one name, an observation that is older than the last one is dropped; an equal one changes nothing."""
+    cluster = Cluster()
+    put_pod(cluster, pod(tolerates(9), version=7))
+    assert put_pod(cluster, pod(version=6)) is None
+    assert put_pod(cluster, pod(uid="before", version=5)) is None
+    put_node(cluster, node(taint(), version=7), 0)
+    put_node(cluster, node(version=6), 1)
+    put_node(cluster, node(uid="before", version=5), 1)
+    assert cluster.taints_on("n1") != ()
+    assert cluster.nodes["n1"].node.uid == "uid-n1"
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    """10 comes after 9."""
+    cluster = Cluster()
+    put_pod(cluster, pod(version=9))
+    assert put_pod(cluster, pod(tolerates(1), version=10)) is not None
+
+
+def test_without_versions_the_last_word_counts() -> None:
+    """Where versions are no numbers no order is known."""
+    cluster = Cluster()
+    put_pod(cluster, pod(version=9))
+    assert put_pod(cluster, pod(tolerates(1))) is not None
+    assert put_pod(cluster, pod(tolerates(2), version=3)) is not None
+
+
+def test_an_answer_with_a_lower_version_means_that_storage_went_back() -> None:
+    """What was seen before the question and is newer than the answer no longer exists: the answer is right."""
+    cluster = Cluster()
+    put_pod(cluster, pod(tolerates(9), version=100), at=10)
+    assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is not None
+
+
+def test_an_answer_that_a_watch_has_overtaken_is_old() -> None:
+    """What was seen after the question was sent and has a higher version is newer than the answer."""
+    cluster = Cluster()
+    put_pod(cluster, pod(tolerates(9), version=100), at=20.5)
+    assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is None
+
+
+def test_a_late_fact_does_not_bring_a_deleted_pod_back() -> None:
+    """W2: a UID that is gone stays gone for facts that are older than that."""
+    cluster = Cluster()
+    put_pod(cluster, pod(version=5))
+    cluster.drop_pod(ref(), moment(10))
+    assert put_pod(cluster, pod(version=6), at=11) is None
+    assert put_pod(cluster, pod(version=6), at=11, asked_at=9) is None
+
+
+def test_a_pod_that_was_never_known_can_be_gone_too() -> None:
+    """A deletion that overtakes the first sight of its pod is remembered."""
+    cluster = Cluster()
+    cluster.drop_pod(ref(), moment(10))
+    assert put_pod(cluster, pod(version=6), at=11) is None
+
+
+def test_a_fresh_answer_brings_a_pod_back() -> None:
+    """A list that was asked for after the deletion knows better (storage was restored)."""
+    cluster = Cluster()
+    put_pod(cluster, pod(version=5))
+    cluster.drop_pod(ref(), moment(10))
+    assert put_pod(cluster, pod(version=5), at=13, asked_at=12) is not None
+    assert put_pod(cluster, pod(tolerates(3), version=6), at=14) is not None
+
+
+def test_a_late_fact_does_not_bring_a_deleted_node_back() -> None:
+    """W12: also not one that overtakes the first sight of its node."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), version=5), 0)
+    assert cluster.drop_node(NodeGone("n1", "uid-n1"), moment(1)) is not None
+    put_node(cluster, node(taint(), version=5), 2)
+    assert cluster.taints_on("n1") is None
+
+
+def test_a_node_that_was_never_known_can_be_gone_too() -> None:
+    """A deletion that overtakes the first sight of its node is remembered, as it is for pods."""
+    cluster = Cluster()
+    cluster.drop_node(NodeGone("n1", "uid-n1"), moment(1))
+    put_node(cluster, node(taint(), version=5), 2)
+    assert cluster.taints_on("n1") is None
+
+
+def test_a_node_is_gone_only_with_its_own_uid() -> None:
+    """W12: the late deletion of its predecessor leaves a recreated node alone."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), uid="new"), 5)
+    assert cluster.drop_node(NodeGone("n1", "old"), moment(6)) is None
+    assert cluster.taints_on("n1")
+
+
+def test_not_found_means_gone_unless_it_was_seen_since_the_question() -> None:
+    """An answer that is older than the last sight proves nothing."""
+    cluster = Cluster()
+    put_node(cluster, node(), 5)
+    assert cluster.drop_node(NodeGone("n1", asked_at=4), moment(6)) is None
+    assert cluster.drop_node(NodeGone("n1", asked_at=5.5), moment(6)) is not None
+    assert cluster.drop_node(NodeGone("n1", asked_at=7), moment(8)) is None
+
+
+def test_what_is_remembered_of_the_gone_is_bounded() -> None:
+    """Tombstones go, oldest first, when there are too many."""
+    cluster = Cluster()
+    for number in range(20_500):
+        cluster.drop_pod(ref(uid=str(number)), moment(number))
+    assert len(cluster._gone) == 20_000
+    assert put_pod(cluster, pod(uid="499")) is not None
+    assert put_pod(cluster, pod(uid="500")) is None
+
+
+# What lists prove
+
+
+def absent(cluster: Cluster, fact: PodsSwept) -> list[str]:
+    """List the UIDs of the pods that a list proves to be gone."""
+    return sorted(known.pod.ref.uid for known in cluster.absent_pods(fact))
+
+
+def test_a_list_proves_gone_what_was_seen_before_it_and_is_not_in_it() -> None:
+    """W21: pods of that node, or all bound ones; never unbound ones, never those that are in it."""
+    cluster = Cluster()
+    for uid, name, on in [("1", "p1", "n1"), ("2", "p2", "n1"), ("3", "p3", "n2"), ("4", "p4", None)]:
+        put_pod(cluster, pod(name=name, uid=uid, on=on), at=0)
+    assert absent(cluster, PodsSwept("n1", frozenset({"2"}), 5, None)) == ["1"]
+    assert absent(cluster, PodsSwept(None, frozenset({"2"}), 5, None)) == ["1", "3"]
+    assert absent(cluster, PodsSwept("n9", frozenset(), 5, None)) == []
+
+
+def test_a_list_does_not_prove_gone_what_was_created_after_it() -> None:
+    """W21: seen since the question with a version above the list's, or with no order known, stays."""
+    cluster = Cluster()
+    put_pod(cluster, pod(name="p1", uid="newer", version=11), at=6)
+    put_pod(cluster, pod(name="p2", uid="older", version=10), at=6)
+    put_pod(cluster, pod(name="p3", uid="unordered"), at=6)
+    assert absent(cluster, PodsSwept("n1", frozenset(), 5, 10)) == ["older"]
+    assert absent(cluster, PodsSwept("n1", frozenset(), 5, None)) == []
+
+
+def test_lists_of_nodes_prove_the_same() -> None:
+    """W21: by UID, so a node recreated under its name is not taken for the old one."""
+    cluster = Cluster()
+    put_node(cluster, node(name="n1", uid="old"), 0)
+    put_node(cluster, node(name="n2"), 0)
+    gone = cluster.absent_nodes(NodesSwept(frozenset({"new", "uid-n2"}), 5, None))
+    assert [known.node.uid for known in gone] == ["old"]

@@ -1,0 +1,205 @@
+"""When and why a pod leaves its node, without a clock."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.unit.builders import epoch, moment, pod, seen, since, taint, tolerates
+
+from taint_eviction.core.decision import (
+    Decision,
+    DecisionPolicy,
+    Evict,
+    SeenTaint,
+    Stay,
+    StayReason,
+    decide,
+)
+from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource, sight
+from taint_eviction.core.objects import Pod, Toleration
+
+
+def decided(which: Pod, *taints: SeenTaint, bound_at: float = 0.0) -> Decision:
+    """Decide under the default policy on a pod that has been on its node since ``bound_at``."""
+    return decide(which, since(bound_at), taints, DecisionPolicy())
+
+
+def fire_at(which: Pod, *taints: SeenTaint, bound_at: float = 0.0) -> float:
+    """Return when a pod that must leave does so."""
+    decision = decided(which, *taints, bound_at=bound_at)
+    assert isinstance(decision, Evict)
+    return decision.fire_at
+
+
+def test_a_taint_that_is_not_tolerated_evicts_from_its_start() -> None:
+    """Without a matching toleration the deadline is the start itself."""
+    assert fire_at(pod(), seen(taint(), 7)) == 7
+    assert fire_at(pod(tolerates(key="other")), seen(taint(), 7)) == 7
+
+
+def test_tolerated_for_ever_stays() -> None:
+    """A matching toleration without seconds keeps the pod, and the verdict says which one did."""
+    decision = decided(pod(tolerates()), seen(taint()))
+    assert isinstance(decision, Stay)
+    assert decision.reason is StayReason.TOLERATED
+    assert decision.verdicts[0].toleration == tolerates()
+    assert decision.verdicts[0].fire_at is None
+
+
+def test_tolerated_for_seconds_leaves_when_they_have_passed() -> None:
+    """The tolerance runs from the start on."""
+    assert fire_at(pod(tolerates(30)), seen(taint(), 7)) == 37
+
+
+@pytest.mark.parametrize("seconds", [0, -1, -(2**63)])
+def test_no_seconds_and_fewer_are_at_once(seconds: int) -> None:
+    """A tolerance of zero or less never moves a deadline before its start."""
+    assert fire_at(pod(tolerates(seconds)), seen(taint(), 7)) == 7
+
+
+@pytest.mark.parametrize("seconds", [18446744074, 2**63 - 1])
+def test_absurd_seconds_are_clamped_to_a_far_future(seconds: int) -> None:
+    """Seconds that make Go wrap and Python raise mean for a very long time, in every date type."""
+    at = fire_at(pod(tolerates(seconds)), seen(taint(), 7))
+    assert at == pytest.approx(7 + min(seconds, FAR_FUTURE_SECONDS))
+    assert datetime.fromtimestamp(0, UTC) + timedelta(seconds=at) > datetime(2060, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("taint_at", "bound_at", "expected"), [(100, 3600, 3900), (3600, 100, 3900)])
+def test_the_tolerance_starts_when_taint_and_pod_have_met(taint_at: float, bound_at: float, expected: float) -> None:
+    """start = max(the taint's time, the pod's time): a pod that lands on an old taint has its whole window."""
+    assert fire_at(pod(tolerates(300)), seen(taint(), taint_at), bound_at=bound_at) == expected
+
+
+def test_the_start_names_its_source() -> None:
+    """The verdict says what told when the tolerance began: the later of taint and binding."""
+    bound = Sighting(5.0, TimeSource.POD_SCHEDULED, None)
+    added = SeenTaint(taint(), Sighting(3.0, TimeSource.TIME_ADDED, None))
+    decision = decide(pod(tolerates(10)), bound, [added], DecisionPolicy())
+    assert isinstance(decision, Evict)
+    assert (decision.deciding.start_at, decision.deciding.start_source) == (5.0, TimeSource.POD_SCHEDULED)
+
+
+def test_the_earliest_deadline_of_several_taints_counts() -> None:
+    """W6: each taint has its own start and its own seconds, and the first to run out decides."""
+    shop = pod(tolerates(100, "k1"), tolerates(20, "k2"), tolerates(None, "k3"))
+    old, young, harmless = seen(taint("k1"), 0), seen(taint("k2"), 50), seen(taint("k3"), 60)
+    decision = decided(shop, old, young, harmless)
+    assert isinstance(decision, Evict)
+    assert (decision.fire_at, decision.deciding.taint.key) == (70, "k2")
+    assert [verdict.fire_at for verdict in decision.verdicts] == [100, 70, None]
+
+
+def test_one_taint_without_toleration_among_tolerated_ones_evicts() -> None:
+    """Tolerating all but one taint for ever does not help."""
+    assert fire_at(pod(tolerates(None, "k1")), seen(taint("k1"), 0), seen(taint("k2"), 9)) == 9
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "expected"),
+    [
+        ((tolerates(10), tolerates(100)), 10),
+        ((tolerates(100), tolerates(10)), 100),
+        ((tolerates(10), tolerates(None)), 10),
+        ((tolerates(None, "other"), tolerates(10), tolerates(100)), 10),
+    ],
+)
+def test_the_first_matching_toleration_counts_not_the_kindest(
+    tolerations: tuple[Toleration, ...], expected: float
+) -> None:
+    """Per taint, the order of the pod's list decides."""
+    assert fire_at(pod(*tolerations), seen(taint())) == expected
+
+
+def test_the_first_toleration_counts_even_if_it_is_the_kindest() -> None:
+    """A later, shorter one does not take away what the first gave."""
+    assert isinstance(decided(pod(tolerates(None), tolerates(0)), seen(taint())), Stay)
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "overruled"),
+    [
+        ((tolerates(10),), None),
+        ((tolerates(10), tolerates(10)), None),
+        ((tolerates(0), tolerates(-5)), None),
+        ((tolerates(10), tolerates(100)), tolerates(100)),
+        ((tolerates(10), tolerates(10), tolerates(None)), tolerates(None)),
+        ((tolerates(None), tolerates(3)), tolerates(3)),
+        ((tolerates(10), tolerates(100, "other")), None),
+    ],
+)
+def test_a_later_toleration_that_would_have_decided_otherwise_is_named(
+    tolerations: tuple[Toleration, ...], overruled: Toleration | None
+) -> None:
+    """The explanation names the first later match with other seconds, and nothing where it makes no difference."""
+    assert decided(pod(*tolerations), seen(taint())).verdicts[0].overruled == overruled
+
+
+def test_one_toleration_may_match_several_taints() -> None:
+    """A toleration of every key starts anew with each taint."""
+    everything = Toleration("", "Exists", toleration_seconds=10)
+    assert fire_at(pod(everything), seen(taint("k1"), 5), seen(taint("k2"), 3)) == 13
+
+
+@pytest.mark.parametrize(
+    ("which", "reason"),
+    [
+        (pod(on=None), StayReason.NOT_BOUND),
+        (pod(mirror=True), StayReason.MIRROR),
+        (pod(terminating=True), StayReason.TERMINATING),
+        (pod(mirror=True, terminating=True), StayReason.MIRROR),
+    ],
+)
+def test_some_pods_are_left_alone_whatever_they_tolerate(which: Pod, reason: StayReason) -> None:
+    """W13, W15: unbound, mirror and terminating pods stay, each for a reason of its own."""
+    assert decided(which, seen(taint())) == Stay(reason)
+
+
+def test_finished_pods_are_evicted_unless_the_policy_keeps_them() -> None:
+    """W16: upstream's default, with a setting."""
+    done, taints = pod(finished=True), [seen(taint())]
+    assert isinstance(decide(done, since(0), taints, DecisionPolicy()), Evict)
+    assert decide(done, since(0), taints, DecisionPolicy(evict_finished=False)) == Stay(StayReason.FINISHED)
+    assert isinstance(decide(pod(), since(0), taints, DecisionPolicy(evict_finished=False)), Evict)
+
+
+def test_an_unknown_node_and_a_clean_one_are_told_apart() -> None:
+    """W12: neither evicts, and the reasons differ."""
+    assert decide(pod(), since(0), None, DecisionPolicy()) == Stay(StayReason.NODE_UNKNOWN)
+    assert decide(pod(), since(0), (), DecisionPolicy()) == Stay(StayReason.NODE_CLEAN)
+
+
+def test_a_pod_without_binding_is_not_bound() -> None:
+    """Where nothing says since when, nothing is decided."""
+    assert decide(pod(), None, [seen(taint())], DecisionPolicy()) == Stay(StayReason.NOT_BOUND)
+
+
+def test_an_equal_deadline_names_the_first_taint() -> None:
+    """Ties go to the order of the node's list, so that the answer is always the same."""
+    decision = decided(pod(), seen(taint("k1")), seen(taint("k2")))
+    assert isinstance(decision, Evict)
+    assert decision.deciding.taint.key == "k1"
+
+
+@pytest.mark.parametrize(
+    ("now", "object_at", "start", "source"),
+    [
+        (100.0, 40.0, 41.0, TimeSource.TIME_ADDED),
+        (100.0, 99.5, 100.0, TimeSource.FIRST_SIGHT),
+        (100.0, 99.0, 100.0, TimeSource.FIRST_SIGHT),
+        (100.0, 500.0, 100.0, TimeSource.FIRST_SIGHT),
+        (100.0, None, 100.0, TimeSource.FIRST_SIGHT),
+    ],
+)
+def test_a_sighting_is_the_earlier_of_first_sight_and_object_time_plus_one(
+    now: float, object_at: float | None, start: float, source: TimeSource
+) -> None:
+    """W7: object times are cut off, so a second is added; times in the future never delay beyond the first sight."""
+    object_time = None if object_at is None else epoch(object_at)
+    assert sight(moment(now), object_time, TimeSource.TIME_ADDED) == Sighting(start, source, object_time)
+
+
+def test_instants_and_epochs_are_carried_over_and_back() -> None:
+    """A moment couples both clocks exactly."""
+    now = moment(50.0)
+    assert now.instant_of(epoch(20.0)) == 20.0
+    assert now.epoch_of(20.0) == epoch(20.0)

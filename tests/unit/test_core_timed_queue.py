@@ -1,0 +1,255 @@
+"""The timed-worker queue: what is due when."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from freezegun import freeze_time
+from freezegun.api import FrozenDateTimeFactory
+from tests.unit.builders import Stage, node, pod, ref, taint, tolerates
+
+from taint_eviction.core.objects import PodRef
+from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
+
+A, B = ref(uid="a"), ref(uid="b")
+
+
+def frozen_now() -> float:
+    """Read the frozen clock."""
+    return time.time()  # noqa: TID251 - the frozen clock of these replays; the code under test reads none
+
+
+class KeepsKeyQueue(TimedWorkerQueue):
+    """The mistake of W1, on purpose: a key whose work was begun stays taken, whoever comes next under that name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._done: set[tuple[str, str]] = set()
+
+    def schedule(self, ref: PodRef, fire_at: float) -> Entry | None:
+        """Ignore a key that has had its turn."""
+        return None if ref.key in self._done else super().schedule(ref, fire_at)
+
+    def pop_due(self, now: float) -> Entry | None:
+        """Pop, but never let go of the key."""
+        entry = super().pop_due(now)
+        if entry is not None:
+            self._done.add(entry.ref.key)
+        return entry
+
+
+def popped(queue: TimedWorkerQueue, now: float) -> list[str]:
+    """Pop all that is due and list the UIDs."""
+    uids = []
+    while (entry := queue.pop_due(now)) is not None:
+        uids.append(entry.ref.uid)
+    return uids
+
+
+def test_an_empty_queue_has_nothing_due() -> None:
+    """Nothing is due at any time, and nothing to wait for."""
+    queue = TimedWorkerQueue()
+    assert queue.pop_due(1e12) is None
+    assert queue.next_fire_at() is None
+    assert queue.cancel(A) is None
+    assert len(queue) == 0
+    assert A not in queue
+
+
+def test_entries_are_due_at_their_instant_and_not_before() -> None:
+    """The boundary belongs to due."""
+    queue = TimedWorkerQueue()
+    assert queue.schedule(A, 10) is None
+    assert queue.pop_due(9.999) is None
+    assert queue.next_fire_at() == 10
+    entry = queue.pop_due(10)
+    assert entry is not None
+    assert (entry.ref, entry.fire_at) == (A, 10)
+    assert queue.pop_due(1e12) is None
+
+
+def test_the_most_overdue_comes_first_and_ties_keep_their_turn() -> None:
+    """Order is by time, then by who was scheduled first."""
+    queue = TimedWorkerQueue()
+    for uid, fire_at in [("late", 30), ("tie-1", 20), ("early", 10), ("tie-2", 20)]:
+        queue.schedule(ref(uid, uid), fire_at)
+    assert popped(queue, 100) == ["early", "tie-1", "tie-2", "late"]
+
+
+@pytest.mark.parametrize("second", [5.0, 20.0])
+def test_scheduling_again_moves_in_both_directions(second: float) -> None:
+    """W5: the new time counts, earlier or later, and there is one entry."""
+    queue = TimedWorkerQueue()
+    queue.schedule(A, 10)
+    replaced = queue.schedule(A, second)
+    assert replaced is not None
+    assert replaced.fire_at == 10
+    assert queue.next_fire_at() == second
+    assert [(entry.ref, entry.fire_at) for entry in queue] == [(A, second)]
+    assert popped(queue, 100) == ["a"]
+
+
+def test_scheduling_the_same_again_keeps_the_turn() -> None:
+    """An entry that did not change does not queue up behind its equals."""
+    queue = TimedWorkerQueue()
+    queue.schedule(ref("x", "x"), 10)
+    queue.schedule(ref("y", "y"), 10)
+    queue.schedule(ref("x", "x"), 10)
+    assert popped(queue, 10) == ["x", "y"]
+
+
+def test_a_new_uid_replaces_the_entry_of_the_old_one() -> None:
+    """W1: a key has one entry and it belongs to the UID that was scheduled last, also for the same instant."""
+    queue = TimedWorkerQueue()
+    queue.schedule(A, 10)
+    queue.schedule(B, 10)
+    assert len(queue) == 1
+    assert A not in queue
+    assert B in queue
+    assert popped(queue, 100) == ["b"]
+
+
+def test_cancelling_is_for_the_owner_only() -> None:
+    """W3: whoever comes late can't cancel the entry of another UID."""
+    queue = TimedWorkerQueue()
+    queue.schedule(B, 10)
+    assert queue.cancel(A) is None
+    assert B in queue
+    assert queue.get(A) is None
+    entry = queue.cancel(B)
+    assert entry is not None
+    assert entry.ref == B
+    assert queue.next_fire_at() is None
+
+
+def test_the_same_name_in_another_namespace_is_another_key() -> None:
+    """Keys are namespace and name."""
+    queue = TimedWorkerQueue()
+    queue.schedule(ref(namespace="x", uid="1"), 1)
+    queue.schedule(ref(namespace="y", uid="2"), 2)
+    assert popped(queue, 2) == ["1", "2"]
+
+
+def stale_key_sequence(queue: TimedWorkerQueue) -> list[str]:
+    """A pod is evicted, recreated under its name by its StatefulSet, and its node is tainted still."""
+    queue.schedule(A, 10)
+    gone = popped(queue, 10)
+    queue.cancel(A)
+    queue.schedule(B, 20)
+    return gone + popped(queue, 100)
+
+
+def test_a_pod_recreated_under_its_name_gets_an_entry_of_its_own() -> None:
+    """W1: nothing of the first bearer's entry is left when its turn is over."""
+    assert stale_key_sequence(TimedWorkerQueue()) == ["a", "b"]
+
+
+def test_a_queue_that_keeps_the_key_never_evicts_the_recreated_pod() -> None:
+    """W1: the same sequence shows the mistake on a queue that makes it, so it would show it on ours."""
+    assert stale_key_sequence(KeepsKeyQueue()) == ["a"]
+
+
+def stale_key_story(make: Callable[[], TimedWorkerQueue]) -> list[tuple[float, str]]:
+    """Play the stale key on a whole controller that has queues of this kind."""
+    stage = Stage()
+    stage.brain._first_tries = make()
+    stage.sees(node(taint()), pod(tolerates(10), uid="a"))
+    gone = stage.play(10)
+    stage.at(12).sees(pod(tolerates(10), uid="b"))
+    return gone + stage.play(1000)
+
+
+def test_the_stale_key_shows_through_the_whole_controller() -> None:
+    """W1: with a queue that keeps keys the recreated pod is never evicted, with ours it is, at its own deadline."""
+    assert stale_key_story(KeepsKeyQueue) == [(10, "a")]
+    assert stale_key_story(TimedWorkerQueue) == [(10, "a"), (22, "b")]
+
+
+def heap_bound(queue: TimedWorkerQueue) -> int:
+    """The documented bound: heap size <= 2 x live + slack."""
+    return 2 * len(queue) + 64
+
+
+def test_replaced_entries_do_not_pile_up() -> None:
+    """A deadline that moves all the time costs a bounded heap."""
+    queue = TimedWorkerQueue()
+    for step in range(10_000):
+        queue.schedule(A, 1e6 - step)
+        assert len(queue._heap) <= heap_bound(queue)
+
+
+def test_cancelled_entries_do_not_pile_up() -> None:
+    """Nodes that flap cost a bounded heap."""
+    queue = TimedWorkerQueue()
+    for step in range(3_000):
+        queue.schedule(ref(str(step), str(step)), 1e6 + step)
+    for step in range(3_000):
+        queue.cancel(ref(str(step), str(step)))
+        assert len(queue._heap) <= heap_bound(queue)
+
+
+def test_the_heap_stays_bounded_while_entries_are_popped() -> None:
+    """Popping makes the live entries fewer, so stale ones must go along."""
+    queue = TimedWorkerQueue()
+    for step in range(200):
+        queue.schedule(ref(str(step), str(step)), 1e6 + step)
+        queue.schedule(ref(str(step), str(step)), float(step))
+    for now in range(200):
+        assert queue.pop_due(now) is not None
+        assert len(queue._heap) <= heap_bound(queue)
+
+
+def test_a_replay_by_a_frozen_wall_clock_pops_at_the_exact_second() -> None:
+    """The queue reads no clock: whoever has one passes it in, here a frozen one that is ticked by hand."""
+    queue = TimedWorkerQueue()
+    with freeze_time("2026-03-01 12:00:00") as clock:
+        start = frozen_now()
+        queue.schedule(ref("quick", "quick"), start + 5)
+        queue.schedule(ref("slow", "slow"), start + 25)
+        timeline = []
+        for second in range(30):
+            timeline += [(second, uid) for uid in popped(queue, frozen_now())]
+            clock.tick(timedelta(seconds=1))
+    assert timeline == [(5, "quick"), (25, "slow")]
+
+
+def test_a_replay_of_the_stale_key_by_a_frozen_wall_clock() -> None:
+    """W1: evicted at 10 s, recreated at 15 s, evicted again at 25 s, once each."""
+    queue = TimedWorkerQueue()
+    timeline = []
+    with freeze_time("2026-03-01 12:00:00") as clock:
+        start = frozen_now()
+        queue.schedule(A, start + 10)
+        for second in range(60):
+            if second == 15:
+                queue.schedule(B, frozen_now() + 10)
+            timeline += [(second, uid) for uid in popped(queue, frozen_now())]
+            clock.tick(timedelta(seconds=1))
+    assert timeline == [(10, "a"), (25, "b")]
+
+
+def test_a_wall_clock_that_steps_back_delays_and_never_repeats() -> None:
+    """A clock moved back by an hour makes nothing due twice and loses nothing."""
+    queue = TimedWorkerQueue()
+    with freeze_time("2026-03-01 12:00:00") as clock:
+        assert isinstance(clock, FrozenDateTimeFactory)
+        start = frozen_now()
+        queue.schedule(ref("first", "first"), start + 10)
+        queue.schedule(ref("second", "second"), start + 20)
+        clock.tick(timedelta(seconds=15))
+        assert popped(queue, frozen_now()) == ["first"]
+        clock.move_to("2026-03-01 11:00:00")
+        assert popped(queue, frozen_now()) == []
+        clock.move_to("2026-03-01 12:00:20")
+        assert popped(queue, frozen_now()) == ["second"]
+
+
+@freeze_time("2026-03-01 12:00:00", auto_tick_seconds=1)
+def test_a_replay_by_a_clock_that_ticks_with_each_look() -> None:
+    """A clock that moves while it is read makes each entry due at the first look at or after its instant."""
+    queue = TimedWorkerQueue()
+    start = frozen_now()
+    queue.schedule(A, start + 2.5)
+    looks = [queue.pop_due(frozen_now()) for _ in range(4)]
+    assert [entry is not None for entry in looks] == [False, False, True, False]

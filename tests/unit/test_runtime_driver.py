@@ -1,0 +1,313 @@
+"""The one waiting loop: exact in time, bounded in work, and ended by our own bugs only."""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+from tests.unit.builders import node, pod, ref, taint, tolerates
+from tests.unit.runtime_fakes import (
+    HANGS,
+    Body,
+    How,
+    at,
+    now,
+    refused,
+    running,
+    slow,
+    times_out,
+    until,
+    virtually,
+)
+
+from taint_eviction.core.effects import Eviction, Outcome, TakeBack, Work
+from taint_eviction.core.facts import NodeSeen, PodSeen
+
+
+class Attempts:
+    """Stands in for the evictor: takes ``seconds`` for each piece of work and keeps account of it."""
+
+    def __init__(self, it: Body, seconds: float = 1.0) -> None:
+        self.it, self.seconds = it, seconds
+        self.begun: list[tuple[float, str]] = []
+        self.under_way: list[Work] = []
+        self.most = self.most_retries = 0
+        self.doubles: list[str] = []
+        self._inner = it.evictor.carry_out
+        it.evictor.carry_out = self.carry_out  # type: ignore[method-assign]
+
+    async def carry_out(self, work: Work) -> Outcome:
+        """Do it, in so many seconds more."""
+        self.begun.append((now(), work.ref.uid))
+        self.doubles += [other.ref.uid for other in self.under_way if other.ref.uid == work.ref.uid]
+        self.under_way.append(work)
+        self.most = max(self.most, len(self.under_way))
+        retries = [one for one in self.under_way if isinstance(one, TakeBack) or one.tries]
+        self.most_retries = max(self.most_retries, len(retries))
+        try:
+            await asyncio.sleep(self.seconds)
+            return await self._inner(work)
+        finally:
+            self.under_way.remove(work)
+
+
+def body(*seconds: float, workers: int = 20, on: str = "n1") -> Body:
+    """A body with a pod for each of these tolerations; UIDs are u0, u1..."""
+    it = Body(workers)
+    it.api.put(node(taint(), name=on))
+    it.api.put(*(pod(tolerates(int(s)), name=f"p{i}", uid=f"u{i}", on=on) for i, s in enumerate(seconds)))
+    for fact in it.api.facts():
+        it.live.observe(fact)
+    return it
+
+
+# In time
+
+
+@virtually
+async def test_a_deadline_is_hit_exactly() -> None:
+    """Whatever the fraction of a second at which its tolerance began: lateness 0."""
+    it = Body()
+    it.sees(node(taint()))
+    async with running(it.driver.run()):
+        for number, begins_at in enumerate((0.1, 0.123457, 0.5, 0.999999, 1.7)):
+            at(begins_at, it.sees, pod(tolerates(30), name=f"p{number}", uid=f"u{number}"))
+        await until(40)
+    assert [instant for instant, _ in it.api.deleted] == [30.1, 30.123457, 30.5, 30.999999, 31.7]
+
+
+@virtually
+async def test_what_is_due_at_once_begins_at_once() -> None:
+    """An untolerated taint seen between two looks does not wait for the next one."""
+    it = Body()
+    async with running(it.driver.run()):
+        at(0.3, it.sees, node(taint()), pod())
+        await until(0.3)
+        assert it.api.deleted == [(0.3, "a")]
+
+
+@virtually
+async def test_a_deadline_between_the_look_and_the_wait_is_not_missed() -> None:
+    """Time passes while work is begun: the deadline that this skips is due at the next look, which comes at once."""
+    it = body(0, 10)
+    begin = it.live.take_due
+
+    def take_due(most: int, most_retries: int) -> list[Work]:
+        begun = begin(most, most_retries)
+        if begun and now() == 0:
+            it.clock.ahead = 10
+        return begun
+
+    it.live.take_due = take_due  # type: ignore[method-assign]
+    async with running(it.driver.run()):
+        await until(0)
+        assert it.api.deleted == [(0, "u0"), (0, "u1")]
+
+
+@virtually
+async def test_a_clock_that_jumped_is_noticed_within_half_a_second() -> None:
+    """Suspended for an hour: timers of the loop know nothing of it, the next bounded wait does."""
+    it = body(3600)
+    async with running(it.driver.run()):
+        await until(10.2)
+        it.clock.ahead = 3600
+        await until(10.7)
+    assert [uid for _, uid in it.api.deleted] == ["u0"]
+
+
+@virtually
+async def test_the_most_overdue_goes_first() -> None:
+    """W14: after a hold, in the order of their deadlines."""
+    it = body(3, 1, 4, 2, 0, workers=2)
+    it.gate.open = False
+    attempts = Attempts(it)
+    async with running(it.driver.run()):
+        await until(5)
+        it.gate.open = True
+        await until(10)
+    assert [uid for _, uid in attempts.begun] == ["u4", "u1", "u3", "u0", "u2"]
+
+
+@virtually
+async def test_the_heart_beats_at_least_twice_a_second() -> None:
+    """With nothing to do, with all workers busy, and behind a closed gate."""
+    it = body(100)
+    async with running(it.driver.run()):
+        for seconds in range(1, 10):
+            await until(seconds)
+            assert now() - it.driver.last_beat_at <= 0.5
+            it.gate.open = seconds < 5
+
+
+# In bounds
+
+
+@virtually
+async def test_no_more_workers_than_were_granted() -> None:
+    """Fifty at once, four hands, a second each."""
+    it = body(*[0] * 50, workers=4)
+    attempts = Attempts(it)
+    async with running(it.driver.run()):
+        await until(20)
+    assert (attempts.most, len(it.api.deleted), it.api.deleted[-1][0]) == (4, 50, 13)
+
+
+@virtually
+async def test_retries_hold_no_more_than_half_of_the_workers() -> None:
+    """W8: twenty that hang until they fail leave half of the hands to those that have not been tried."""
+    it = body(*[0] * 20, workers=4)
+    it.api.ever["PATCH"] = times_out(10)
+    it.api.ever["GET pod"] = times_out(10)
+    attempts = Attempts(it, 0)
+    async with running(it.driver.run()):
+        await until(110)
+        assert attempts.most_retries == 2
+        it.api.ever.clear()
+        it.sees(*(pod(name=f"new{number}", uid=f"new{number}") for number in range(2)))
+        await until(110)
+        assert sorted(uid for _, uid in it.api.deleted) == ["new0", "new1"]
+
+
+@virtually
+async def test_first_tries_go_before_retries() -> None:
+    """W8: one free hand, an old failure and a fresh deadline, both due."""
+    it = body(0, 1, workers=2)
+    it.api.will("GET node", refused(500, retry_after=1))
+    attempts = Attempts(it, 0)
+    async with running(it.driver.run()):
+        at(0.9, setattr, it.gate, "open", False)
+        at(3, setattr, it.gate, "open", True)
+        await until(4)
+    assert [uid for _, uid in attempts.begun] == ["u0", "u1", "u0"]
+
+
+@virtually
+async def test_retries_that_are_due_while_none_may_begin_do_not_spin() -> None:
+    """All hands that retries may have hang, and more retries are overdue: the loop still waits."""
+    it = body(*[0] * 10, workers=4)
+    it.api.ever["GET node"] = refused(500)
+    async with running(it.driver.run()):
+        at(0.05, it.api.ever.update, {"GET node": HANGS})
+        await until(1)
+        assert it.driver.in_flight == 2
+        before = it.clock.reads
+        await until(11)
+        assert it.clock.reads - before < 200
+        for task in asyncio.all_tasks():
+            if task.get_name() == "read node n1":
+                task.cancel()
+
+
+@virtually
+async def test_a_thousand_refusals_do_not_spin() -> None:
+    """W8: refused for good, each pod is asked for with growing pauses: a bounded number of calls a second."""
+    it = body(*[0] * 50, workers=10)
+    it.api.ever["DELETE"] = refused(403)
+    async with running(it.driver.run()):
+        await until(600)
+    calls = len(it.api.sent("DELETE"))
+    assert 50 * 20 < calls < 50 * 60
+
+
+@virtually
+@pytest.mark.parametrize("seed", range(20))
+async def test_never_two_for_one_pod(seed: int) -> None:
+    """Whatever changes and fails meanwhile: a pod is in at most one pair of hands."""
+    chance = random.Random(seed)
+    it = body(*[chance.randrange(20) for _ in range(20)], workers=6)
+    it.api.graceful = True
+    for verb in ("GET node", "PATCH", "DELETE", "GET pod", "UNMARK"):
+        it.api.will(verb, *(chance.choice([slow(0.3), refused(500), times_out(3), How(1, 1)]) for _ in range(100)))
+    attempts = Attempts(it, 0)
+
+    def tolerate(number: int) -> None:
+        it.sees(replace(it.api.pods[ref(f"p{number}").key], tolerations=(tolerates(chance.randrange(30)),)))
+
+    for _ in range(30):
+        at(chance.random() * 30, it.sees, chance.choice([node(taint()), node(), node(taint(), taint("k2"))]))
+        at(chance.random() * 30, tolerate, chance.randrange(20))
+    at(31, it.sees, node(taint()))
+    async with running(it.driver.run()):
+        await until(1000)
+    assert attempts.doubles == []
+    assert attempts.most <= 6
+    assert attempts.most_retries <= 3
+    assert (it.driver.in_flight, it.brain._in_flight, it.brain.next_fire_at()) == (0, {}, None)
+    assert all(one.terminating for one in it.api.pods.values())
+
+
+@virtually
+async def test_untainting_amid_a_thousand_stops_the_rest() -> None:
+    """W14: what has not been sent when the taint goes is never sent; what is under way decides again."""
+    it = body(*[0] * 1000, workers=10)
+    it.api.ever["PATCH"] = slow(0.1)
+    at(1.05, it.sees, node())
+    async with running(it.driver.run()):
+        await until(1.05)
+        deleted, patched = len(it.api.deleted), len(it.api.sent("PATCH"))
+        await until(60)
+    assert (deleted, len(it.api.deleted)) == (100, 100)
+    assert (patched, len(it.api.sent("PATCH"))) == (110, 110)
+    assert len(it.api.sent("UNMARK")) == 10
+
+
+# The gate
+
+
+@virtually
+async def test_a_closed_gate_takes_nothing_and_an_opened_one_acts_within_half_a_second() -> None:
+    """A standby keeps its queue; taking over needs no list and no nudge."""
+    it = body(0, 1)
+    it.gate.open = False
+    async with running(it.driver.run()):
+        await until(10.1)
+        assert (it.api.calls, it.driver.in_flight) == ([], 0)
+        it.gate.open = True
+        await until(10.6)
+        assert len(it.api.deleted) == 2
+
+
+@virtually
+async def test_a_gate_that_closes_in_flight_begins_again_where_it_opens() -> None:
+    """Held is no failure: a first try stays one, and is not punished with a wait."""
+    it = body(0)
+    it.api.will("PATCH", slow(1))
+    async with running(it.driver.run()):
+        at(0.5, setattr, it.gate, "open", False)
+        at(20, setattr, it.gate, "open", True)
+        await until(20.5)
+    assert len(it.api.deleted) == 1
+    assert [work.tries for work in [*it.brain._in_flight.values()] if isinstance(work, Eviction)] == []
+
+
+# Namesakes
+
+
+@virtually
+async def test_a_recreated_pod_is_evicted_while_its_forerunner_is_still_in_flight() -> None:
+    """W1, W3: A's DELETE is slow; B comes under its name, gets its own work, and A's late end takes nothing from it."""
+    it = body(0)
+    it.api.will("DELETE", slow(5))
+    b = pod(tolerates(2), name="p0", uid="b")
+
+    def recreate() -> None:
+        it.api.put(b)
+        it.live.observe(PodSeen(it.api.pods[b.ref.key]))
+
+    async with running(it.driver.run()):
+        at(1, recreate)
+        await until(10)
+    assert it.api.deleted == [(0, "u0"), (3, "b")]
+
+
+@virtually
+async def test_a_pod_that_moved_to_a_clean_node_under_the_same_name_lives() -> None:
+    """W2: A waits in the queue; B of the same name runs on a clean node when A's time comes."""
+    it = body(5)
+    it.api.put(node(name="n2"))
+    b = pod(tolerates(2), name="p0", uid="b", on="n2")
+    async with running(it.driver.run()):
+        at(1, it.sees, b)
+        at(1, it.live.observe, NodeSeen(node(name="n2")))
+        await until(20)
+    assert (it.api.deleted, it.brain.cluster.pod(ref("p0", "u0"))) == ([], None)

@@ -1,0 +1,338 @@
+"""One eviction from the first look to the last word, and what it comes to when calls fail or the world moves on."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.builders import node, pod, ref, taint, tolerates
+from tests.unit.runtime_fakes import (
+    EFFECT_WITHOUT_ANSWER,
+    HANGS,
+    LOST_ANSWER,
+    Body,
+    How,
+    at,
+    refused,
+    slow,
+    times_out,
+    turns,
+    until,
+    virtually,
+)
+
+from taint_eviction.core.effects import CalledOff, Done, Eviction, Failed, Held, Outcome, PodIsGone, TakeBack
+from taint_eviction.core.facts import PodGone
+from taint_eviction.runtime.evictor import backoff_seconds
+from taint_eviction.settings import RetrySettings
+
+SEQUENCE = ["GET node", "PATCH", "DELETE"]
+
+
+def body(graceful: bool = False) -> Body:
+    """A body that knows a pod which is due now."""
+    it = Body()
+    it.api.graceful = graceful
+    it.sees(node(taint()), pod())
+    return it
+
+
+def begin(it: Body) -> Eviction:
+    """Take the one eviction that is due."""
+    [work] = it.live.take_due(10, 10)
+    assert isinstance(work, Eviction)
+    return work
+
+
+async def once(it: Body) -> Outcome:
+    """Carry out the one eviction that is due, and settle it."""
+    work = begin(it)
+    outcome = await it.evictor.carry_out(work)
+    it.live.settle(work, outcome)
+    return outcome
+
+
+async def take_back(it: Body) -> Outcome:
+    """Carry out the one take-back that is due, and settle it."""
+    [work] = it.live.take_due(10, 10)
+    assert isinstance(work, TakeBack)
+    outcome = await it.evictor.carry_out(work)
+    it.live.settle(work, outcome)
+    return outcome
+
+
+# The sequence
+
+
+@virtually
+async def test_reads_the_node_sets_the_condition_and_deletes() -> None:
+    """Two calls and a shared read: no GET of the pod, and the second look at the node is served by the first."""
+    it = body()
+    assert await once(it) == Done()
+    assert (it.api.verbs(), it.api.deleted) == (SEQUENCE, [(0, "a")])
+
+
+@virtually
+async def test_a_hundred_evictions_of_one_node_share_one_read() -> None:
+    """W11: two calls a pod, and one read for all."""
+    it = body()
+    it.sees(*(pod(name=f"p{number}", uid=f"u{number}") for number in range(99)))
+    works = it.live.take_due(100, 0)
+    assert await asyncio.gather(*map(it.evictor.carry_out, works)) == [Done()] * 100
+    assert [it.api.verbs().count(verb) for verb in SEQUENCE] == [1, 100, 100]
+
+
+@virtually
+@pytest.mark.parametrize("how", [refused(403), refused(500), refused(422), times_out()])
+async def test_a_refused_condition_costs_one_get_and_the_pod_is_deleted(how: How) -> None:
+    """W9: forbidden, broken or silent: the condition is not a precondition."""
+    it = body()
+    it.api.will("PATCH", how)
+    assert await once(it) == Done()
+    assert [verb for verb in it.api.verbs() if verb != "GET node"] == ["PATCH", "GET pod", "DELETE"]
+
+
+@virtually
+async def test_where_the_condition_is_refused_and_the_pod_cannot_be_read_nothing_is_deleted() -> None:
+    """W11: the last decision needs the live pod; without it the attempt has failed, in the server's words."""
+    it = body()
+    it.api.will("PATCH", refused(403))
+    it.api.will("GET pod", refused(503))
+    outcome = await once(it)
+    assert isinstance(outcome, Failed)
+    assert (outcome.message, it.api.verbs()) == ("refused with 503", ["GET node", "PATCH", "GET pod"])
+
+
+@virtually
+@pytest.mark.parametrize(
+    ("vanishes", "verbs"), [("GET node", SEQUENCE[:2]), ("PATCH", SEQUENCE[:2]), ("DELETE", SEQUENCE)]
+)
+async def test_a_pod_that_is_gone_at_any_step_is_done_with(vanishes: str, verbs: list[str]) -> None:
+    """Gone while any call is under way: nothing is sent after that, nothing counts as evicted, nothing stays."""
+    it = body()
+    it.api.will(vanishes, How(effect_after=0.5))
+    at(0.25, it.api.pods.clear)
+    assert await once(it) == PodIsGone()
+    assert (it.api.verbs(), list(it.brain.pending()), it.brain.next_fire_at()) == (verbs, [], None)
+
+
+@virtually
+async def test_a_pod_recreated_under_the_same_name_is_not_touched() -> None:
+    """W2: every call carries the UID; B lives where A was to be evicted."""
+    it = body()
+    it.api.will("GET node", slow(0.5))
+    at(0.25, it.api.put, pod(uid="b"))
+    assert await once(it) == PodIsGone()
+    assert ([p.ref.uid for p in it.api.pods.values()], it.api.deleted) == (["b"], [])
+
+
+@virtually
+async def test_a_pod_that_somebody_else_is_deleting_is_left_alone() -> None:
+    """W13: the answer to the PATCH shows a deletionTimestamp that no watch has brought yet."""
+    it = body()
+    it.api.put(pod(terminating=True))
+    assert await once(it) == CalledOff()
+    assert it.api.deleted == []
+
+
+# Deciding again
+
+
+@virtually
+async def test_a_lagging_node_watch_kills_nobody() -> None:
+    """W11: the startup taint was removed before the pod came; only the live node knows."""
+    it = body()
+    it.api.put(node())
+    assert await once(it) == CalledOff()
+    assert it.api.verbs() == ["GET node"]
+
+
+@virtually
+async def test_a_node_that_is_gone_evicts_nobody() -> None:
+    """W12: its pods are PodGC's work."""
+    it = body()
+    it.api.nodes.clear()
+    assert await once(it) == CalledOff()
+    assert (it.api.verbs(), it.brain.next_fire_at()) == (["GET node"], None)
+
+
+@virtually
+async def test_untainted_between_condition_and_deletion_calls_off_and_takes_back() -> None:
+    """W10: a watch brings the clean node while the PATCH is under way: no DELETE, and status False in the end."""
+    it = body()
+    it.api.will("PATCH", slow(0.5))
+    at(0.25, it.sees, node())
+    assert await once(it) == CalledOff()
+    assert await take_back(it) == Done()
+    assert it.api.verbs() == ["GET node", "PATCH", "GET pod", "UNMARK"]
+    assert (it.api.pods[ref().key].marked, it.brain.next_fire_at()) == (False, None)
+
+
+@virtually
+async def test_a_toleration_added_meanwhile_shows_in_the_answer_to_the_patch() -> None:
+    """W11: the live pod that the PATCH returns tolerates for ever now."""
+    it = body()
+    it.api.put(pod(tolerates()))
+    assert await once(it) == CalledOff()
+    assert it.api.verbs() == ["GET node", "PATCH"]
+
+
+@virtually
+@pytest.mark.parametrize(("seconds", "reads"), [(0.99, 1), (1.0, 2), (3.0, 2)])
+async def test_after_a_slow_condition_the_node_is_read_again(seconds: float, reads: int) -> None:
+    """W11: the read before the PATCH is too old for the DELETE when a second has passed."""
+    it = body()
+    it.api.will("PATCH", slow(seconds))
+    assert await once(it) == Done()
+    assert it.api.verbs().count("GET node") == reads
+
+
+@virtually
+async def test_untainted_behind_every_watch_during_a_slow_condition_calls_off() -> None:
+    """W11: the second read of the node is what saves the pod here."""
+    it = body()
+    it.api.will("PATCH", slow(3))
+    at(2, it.api.put, node())
+    assert await once(it) == CalledOff()
+    assert it.api.deleted == []
+
+
+# The gate
+
+
+@virtually
+@pytest.mark.parametrize(("closed_at", "verbs"), [(0.25, ["GET node"]), (0.75, ["GET node", "PATCH"])])
+async def test_a_gate_that_closes_between_two_steps_holds(closed_at: float, verbs: list[str]) -> None:
+    """Leadership lost while a call is under way: nothing that changes something is sent after that."""
+    it = body()
+    it.api.will("GET node", slow(0.5))
+    it.api.will("PATCH", slow(0.5))
+    at(closed_at, setattr, it.gate, "open", False)
+    assert await once(it) == Held()
+    assert (it.api.verbs(), it.brain.next_fire_at()) == (verbs, 0)
+
+
+@virtually
+async def test_the_gate_is_asked_before_each_changing_call() -> None:
+    """Two evicting calls, two answers used; the answer that closes it stops the DELETE."""
+    it = body()
+    it.gate.closes_after = 1
+    assert await once(it) == Held()
+    assert it.api.verbs() == ["GET node", "PATCH"]
+
+
+# Failures
+
+
+@virtually
+@pytest.mark.parametrize("verb", ["GET node", "DELETE"])
+@pytest.mark.parametrize("status", [401, 403, 409, 429, 500, 503])
+async def test_any_refusal_is_a_failure_with_a_time_to_come_back(verb: str, status: int) -> None:
+    """W8: whatever the status, the eviction is due again within the first backoff."""
+    it = body()
+    it.api.will(verb, refused(status))
+    outcome = await once(it)
+    assert isinstance(outcome, Failed)
+    assert 0.1 <= outcome.retry_at <= 0.2
+    assert it.brain.next_fire_at() == outcome.retry_at
+
+
+@virtually
+async def test_retry_after_is_honoured() -> None:
+    """W8: 429 with 7 s: not before, and at most half the first wait later."""
+    it = body()
+    it.api.will("DELETE", refused(429, retry_after=7))
+    outcome = await once(it)
+    assert isinstance(outcome, Failed)
+    assert 7 <= outcome.retry_at <= 7.1
+
+
+@virtually
+async def test_a_deletion_whose_answer_was_lost_is_not_asked_for_again() -> None:
+    """The DELETE took effect and its answer did not come: the retry finds the pod terminating and leaves it."""
+    it = body(graceful=True)
+    it.api.will("DELETE", LOST_ANSWER)
+    assert isinstance(await once(it), Failed)
+    await until(1)
+    assert await once(it) == CalledOff()
+    assert it.api.deleted == [(0, "a")]
+
+
+@virtually
+async def test_a_lost_answer_is_asked_for_again_where_the_pod_still_stands() -> None:
+    """Nobody can know whether a reset call was carried out: it is repeated, and a pod that is gone is done with."""
+    it = body()
+    it.api.will("DELETE", LOST_ANSWER)
+    assert isinstance(await once(it), Failed)
+    await until(1)
+    assert await once(it) == PodIsGone()
+
+
+@virtually
+async def test_a_condition_whose_answer_was_lost_is_taken_back() -> None:
+    """W10: the PATCH took effect, its answer was lost, and the node is clean since: the condition goes."""
+    it = body()
+    it.api.will("PATCH", LOST_ANSWER)
+    it.api.will("GET pod", slow(0.5))
+    at(0.25, it.sees, node())
+    assert await once(it) == CalledOff()
+    assert await take_back(it) == Done()
+    assert it.api.pods[ref().key].marked is False
+
+
+@virtually
+@pytest.mark.parametrize("verb", SEQUENCE)
+@pytest.mark.parametrize("how", [HANGS, EFFECT_WITHOUT_ANSWER])
+async def test_cancelled_in_the_middle_of_any_call_nothing_is_left(verb: str, how: How) -> None:
+    """At stop a call may hang for ever: cancelling ends it, and the work can be settled and begun again."""
+    it = body(graceful=True)
+    it.api.will(verb, how)
+    work = begin(it)
+    attempt = asyncio.create_task(it.evictor.carry_out(work))
+    await until(1)
+    attempt.cancel()
+    await asyncio.wait([attempt])
+    await turns()
+    assert attempt.cancelled()
+    it.live.settle(work, CalledOff())
+    assert it.brain.next_fire_at() == 0
+
+
+@virtually
+async def test_settling_twice_is_our_own_bug() -> None:
+    """Whoever settles what is not in flight is told so at once."""
+    it = body()
+    work = begin(it)
+    it.live.settle(work, Held())
+    with pytest.raises(ValueError, match="not in flight"):
+        it.live.settle(work, Held())
+
+
+@virtually
+async def test_a_pod_that_vanishes_in_flight_is_settled_without_a_trace() -> None:
+    """The watch brings the deletion before the answer: evicted once, and nothing stays."""
+    it = body()
+    it.api.will("DELETE", slow(0.5))
+    at(0.25, it.live.observe, PodGone(ref()))
+    assert await once(it) == Done()
+    assert (it.brain.next_fire_at(), list(it.brain.pending()), it.brain._deleted) == (None, [], {})
+
+
+# How long to wait
+
+
+@given(st.integers(0, 10**9), st.integers(0, 2**32))
+def test_each_wait_is_between_half_and_all_of_the_doubled_one(tries: int, seed: int) -> None:
+    """0.2 s doubling to 30 s, whatever the number of tries: the exponent is capped, too."""
+    whole = min(30.0, 0.2 * 2 ** min(tries, 30))
+    wait = backoff_seconds(tries, None, RetrySettings(), random.Random(seed))
+    assert whole / 2 <= wait <= whole
+
+
+@given(st.integers(0, 40), st.floats(0, 600), st.integers(0, 2**32))
+def test_never_sooner_than_advised(tries: int, advised: float, seed: int) -> None:
+    """What the server advises counts where it is longer, spread by at most half of the first wait."""
+    own = backoff_seconds(tries, None, RetrySettings(), random.Random(seed))
+    wait = backoff_seconds(tries, advised, RetrySettings(), random.Random(seed))
+    assert wait == own if advised <= own else advised <= wait <= advised + 0.1

@@ -1,0 +1,205 @@
+"""List, observe all, sweep the absent."""
+
+import asyncio
+
+import pytest
+from tests.unit.builders import node, pod, ref, taint, tolerates
+from tests.unit.runtime_fakes import Body, at, now, refused, running, slow, turns, until, virtually
+
+from taint_eviction.core.facts import NodeSeen, PodSeen
+from taint_eviction.core.objects import Pod
+from taint_eviction.runtime.ports import CallFailed, NodesScope, PodsScope
+from taint_eviction.runtime.resync import Resync
+
+
+def resync(it: Body, lists_at_once: int = 8) -> Resync:
+    """Make what is tested."""
+    return Resync(it.api, it.live, lists_at_once)
+
+
+def names(it: Body) -> set[str]:
+    """Name the pods that the brain knows."""
+    return {key.name for key in it.brain.cluster.pods}
+
+
+def pods(number: int, on: str = "n1") -> list[Pod]:
+    """Make so many pods with different names and UIDs."""
+    return [pod(tolerates(60), name=f"{on}-{i}", uid=f"{on}-{i}", on=on) for i in range(number)]
+
+
+@virtually
+async def test_what_is_listed_is_observed() -> None:
+    """Nodes first, then the pods of a tainted one."""
+    it = Body()
+    it.api.put(node(taint()), node(name="n2"), *pods(3))
+    await resync(it).resync(NodesScope())
+    await resync(it).resync(PodsScope("n1"))
+    assert (set(it.brain.cluster.nodes), len(names(it))) == ({"n1", "n2"}, 3)
+    assert it.brain.tainted_nodes() == {"n1"}
+
+
+@virtually
+async def test_what_is_absent_is_swept() -> None:
+    """W21: what vanished in a gap that no watch told of is gone after a list, deadlines included."""
+    it = Body()
+    it.sees(node(taint()), node(taint(), name="n2"), *pods(2), *pods(2, "n2"))
+    await until(1)
+    del it.api.pods[ref("n1-0").key], it.api.nodes["n2"]
+    await resync(it).resync(PodsScope("n1"))
+    assert names(it) == {"n1-1", "n2-0", "n2-1"}
+    await resync(it).resync(NodesScope())
+    assert (set(it.brain.cluster.nodes), [known.pod.ref.uid for known, _, _ in it.brain.pending()]) == (
+        {"n1"},
+        ["n1-1"],
+    )
+
+
+@virtually
+async def test_the_list_of_all_bound_pods_sweeps_all_nodes() -> None:
+    """One list for many nodes, unbound pods apart."""
+    it = Body()
+    it.sees(node(taint()), node(taint(), name="n2"), *pods(2), *pods(2, "n2"))
+    await until(1)
+    del it.api.pods[ref("n1-0").key], it.api.pods[ref("n2-1").key]
+    await resync(it).resync(PodsScope(None))
+    assert names(it) == {"n1-1", "n2-0"}
+
+
+@virtually
+async def test_a_list_of_one_nodes_pods_sweeps_no_others() -> None:
+    """An empty list says something of that node only."""
+    it = Body()
+    it.sees(node(taint()), node(taint(), name="n2"), *pods(2))
+    await until(1)
+    await resync(it).resync(PodsScope("n2"))
+    assert names(it) == {"n1-0", "n1-1"}
+
+
+@virtually
+async def test_what_a_watch_brought_since_the_request_was_sent_is_not_swept() -> None:
+    """A slow list lacks the pod and the node that were created while it was under way."""
+    it = Body()
+    it.sees(node(taint()))
+    await until(1)
+    it.api.will("LIST n1", slow(5))
+    it.api.will("LIST nodes", slow(5))
+    at(2, it.sees, pod(tolerates(60)), node(taint(), name="n2"))
+    await asyncio.gather(resync(it).resync(PodsScope("n1")), resync(it).resync(NodesScope()))
+    assert (now(), names(it), set(it.brain.cluster.nodes)) == (6, {"web-0"}, {"n1", "n2"})
+
+
+@virtually
+async def test_an_old_list_does_not_undo_what_a_watch_brought_since() -> None:
+    """The list was taken before the taint went, and answered after the watch told of it."""
+    it = Body()
+    it.sees(node(taint()))
+    await until(1)
+    it.api.will("LIST nodes", slow(5))
+    at(2, it.sees, node())
+    await resync(it).resync(NodesScope())
+    assert it.brain.tainted_nodes() == frozenset()
+
+
+@virtually
+async def test_every_page_counts() -> None:
+    """The sweep knows the UIDs of all pages, and comes after the last."""
+    it = Body()
+    it.api.page_size = 10
+    it.sees(node(taint()), *pods(35))
+    await until(1)
+    del it.api.pods[ref("n1-7").key], it.api.pods[ref("n1-34").key]
+    it.api.will("LIST n1", *[slow(1)] * 4)
+    await resync(it).resync(PodsScope("n1"))
+    assert (now(), len(names(it)), len(it.api.sent("LIST n1"))) == (5, 33, 4)
+
+
+@virtually
+async def test_an_empty_list_sweeps_all() -> None:
+    """No object at all is still an answer."""
+    it = Body()
+    it.sees(node(taint()))
+    await until(1)
+    it.api.nodes.clear()
+    await resync(it).resync(NodesScope())
+    assert it.brain.cluster.nodes == {}
+
+
+@virtually
+async def test_a_list_that_breaks_off_leaves_what_was_listed_and_sweeps_nothing() -> None:
+    """410 on the third page: the first two are news all the same, and what was not reached is not gone."""
+    it = Body()
+    it.sees(node(taint()), pod(name="ghost", uid="ghost"))
+    await until(1)
+    it.api.pods.clear()
+    it.api.put(*pods(30))
+    it.api.page_size = 10
+    it.api.will("LIST n1", slow(0), slow(0), refused(410))
+    with pytest.raises(CallFailed, match="410"):
+        await resync(it).resync(PodsScope("n1"))
+    assert len(names(it)) == 21
+    assert "ghost" in names(it)
+
+
+@virtually
+async def test_no_more_lists_at_once_than_were_granted() -> None:
+    """Ten lists of a second each, two at a time; a failure gives its turn back."""
+    it = Body()
+    shared = resync(it, 2)
+    for number in range(10):
+        it.api.ever[f"LIST n{number}"] = refused(500, after=1) if number % 2 else slow(1)
+    lists = (shared.resync(PodsScope(f"n{number}")) for number in range(10))
+    ends = await asyncio.gather(*lists, return_exceptions=True)
+    assert (now(), sum(end is None for end in ends)) == (5, 5)
+    assert sorted(call.at for call in it.api.calls) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@virtually
+async def test_a_list_is_dated_when_it_is_sent_not_when_it_waits_for_its_turn() -> None:
+    """What was seen while the list waited for its turn is older than the list, and may be swept by it."""
+    it = Body()
+    it.sees(node(taint()), node(taint(), name="n2"))
+    shared = resync(it, 1)
+    it.api.will("LIST n1", slow(5))
+    first = asyncio.create_task(shared.resync(PodsScope("n1")))
+    second = asyncio.create_task(shared.resync(PodsScope("n2")))
+    await until(2)
+    it.live.observe(PodSeen(pod(on="n2")))
+    await asyncio.gather(first, second)
+    assert names(it) == set()
+
+
+@virtually
+async def test_a_long_list_lets_others_take_their_turn() -> None:
+    """Between two pages the loop turns: deadlines do not wait for a list of thousands."""
+    it = Body()
+    it.sees(node(taint()), pod(tolerates(5)))
+    it.api.page_size = 1
+    it.api.put(*pods(200))
+    it.api.ever["LIST n1"] = slow(0.1)
+    async with running(it.driver.run()):
+        await resync(it).resync(PodsScope("n1"))
+        assert it.api.deleted[0] == (5, "a")
+
+
+@virtually
+async def test_cancelled_in_the_middle_it_gives_its_turn_back() -> None:
+    """A watch that is no longer needed leaves its list: the next one gets the turn."""
+    it = Body()
+    shared = resync(it, 1)
+    it.api.will("LIST n1", slow(100))
+    async with running(shared.resync(PodsScope("n1"))):
+        await until(1)
+    await shared.resync(PodsScope("n2"))
+    await turns()
+    assert now() == 1
+
+
+@virtually
+async def test_a_restored_storage_is_believed() -> None:
+    """A list with lower versions than were seen before it was asked for: the storage went back."""
+    it = Body()
+    it.live.observe(NodeSeen(node(taint(), version=1000)))
+    await until(1)
+    it.api.put(node())
+    await resync(it).resync(NodesScope())
+    assert it.brain.tainted_nodes() == frozenset()

@@ -1,0 +1,340 @@
+"""One watch that never gives up, and leaves nothing behind when it is no longer needed."""
+
+import asyncio
+import itertools
+
+import pytest
+from tests.unit.builders import node, pod, taint, tolerates
+from tests.unit.runtime_fakes import HANGS, Body, at, now, refused, running, slow, turns, until, virtually
+
+from taint_eviction.core.facts import NodeSeen, PodSeen
+from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded, WatchListener, WatchScope
+from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
+
+NODES = "nodes"
+
+
+def nodes_watch(it: Body, doors: WatchDoors | None = None) -> SupervisedWatch:
+    """Make a watch of all nodes."""
+    return SupervisedWatch(NodesScope(), doors or it.doors())
+
+
+def lists(it: Body) -> list[float]:
+    """List when nodes were listed."""
+    return [instant for instant, _ in it.api.sent("LIST nodes")]
+
+
+def starts(it: Body) -> list[float]:
+    """List when a watch was started."""
+    return [instant for instant, _ in it.watcher.starts]
+
+
+@virtually
+async def test_lists_before_it_watches() -> None:
+    """W20: arming does not wait for the watch, and the watch brings only what comes after."""
+    it = Body()
+    it.api.put(node(taint()))
+    it.api.will("LIST nodes", slow(2))
+    watch = nodes_watch(it)
+    async with running(watch.run()):
+        await until(1)
+        assert (watch.listed.is_set(), starts(it)) == (False, [])
+        await until(2)
+        assert (watch.listed.is_set(), watch.watching.is_set(), starts(it)) == (True, True, [2])
+        assert it.brain.tainted_nodes() == {"n1"}
+
+
+@virtually
+async def test_what_the_watch_brings_is_observed() -> None:
+    """An object becomes a fact; one that can't be read is passed over."""
+    it = Body()
+    watch = nodes_watch(it)
+    async with running(watch.run()):
+        await until(1)
+        it.watcher.listeners[NODES].on_event("MODIFIED", {"fact": None})
+        it.watcher.tell(NODES, NodeSeen(node(taint())), NodeSeen(node(taint())))
+        assert it.brain.tainted_nodes() == {"n1"}
+
+
+@virtually
+@pytest.mark.parametrize("status", [401, 403, 410, 429, 500, 503])
+async def test_a_list_that_fails_is_tried_again_with_growing_pauses(status: int) -> None:
+    """W21: whatever the status; no watch is started meanwhile."""
+    it = Body()
+    it.api.will("LIST nodes", *[refused(status)] * 12)
+    async with running(nodes_watch(it).run()):
+        await until(200)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(lists(it))]
+    assert all(0.1 * 2**i <= pause <= 0.2 * 2**i + 1e-6 for i, pause in enumerate(pauses[:6]))
+    assert all(7.5 <= pause <= 15 for pause in pauses[7:])
+    assert starts(it) == [lists(it)[12]]
+
+
+@virtually
+async def test_a_watch_that_ends_is_listed_and_watched_again() -> None:
+    """W21: after any gap the state is what a fresh list says, what is gone included."""
+    it = Body()
+    it.api.put(node(taint()), node(taint(), name="n2"))
+    watch = nodes_watch(it)
+    async with running(watch.run()):
+        await until(100)
+        del it.api.nodes["n2"]
+        it.watcher.end(NODES, WatchEnded("410 Gone"))
+        await until(100)
+        assert (watch.listed.is_set(), watch.watching.is_set()) == (True, False)
+        await until(100.2)
+        assert (set(it.brain.tainted_nodes()), watch.watching.is_set()) == ({"n1"}, True)
+        assert len(lists(it)) == len(starts(it)) == 2
+
+
+@virtually
+async def test_a_watch_that_never_comes_up_is_tried_again_with_growing_pauses() -> None:
+    """It fails before it has listed: a bounded number of tries."""
+    it = Body()
+    watch = nodes_watch(it)
+
+    async def broken(scope: WatchScope, listener: WatchListener) -> None:
+        it.watcher.starts.append((now(), NODES))
+        raise WatchEnded("403 Forbidden")
+
+    it.watcher.watch = broken  # type: ignore[method-assign]
+    async with running(watch.run()):
+        await until(600)
+    assert 40 < len(starts(it)) < 90
+
+
+@virtually
+async def test_a_watch_that_lists_and_then_breaks_at_once_is_tried_again_with_growing_pauses() -> None:
+    """Rights to list but not to watch: each try costs two lists, so there must not be five a second for ever."""
+    it = Body()
+    it.watcher.ends_at_once = WatchEnded("watch: 403 Forbidden")
+    async with running(nodes_watch(it).run()):
+        await until(600)
+    assert len(starts(it)) < 90
+
+
+@virtually
+async def test_a_watch_that_has_been_up_for_long_is_restarted_at_once() -> None:
+    """The pauses begin anew: trouble of yesterday does not delay today's restart."""
+    it = Body()
+    it.api.will("LIST nodes", *[refused(500)] * 10)
+    async with running(nodes_watch(it).run()):
+        await until(300)
+        it.watcher.end(NODES, WatchEnded("cut"))
+        await until(300.2)
+        assert len(starts(it)) == 2
+
+
+@virtually
+async def test_a_watch_that_ends_by_cancellation_of_its_own_is_started_again() -> None:
+    """Somebody inside the watch was cancelled, not we: a watch that is silently gone would never come back."""
+    it = Body()
+    watch = nodes_watch(it)
+    async with running(watch.run()) as task:
+        await until(1)
+        it.watcher.end(NODES, asyncio.CancelledError())
+        await until(3)
+        assert (task.done(), watch.watching.is_set(), len(starts(it))) == (False, True, 2)
+
+
+@virtually
+async def test_a_watch_that_returns_is_started_again() -> None:
+    """It should not end without a reason, but if it does, it is no reason to stay blind."""
+    it = Body()
+
+    async def returns(scope: WatchScope, listener: WatchListener) -> None:
+        it.watcher.starts.append((now(), NODES))
+
+    it.watcher.watch = returns  # type: ignore[method-assign]
+    async with running(nodes_watch(it).run()):
+        await until(2)
+        assert len(starts(it)) > 2
+
+
+@virtually
+async def test_lists_again_when_the_watch_has_listed_again() -> None:
+    """W21: Kopf lists by itself after a 410 and does not tell what vanished: our list does."""
+    it = Body()
+    it.api.put(node(taint()), node(taint(), name="n2"))
+    async with running(nodes_watch(it).run()):
+        await until(50)
+        del it.api.nodes["n2"]
+        it.watcher.listeners[NODES].on_listed()
+        await until(50)
+        assert (lists(it), set(it.brain.tainted_nodes()), starts(it)) == ([0.0, 50.0], {"n1"}, [0.0])
+
+
+@virtually
+async def test_a_second_gap_during_the_list_after_the_first_is_listed_too() -> None:
+    """What the running list no longer saw is seen by the next."""
+    it = Body()
+    async with running(nodes_watch(it).run()):
+        await until(50)
+        it.api.ever["LIST nodes"] = slow(2)
+        it.watcher.listeners[NODES].on_listed()
+        at(51, it.watcher.listeners[NODES].on_listed)
+        await until(60)
+        assert lists(it) == [0, 50, 52]
+
+
+@virtually
+async def test_lists_again_every_few_minutes() -> None:
+    """W21: the resync interval, give or take a tenth, in case the watch lost something."""
+    it = Body()
+    async with running(nodes_watch(it, it.doors(resync_seconds=600.0)).run()):
+        await until(6000)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(lists(it))]
+    assert len(pauses) >= 9
+    assert all(540 <= pause <= 660 for pause in pauses)
+    assert starts(it) == [0]
+
+
+@virtually
+async def test_one_failed_periodic_list_does_not_cost_a_healthy_watch() -> None:
+    """The API server refuses a single list: the watch goes on, and the list is tried again soon."""
+    it = Body()
+    async with running(nodes_watch(it, it.doors(resync_seconds=600.0)).run()):
+        await until(500)
+        it.api.will("LIST nodes", refused(429))
+        await until(700)
+        assert len(lists(it)) == 3
+        assert starts(it) == [0]
+
+
+@virtually
+async def test_silence_is_counted_since_the_last_word() -> None:
+    """Our own list after the first does not make a frozen watch look alive."""
+    it = Body()
+    watch = nodes_watch(it, it.doors(resync_seconds=50.0))
+    async with running(watch.run()):
+        await until(10)
+        assert watch.silent_seconds() == 10
+        it.watcher.listeners[NODES].on_heard()
+        await until(100)
+        assert (watch.silent_seconds(), len(lists(it)) > 1) == (90, True)
+
+
+@virtually
+async def test_a_watch_that_is_down_for_long_is_silent_for_long() -> None:
+    """W20: lists that succeed do not hide that the watch has not been up for minutes."""
+    it = Body()
+    watch = nodes_watch(it)
+
+    async def broken(scope: WatchScope, listener: WatchListener) -> None:
+        raise WatchEnded("403 Forbidden")
+
+    async with running(watch.run()):
+        await until(10)
+        it.watcher.watch = broken  # type: ignore[method-assign]
+        it.watcher.end(NODES, WatchEnded("cut"))
+        await until(310)
+        assert watch.silent_seconds() > 180
+
+
+@virtually
+@pytest.mark.parametrize("up_after", [1.0, None])
+@pytest.mark.parametrize("cancelled_at", [0.5, 3.0, 20.0])
+async def test_cancelling_leaves_no_task_behind(up_after: float | None, cancelled_at: float) -> None:
+    """While it comes up, while it is up, and while it never does."""
+    it = Body()
+    it.watcher.up_after = up_after
+    before = asyncio.all_tasks()
+    async with running(nodes_watch(it).run()):
+        await until(cancelled_at)
+    assert it.watcher.open == set()
+    await turns()
+    assert asyncio.all_tasks() == before
+
+
+@virtually
+async def test_cancelling_waits_for_the_watch_to_close() -> None:
+    """An embedded Kopf takes a second to end: it has ended when the task has."""
+    it = Body()
+    it.watcher.closing_seconds = 1.0
+    async with running(nodes_watch(it).run()):
+        await until(5)
+    assert (now(), it.watcher.open) == (6, set())
+
+
+@virtually
+async def test_a_bug_in_the_watch_or_in_what_it_tells_ends_it_visibly() -> None:
+    """Ours, not the world's: raised as it is."""
+    it = Body()
+    task = asyncio.create_task(nodes_watch(it).run())
+    await until(1)
+    it.watcher.end(NODES, ZeroDivisionError("a bug"))
+    with pytest.raises(ZeroDivisionError):
+        await task
+    assert now() == 1
+
+
+@virtually
+async def test_few_watches_start_at_a_time() -> None:
+    """Starting is dear: with two turns, ten watches that need a second each to come up take five."""
+    it = Body()
+    it.watcher.up_after = 1.0
+    doors = it.doors(starts_at_once=2)
+    watches = [SupervisedWatch(PodsScope(f"n{number}"), doors) for number in range(10)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(watch.run()) for watch in watches]
+        await until(20)
+        for task in tasks:
+            task.cancel()
+    assert sorted(starts(it)) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@virtually
+async def test_watches_that_never_come_up_give_up_their_turn() -> None:
+    """Two that hang hold up the third by no more than a few seconds."""
+    it = Body()
+    it.watcher.up_after = None
+    doors = it.doors(starts_at_once=2)
+    third = SupervisedWatch(PodsScope("n3"), doors)
+    hanging = [asyncio.create_task(SupervisedWatch(PodsScope(name), doors).run()) for name in ("n1", "n2")]
+    await until(1)
+    it.watcher.up_after = 0.0
+    async with running(third.run()):
+        await until(7)
+        assert third.watching.is_set()
+    for task in hanging:
+        task.cancel()
+    await asyncio.wait(hanging)
+
+
+@virtually
+async def test_listing_once_lists_until_it_has_succeeded_and_watches_nothing() -> None:
+    """For nodes that the watch of all pods covers."""
+    it = Body()
+    it.sees(node(taint()))
+    it.api.put(pod(tolerates(60)))
+    it.api.will("LIST n1", *[refused(500)] * 3)
+    watch = SupervisedWatch(PodsScope("n1"), it.doors())
+    await watch.list_once()
+    await watch.list_once()
+    assert (len(it.api.sent("LIST n1")), watch.listed.is_set(), starts(it)) == (4, True, [])
+    assert [known.pod.ref.uid for known, _, _ in it.brain.pending()] == ["a"]
+
+
+@virtually
+async def test_a_list_that_hangs_can_be_cancelled() -> None:
+    """Nothing is listed, and nothing is left."""
+    it = Body()
+    it.api.ever["LIST nodes"] = HANGS
+    watch = nodes_watch(it)
+    async with running(watch.run()):
+        await until(100)
+    assert watch.listed.is_set() is False
+
+
+@virtually
+async def test_facts_told_twice_or_out_of_order_change_nothing() -> None:
+    """A watch that repeats itself: the deadline is the first one's."""
+    it = Body()
+    it.api.put(node(taint()), pod(tolerates(60)))
+    doors = it.doors()
+    async with running(nodes_watch(it, doors).run()), running(SupervisedWatch(PodsScope("n1"), doors).run()):
+        await until(5)
+        for _ in range(3):
+            it.watcher.tell("pods of n1", PodSeen(it.api.pods[pod().ref.key]), PodSeen(pod(version=1)))
+        [(_, wanted, _)] = it.brain.pending()
+        assert wanted.fire_at == 60
