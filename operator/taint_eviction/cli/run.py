@@ -34,6 +34,11 @@ _DEFAULT = Settings()
 @_flag("--kubeconfig", help="Kubeconfig file. Without it: $KUBECONFIG, in-cluster, or ~/.kube/config.")
 @_flag("--context", help="Context of the kubeconfig to use instead of its current one.")
 @_flag("--listen", type=HostPort(), help="Serve /metrics, /healthz and /readyz here.")
+@_flag(
+    "--wait-for-api",
+    is_flag=True,
+    help="Wait for an API server that is away instead of giving up; in a pod it always does.",
+)
 @_flag("--dry-run", is_flag=True, help="Decide, log and count, but change nothing.")
 @_flag(
     "--log-format",
@@ -164,7 +169,7 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     listen = Address(*flags["listen"]) if flags["listen"] is not None else None
     application = Application(connection, clock, settings, listen=listen, reinstall_signal_handlers=signals.install)
     try:
-        if not connection.in_cluster:
+        if not (connection.in_cluster or flags["wait_for_api"]):
             await _look_first(application, connection, settings)
     except _ClusterRefuses:
         await connection.close()

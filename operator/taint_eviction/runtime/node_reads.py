@@ -58,9 +58,10 @@ class NodeReads:
         asked_at = self._live.clock.now().at
         node = await self._reader.read_node(name)
         if node is None:
+            # Serves nobody else: it has no version by which a watch that lags could be told to be older.
             self._live.observe(NodeGone(name, asked_at=asked_at))
-        else:
-            self._live.observe(NodeSeen(node, continuous=False, asked_at=asked_at))
+            return
+        self._live.observe(NodeSeen(node, continuous=False, asked_at=asked_at))
         self._note_answer(name)
 
     def _note_answer(self, name: str) -> None:

@@ -1,0 +1,52 @@
+# syntax=docker/dockerfile:1
+#
+#   docker build --tag taint-eviction:0.1.0 .
+#
+# By tag it is what Debian and Python have fixed since; by digest it is what was tested:
+#
+#   docker build --build-arg PYTHON_DIGEST=sha256:<...> --build-arg REVISION="$(git rev-parse HEAD)" .
+#
+# Slim, not distroless: the same Debian and the same Python in both stages, so that wheels, the interpreter's path in
+# /opt and the bytecode fit, and one digest pins it all. The shell that comes with it is used by nothing.
+ARG PYTHON_TAG=3.11-slim
+ARG PYTHON_DIGEST=
+
+FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+# pip works on this environment from outside: it never gets into it.
+RUN python -m venv --without-pip /opt/taint-eviction
+# requirements.lock says in its head how it is made. Wheels only: nobody else's code runs while this is built.
+COPY requirements.lock ./
+RUN pip --python /opt/taint-eviction install --require-hashes --no-deps --only-binary=:all: --no-compile --requirement requirements.lock
+COPY pyproject.toml README.md ./
+COPY operator ./operator
+RUN pip --python /opt/taint-eviction install --no-deps --no-index --no-build-isolation --no-compile .
+# It has built the line above (its version is locked like all others) and has nothing to do at run time.
+RUN pip --python /opt/taint-eviction uninstall --yes setuptools
+# Bytecode that is never compared with its source: the file system is read-only.
+RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/taint-eviction/lib
+
+FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}
+ARG VERSION=0.1.0
+ARG REVISION=
+LABEL org.opencontainers.image.title="taint-eviction" \
+      org.opencontainers.image.description="NoExecute taint-eviction controller for Kubernetes" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# Nothing is ever installed here again.
+RUN pip uninstall --yes --root-user-action=ignore pip setuptools wheel && rm -rf /usr/local/lib/python3.11/ensurepip
+COPY --from=build /opt/taint-eviction /opt/taint-eviction
+ENV PATH=/opt/taint-eviction/bin:/usr/local/bin:/usr/bin:/bin \
+    HOME=/nonexistent \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    PYTHONFAULTHANDLER=1
+# A number, so that the kubelet can see that it is not root; above 10000, so that it is nobody on the node either.
+USER 65532:65532
+# Exec form: process 1 gets the kubelet's SIGTERM itself, and no shell is needed.
+ENTRYPOINT ["taint-eviction"]
+CMD ["run"]

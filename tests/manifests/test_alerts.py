@@ -1,0 +1,283 @@
+"""Alerts and dashboard: what they name is measured, what they say can be read, and they fire when they should."""
+
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.manifests.test_kinds import MANIFESTS
+
+from taint_eviction.adapters.metrics import Metrics, Readings
+
+MONITORING = MANIFESTS / "components/monitoring"
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed (it comes with Debian's package prometheus)"
+)
+
+Labels = set[str]
+
+
+@cache
+def rules() -> tuple[dict[str, Any], ...]:
+    """Return the alerting rules."""
+    document = yaml.safe_load((MONITORING / "prometheus-rule.yaml").read_text())
+    return tuple(rule for group in document["spec"]["groups"] for rule in group["rules"])
+
+
+@cache
+def dashboard() -> dict[str, Any]:
+    """Return the dashboard."""
+    found: dict[str, Any] = json.loads((MONITORING / "taint-eviction-controller.json").read_text())
+    return found
+
+
+def expressions() -> list[tuple[str, str]]:
+    """Return every expression of rules and dashboard, with the name of its place."""
+    in_rules = [(rule["alert"], rule["expr"]) for rule in rules()]
+    in_panels = [(panel["title"], target["expr"]) for panel in dashboard()["panels"] for target in panel["targets"]]
+    queries = [(variable["name"], variable["query"]["query"]) for variable in dashboard()["templating"]["list"][1:]]
+    return in_rules + in_panels + queries
+
+
+@cache
+def measured() -> dict[str, Labels]:
+    """Return the names of all series in /metrics with their labels, once everything has happened at least once."""
+    metrics = Metrics("0.1.0")
+    metrics.read_from(
+        Readings(
+            pending=lambda: 3,
+            retrying=lambda: 1,
+            longest_blocked_seconds=lambda: 0.5,
+            synced=lambda: True,
+            watch_ages=lambda: {"nodes": 1.0, "pods": 2.0},
+            clock_offset_seconds=lambda: 0.1,
+            leading=lambda: True,
+        )
+    )
+    metrics.evicted(0.1)
+    metrics.called("delete", "pods", "200")
+    metrics.malformed("pods")
+    metrics.event("posted")
+    metrics.loop_lagged(0.001)
+    series: dict[str, Labels] = {}
+    for line in metrics.render().decode().splitlines():
+        if line and not line.startswith("#"):
+            found = re.match(r"([a-z_]+)(?:\{(.*)\})? ", line)
+            assert found, line
+            series.setdefault(found[1], set()).update(re.findall(r'(\w+)="', found[2] or ""))
+    return series
+
+
+# What Prometheus adds to every series it scrapes.
+_ADDED = {"job", "instance"}
+_NAME = re.compile(r"\b(?:taint_eviction_controller|leader_election)_\w+")
+
+
+@pytest.mark.parametrize(("place", "expression"), expressions(), ids=lambda value: str(value)[:40])
+def test_what_is_asked_for_is_measured(place: str, expression: str) -> None:
+    """Every metric in an expression is in /metrics, and so is every label that it selects or groups by."""
+    names = _NAME.findall(expression)
+    assert names, place
+    assert set(names) <= measured().keys()
+    known = set.union(*(measured()[name] for name in names)) | _ADDED
+    selected = re.findall(r'(\w+)\s*[=!]~?\s*"', expression)
+    grouped = [label for labels in re.findall(r"by \(([^)]*)\)", expression) for label in re.findall(r"\w+", labels)]
+    assert {*selected, *grouped} <= known
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_summaries_name_labels_that_the_alert_has(rule: dict[str, Any]) -> None:
+    """What aggregation drops is not written about."""
+    wanted = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    if grouped := re.findall(r"by \(([^)]*)\)", rule["expr"]):
+        assert wanted <= set.intersection(*(set(re.findall(r"\w+", labels)) for labels in grouped))
+    elif wanted:
+        [name] = _NAME.findall(rule["expr"])
+        assert wanted <= measured()[name] | _ADDED
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_every_alert_leads_to_its_entry_in_the_runbook(rule: dict[str, Any]) -> None:
+    """The runbook annotation is a path within the repository, to a heading that is the alert's name."""
+    path, _, anchor = rule["annotations"]["runbook"].partition("#")
+    headings = re.findall(r"^#+ (\S+)$", (MANIFESTS.parent / path).read_text(), re.MULTILINE)
+    assert rule["alert"] in headings
+    assert anchor == rule["alert"].lower()
+    assert rule["labels"]["severity"] in {"warning", "critical"}
+
+
+def test_every_entry_of_the_runbook_is_an_alert() -> None:
+    """Nothing is explained that can't happen."""
+    headings = re.findall(r"^### (TaintEviction\w+)$", (MANIFESTS / "README.md").read_text(), re.MULTILINE)
+    assert headings == [rule["alert"] for rule in rules()]
+
+
+@pytest.mark.parametrize("panel", dashboard()["panels"], ids=lambda panel: str(panel["title"]))
+def test_legends_name_labels_that_the_series_have(panel: dict[str, Any]) -> None:
+    """What aggregation drops is not shown."""
+    for target in panel["targets"]:
+        known = set.union(*(measured()[name] for name in _NAME.findall(target["expr"]))) | _ADDED
+        if grouped := re.findall(r"by \(([^)]*)\)", target["expr"]):
+            known = set(re.findall(r"\w+", grouped[0]))
+        elif re.match(r"sum|max", target["expr"]):
+            known = set()
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= known
+
+
+def test_panels_neither_overlap_nor_leave_the_grid() -> None:
+    """Each panel has an id of its own and a place of its own among 24 columns."""
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+
+
+def test_the_dashboard_asks_the_data_source_that_is_chosen() -> None:
+    """No panel is tied to somebody's own data source."""
+    for panel in dashboard()["panels"]:
+        for part in [panel, *panel["targets"]]:
+            assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+
+
+# ---- promtool
+
+
+def promtool(*arguments: str) -> None:
+    """Run promtool; it must be content."""
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def write_rules(directory: Path, found: list[dict[str, Any]]) -> Path:
+    """Write a rule file as the Prometheus operator would."""
+    path = directory / "rules.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "taint-eviction-controller", "rules": found}]}))
+    return path
+
+
+@needs_promtool
+def test_prometheus_reads_the_rules(tmp_path: Path) -> None:
+    """Prometheus' own parser accepts expressions, durations and templates."""
+    promtool("check", "rules", str(write_rules(tmp_path, list(rules()))))
+
+
+@needs_promtool
+def test_prometheus_reads_the_dashboards_expressions(tmp_path: Path) -> None:
+    """Once Grafana has put in its variables, Prometheus' own parser accepts every panel's expression."""
+    found = [
+        {"record": "panel", "expr": expression.replace("$job", ".*").replace("$__rate_interval", "1m")}
+        for panel in dashboard()["panels"]
+        for expression in (target["expr"] for target in panel["targets"])
+    ]
+    promtool("check", "rules", str(write_rules(tmp_path, found)))
+
+
+JOB = 'job="taint-eviction-controller"'
+LEADER = 'leader_election_master_status{name="taint-eviction-controller",' + JOB
+PREFIX = "taint_eviction_controller_"
+
+
+def calls(code: int, values: str) -> dict[str, str]:
+    """Return a series of API calls answered with this code."""
+    return {f'{PREFIX}api_calls_total{{{JOB},verb="delete",resource="pods",code="{code}"}}': values}
+
+
+def buckets(metric: str, **counts: str) -> dict[str, str]:
+    """Return the series of a histogram: upper bounds written as le_0_5, and +Inf as le_inf."""
+    bounds = {name: name.removeprefix("le_").replace("_", ".").replace("inf", "+Inf") for name in counts}
+    labels = f'{JOB},instance="a"'
+    return {f'{PREFIX}{metric}_bucket{{{labels},le="{bounds[name]}"}}': values for name, values in counts.items()}
+
+
+# By alert: series at minute 0, 1, 2, …; the minute at which the alert fires, and the one before it, when it does not.
+FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
+    "TaintEvictionNoLeader": [
+        ({}, 1),
+        ({LEADER + ',instance="a"}': "1x3 0x9", LEADER + ',instance="b"}': "0x12"}, 5),
+        # A dry run's leader is none.
+        ({'leader_election_master_status{name="taint-eviction-controller-dry-run",job="d"}': "1x9"}, 1),
+    ],
+    "TaintEvictionTwoLeaders": [({LEADER + ',instance="a"}': "1x9", LEADER + ',instance="b"}': "0 0 1x9"}, 3)],
+    "TaintEvictionNoStandby": [({LEADER + ',instance="a"}': "1x30", LEADER + ',instance="b"}': "0x1 stale"}, 17)],
+    "TaintEvictionNotSynced": [({f'{PREFIX}synced{{{JOB},instance="a"}}': "1 0x9"}, 6)],
+    "TaintEvictionStaleWatch": [
+        ({f'{PREFIX}watch_age_seconds{{{JOB},instance="a",kind="nodes"}}': "60 120 180 240 300 360"}, 5)
+    ],
+    "TaintEvictionLag": [(buckets("lateness_seconds", le_10="0x20", le_30="0+60x20", le_inf="0+60x20"), 6)],
+    "TaintEvictionBlocked": [({f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0+60x20"}, 7)],
+    "TaintEvictionApiErrors": [(calls(200, "0+60x30") | calls(500, "0+30x30"), 11)],
+    "TaintEvictionEventLoopLag": [
+        (buckets("event_loop_lag_seconds", le_1="0x30", le_2_5="0+60x30", le_inf="0+60x30"), 11)
+    ],
+    "TaintEvictionClockOffset": [({f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "-3x20"}, 10)],
+}
+
+# Series with which nothing fires, ever.
+CALM: list[dict[str, str]] = [
+    {
+        LEADER + ',instance="a"}': "1x5 0x40",
+        LEADER + ',instance="b"}': "0x5 1x40",  # a takeover between two scrapes
+        f'{PREFIX}synced{{{JOB},instance="a"}}': "0x3 1x40",
+        f'{PREFIX}watch_age_seconds{{{JOB},instance="a",kind="nodes"}}': "170x45",
+        f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0 60 120 180 240 0x40",
+        f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "1.9x45",
+    }
+    | calls(200, "0+10x45")
+    | calls(409, "0+50x45")  # somebody else was faster, however often
+    | buckets("lateness_seconds", le_0_5="0+60x45", le_inf="0+60x45")
+    | buckets("event_loop_lag_seconds", le_0_5="0+60x45", le_inf="0+60x45"),
+]
+
+
+def alert_tests() -> list[dict[str, Any]]:
+    """Write the tables above as promtool's tests of rules."""
+    tests = []
+    for alert, cases in FIRES.items():
+        for series, minute in cases:
+            tests.append(_one_test(series, [(alert, minute - 1, False), (alert, minute, True)]))
+    tests += [_one_test(series, [(alert, minute, False) for alert in FIRES for minute in range(45)]) for series in CALM]
+    return tests
+
+
+def _one_test(series: dict[str, str], moments: list[tuple[str, int, bool]]) -> dict[str, Any]:
+    # promtool wants all labels of what fires; a count by a name of our own says the same and needs none of them.
+    conditions = [
+        {
+            "eval_time": f"{minute}m",
+            "expr": f'count by (alertname) (ALERTS{{alertname="{alert}",alertstate="firing"}})',
+            "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if fires else [],
+        }
+        for alert, minute, fires in moments
+    ]
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    return {"interval": "1m", "input_series": inputs, "promql_expr_test": conditions}
+
+
+def test_every_alert_is_tried() -> None:
+    """No alert is written that nobody has seen firing."""
+    assert FIRES.keys() == {rule["alert"] for rule in rules()}
+
+
+@needs_promtool
+def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
+    """Each fires at its minute, not a minute earlier, and none while all is well."""
+    write_rules(tmp_path, list(rules()))
+    tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": alert_tests()}
+    path = tmp_path / "tests.yaml"
+    path.write_text(yaml.safe_dump(tests))
+    promtool("test", "rules", str(path))

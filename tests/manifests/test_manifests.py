@@ -1,0 +1,440 @@
+"""What the manifests promise each other: labels, names, ports, rights and flags that agree, and what must not be."""
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.manifests.test_kinds import BUILDS, MANIFESTS, described, needs_kubectl, render
+
+from taint_eviction import __version__
+from taint_eviction.core.matching import matches
+from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
+
+pytestmark = needs_kubectl
+
+NODE_FILE = "overlays/static-pod/node"
+WITH_PODS = [build for build in BUILDS if build != "overlays/static-pod"]
+IN_CLUSTER = [build for build in WITH_PODS if build != NODE_FILE]
+REPLICATED = ["base", "overlays/monitoring", "overlays/own-namespace"]
+CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"}
+FOREVER = None
+
+
+def of_kind(build: str, *kinds: str) -> list[dict[str, Any]]:
+    """Return the objects of these kinds in a build."""
+    return [document for document in render(build) if document["kind"] in kinds]
+
+
+def one(build: str, *kinds: str) -> dict[str, Any]:
+    """Return the only object of these kinds in a build."""
+    [document] = of_kind(build, *kinds)
+    return document
+
+
+def workload(build: str) -> dict[str, Any]:
+    """Return what runs the controller in a build."""
+    return one(build, "Deployment", "DaemonSet", "Pod")
+
+
+def pod(build: str) -> dict[str, Any]:
+    """Return the controller's pod, or the template of it."""
+    found = workload(build)
+    template: dict[str, Any] = found if found["kind"] == "Pod" else found["spec"]["template"]
+    return template
+
+
+def container(build: str) -> dict[str, Any]:
+    """Return the only container of the controller's pod."""
+    [only] = pod(build)["spec"]["containers"]
+    found: dict[str, Any] = only
+    return found
+
+
+def flag(build: str, name: str) -> str:
+    """Return the value of a flag in the arguments of the container, "" if it is not there."""
+    found = [arg.partition("=")[2] for arg in container(build)["args"] if arg.partition("=")[0] == f"--{name}"]
+    return str(found[-1]) if found else ""
+
+
+def tolerated_seconds(build: str, key: str) -> int | None:
+    """Return for how long the pod tolerates a NoExecute taint of this key, None for ever, -1 not at all."""
+    for raw in pod(build)["spec"].get("tolerations", []):
+        toleration = Toleration(
+            raw.get("key", ""), raw["operator"], raw.get("value", ""), raw["effect"], raw.get("tolerationSeconds")
+        )
+        if matches(toleration, Taint(key, NO_EXECUTE)):
+            return toleration.toleration_seconds
+    return -1
+
+
+def rights(build: str, kind: str) -> dict[tuple[str, str, str], set[str]]:
+    """Return the verbs that the roles of a kind grant, by API group, resource and name of the object ("" for any)."""
+    granted: dict[tuple[str, str, str], set[str]] = {}
+    for role in of_kind(build, kind):
+        for rule in role["rules"]:
+            for group in rule["apiGroups"]:
+                for resource in rule["resources"]:
+                    for name in rule.get("resourceNames", [""]):
+                        granted.setdefault((group, resource, name), set()).update(rule["verbs"])
+    return granted
+
+
+def selectors(build: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield every selector in a build that should select the controller's pods, with the name of its place."""
+    for document in render(build):
+        spec = document.get("spec", {})
+        for field in ("selector", "podSelector"):
+            if field in spec:
+                yield f"{described(document)} {field}", spec[field]["matchLabels"]
+    for constraint in pod(build)["spec"].get("topologySpreadConstraints", []):
+        yield "topologySpreadConstraints", constraint["labelSelector"]["matchLabels"]
+
+
+# ---- names, labels, namespaces
+
+
+@pytest.mark.parametrize("build", WITH_PODS)
+def test_selectors_select_the_controllers_pods(build: str) -> None:
+    """Deployment, budget, network policy, pod monitor and spread all mean the same pods."""
+    labels = pod(build)["metadata"]["labels"].items()
+    for place, wanted in selectors(build):
+        assert wanted.items() <= labels, place
+        assert wanted, place
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_everything_is_in_one_namespace(build: str) -> None:
+    """What has a namespace is in the controller's own, and what has none gets none."""
+    namespaces = {d["metadata"].get("namespace") for d in render(build) if d["kind"] not in CLUSTER_SCOPED}
+    assert namespaces == {"taint-eviction" if build == "overlays/own-namespace" else "kube-system"}
+    assert not any("namespace" in d["metadata"] for d in render(build) if d["kind"] in CLUSTER_SCOPED)
+
+
+@pytest.mark.parametrize("build", IN_CLUSTER)
+def test_the_pod_runs_as_the_account_that_has_the_rights(build: str) -> None:
+    """Account, pod and bindings name the same account in the same namespace, and bind roles that are there."""
+    account = one(build, "ServiceAccount")["metadata"]
+    assert pod(build)["spec"]["serviceAccountName"] == account["name"]
+    assert pod(build)["spec"]["automountServiceAccountToken"] is True
+    bindings = of_kind(build, "RoleBinding", "ClusterRoleBinding")
+    assert len(bindings) == 2
+    for binding in bindings:
+        subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+        assert binding["subjects"] == [subject]
+        assert binding["roleRef"]["name"] in {
+            role["metadata"]["name"] for role in of_kind(build, binding["roleRef"]["kind"])
+        }
+
+
+def test_the_own_namespace_is_there_and_restricted() -> None:
+    """The overlay brings its namespace, in which Pod Security refuses anything less than restricted."""
+    namespace = one("overlays/own-namespace", "Namespace")
+    assert namespace["metadata"]["name"] == workload("overlays/own-namespace")["metadata"]["namespace"]
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+@pytest.mark.parametrize("build", ["overlays/own-namespace", "overlays/static-pod"])
+def test_the_api_server_hears_the_controller_before_ordinary_workloads(build: str) -> None:
+    """Outside kube-system's accounts, FlowSchemas name whom the bindings name: one for the Lease, one for the rest."""
+    [subject] = one(build, "ClusterRoleBinding")["subjects"]
+    lease_namespace = one(build, "Role")["metadata"]["namespace"]
+    schemas = {
+        schema["spec"]["priorityLevelConfiguration"]["name"]: schema["spec"] for schema in of_kind(build, "FlowSchema")
+    }
+    assert schemas.keys() == {"leader-election", "workload-high"}
+    for spec in schemas.values():
+        [rule] = spec["rules"]
+        [flow_subject] = rule["subjects"]
+        kind = subject["kind"]
+        detail = flow_subject["serviceAccount" if kind == "ServiceAccount" else "user"]
+        assert flow_subject["kind"] == kind
+        assert detail == {key: subject[key] for key in detail}
+        assert spec["matchingPrecedence"] < 9000  # "service-accounts", everybody's
+    assert schemas["leader-election"]["matchingPrecedence"] < schemas["workload-high"]["matchingPrecedence"]
+    [lease_rule] = schemas["leader-election"]["rules"][0]["resourceRules"]
+    assert lease_rule["namespaces"] == [lease_namespace]
+    assert lease_rule["resources"] == ["leases"]
+
+
+@pytest.mark.parametrize("build", WITH_PODS)
+def test_the_image_is_this_version_of_no_particular_registry(build: str) -> None:
+    """The tag and the version label say what the package says; where it is kept is the operator's business."""
+    assert container(build)["image"] == f"taint-eviction:{__version__}"
+    assert pod(build)["metadata"]["labels"]["app.kubernetes.io/version"] == __version__
+
+
+# ---- flags, ports and probes
+
+
+@pytest.mark.parametrize("build", WITH_PODS)
+def test_the_command_understands_its_arguments(build: str) -> None:
+    """Every flag exists, every value can be read, and they are right together."""
+    from taint_eviction.cli.run import read_settings, run  # noqa: PLC0415  # the other tests do without the command
+
+    command, *arguments = container(build)["args"]
+    assert command == "run"
+    settings = read_settings(run.make_context("run", list(arguments)).params)
+    assert settings.problems() == []
+    assert settings.dry_run == (build == "overlays/dry-run")
+    assert settings.election.enabled
+    assert settings.election.lease_name == flag(build, "leader-elect-resource-name")
+    ending_seconds = settings.grace_seconds + settings.election.retry_period_seconds
+    assert pod(build)["spec"]["terminationGracePeriodSeconds"] >= max(30, ending_seconds + 10)
+
+
+@pytest.mark.parametrize("build", WITH_PODS)
+def test_the_lease_is_the_one_there_are_rights_for(build: str) -> None:
+    """The name in the flag is the one in the Role, in the namespace where the Lease will be."""
+    roles = "overlays/static-pod" if build == NODE_FILE else build
+    names = {name for group, _, name in rights(roles, "Role") if group == "coordination.k8s.io"} - {""}
+    assert names == {flag(build, "leader-elect-resource-name")}
+    namespace = flag(build, "leader-elect-resource-namespace") or workload(build)["metadata"]["namespace"]
+    assert one(roles, "Role")["metadata"]["namespace"] == namespace
+
+
+@pytest.mark.parametrize("build", WITH_PODS)
+def test_probes_ask_the_port_that_is_listened_on(build: str) -> None:
+    """Liveness and start-up ask for health, readiness for readiness, at the one named port of --listen."""
+    [port] = container(build)["ports"]
+    assert flag(build, "listen").rpartition(":")[2] == str(port["containerPort"])
+    paths = {name: container(build)[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    assert {name: get["path"] for name, get in paths.items()} == {
+        "startup": "/healthz",
+        "liveness": "/healthz",
+        "readiness": "/readyz",
+    }
+    assert {get["port"] for get in paths.values()} == {port["name"]}
+    assert {get.get("host", "") for get in paths.values()} == {flag(build, "listen").rpartition(":")[0]}
+
+
+@pytest.mark.parametrize("build", IN_CLUSTER)
+def test_probes_and_metrics_get_through_the_network_policy(build: str) -> None:
+    """The port of the container is let in from anywhere, the API server's ports out to anywhere, nothing else."""
+    spec = one(build, "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    [port] = container(build)["ports"]
+    assert spec["ingress"] == [{"ports": [{"port": port["name"], "protocol": "TCP"}]}]
+    [egress] = spec["egress"]
+    assert [port["port"] for port in egress["ports"]] == [443, 6443]
+
+
+def test_the_pod_monitor_scrapes_the_named_port() -> None:
+    """Every replica is scraped where it serves metrics, and a dry run is a job of its own."""
+    monitor = one("overlays/monitoring", "PodMonitor")["spec"]
+    [endpoint] = monitor["podMetricsEndpoints"]
+    [port] = container("overlays/monitoring")["ports"]
+    assert (endpoint["port"], endpoint["path"]) == (port["name"], "/metrics")
+    label = monitor["jobLabel"]
+    jobs = {pod(build)["metadata"]["labels"][label] for build in ("overlays/monitoring", "overlays/dry-run")}
+    assert len(jobs) == 2
+    assert monitor["selector"]["matchLabels"].items() <= pod("overlays/dry-run")["metadata"]["labels"].items()
+
+
+# ---- who evicts the evictor
+
+
+@pytest.mark.parametrize("build", [*REPLICATED, "overlays/dry-run"])
+def test_a_pod_leaves_dead_nodes_soon_and_others_never(build: str) -> None:
+    """By the first toleration that matches: seconds for silent and for unready nodes, every other taint for ever."""
+    assert tolerated_seconds(build, "node.kubernetes.io/unreachable") == 30
+    assert tolerated_seconds(build, "node.kubernetes.io/not-ready") == 120
+    assert tolerated_seconds(build, "some/taint") is FOREVER
+
+
+@pytest.mark.parametrize("build", ["overlays/daemonset", "overlays/single-node"])
+def test_a_pod_that_could_only_come_back_stays(build: str) -> None:
+    """Where its replacement would go to the same node, the pod tolerates every NoExecute taint for ever."""
+    for key in ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready", "some/taint"):
+        assert tolerated_seconds(build, key) is FOREVER
+
+
+@pytest.mark.parametrize("build", IN_CLUSTER)
+def test_a_pod_may_go_to_control_plane_nodes_but_to_no_other_tainted_one(build: str) -> None:
+    """Of NoSchedule taints only the control plane's is tolerated: a cordoned or sick node gets no replica."""
+    tolerations = [t for t in pod(build)["spec"]["tolerations"] if t["effect"] != NO_EXECUTE]
+    control_plane = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+    assert tolerations == [control_plane]
+
+
+@pytest.mark.parametrize("build", [*REPLICATED, "overlays/daemonset"])
+def test_replicas_live_on_control_plane_nodes(build: str) -> None:
+    """By required affinity, whatever the value of the label."""
+    affinity = pod(build)["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    [term] = affinity["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize("build", REPLICATED)
+def test_two_replicas_on_two_nodes_can_be_rolled_out(build: str) -> None:
+    """They never share a node, so with two nodes a rollout must take one away before it makes one."""
+    spec = workload(build)["spec"]
+    assert spec["replicas"] == 2
+    [spread] = pod(build)["spec"]["topologySpreadConstraints"]
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "DoNotSchedule")
+    assert (spread["maxSkew"], spread["minDomains"]) == (1, 2)
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+
+
+@pytest.mark.parametrize("build", [*REPLICATED, "overlays/single-node"])
+def test_a_drain_takes_one_replica_and_is_never_stuck_on_a_broken_one(build: str) -> None:
+    """The budget leaves one in place, counts whole pods, and protects no unready one."""
+    spec = one(build, "PodDisruptionBudget")["spec"]
+    assert spec["maxUnavailable"] == 1
+    assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@pytest.mark.parametrize("build", [*REPLICATED, "overlays/daemonset", "overlays/single-node", NODE_FILE])
+def test_the_controller_is_among_the_last_to_be_pushed_aside(build: str) -> None:
+    """It has a system priority and memory of its own, and no CPU limit that would throttle the Lease's renewal."""
+    assert pod(build)["spec"]["priorityClassName"] in {"system-cluster-critical", "system-node-critical"}
+    resources = container(build)["resources"]
+    assert resources["requests"].keys() == {"cpu", "memory"}
+    assert resources["limits"].keys() == {"memory"}
+
+
+@pytest.mark.parametrize("build", ["overlays/daemonset", "overlays/single-node", "overlays/dry-run", NODE_FILE])
+def test_variants_differ_from_the_base_only_where_they_say(build: str) -> None:
+    """What is not about placement, ports or rights is the same everywhere."""
+    placement = {"affinity", "tolerations", "topologySpreadConstraints", "priorityClassName", "priority"}
+    account = {"serviceAccountName", "automountServiceAccountToken", "hostNetwork", "volumes"}
+    mine, base = (
+        {key: value for key, value in pod(of)["spec"].items() if key not in placement | account | {"containers"}}
+        for of in (build, "base")
+    )
+    assert mine == base
+    differing = {"args"} if build != NODE_FILE else {"args", "ports", "volumeMounts"}
+    mine, base = (
+        {key: deepcopy(value) for key, value in container(of).items() if key not in differing} for of in (build, "base")
+    )
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        mine[probe]["httpGet"].pop("host", None)
+    assert mine == base
+
+
+# ---- no more than needed
+
+
+@pytest.mark.parametrize("build", WITH_PODS)
+def test_the_container_meets_the_restricted_standard(build: str) -> None:
+    """Not root, by a number that is nobody's on the node, without capabilities, on a read-only root."""
+    security = pod(build)["spec"]["securityContext"]
+    assert security["runAsNonRoot"] is True
+    assert security["runAsUser"] >= 10000
+    assert security["runAsGroup"] >= 10000
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container(build)["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    if build != NODE_FILE:
+        assert not pod(build)["spec"].keys() & {"hostNetwork", "hostPID", "hostIPC", "volumes"}
+
+
+READ = {"get", "list", "watch"}
+
+
+@pytest.mark.parametrize("build", [build for build in BUILDS if build not in {"overlays/dry-run", NODE_FILE}])
+def test_rights_are_these_and_no_others(build: str) -> None:
+    """What the controller may do is what is written here."""
+    assert rights(build, "ClusterRole") == {
+        ("", "nodes", ""): READ,
+        ("", "pods", ""): READ | {"delete"},
+        ("", "pods/status", ""): {"patch"},
+        ("", "events", ""): {"create", "patch"},
+    }
+    assert rights(build, "Role") == {
+        ("coordination.k8s.io", "leases", ""): {"create"},
+        ("coordination.k8s.io", "leases", "taint-eviction-controller"): {"get", "update"},
+    }
+
+
+def test_a_dry_run_may_write_nothing_but_its_own_lease() -> None:
+    """Not even wrong flags could make it evict, or take the real controller's Lease."""
+    assert rights("overlays/dry-run", "ClusterRole") == {("", "nodes", ""): READ, ("", "pods", ""): READ}
+    assert rights("overlays/dry-run", "Role") == {
+        ("coordination.k8s.io", "leases", ""): {"create"},
+        ("coordination.k8s.io", "leases", "taint-eviction-controller-dry-run"): {"get", "update"},
+    }
+
+
+@pytest.mark.parametrize("real", [build for build in IN_CLUSTER if build != "overlays/dry-run"])
+def test_a_dry_run_runs_beside_the_real_one(real: str) -> None:
+    """They share no object, no Lease and no label by which one's Deployment would take the other's pods."""
+    names = {described(document) for document in render(real)}
+    assert not names & {described(document) for document in render("overlays/dry-run")}
+    for mine, other in (("overlays/dry-run", real), (real, "overlays/dry-run")):
+        wanted = workload(mine)["spec"]["selector"]["matchLabels"]
+        assert not wanted.items() <= pod(other)["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("path", sorted(MANIFESTS.glob("**/*role*.yaml")), ids=lambda path: path.name)
+def test_every_right_says_what_it_is_for(path: Path) -> None:
+    """Each verb stands on a line of its own with the reason for it."""
+    listed = re.findall(r"^      - (\w+) +# \S.*$", path.read_text(), re.MULTILINE)
+    granted = [
+        verb
+        for role in yaml.safe_load_all(path.read_text())
+        for rule in role.get("rules", [])
+        for verb in rule["verbs"]
+    ]
+    assert listed == granted
+
+
+# ---- as a static pod
+
+
+def test_a_static_pod_names_nothing_that_lives_in_the_api() -> None:
+    """A kubelet refuses static pods that use accounts, ConfigMaps or Secrets."""
+    spec = pod(NODE_FILE)["spec"]
+    assert "serviceAccountName" not in spec
+    assert spec["automountServiceAccountToken"] is False
+    assert all(volume.keys() <= {"name", "hostPath", "emptyDir"} for volume in spec["volumes"])
+
+
+def test_a_static_pod_reads_the_kubeconfig_that_it_mounts() -> None:
+    """The file on the node is where the flag looks for it, and cannot be changed from inside."""
+    mounts = {mount["name"]: mount for mount in container(NODE_FILE)["volumeMounts"]}
+    assert mounts["kubeconfig"]["mountPath"] == flag(NODE_FILE, "kubeconfig")
+    assert mounts["kubeconfig"]["readOnly"] is True
+
+
+def test_a_static_pod_is_not_reachable_from_elsewhere() -> None:
+    """On the node's network nobody is asked who he is, so only the node itself may ask."""
+    assert pod(NODE_FILE)["spec"]["hostNetwork"] is True
+    assert flag(NODE_FILE, "listen").startswith("127.0.0.1:")
+
+
+def test_the_cluster_half_of_a_static_pod_runs_nothing() -> None:
+    """It grants a user what the account has elsewhere, and leaves no account and no Deployment behind."""
+    kinds = {document["kind"] for document in render("overlays/static-pod")}
+    assert kinds == {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "FlowSchema"}
+    for binding in of_kind("overlays/static-pod", "RoleBinding", "ClusterRoleBinding"):
+        user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "taint-eviction-controller"}
+        assert binding["subjects"] == [user]
+
+
+# ---- what people read
+
+
+def test_paths_named_in_texts_exist() -> None:
+    """Instructions and comments lead somewhere."""
+    for path in [*MANIFESTS.glob("**/*.yaml"), *MANIFESTS.glob("**/*.md")]:
+        # Without what is in the kubelet's own directory of that name.
+        for named in re.findall(r"(?<!/)manifests/[\w./-]*\w", path.read_text()):
+            assert (MANIFESTS.parent / named).exists(), f"{path}: {named}"
+
+
+def test_links_in_the_readme_lead_somewhere() -> None:
+    """Every link is to a heading of it or to a file beside it, and every overlay is in it."""
+    text = (MANIFESTS / "README.md").read_text()
+    lines = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    headings = {re.sub(r"[^\w -]", "", line).replace(" ", "-").lower() for line in lines}
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        path, _, anchor = target.partition("#")
+        assert (MANIFESTS / path).exists() if path else anchor in headings, target
+    assert {f"`{build}`" for build in BUILDS if build != NODE_FILE} <= set(re.findall(r"`[\w/-]+`", text))

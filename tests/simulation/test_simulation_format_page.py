@@ -1,0 +1,28 @@
+"""The one page about scenario files: what it shows holds, and nothing is missing from it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from taint_eviction.simulation.action_file import ACTIONS
+from taint_eviction.simulation.expectation_file import CLAIMS
+from taint_eviction.simulation.faults import Call
+from taint_eviction.simulation.scenario import SETTINGS, read_scenario
+from taint_eviction.wiring_simulation import replay_scenario
+
+PAGE = (Path(__file__).parent.parent / "scenarios" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_on_the_page_holds() -> None:
+    """What a newcomer copies first must work."""
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    result = replay_scenario(read_scenario(example, "README.md"))
+    assert len(result.verdicts) >= 4
+    assert not result.broken
+
+
+@pytest.mark.parametrize("word", sorted({*ACTIONS, *CLAIMS, *SETTINGS, *(call.value for call in Call)}))
+def test_every_word_of_the_format_is_on_the_page(word: str) -> None:
+    """Actions, expectations, settings and calls."""
+    assert f"`{word}`" in PAGE

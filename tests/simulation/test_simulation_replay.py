@@ -1,0 +1,235 @@
+"""Replays: what is checked, what is noticed although nobody asked, and that two runs are one."""
+
+import pytest
+from tests.simulation.scenario_texts import ONE_POD, played
+
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.decision import Evict
+from taint_eviction.core.effects import Effect
+from taint_eviction.core.objects import PodRef
+from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
+from taint_eviction.simulation.marked_yaml import Malformed
+from taint_eviction.simulation.replay import ReplayResult
+from taint_eviction.simulation.timeline import What
+
+STALE_KEY = """
+about: A StatefulSet pod, tainted, untainted, recreated, and tainted again within a minute.
+given:
+  nodes: [node-1]
+  pods: [{name: web-0, nodeName: node-1}]
+timeline:
+  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 20, untaint: node-1 maintenance}
+  - {at: 30, recreate: web-0}
+  - {at: 40, taint: "node-1 maintenance=now:NoExecute"}
+expect:
+  web-0: {evicted: [10, 40]}
+"""
+
+
+class KeepsTheKey(TimedWorkerQueue):
+    """Upstream's queue: a key whose work was done stays in the map, to prevent subsequent additions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: set[object] = set()
+
+    def schedule(self, ref: PodRef, fire_at: float) -> Entry | None:
+        """Refuse a key whose work was done once."""
+        return None if ref.key in self._kept else super().schedule(ref, fire_at)
+
+    def pop_due(self, now: float) -> Entry | None:
+        """Keep the key of what is popped."""
+        entry = super().pop_due(now)
+        if entry is not None:
+            self._kept.add(entry.ref.key)
+        return entry
+
+
+def seen_and_expected(result: ReplayResult) -> list[tuple[str, str]]:
+    """List what was broken."""
+    return [(verdict.expected, verdict.seen) for verdict in result.broken]
+
+
+def test_W1_the_stale_key_scenario_holds() -> None:
+    """The recreated pod is evicted, too."""
+    assert not played(STALE_KEY).broken
+
+
+def test_W1_the_stale_key_scenario_fails_on_a_queue_that_keeps_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With upstream's queue the second pod is never evicted, and the same scenario says so."""
+    monkeypatch.setattr("taint_eviction.core.controller.TimedWorkerQueue", KeepsTheKey)
+    assert seen_and_expected(played(STALE_KEY)) == [("evicted at 10, 40", "evicted at 10.040")]
+
+
+def test_two_runs_give_the_identical_timeline() -> None:
+    """Chance included: retries and their jitter come from the scenario's name."""
+    text = """
+        about: Much that is left to chance.
+        given:
+          nodes: [node-1, node-2]
+          pods: [{name: "web-{1..20}", nodeName: node-1, tolerations: [maintenance for 5]}]
+        timeline:
+          - {at: 5, refuse: {call: [delete, mark, readNode], status: 500, times: 40}}
+          - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+          - {at: 17, cut: {watch: all, for: 3}}
+          - {at: 18, restart: }
+        expect:
+          web-*: {evicted: {at: 15, within: 100}}
+        """
+    first, second = played(text), played(text)
+    assert first.timeline == second.timeline
+    assert len(first.timeline) > 100
+
+
+def test_an_expectation_that_is_too_early_is_broken() -> None:
+    """Never early, not by the hundredth of a second that an eviction takes, and less than a second late."""
+    assert not played(ONE_POD).broken
+    for second in ("41", "39", "40.1"):
+        broken = played(ONE_POD.replace("evicted: 40", f"evicted: {second}")).broken
+        assert [(verdict.expected, verdict.seen) for verdict in broken] == [
+            (f"evicted at {second}", "evicted at 40.030")
+        ]
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected", "seen"),
+    [
+        ("notEvicted: true", "not evicted", "evicted at 40.030"),
+        ("notEvicted: {from: 40}", "not evicted from 40 on", "evicted at 40.030"),
+        ("evicted: [40, 80]", "evicted at 40, 80", "evicted at 40.030"),
+        ("evicted: {at: 35, within: 3}", "evicted at 35 (within 3 s)", "evicted at 40.030"),
+        ("evicted: 40, scheduled: {at: 10, for: 41}", "scheduled at 10 for 41", "scheduled at 10.015 for 40.005"),
+        ("evicted: 40, scheduled: []", "scheduled never", "scheduled at 10.015 for 40.005"),
+        ("evicted: 40, cancelled: 12", "cancelled at 12", "cancelled at never"),
+        ("evicted: 40, marked: []", "marked at never", "marked at 40.020"),
+        ("evicted: 40, gone: 45", "gone at 45", "gone at 40.030"),
+        ("evicted: 40, deletes: 2", "2 DELETE calls", "1 DELETE calls"),
+        ("evicted: 40, lateAtMost: 0.001", "at most 0.001 s late", "0.030 s late"),
+        ("evicted: 40, ends: on node-1", "ends: on node-1", "ends: gone"),
+        ("evicted: 40, condition: none, ends: terminating", "ends: terminating", "ends: gone"),
+        ("evicted: 40, events: []", "events: none", "events: Normal TaintManagerEviction: Marking for deletion"),
+        ("pods: 0", "at least 0 and at most 0 pods evicted", "1 pods evicted"),
+    ],
+)
+def test_every_kind_of_expectation_can_be_broken(claim: str, expected: str, seen: str) -> None:
+    """A check that never fails proves nothing: each says what it expected and what it saw."""
+    broken = seen_and_expected(played(ONE_POD.replace("evicted: 40", claim)))
+    assert len(broken) == 1
+    assert broken[0][0] == expected
+    assert broken[0][1].startswith(seen)
+
+
+def test_an_eviction_that_nobody_expected_is_broken() -> None:
+    """A pod that no expectation mentions, or none about evictions, must stay."""
+    unmentioned = ONE_POD.replace("expect:\n  web-0: {evicted: 40}", "expect: {}")
+    assert seen_and_expected(played(unmentioned)) == [("not evicted", "evicted at 40.030")]
+    other = ONE_POD.replace("evicted: 40", "ends: gone")
+    assert seen_and_expected(played(other)) == [("not evicted", "evicted at 40.030")]
+
+
+def test_a_pattern_that_matches_no_pod_is_broken() -> None:
+    """An expectation about nobody would always hold."""
+    assert seen_and_expected(played(ONE_POD.replace("web-0: {", "web-0: {evicted: 40}\n  db-*: {"))) == [
+        ("a pod", "no such pod, ever")
+    ]
+
+
+def test_a_pod_that_is_deleted_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to ask for it: no pod may be deleted while it is terminating, unless the DELETE calls are counted."""
+    settle_done = Controller._settle_done
+
+    def forget_deletion(self: Controller, *args: object) -> list[Effect]:
+        effects = settle_done(self, *args)  # type: ignore[arg-type]
+        self._deleted.clear()
+        return effects
+
+    monkeypatch.setattr(Controller, "_settle_done", forget_deletion)
+    monkeypatch.setattr("taint_eviction.core.decision._left_alone", lambda pod, policy: None)
+    text = """
+        about: A pod whose kubelet is silent.
+        given:
+          nodes: [{name: node-1}]
+          pods: [{name: web-0, nodeName: node-1}]
+        timeline:
+          - {at: 5, freezeKubelet: node-1}
+          - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+          - {at: 20, taint: "node-1 broken=disk:NoExecute"}
+        until: 30
+        expect:
+          web-0: {evicted: 10}
+        """
+    assert [expected for expected, _ in seen_and_expected(played(text))] == ["never deleted while terminating"]
+
+
+def test_a_bug_that_ends_the_controller_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller that has died is no controller with nothing to do."""
+
+    def fail(*_: object) -> list[Evict]:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Controller, "take_due", fail)
+    with pytest.raises(ExceptionGroup) as raised:
+        played(ONE_POD)
+    assert raised.group_contains(ZeroDivisionError, match="a bug")
+
+
+def test_a_step_that_cannot_be_done_is_named_with_its_line() -> None:
+    """What a step asks for may be impossible only when its time has come."""
+    text = ONE_POD.replace("expect:", "  - at: 50\n    bind: web-0 node-1\nexpect:")
+    with pytest.raises(Malformed, match=r"^test\.yaml:9: at 50: there is no pod 'default/web-0' at this moment$"):
+        played(text)
+
+
+def test_the_run_goes_on_until_nothing_is_planned() -> None:
+    """A pod with an hour left is waited for, though the last step is long past; what comes after that is not."""
+    result = played(ONE_POD.replace("for 30", "for 3000").replace("evicted: 40", "evicted: 3010"))
+    assert not result.broken
+    assert 3010 < result.ended_at < 3100
+    forgotten = played(
+        ONE_POD.replace("for 30", "for 3000").replace("web-0: {evicted: 40}", "web-0: {ends: on node-1}")
+    )
+    assert seen_and_expected(forgotten)[-1] == ("not evicted", "evicted at 3010.030")
+
+
+def test_until_ends_the_run() -> None:
+    """Nothing after that second is played."""
+    result = played(ONE_POD.replace("evicted: 40", "notEvicted: true") + "until: 39\n")
+    assert not result.broken
+    assert result.ended_at == 39.0
+
+
+def test_a_restart_is_a_new_process_with_a_clock_of_its_own() -> None:
+    """The timeline speaks of scenario seconds, whatever the processes' monotonic clocks show."""
+    text = ONE_POD.replace("expect:", "  - at: 20.25\n    restart: {after: 3}\nexpect:")
+    result = played(text)
+    assert not result.broken
+    started = [(entry.at, entry.subject) for entry in result.timeline if entry.what is What.STARTED]
+    assert started == [(0.0, "controller 1"), (23.25, "controller 2")]
+    due = [entry.due_at for entry in result.timeline if entry.what is What.SCHEDULED]
+    assert due == [pytest.approx(40, abs=1), pytest.approx(40, abs=1)]
+
+
+def test_a_killed_controller_sends_nothing_more() -> None:
+    """A call that had not arrived never does, and one that had arrived has taken effect."""
+    text = """
+        about: Killed while its DELETE is under way.
+        given:
+          nodes: [node-1]
+          pods: [{name: web-0, nodeName: node-1}]
+        timeline:
+          - {at: 5, delay: {call: delete, by: 5}}
+          - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+          - {at: 12, restart: {after: 1h}}
+        until: 30
+        expect:
+          web-0: {marked: 10, notEvicted: true, deletes: 0}
+        """
+    assert not played(text).broken
+
+
+def test_a_lifetime_of_an_hour_takes_a_moment() -> None:
+    """A catalogue is only read if it is played in seconds."""
+    result = played(ONE_POD.replace("for 30", "for 3500").replace("evicted: 40", "evicted: 3510"))
+    assert result.ended_at > 3510
+    assert not result.broken

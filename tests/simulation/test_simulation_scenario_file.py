@@ -1,0 +1,305 @@
+"""Scenario files: what can be written, and what is said about what can't."""
+
+import pytest
+from tests.simulation.scenario_texts import ONE_POD
+
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.simulation import actions as do
+from taint_eviction.simulation.marked_yaml import Malformed
+from taint_eviction.simulation.scenario import Scenario, read_scenario
+from taint_eviction.simulation.short_forms import (
+    expand_range,
+    parse_seconds,
+    parse_taint,
+    parse_taint_removal,
+    parse_toleration,
+)
+
+
+def problems(text: str) -> list[str]:
+    """Read a scenario that can't be read, and list what is said."""
+    with pytest.raises(Malformed) as raised:
+        read_scenario(text, "s.yaml")
+    return [str(problem) for problem in raised.value.problems]
+
+
+def with_step(step: str) -> Scenario:
+    """Read a scenario with this one step."""
+    return read_scenario(ONE_POD.replace("taint: node-1 maintenance=now:NoExecute", step), "s.yaml")
+
+
+# Problems
+
+
+def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() -> None:
+    """Wherever it stands: in the scenario, an object, a toleration, a step, or an expectation."""
+    text = """\
+about: Slips.
+gives: {}
+given:
+  nodes:
+    - name: node-1
+      taint: [maintenance=now:NoExecute]
+  pods:
+    - name: web-0
+      nodename: node-1
+      tolerations:
+        - {key: maintenance, tolerationSecond: 5}
+timeline:
+  - at: 10
+    retaint: node-1 a:NoExecute
+expect:
+  web-0: {evictd: 40}
+"""
+    assert problems(text) == [
+        "s.yaml:2: unknown key 'gives' in a scenario; did you mean 'given'?",
+        "s.yaml:6: unknown key 'taint' in a node; did you mean 'taints'?",
+        "s.yaml:9: unknown key 'nodename' in a pod; did you mean 'nodeName'?",
+        "s.yaml:11: unknown key 'tolerationSecond' in a toleration; did you mean 'tolerationSeconds'?",
+        "s.yaml:14: unknown key 'retaint' in a step; did you mean 'taint'?",
+        "s.yaml:16: unknown key 'evictd' in the expectation of 'web-0'; did you mean 'evicted'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("at: 10", "at: soon", "6: at must be seconds (90) or a duration (1m30s, 500ms), not 'soon'"),
+        ("at: 10", "after: 10", "6: unknown key 'after' in a step"),
+        ("nodes: [node-1]", "nodes: node-1", "3: nodes must be a list, not 'node-1'"),
+        ("nodes: [node-1]", "nodes: [7]", "3: a node must be a mapping"),
+        ("name: web-0,", "name: 7,", "4: name must be text, not the number 7 (write it in quotes: '7')"),
+        ("name: web-0, ", "", "4: a pod lacks 'name'"),
+        ("[maintenance for 30]", "[maintenance since 30]", "4: 'maintenance since 30' is not a toleration"),
+        ("[maintenance for 30]", "[{key: a, effect: NoExec}]", "4: effect must be one of NoExecute, NoSchedule, "),
+        ("[maintenance for 30]", '[{key: a, tolerationSeconds: "30"}]', "4: tolerationSeconds must be a whole number"),
+        ("[maintenance for 30]", "[{key: a, operator: Exist}]", "4: operator must be one of Equal, Exists, Gt, Lt"),
+        ("[maintenance for 30]", "[{key: a, value: 1}]", "4: value must be text, not the number 1"),
+        ("now:NoExecute", "now:NoExec", "7: 'maintenance=now:NoExec' is not a taint (key=value:Effect"),
+        ("taint: node-1 maint", "taint: node-2 maint", "7: no node of this scenario is called 'node-2'; did you mean "),
+        (
+            "nodeName: node-1",
+            "nodeName: nod-1",
+            "4: no node of this scenario is called 'nod-1'; did you mean 'node-1'?",
+        ),
+        ("  web-0: {ev", "  web-1: {ev", "9: no pod of this scenario is called 'web-1'; did you mean 'web-0'?"),
+        ("{evicted: 40}", "{evicted: never}", "9: evicted must be seconds (90) or a duration"),
+        ("{evicted: 40}", "{}", "9: the expectation of 'web-0' says nothing"),
+        ("{evicted: 40}", "{evicted: 40, notEvicted: true}", "9: 'web-0' cannot be both evicted and notEvicted"),
+        ("{evicted: 40}", "{notEvicted: no}", "9: notEvicted must be true, or a mapping of from, not false"),
+        ("{evicted: 40}", "{ends: away}", "9: ends must be one of gone, on NODE, terminating, unbound, not 'away'"),
+        ("{evicted: 40}", "40", "9: the expectation of 'web-0' must be a mapping of"),
+        ("about: One", "abuot: One", "1: a scenario lacks 'about'"),
+        ("timeline:", "until: 5\ntimeline:", "5: until 5 comes before the last step, at 10"),
+        ("timeline:", "settings: {workers: 1}\ntimeline:", "5: settings: workers must be at least 2"),
+        ("timeline:", "settings: {retryFrist: 1}\ntimeline:", "5: unknown key 'retryFrist' in settings; did you mean "),
+    ],
+)
+def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: str) -> None:
+    """File, line, what is wrong, and what was expected instead."""
+    assert old in ONE_POD
+    found = problems(ONE_POD.replace(old, new))
+    assert any(problem.startswith(f"s.yaml:{said}") for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("taint: node-1", "taint takes 'NODE KEY=VALUE:EFFECT', or a mapping, not 'node-1'"),
+        ("taint: {node: node-1}", "taint lacks 'taints'"),
+        ("untaint: node-1 =x", "'=x' is not the key of a taint, or key:Effect"),
+        ("bind: web-0", "bind takes 'POD NODE', or a mapping, not 'web-0'"),
+        ("restart: now", "restart must be a mapping of after, not 'now'"),
+        ("restart: {after: -1}", "after must be at least 0 s, not the number -1"),
+        ("refuse: {call: deletes}", "call must be one of all, delete, listNodes"),
+        ("refuse: {call: delete, status: 200}", "status must be a whole number of at least 400, not the number 200"),
+        ("refuse: {call: delete, times: 0}", "times must be a whole number of at least 1, not the number 0"),
+        ("refuse: {call: delete, pod: a, node: b}", "'pod' and 'node' do not go together"),
+        ("lag: {watch: events, by: 1}", "watch must be one of all, nodes, pods, not 'events'"),
+        ("lead: maybe", "lead must be true or false, not 'maybe'"),
+        ("finish: {pod: web-0, phase: Running}", "phase must be one of Failed, Succeeded, not 'Running'"),
+        ("create: {name: 'x-{9..1}'}", "'x-{9..1}' is not a range that goes up"),
+        ("lead: true\n    outage: {for: 5}", "a step has one action, not lead and outage"),
+    ],
+)
+def test_what_an_action_does_not_take_is_named(step: str, said: str) -> None:
+    """Each says what it takes instead."""
+    with pytest.raises(Malformed) as raised:
+        with_step(step)
+    assert any(problem.what.startswith(said) for problem in raised.value.problems), raised.value
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "s.yaml:1: the file is empty"),
+        ("about: [", "s.yaml:1: expected the node content, but found '<stream end>'"),
+        ("about: x\n\tgiven: y", "s.yaml:2: found character '\\t' that cannot start any token"),
+        ("about: x\nabout: y", "s.yaml:2: 'about' is here twice (first in line 1)"),
+        ("about: x\n---\nabout: y", "s.yaml:2: but found another document"),
+        ("a: &a [*a]", "s.yaml:1: the aliases (*) in here never end, or make it far too large"),
+        ("? [a]\n: b", "s.yaml:1: a key must be text"),
+        ("- a", "s.yaml:1: a scenario must be a mapping of about, expect, given"),
+        ("about: !!python/object:os.system x", "s.yaml:1: could not determine a constructor for the tag"),
+        ("about: \x00", "s.yaml:1: it is no YAML: unacceptable character"),
+    ],
+)
+def test_what_is_no_yaml_is_named_with_its_line(text: str, said: str) -> None:
+    """Broken, doubled, endless or executable YAML is a problem like any other."""
+    found = problems(text)
+    assert found[0].startswith(said), found
+
+
+def test_aliases_that_multiply_are_refused() -> None:
+    """A small file can't become a huge one."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert "far too large" in problems("\n".join(lines))[0]
+
+
+def test_steps_stand_in_the_order_of_time() -> None:
+    """A step that comes before its predecessor is more likely a slip than meant."""
+    text = ONE_POD.replace("expect:", "  - at: 5\n    untaint: node-1\nexpect:")
+    assert problems(text) == ["s.yaml:8: at 5 comes after at 10: steps stand in the order of time"]
+
+
+def test_two_pods_of_one_name_are_refused() -> None:
+    """Names are unique in a namespace."""
+    text = ONE_POD.replace("pods: [", "pods: [{name: web-0}, {name: web-0, namespace: other}, ")
+    assert problems(text) == ["s.yaml:4: 'web-0' is given twice"]
+
+
+# What can be written
+
+
+def test_an_object_of_kubernetes_can_be_pasted() -> None:
+    """Kubernetes' own shape is read as it is, with what does not matter."""
+    text = """
+about: As from kubectl get -o yaml.
+given:
+  nodes:
+    - apiVersion: v1
+      kind: Node
+      metadata: {name: node-1, uid: abc, resourceVersion: "7", labels: {zone: a}}
+      spec:
+        podCIDR: 10.244.0.0/24
+        taints: [{key: maintenance, value: now, effect: NoExecute, timeAdded: 2029-12-31T23:59:00Z}]
+      status: {capacity: {cpu: "2"}}
+  pods:
+    - apiVersion: v1
+      kind: Pod
+      metadata: {name: web-0, namespace: shop, creationTimestamp: 2029-12-31T23:00:00Z}
+      spec:
+        nodeName: node-1
+        containers: [{name: web, image: nginx}]
+        tolerations: [{key: maintenance, operator: Exists, tolerationSeconds: 60}]
+      status: {phase: Running, startTime: 2029-12-31T23:00:01Z, qosClass: BestEffort}
+expect:
+  shop/web-0: {evicted: 0}
+"""
+    scenario = read_scenario(text, "s.yaml")
+    assert scenario.nodes[0]["spec"]["taints"][0]["timeAdded"] == "2029-12-31T23:59:00Z"
+    assert scenario.pods[0]["spec"]["containers"] == [{"name": "web", "image": "nginx"}]
+    assert scenario.pods[0]["metadata"]["namespace"] == "shop"
+
+
+def test_times_may_be_seconds_of_the_scenario() -> None:
+    """An hour before second 0 need not be worked out."""
+    text = ONE_POD.replace("{name: web-0,", "{name: web-0, startTime: -1h,")
+    assert read_scenario(text, "s.yaml").pods[0]["status"]["startTime"] == "2029-12-31T23:00:00Z"
+
+
+def test_short_and_long_form_are_the_same() -> None:
+    """Fields at the top of an object belong to its metadata, spec or status."""
+    short = read_scenario(ONE_POD, "s.yaml").pods
+    long = ONE_POD.replace(
+        "{name: web-0, nodeName: node-1, tolerations: [maintenance for 30]}",
+        "{metadata: {name: web-0}, spec: {nodeName: node-1, tolerations: "
+        "[{key: maintenance, operator: Exists, tolerationSeconds: 30}]}}",
+    )
+    assert read_scenario(long, "s.yaml").pods == short
+
+
+def test_a_range_makes_many_objects() -> None:
+    """Each with its own name."""
+    text = ONE_POD.replace("[{name: web-0,", '[{name: web-0}, {name: "db-{9..11}",')
+    names = [pod["metadata"]["name"] for pod in read_scenario(text, "s.yaml").pods]
+    assert names == ["web-0", "db-9", "db-10", "db-11"]
+
+
+@pytest.mark.parametrize(
+    ("step", "action"),
+    [
+        ("untaint: node-1", do.RemoveTaints("node-1", None, "kubectl-taint")),
+        ("untaint: node-1 a:NoExecute-", do.RemoveTaints("node-1", (("a", "NoExecute"),), "kubectl-taint")),
+        ("setTaints: {node: node-1, taints: [], by: me}", do.SetTaints("node-1", (), "me")),
+        ("recreate: {pod: web-0, node: null}", do.RecreatePod(NamespacedName("default", "web-0"), None, True)),
+        ("delete: default/web-0", do.DeletePod(NamespacedName("default", "web-0"), False)),
+        ("restart:", do.Restart(0.0)),
+        ("restart: {after: 1m30s}", do.Restart(90.0)),
+        ("cut: {watch: pods}", do.CutWatches(do.Watches(nodes=False, pods=True), 0.0)),
+        ("stepHostClock: -1h", do.StepHostClock(-3600.0)),
+        ("outage: {for: 500ms}", do.Outage(0.5)),
+    ],
+)
+def test_actions(step: str, action: do.Action) -> None:
+    """Each keyword makes its value."""
+    assert with_step(step).steps[0].action == action
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [(90, 90.0), (0.25, 0.25), ("90", 90.0), ("1m30s", 90.0), ("-1h", -3600.0), ("500ms", 0.5), ("1h2m3.5s", 3723.5)],
+)
+def test_spans(text: object, seconds: float) -> None:
+    """Seconds, or durations as Kubernetes' flags have them."""
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", [None, True, "", "s", "1x", "1m30", "nan", "inf", float("nan"), 10**400, [], "1 m"])
+def test_spans_that_are_none(text: object) -> None:
+    """Whatever YAML may bring."""
+    with pytest.raises(ValueError, match="duration"):
+        parse_seconds(text)
+
+
+def test_taints_in_short() -> None:
+    """As kubectl taint takes them."""
+    assert parse_taint("a/b=c:NoExecute") == {"key": "a/b", "value": "c", "effect": "NoExecute"}
+    assert parse_taint("a:NoSchedule") == {"key": "a", "effect": "NoSchedule"}
+    assert parse_taint_removal("a=b:NoExecute-") == ("a", "NoExecute")
+    assert parse_taint_removal("a:NoExecute") == ("a", "NoExecute")
+
+
+@pytest.mark.parametrize(
+    ("text", "toleration"),
+    [
+        ("a", {"key": "a", "operator": "Exists"}),
+        ("a=b", {"key": "a", "operator": "Equal", "value": "b"}),
+        (
+            "a=:NoExecute for 5",
+            {"key": "a", "operator": "Equal", "value": "", "effect": "NoExecute", "tolerationSeconds": 5},
+        ),
+        ("* for 1m", {"operator": "Exists", "tolerationSeconds": 60}),
+        ("a for ever", {"key": "a", "operator": "Exists"}),
+        ("a for -9223372036854775808", {"key": "a", "operator": "Exists", "tolerationSeconds": -(2**63)}),
+    ],
+)
+def test_tolerations_in_short(text: str, toleration: dict[str, object]) -> None:
+    """As explanations write them."""
+    assert parse_toleration(text) == toleration
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a for", "a for 1.5", "-a", "a:Never", "for 5"])
+def test_tolerations_that_are_none(text: str) -> None:
+    """A toleration that can't be read is never one that tolerates everything."""
+    with pytest.raises(ValueError, match=r"toleration|seconds"):
+        parse_toleration(text)
+
+
+def test_ranges() -> None:
+    """One range in a name, and none that is endless."""
+    assert expand_range("web-{1..3}-a") == ["web-1-a", "web-2-a", "web-3-a"]
+    assert expand_range("web-0") == ["web-0"]
+    with pytest.raises(ValueError, match="range"):
+        expand_range("web-{1..1000000}")
