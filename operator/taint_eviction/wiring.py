@@ -31,20 +31,12 @@ from taint_eviction.adapters.probe_server import Address, ProbeServer
 from taint_eviction.adapters.sessions import make_session
 from taint_eviction.adapters.tellers import EventTeller, MetricsTeller
 from taint_eviction.core.controller import Controller, Trouble
-from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
+from taint_eviction.runtime.assembly import Doors, assemble
 from taint_eviction.runtime.clock import ServerClock
-from taint_eviction.runtime.driver import Driver
-from taint_eviction.runtime.dry_run import DryRunWriter
-from taint_eviction.runtime.engine import Engine
-from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.leadership import Elector, NoElection
-from taint_eviction.runtime.live_controller import LiveController
-from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import Gate, Teller
-from taint_eviction.runtime.resync import Resync
-from taint_eviction.runtime.supervised_watch import WatchDoors
 from taint_eviction.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -79,7 +71,6 @@ class Application:
         self._connection = connection
         self._clock = clock
         self._settings = settings
-        self._chance = random.Random()
         self.metrics = Metrics(__version__, settings.dry_run, settings.election.lease_name)
         self.calls = ApiCalls(
             connection.api_client(may_act=self._may_act),
@@ -90,28 +81,27 @@ class Application:
         self._identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._recorder = EventRecorder(self.calls, clock, self._identity, self.metrics.event)
         self.elector = self._make_elector()
-        self.live = self._make_brain()
         malformed = MalformedObjects(self.metrics.malformed)
         builtin = BuiltinController(clock, self.metrics.builtin_active, expected=settings.dry_run)
         client = ApiClient(self.calls, malformed)
-        self.driver = self._make_driver(client)
-        watcher = KopfWatcher(
-            connection.url,
-            self._open_watch_session,
-            reinstall_signal_handlers=reinstall_signal_handlers,
-            tuning=tuning,
-            wanted=self._matters,
-        )
-        doors = WatchDoors(
-            self.live,
-            Resync(client, self.live, settings.watch.lists_at_once),
-            watcher,
-            Observations(malformed, builtin.look).interpret,
-            settings=settings.watch,
-            chance=self._chance,
+        doors = Doors(
+            clock=clock,
+            reader=client,
+            writer=client,
+            watcher=lambda controller: KopfWatcher(
+                connection.url,
+                self._open_watch_session,
+                reinstall_signal_handlers=reinstall_signal_handlers,
+                tuning=tuning,
+                wanted=_matters_to(controller),
+            ),
+            interpret=Observations(malformed, builtin.look).interpret,
+            gate=self._gate(),
+            tellers=self._tellers(),
             restarted=self.metrics.watch_restarted,
         )
-        self.engine = Engine(self.live, doors, self.driver)
+        assembled = assemble(doors, settings, random.Random())
+        self.live, self.driver, self.engine = assembled.live, assembled.driver, assembled.engine
         self._probes = self._make_probes(listen) if listen is not None else None
         self.metrics.read_from(self._readings())
 
@@ -122,11 +112,7 @@ class Application:
         if not election.enabled:
             return None
         store = KubernetesLease(self.calls, election.lease_namespace, election.lease_name)
-        return Elector(self._identity, store, self._clock, election, chance=self._chance)
-
-    def _matters(self, kind: str, body: Mapping[str, Any]) -> bool:
-        """Tell the watch of all bound pods which of them to bring: those of nodes that are tainted, or were lately."""
-        return kind != "Pod" or self.live.controller.attends((body.get("spec") or {}).get("nodeName"))
+        return Elector(self._identity, store, self._clock, election, chance=random.Random())
 
     def _gate(self) -> Gate:
         return self.elector or NoElection()
@@ -134,26 +120,10 @@ class Application:
     def _may_act(self) -> bool:
         return self._gate().may_act()
 
-    def _make_brain(self) -> LiveController:
+    def _tellers(self) -> list[Teller]:
         dry_run = self._settings.dry_run
         tellers: list[Teller] = [LogTeller(dry_run), MetricsTeller(self.metrics)]
-        if not dry_run:
-            tellers.append(EventTeller(self._recorder))
-        controller = Controller(DecisionPolicy(self._settings.evict_finished), dry_run)
-        return LiveController(controller, self._clock, tellers)
-
-    def _make_driver(self, client: ApiClient) -> Driver:
-        settings = self._settings
-        evictor = Evictor(
-            self.live,
-            client,
-            DryRunWriter(client) if settings.dry_run else client,
-            NodeReads(client, self.live, settings.node_read_seconds),
-            self._gate(),
-            retry=settings.retry,
-            chance=self._chance,
-        )
-        return Driver(self.live, evictor, self._gate(), settings.workers)
+        return tellers if dry_run else [*tellers, EventTeller(self._recorder)]
 
     def _open_watch_session(
         self, *, listen_in: aiohttp.ClientMiddlewareType, response_class: type[aiohttp.ClientResponse]
@@ -252,3 +222,8 @@ class Application:
         tainted = len(self.live.controller.tainted_nodes())
         pending = sum(1 for _ in self.live.controller.pending())
         logger.info("synced: %d tainted nodes, %d pods with a deadline", tainted, pending)
+
+
+def _matters_to(controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
+    """Tell the watch of all bound pods which of them to bring: those of nodes that are tainted, or were lately."""
+    return lambda kind, body: kind != "Pod" or controller.attends((body.get("spec") or {}).get("nodeName"))

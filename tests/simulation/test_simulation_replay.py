@@ -233,3 +233,39 @@ def test_a_lifetime_of_an_hour_takes_a_moment() -> None:
     result = played(ONE_POD.replace("for 30", "for 3500").replace("evicted: 40", "evicted: 3510"))
     assert result.ended_at > 3510
     assert not result.broken
+
+
+@pytest.mark.parametrize("part", ["7", "text", "[]", "[7, null]", "null", "{a: 1}", "true"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "spec: {part}",
+        "status: {part}, spec: {{nodeName: node-1, tolerations: [7]}}",
+        "spec: {{nodeName: {part}, terminationGracePeriodSeconds: {part}}}",
+        "spec: {{nodeName: node-1, tolerations: {part}}}",
+        "status: {{conditions: {part}, startTime: {part}, phase: {part}}}, spec: {{nodeName: node-1}}",
+    ],
+)
+def test_whatever_is_taken_verbatim_never_stops_a_replay(body: str, part: str) -> None:
+    """Malformed nodes and pods are for the controller to live with; the others go on as ever."""
+    text = f"""
+        about: Malformed.
+        given:
+          nodes:
+            - node-1
+            - verbatim: {{metadata: {{name: node-2, managedFields: {part}}}, spec: {{taints: {part}}}, status: {part}}}
+          pods:
+            - verbatim: {{metadata: {{name: broken-0, annotations: {part}}}, {body.format(part=part)}}}
+            - {{name: web-0, nodeName: node-1}}
+        timeline:
+          - {{at: 10, taint: "node-1 maintenance=now:NoExecute"}}
+          - {{at: 10, taint: "node-2 maintenance=now:NoExecute"}}
+          - {{at: 20, recreate: broken-0}}
+          - {{at: 30, untaint: node-2}}
+          - {{at: 40, recreateNode: node-2}}
+        until: 50
+        expect:
+          web-0: {{evicted: 10}}
+          broken-0: {{pods: {{atMost: 1}}}}
+        """
+    assert not played(text).broken

@@ -1,6 +1,6 @@
 """What will become of each pod, and what would become of it if nodes and pods were changed.
 
-The same rules as the controller's, with effects not carried out: ``Cluster`` keeps the sightings and ``decide`` decides.
+The same rules as the controller's, with effects not carried out: ``Cluster`` keeps the sightings, ``decide`` decides.
 It is told the cluster as it is, then, at the instant of the changes, as it would be: a taint that stays keeps the
 tolerance that is running, a new one begins it. Nothing is taken as replaced, moved or written by anybody else.
 """
@@ -19,8 +19,8 @@ from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
 class WhatIf:
     """What is changed, all at one instant ``at``.
 
-    ``taints``: by node, its whole new list of taints; ``deleted_nodes``: their names; ``tolerations``: by pod, its whole
-    new list.
+    ``taints``: by node, its whole new list of taints; ``deleted_nodes``: their names; ``tolerations``: by pod, its
+    whole new list.
     """
 
     at: float
@@ -120,7 +120,7 @@ def remove_taints(taints: tuple[Taint, ...], key: str, effect: str) -> tuple[Tai
 
 
 def add_toleration(tolerations: tuple[Toleration, ...], added: Toleration) -> tuple[Toleration, ...]:
-    """Add a toleration as the API server lets a running pod have it: at the end, or as an existing one's new seconds."""
+    """Add a toleration as a running pod may get one: at the end of its list, or as new seconds of one it has."""
 
     def same(other: Toleration) -> bool:
         return replace(other, toleration_seconds=None) == replace(added, toleration_seconds=None)

@@ -77,4 +77,6 @@ def _requirement(term: str) -> Requirement:
         return Requirement(found["key"], _EQUALITIES[found["operator"]], frozenset([found["value"]]))
     if found := _EXISTENCE.fullmatch(term):
         return Requirement(found["key"], DOES_NOT_EXIST if found["absent"] else EXISTS)
-    raise ValueError("a label selector (key=value, key!=value, key in (a,b), key notin (a,b), key, !key; commas between)")
+    raise ValueError(
+        "a label selector (key=value, key!=value, key in (a,b), key notin (a,b), key, !key; with commas between them)"
+    )

@@ -66,8 +66,8 @@ class Evictor:
 
     async def _obstacle(self, work: Eviction) -> Outcome | None:
         """Decide again on a live node: None if the next call may be made right now."""
-        await self._node_reads.fresh(work.node_name)
-        if not self._live.decide_again(work):
+        exists = await self._node_reads.fresh(work.node_name)
+        if not exists or not self._live.decide_again(work):
             return CalledOff()
         return None if self._gate.may_act() else Held()
 

@@ -15,11 +15,11 @@ from taint_eviction.runtime.ports import ClusterReader
 class _Read:
     """A read under way, and how many wait for it: the last one who leaves ends it."""
 
-    task: asyncio.Task[None]
+    task: asyncio.Task[bool]
     waiting: int = 0
 
 
-def _retrieve(task: asyncio.Task[None]) -> None:
+def _retrieve(task: asyncio.Task[bool]) -> None:
     if not task.cancelled():
         task.exception()
 
@@ -34,19 +34,19 @@ class NodeReads:
         self._answered_at: dict[str, float] = {}
         self._under_way: dict[str, _Read] = {}
 
-    async def fresh(self, name: str) -> None:
-        """Return once the node has been read lately; raise ``CallFailed`` if it could not be."""
+    async def fresh(self, name: str) -> bool:
+        """Tell, once the node has been read lately, whether it exists; raise ``CallFailed`` if it could not be read."""
         now = self._live.clock.now().at
         answered_at = self._answered_at.get(name)
         if answered_at is not None and now - answered_at < self._serves_seconds:
-            return
+            return True
         read = self._under_way.get(name)
         if read is None:
             read = self._under_way[name] = _Read(asyncio.create_task(self._read(name), name=f"read node {name}"))
             read.task.add_done_callback(_retrieve)
         read.waiting += 1
         try:
-            await asyncio.shield(read.task)
+            return await asyncio.shield(read.task)
         finally:
             read.waiting -= 1
             if read.task.done() or not read.waiting:
@@ -54,15 +54,16 @@ class NodeReads:
                 if self._under_way.get(name) is read:
                     del self._under_way[name]
 
-    async def _read(self, name: str) -> None:
+    async def _read(self, name: str) -> bool:
         asked_at = self._live.clock.now().at
         node = await self._reader.read_node(name)
         if node is None:
             # Serves nobody else: it has no version by which a watch that lags could be told to be older.
             self._live.observe(NodeGone(name, asked_at=asked_at))
-            return
+            return False
         self._live.observe(NodeSeen(node, continuous=False, asked_at=asked_at))
         self._note_answer(name)
+        return True
 
     def _note_answer(self, name: str) -> None:
         now = self._live.clock.now().at

@@ -70,23 +70,28 @@ class SimulatedApi:
 
     async def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
         """List all nodes, page by page, as they were when the first page was answered."""
-        bodies = await self.call(Call.LIST_NODES, "", lambda: list(self._cluster.nodes.values()))
-        async for part, version in self._pages(bodies, Call.LIST_NODES):
+        async for part, version in self._pages(Call.LIST_NODES, "", lambda: list(self._cluster.nodes.values())):
             nodes = tuple(node for body in part if (node := self._world.parsing.node(body)) is not None)
             yield Page(nodes, _uids(part), version)
 
     async def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
         """List the pods bound to one node, or to any where ``node_name`` is None."""
-        bodies = await self.call(Call.LIST_PODS, node_name or "", lambda: pods_bound_to(self._cluster, node_name))
-        async for part, version in self._pages(bodies, Call.LIST_PODS):
+        subject = node_name or ""
+        async for part, version in self._pages(
+            Call.LIST_PODS, subject, lambda: pods_bound_to(self._cluster, node_name)
+        ):
             pods = tuple(pod for body in part if (pod := self._world.parsing.pod(body)) is not None)
             yield Page(pods, _uids(part), version)
 
-    async def _pages(self, bodies: list[JsonObject], call: Call) -> AsyncIterator[tuple[list[JsonObject], int]]:
-        version, size = self._cluster.resource_version, self._world.network.page_size
+    async def _pages(
+        self, call: Call, subject: str, select: Callable[[], list[JsonObject]]
+    ) -> AsyncIterator[tuple[list[JsonObject], int]]:
+        """Bring a list page by page, with its version: both as they were when the first page was answered."""
+        size = self._world.network.page_size
+        bodies, version = await self.call(call, subject, lambda: (select(), self._cluster.resource_version))
         yield bodies[:size], version
         for begin in range(size, len(bodies), size):
-            await self.call(call, "", lambda: None)
+            await self.call(call, subject, lambda: None)
             yield bodies[begin : begin + size], version
 
     async def read_node(self, name: str) -> Node | None:

@@ -77,8 +77,8 @@ class SimulatedCluster:
         if name in self.nodes:
             raise Impossible(f"there is a node {name!r} already")
         node = self._with_identity(body, name)
-        if (node.get("spec") or {}).get("taints") and "managedFields" not in node["metadata"]:
-            node = kube.with_taints(node, node["spec"]["taints"], "kubectl-taint", timestamp(virtual_now()))
+        if kube.taints_of(node) and "managedFields" not in node["metadata"]:
+            node = kube.with_owner_of_taints(node, "kubectl-taint", timestamp(virtual_now()))
         self._commit("ADDED", node)
 
     def delete_node(self, name: str) -> None:
@@ -100,7 +100,7 @@ class SimulatedCluster:
     def set_taints(self, name: str, taints: list[JsonObject], manager: str = "kubectl-taint") -> None:
         """Write a node's whole list of taints, in one write; no write where nothing changes."""
         node = self.node(name)
-        if taints != ((node.get("spec") or {}).get("taints") or []):
+        if taints != kube.taints_of(node):
             self._commit("MODIFIED", kube.with_taints(node, taints, manager, timestamp(virtual_now())))
 
     def write_node(self, name: str, manager: str) -> None:
@@ -161,7 +161,8 @@ class SimulatedCluster:
             return Deletion.OTHER_UID
         if kube.is_terminating(pod):
             return Deletion.ALREADY_TERMINATING
-        grace = (pod.get("spec") or {}).get("terminationGracePeriodSeconds", 30)
+        grace = kube.part_of(pod, "spec").get("terminationGracePeriodSeconds")
+        grace = grace if isinstance(grace, int) else 30
         ends_at = timestamp(virtual_now() + grace)
         self._commit("MODIFIED", kube.with_metadata(pod, deletionTimestamp=ends_at, deletionGracePeriodSeconds=grace))
         if kube.node_name_of(pod) is None and not pod["metadata"].get("finalizers"):
@@ -184,7 +185,8 @@ class SimulatedCluster:
 
     def with_default_tolerations(self, pod: JsonObject) -> JsonObject:
         """Return the pod with the tolerations that admission gives to those that lack them."""
-        tolerations = (pod.get("spec") or {}).get("tolerations") or []
+        spec = pod.get("spec", {})
+        tolerations = (spec.get("tolerations") or []) if isinstance(spec, Mapping) else None
         if self._default_toleration_seconds is None or not isinstance(tolerations, list):
             return pod
         added = [

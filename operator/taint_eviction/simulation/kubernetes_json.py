@@ -1,6 +1,7 @@
 """Nodes and pods as Kubernetes JSON: how the API server completes and changes them.
 
-Pure functions from an object to a new one; whoever gets an object may keep it, nothing changes it afterwards.
+Pure functions from an object to a new one; whoever gets an object may keep it, nothing changes it afterwards. What a
+scenario gives verbatim may be malformed anywhere but in its metadata: parts that are none are taken for empty.
 Not here: names, versions and deletion (``cluster``).
 
 Reference: apimachinery/pkg/util/managedfields for who owns ``f:taints``.
@@ -14,6 +15,18 @@ JsonObject = dict[str, Any]
 CONDITION_TYPE = "DisruptionTarget"
 CONDITION_REASON = "DeletionByTaintManager"
 CONDITION_MESSAGE = "Taint manager: deleting due to NoExecute taint"
+
+
+def part_of(body: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+    """Return metadata, spec or status; empty where it is absent or no mapping."""
+    found = body.get(part)
+    return found if isinstance(found, Mapping) else {}
+
+
+def list_in(part: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the mappings in a field that is a list of mappings; without what is not."""
+    found = part.get(name)
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
 
 def with_metadata(body: Mapping[str, Any], **changes: Any) -> JsonObject:
@@ -32,17 +45,22 @@ def with_status(body: Mapping[str, Any], **changes: Any) -> JsonObject:
 
 
 def _with_part(body: Mapping[str, Any], part: str, changes: Mapping[str, Any]) -> JsonObject:
-    fields = {**(body.get(part) or {}), **changes}
+    fields = {**part_of(body, part), **changes}
     return {**body, part: {name: value for name, value in fields.items() if value is not None}}
 
 
 # Nodes
 
 
+def taints_of(node: Mapping[str, Any]) -> list[JsonObject]:
+    """Return the node's taints."""
+    return list_in(part_of(node, "spec"), "taints")
+
+
 def with_taints(node: Mapping[str, Any], taints: Sequence[JsonObject], manager: str, time: str) -> JsonObject:
     """Return the node with these taints, written by ``manager``; the times of untouched ones stay."""
     written = with_spec(node, taints=list(taints) or None)
-    return _with_owner_of_taints(written, manager, time)
+    return with_owner_of_taints(written, manager, time)
 
 
 def add_taints(present: Sequence[JsonObject], added: Sequence[JsonObject]) -> list[JsonObject]:
@@ -60,13 +78,14 @@ def _taint_identity(taint: Mapping[str, Any]) -> tuple[Any, Any]:
     return taint.get("key"), taint.get("effect")
 
 
-def _with_owner_of_taints(node: JsonObject, manager: str, time: str) -> JsonObject:
+def with_owner_of_taints(node: JsonObject, manager: str, time: str) -> JsonObject:
     """Give ``f:taints`` to ``manager``; an object without managedFields is not tracked and stays so."""
     before = node["metadata"].get("managedFields")
     if before == []:
         return node
-    others = [entry for entry in before or [] if "f:taints" not in (entry.get("fieldsV1") or {}).get("f:spec", {})]
-    if not (node.get("spec") or {}).get("taints"):
+    entries = list_in(node["metadata"], "managedFields")
+    others = [entry for entry in entries if "f:taints" not in part_of(part_of(entry, "fieldsV1"), "f:spec")]
+    if not taints_of(node):
         return with_metadata(node, managedFields=others or None)
     owner = {
         "manager": manager,
@@ -83,7 +102,7 @@ def with_write_by(node: Mapping[str, Any], manager: str, time: str) -> JsonObjec
     """Return the node after ``manager`` wrote anything else than taints on it: its entry's time moves."""
     entries = [
         {**entry, "time": time} if entry.get("manager") == manager else entry
-        for entry in node["metadata"].get("managedFields") or []
+        for entry in list_in(node["metadata"], "managedFields")
     ]
     return with_metadata(node, managedFields=entries)
 
@@ -100,13 +119,13 @@ def bound(pod: Mapping[str, Any], node_name: str, time: str) -> JsonObject:
 
 def tells_when_bound(pod: Mapping[str, Any]) -> bool:
     """Tell whether somebody has already written when the pod was bound, or that nobody did."""
-    status = pod.get("status") or {}
-    return "conditions" in status or "startTime" in status
+    status = pod.get("status", {})
+    return not isinstance(status, Mapping) or "conditions" in status or "startTime" in status
 
 
 def with_condition(pod: Mapping[str, Any], condition: Mapping[str, Any]) -> JsonObject:
     """Return the pod with the condition merged by its type, as a strategic merge patch does."""
-    conditions = list((pod.get("status") or {}).get("conditions") or [])
+    conditions = list_in(part_of(pod, "status"), "conditions")
     for index, present in enumerate(conditions):
         if present.get("type") == condition["type"]:
             conditions[index] = {**present, **condition}
@@ -129,7 +148,7 @@ def disruption_target(status: str, time: str | None) -> JsonObject:
 
 def condition_status(pod: Mapping[str, Any]) -> str | None:
     """Return the status of the pod's DisruptionTarget condition, None if it has none."""
-    for condition in (pod.get("status") or {}).get("conditions") or []:
+    for condition in list_in(part_of(pod, "status"), "conditions"):
         if condition.get("type") == CONDITION_TYPE:
             return str(condition.get("status"))
     return None
@@ -137,7 +156,8 @@ def condition_status(pod: Mapping[str, Any]) -> str | None:
 
 def node_name_of(pod: Mapping[str, Any]) -> str | None:
     """Return the node that the pod is bound to, None if it is not."""
-    return (pod.get("spec") or {}).get("nodeName") or None
+    node_name = part_of(pod, "spec").get("nodeName")
+    return node_name if isinstance(node_name, str) and node_name else None
 
 
 def is_terminating(pod: Mapping[str, Any]) -> bool:
@@ -149,5 +169,5 @@ def fresh_pod(pod: Mapping[str, Any]) -> JsonObject:
     """Return what is created in place of a pod that went: what server, scheduler and kubelet set is left out."""
     kept = ("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
     metadata = {name: value for name, value in pod["metadata"].items() if name in kept}
-    spec = {name: value for name, value in (pod.get("spec") or {}).items() if name != "nodeName"}
+    spec = {name: value for name, value in part_of(pod, "spec").items() if name != "nodeName"}
     return {"metadata": metadata, "spec": spec}

@@ -8,16 +8,8 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from taint_eviction.core.controller import Controller
-from taint_eviction.core.decision import DecisionPolicy
-from taint_eviction.runtime.driver import Driver
-from taint_eviction.runtime.engine import Engine
-from taint_eviction.runtime.evictor import Evictor
-from taint_eviction.runtime.live_controller import LiveController
-from taint_eviction.runtime.node_reads import NodeReads
+from taint_eviction.runtime.assembly import Doors, assemble
 from taint_eviction.runtime.ports import Teller
-from taint_eviction.runtime.resync import Resync
-from taint_eviction.runtime.supervised_watch import WatchDoors
 from taint_eviction.settings import Settings
 from taint_eviction.simulation.api import SimulatedApi, World
 from taint_eviction.simulation.timeline import Timeline
@@ -70,16 +62,17 @@ class ControllerProcess:
         clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
         chance = random.Random(f"{surroundings.seed}/{incarnation}")
         api = self._api = SimulatedApi(world, clock)
-        watcher = SimulatedWatcher(world, api, surroundings.nodes, surroundings.pods)
-        self.controller = Controller(DecisionPolicy(evict_finished=settings.evict_finished), settings.dry_run)
-        tellers = [Witness(world.timeline, clock), *surroundings.tellers(world.timeline)]
-        live = LiveController(self.controller, clock.server_clock, tellers)
-        resync = Resync(api, live, settings.watch.lists_at_once)
-        doors = WatchDoors(live, resync, watcher, world.parsing.interpret, settings=settings.watch, chance=chance)
-        node_reads = NodeReads(api, live, settings.node_read_seconds)
-        evictor = Evictor(live, api, api, node_reads, surroundings.gate, retry=settings.retry, chance=chance)
-        driver = Driver(live, evictor, surroundings.gate, settings.workers)
-        self.engine = Engine(live, doors, driver)
+        doors = Doors(
+            clock=clock.server_clock,
+            reader=api,
+            writer=api,
+            watcher=lambda _: SimulatedWatcher(world, api, surroundings.nodes, surroundings.pods),
+            interpret=world.parsing.interpret,
+            gate=surroundings.gate,
+            tellers=[Witness(world.timeline, clock), *surroundings.tellers(world.timeline)],
+        )
+        assembled = assemble(doors, settings, chance)
+        self.controller, self.engine = assembled.live.controller, assembled.engine
         self._task = asyncio.create_task(self._run(), name=f"controller {incarnation}")
 
     async def _run(self) -> None:

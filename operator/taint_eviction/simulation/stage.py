@@ -105,7 +105,7 @@ class Stage:
             self.start_controller()
 
     def _change_taints(self, action: do.AddTaints | do.RemoveTaints | do.SetTaints) -> None:
-        present = (self.cluster.node(action.node).get("spec") or {}).get("taints") or []
+        present = kube.taints_of(self.cluster.node(action.node))
         match action:
             case do.AddTaints():
                 taints = kube.add_taints(present, [self._dated(taint) for taint in action.taints])
@@ -145,8 +145,9 @@ class Stage:
 
     def create_node(self, body: kube.JsonObject) -> None:
         """Create a node as its author wrote it."""
-        taints = [self._dated(taint) for taint in (body.get("spec") or {}).get("taints") or []]
-        self.cluster.create_node(kube.with_spec(body, taints=taints) if taints else body)
+        dated = any(taint.get("timeAdded") == "now" for taint in kube.taints_of(body))
+        taints = [self._dated(taint) for taint in kube.taints_of(body)]
+        self.cluster.create_node(kube.with_spec(body, taints=taints) if dated else body)
 
     def _change_pods(self, action: do.CreatePods | do.DeletePod | do.RecreatePod | do.BindPod) -> None:
         match action:

@@ -1,0 +1,202 @@
+"""``taint-eviction plan``: what would happen if, or will happen anyway, from files or from a cluster.
+
+Changes nothing. Not here: what becomes of pods (``core.forecast``), and how it adds up (``planning.plan``).
+"""
+
+import asyncio
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from taint_eviction.adapters.api_calls import ApiCalls
+from taint_eviction.adapters.clock_sharpening import sharpen
+from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.plan_values import When
+from taint_eviction.cli.plan_views import print_plan
+from taint_eviction.cli.progress import Progress
+from taint_eviction.cli.values import Seconds
+from taint_eviction.core.decision import DecisionPolicy
+from taint_eviction.core.instants import Moment
+from taint_eviction.picture.of_plan import picture_of_plan
+from taint_eviction.picture.page import render_page
+from taint_eviction.planning.changes import (
+    Changes,
+    WrongChange,
+    apply_changes,
+    read_selector,
+    read_taint,
+    read_tolerating,
+    read_untaint,
+)
+from taint_eviction.planning.cluster import read_cluster, try_evictions
+from taint_eviction.planning.document import plan_document
+from taint_eviction.planning.files import read_files
+from taint_eviction.planning.gates import ANY, Gate, read_gate
+from taint_eviction.planning.inventory import Inventory
+from taint_eviction.planning.plan import Mode, Plan, make_plan
+from taint_eviction.runtime.clock import ServerClock, read_wall
+from taint_eviction.runtime.ports import CallFailed
+
+EXIT_FORESEEN, EXIT_MALFORMED, EXIT_CLUSTER = 1, 2, 3
+
+_flag = partial(click.option, show_envvar=True, show_default=True)
+# Given several times: an environment twin could not tell one from two.
+_many = partial(click.option, multiple=True, allow_from_autoenv=False)
+
+
+@click.command(context_settings={"auto_envvar_prefix": "TAINT_EVICTION_PLAN"})
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@_many("--taint", metavar="NODE=KEY[=VALUE]:EFFECT", help="Add a taint. NODE may be a pattern, as * or 'worker-*'.")
+@_many("--untaint", metavar="NODE=KEY[:EFFECT]", help="Remove a taint.")
+@_many("--delete-node", metavar="NODE", help="Delete a node.")
+@_many(
+    "--toleration",
+    nargs=2,
+    metavar="[NAMESPACE/]SELECTOR TOLERATION",
+    help="Let pods tolerate, as in: --toleration app=web 'maintenance:NoExecute for 10m'.",
+)
+@_flag("--selector", "-l", default="", help="Labels of the nodes that patterns mean.")
+@_many("--zone", metavar="ZONE", help="Zones of the nodes that patterns mean.")
+@_flag("--at", type=When(), help="When the changes are made: a time, or a span from now.  [default: now]")
+@_flag("--now", type=When(), help="When the files were written, for what has passed since.  [default: now]")
+@_flag(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    default=Mode.DELETE.value,
+    help="How pods would be evicted: budgets count only for evictions.",
+)
+@_flag("--keep-finished", is_flag=True, help="As of run: leave Succeeded and Failed pods alone.")
+@_flag("--kubeconfig", help="Kubeconfig file. Without it: $KUBECONFIG, in-cluster, or ~/.kube/config.")
+@_flag("--context", help="Context of the kubeconfig to use instead of its current one.")
+@_flag("--call-timeout", type=Seconds(), default=30.0, help="Longest wait for any one API call.")
+@_flag("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table")
+@_flag("--html", metavar="FILE", help="Write a picture of it, too: one page that needs nothing else.")
+@_flag("--exit-code", is_flag=True, help="Exit with 1 if any pod would be evicted.")
+@_many("--fail-on", metavar="budget|bare-pod|more-than=N[%]", help="Exit with 1 if the plan breaks this.")
+def plan(files: tuple[str, ...], **flags: Any) -> None:
+    """See who would leave, when and why, and what that breaks; before anything is changed.
+
+    Reads what `kubectl get nodes,pods,pdb -A -o json` (or yaml) printed, from FILEs or from - for stdin; without FILEs
+    it reads the cluster. Without changes it says what is going to happen now. Nothing is ever changed.
+
+    Exit code: 0 fine, 1 foreseen what --exit-code or --fail-on forbid, 2 usage or malformed input, 3 API server
+    unreachable.
+    """
+    set_up_logging("text", "warning")
+    if os.environ.get("NO_COLOR"):
+        click.get_current_context().color = False
+    try:
+        changes = _read_changes(flags)
+        gates = [*map(read_gate, flags["fail_on"]), *([ANY] if flags["exit_code"] else [])]
+        made = _from_files(files, changes, flags) if files else asyncio.run(_from_cluster(changes, flags))
+    except (ValueError, CredentialsError) as error:
+        _give_up(str(error), EXIT_MALFORMED)
+    except CallFailed as error:
+        _give_up(str(error), EXIT_CLUSTER)
+    _show(made, flags)
+    sys.exit(_exit_code(made, gates))
+
+
+def _give_up(message: str, code: int) -> None:
+    click.echo(f"taint-eviction: {message}", err=True)
+    sys.exit(code)
+
+
+def _read_changes(flags: dict[str, Any]) -> Changes:
+    return Changes(
+        tuple(map(read_taint, flags["taint"])),
+        tuple(map(read_untaint, flags["untaint"])),
+        tuple(flags["delete_node"]),
+        tuple(read_tolerating(chosen, text) for chosen, text in flags["toleration"]),
+        read_selector(flags["selector"]),
+        frozenset(flags["zone"]),
+    )
+
+
+# From files
+
+
+def _from_files(files: tuple[str, ...], changes: Changes, flags: dict[str, Any]) -> Plan:
+    progress = Progress()
+    inventory = read_files(files, sys.stdin.buffer, progress)
+    progress.done(len(inventory))
+    if not len(inventory) and not inventory.problems:
+        raise WrongChange(f"there is no node, pod or budget in {', '.join(files)}")
+    wall = read_wall()
+    epoch = _instant(flags["now"], wall)
+    return _plan(inventory, changes, Moment(epoch, epoch), flags)
+
+
+def _plan(inventory: Inventory, changes: Changes, now: Moment, flags: dict[str, Any]) -> Plan:
+    at = now.instant_of(_instant(flags["at"], now.server_epoch))
+    if at < now.at:
+        raise WrongChange("--at is in the past: changes can only be made now or later")
+    what_if = apply_changes(changes, inventory, at)
+    policy = DecisionPolicy(evict_finished=not flags["keep_finished"])
+    return make_plan(inventory, what_if, changes.described(), now, policy, Mode(flags["mode"]))
+
+
+def _instant(when: tuple[bool, float] | None, now: float) -> float:
+    """Return seconds since the epoch."""
+    if when is None:
+        return now
+    relative, seconds = when
+    return now + seconds if relative else seconds
+
+
+# From a cluster
+
+
+async def _from_cluster(changes: Changes, flags: dict[str, Any]) -> Plan:
+    if flags["now"] is not None:
+        raise WrongChange("--now is for files: a cluster tells its own time")
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    progress = Progress()
+    try:
+        calls = ApiCalls(connection.api_client(), flags["call_timeout"], clock.heard_date, lambda *_: None)
+        try:
+            inventory = await read_cluster(calls, progress)
+        except CallFailed as error:
+            raise CallFailed(f"{connection.where}: {connection.url}: {error}", status=error.status) from error
+        await sharpen(calls, clock)
+        progress.done(len(inventory))
+        made = _plan(inventory, changes, clock.now(), flags)
+        if made.mode is not Mode.DELETE:
+            await try_evictions(calls, made)
+        return made
+    finally:
+        await connection.close()
+
+
+# What comes out
+
+
+def _show(made: Plan, flags: dict[str, Any]) -> None:
+    match flags["output"]:
+        case "json":
+            click.echo(json.dumps(plan_document(made), indent=2))
+        case "yaml":
+            click.echo(yaml.dump(plan_document(made), Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
+        case output:
+            print_plan(made, wide=output == "wide")
+    for sentence in [*made.inventory.problems, *made.inventory.complaints]:
+        click.echo(f"taint-eviction: {sentence}", err=True)
+    if flags["html"]:
+        Path(flags["html"]).write_text(render_page(picture_of_plan(made)), "utf-8")
+
+
+def _exit_code(made: Plan, gates: list[Gate]) -> int:
+    if not made.complete:
+        return EXIT_MALFORMED
+    failures = [failure for gate in gates if (failure := gate.failure(made)) is not None]
+    for failure in failures:
+        click.echo(f"taint-eviction: {failure}", err=True)
+    return EXIT_FORESEEN if failures else 0
