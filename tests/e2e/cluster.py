@@ -162,6 +162,13 @@ class Cluster:
         listed: list[Json] = (await self.call("GET", path))["items"]
         return listed
 
+    async def told(self, history: PodHistory, seconds: float = 10.0) -> list[Json]:
+        """Wait until there is an event about exactly this pod; events have no order with the pods' watch."""
+        async with asyncio.timeout(seconds):
+            while not (found := await self.events(history)):  # noqa: ASYNC110 - a real cluster is asked again
+                await asyncio.sleep(0.1)
+        return found
+
     async def until(self, condition: Any, seconds: float = 10.0) -> None:
         """Wait until ``condition()`` holds; it is asked again after each change of a pod of this test."""
         async with asyncio.timeout(seconds), self._changed:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.cluster import Cluster
 
 from taint_eviction.adapters.credentials import with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.simulation.apiserver import ApiServer, kubeconfig
-from tests.e2e.cluster import Cluster
 
 
 @dataclass

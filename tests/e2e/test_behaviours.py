@@ -1,10 +1,9 @@
 """What the controller does to the pods of a cluster, seen from outside only."""
 
-import asyncio
-
-from taint_eviction.runtime.clock import read_monotonic
 from tests.e2e.cluster import Cluster, Json
 from tests.e2e.conftest import Running
+
+from taint_eviction.runtime.clock import read_monotonic
 
 KEY = "taint-eviction-test/maintenance"
 
@@ -18,7 +17,7 @@ def tolerates(seconds: int | None = None, key: str = KEY) -> Json:
 async def test_untolerating_goes_at_once_tolerating_in_time_and_for_ever_stays(
     cluster: Cluster, controller: Running
 ) -> None:
-    """A taint evicts a pod without toleration at once, one with 3 s after 3 s, and one that tolerates for ever never."""
+    """A taint evicts a pod without toleration at once, one with 3 s after 3 s, one that tolerates for ever never."""
     await cluster.create_node("a")
     none = await cluster.create_pod("none", "a")
     some = await cluster.create_pod("some", "a", [tolerates(3)])
@@ -33,7 +32,7 @@ async def test_untolerating_goes_at_once_tolerating_in_time_and_for_ever_stays(
 async def test_evicted_pod_carries_the_condition_and_one_event_with_its_uid(
     cluster: Cluster, controller: Running
 ) -> None:
-    """The pod gets DisruptionTarget before its deletion, and one TaintManagerEviction event that names its UID (W17)."""
+    """The pod gets DisruptionTarget before its deletion, and one TaintManagerEviction event with its UID (W17)."""
     await cluster.create_node("a")
     pod = await cluster.create_pod("pod", "a", finalizers=["taint-eviction-test/hold"])
     await cluster.taint("a", KEY)
@@ -41,9 +40,7 @@ async def test_evicted_pod_carries_the_condition_and_one_event_with_its_uid(
     condition = pod.condition("DisruptionTarget")
     assert condition is not None
     assert (condition["status"], condition["reason"]) == ("True", "DeletionByTaintManager")
-    async with asyncio.timeout(10):
-        while not (events := await cluster.events(pod)):
-            await asyncio.sleep(0.1)
+    events = await cluster.told(pod)
     assert [(event["reason"], event["type"], event["source"]["component"]) for event in events] == [
         ("TaintManagerEviction", "Normal", "taint-eviction-controller")
     ]

@@ -1,8 +1,8 @@
 """One log line for each effect: plain words for people, structured fields (``extra``) for machines.
 
 Deadlines are shown by the API server's clock, with the source of the time that started them: why a pod goes when it
-goes must be answerable from the log alone. The field ``what`` names the kind of line in one word. Refusals come again and again while something is down, so of one pod only
-the 1st, 2nd, 4th, 8th… is told.
+goes must be answerable from the log alone. The field ``what`` names the kind of line in one word. Refusals come again
+and again while something is down, so of one pod only the 1st, 2nd, 4th, 8th… is told.
 """
 
 import logging

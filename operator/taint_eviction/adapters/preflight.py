@@ -54,6 +54,6 @@ async def _allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings
 def in_words(missing: Sequence[str]) -> str:
     """Say in one line what is missing and what to do."""
     return (
-        f"this user lacks rights that are needed: {', '.join(missing)}; apply the ClusterRole and Role in manifests/base,"
-        " or use another context"
+        f"this user lacks rights that are needed: {', '.join(missing)};"
+        " apply the ClusterRole and Role in manifests/base, or use another context"
     )

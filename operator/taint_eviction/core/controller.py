@@ -52,7 +52,6 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
 
-
 # An answer asked so long after a deletion was accepted, and that still does not show it, says that it was undone.
 _DELETION_SHOWS_SECONDS = 60.0
 
