@@ -76,11 +76,10 @@ class PlainLines(_Quiet):
 class LiveTable:
     """The pods as they are and the latest facts, redrawn in place."""
 
-    def __init__(self) -> None:
-        self._console = Console()
-        self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._draw)
+    def __init__(self, console: Console | None = None) -> None:
         self._facts: list[DemoFact] = []
         self._states: dict[str, DemoFact] = {}
+        self._live = Live(console=console or Console(), refresh_per_second=8, get_renderable=self._draw)
 
     def __enter__(self) -> "LiveTable":
         self._live.start()

@@ -4,7 +4,6 @@ Changes nothing. Not here: what becomes of pods (``core.forecast``), and how it 
 """
 
 import asyncio
-import json
 import os
 import sys
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import orjson
 import yaml
 
 from taint_eviction.adapters.api_calls import ApiCalls
@@ -182,7 +182,7 @@ async def _from_cluster(changes: Changes, flags: dict[str, Any]) -> Plan:
 def _show(made: Plan, flags: dict[str, Any]) -> None:
     match flags["output"]:
         case "json":
-            click.echo(json.dumps(plan_document(made), indent=2))
+            click.echo(orjson.dumps(plan_document(made), option=orjson.OPT_INDENT_2))
         case "yaml":
             click.echo(yaml.dump(plan_document(made), Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
         case output:

@@ -164,6 +164,14 @@ def _budget_row(each: PlannedBudget, plan: Plan) -> Row:
 
 def _print_unschedulable(plan: Plan) -> None:
     """Say which pods stay but could not come back: the worked example of the Kubernetes documentation."""
+    waiting = [
+        (str(pod.ref), name, ", ".join(str(taint) for taint in taints))
+        for pod in plan.pods
+        for name, taints in pod.kept_from.items()
+    ]
+    title = "pods without a node, and where they could not be scheduled"
+    _table(title, ("POD", "NODE", "BECAUSE OF"), waiting[:_MOST_ROWS])
+    _more(_MOST_ROWS, len(waiting), "pairs")
     rows = [
         (str(pod.ref), pod.facts.pod.node_name or "", ", ".join(str(taint) for taint in pod.repelled_by))
         for pod in plan.pods
