@@ -59,7 +59,7 @@ class ElectionSettings:
 
     def problems(self) -> list[str]:
         """Say everything that is wrong with these values, a sentence each."""
-        found = []
+        found = [] if self.lease_name else ["the Lease must have a name"]
         if self.lease_duration_seconds != round(self.lease_duration_seconds) or self.lease_duration_seconds < 1:
             found.append(f"the lease duration must be whole seconds, at least 1, not {self.lease_duration_seconds:g}")
         if self.lease_duration_seconds <= self.renew_deadline_seconds:
@@ -111,4 +111,7 @@ class Settings:
             found.append("the longest retry must not be shorter than the first")
         if self.watch.whole_cluster_from < 1:
             found.append("the whole-cluster threshold must be at least 1 node")
+        if self.dry_run and self.election.enabled and self.election.lease_name == ElectionSettings().lease_name:
+            # It would lead, and nobody would evict.
+            found.append(f"a dry run needs a Lease of its own, not {self.election.lease_name}")
         return found + (self.election.problems() if self.election.enabled else [])

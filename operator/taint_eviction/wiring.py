@@ -83,6 +83,7 @@ class Application:
         self.elector = self._make_elector()
         malformed = MalformedObjects(self.metrics.malformed)
         builtin = BuiltinController(clock, self.metrics.builtin_active, expected=settings.dry_run)
+        observations = Observations(malformed, builtin.look)
         client = ApiClient(self.calls, malformed)
         doors = Doors(
             clock=clock,
@@ -94,8 +95,9 @@ class Application:
                 reinstall_signal_handlers=reinstall_signal_handlers,
                 tuning=tuning,
                 wanted=_matters_to(controller),
+                known=observations.known_to(controller),
             ),
-            interpret=Observations(malformed, builtin.look).interpret,
+            interpret=observations.interpret,
             gate=self._gate(),
             tellers=self._tellers(),
             restarted=self.metrics.watch_restarted,

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection, with_kubeconfig
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.sessions import environment_proxy
 from taint_eviction.simulation.apiserver import ApiServer, kubeconfig
 
 BETA = "client.authentication.k8s.io/v1beta1"
@@ -217,6 +218,29 @@ async def test_a_proxy_of_the_kubeconfig_is_used_by_every_session(tmp_path: Path
     assert await get(connection) == 200
     assert asked == ["http://api.example:6443/api/v1/nodes"]
     await connection.close()
+    await runner.cleanup()
+
+
+async def test_a_proxy_of_the_environment_is_used_where_the_kubeconfig_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the login that its URL carries; NO_PROXY keeps it out of the way."""
+    asked: list[tuple[str, str | None]] = []
+
+    async def forward(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append((str(request.url), request.headers.get("Proxy-Authorization")))
+        return web.Response(text="{}")
+
+    runner = web.ServerRunner(web.Server(forward))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{runner.addresses[0][1]}")
+    monkeypatch.setenv("no_proxy", "near.example")
+    connection = await with_kubeconfig(write_kubeconfig(tmp_path / "c", "http://far.example", "s"), None, HandClock())
+    assert await get(connection) == 200
+    assert asked == [("http://far.example/api/v1/nodes", f"Basic {base64.b64encode(b'me:secret').decode()}")]
+    await connection.close()
+    assert environment_proxy("http://near.example:6443") is None
     await runner.cleanup()
 
 

@@ -118,9 +118,9 @@ class ApiCalls:
         except TimeoutError:
             self._counted(call.verb, call.resource, "timeout")
             raise CallFailed(f"no answer of the API server within {self._timeout_seconds:g} s") from None
-        except NotSent:
+        except NotSent as why:
             self._counted(call.verb, call.resource, "held")
-            raise CallFailed("not sent: this process does not lead any more") from None
+            raise CallFailed(f"not sent: {why}") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             self._counted(call.verb, call.resource, "connection")
             raise CallFailed(_connection_trouble(error)) from error

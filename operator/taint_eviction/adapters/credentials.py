@@ -20,7 +20,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from taint_eviction import __version__
 from taint_eviction.adapters import kubeconfig as kubeconfigs
 from taint_eviction.adapters.fence import fenced_requests
-from taint_eviction.adapters.sessions import AuthorizationMiddleware, make_connector, make_session
+from taint_eviction.adapters.sessions import AuthorizationMiddleware, environment_proxy, make_connector, make_session
 from taint_eviction.adapters.token_sources import (
     CredentialsError,
     FixedAuthorization,
@@ -62,8 +62,10 @@ class Connection:
         self.where = where
         self.namespace = namespace
         self.in_cluster = in_cluster
+        # As in kubectl, the environment's proxy counts where the kubeconfig names none.
+        proxy = configuration.proxy or environment_proxy(self.url)
         self.middlewares: tuple[aiohttp.ClientMiddlewareType, ...] = (
-            AuthorizationMiddleware(source, self.url, configuration.proxy, configuration.tls_server_name),
+            AuthorizationMiddleware(source, self.url, proxy, configuration.tls_server_name),
         )
         self._connector: aiohttp.TCPConnector | None = None
 

@@ -2,8 +2,9 @@
 
 Whoever changes something asks its gate first. But between that and the first byte on the wire lie credentials that may
 have to be renewed and a connection that may have to be made, seconds each; and a process that is frozen there wakes
-when another has long since taken over. So the question is put again where nothing is awaited any more. What is already
-on the wire is harmless: it names the pod's UID.
+when another has long since taken over. So the question is put again where nothing is awaited any more. And what ends a
+pod and has waited there for long is not sent at all: its node may be clean by now, so it is decided anew. What is
+already on the wire is harmless: it names the pod's UID.
 
 Fenced are the requests that change pods (their deletion, eviction and status), and no others: events are words, and
 Leases are how one comes to be allowed.
@@ -11,16 +12,22 @@ Leases are how one comes to be allowed.
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import aiohttp
 from aiohttp.connector import Connection
 from yarl import URL
 
+from taint_eviction.runtime.clock import read_monotonic
+
+# As long as one live read of a node serves.
+_FRESH_SECONDS = 1.0
+
 _POD = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+(?:/[a-z]+)?$")
 
 
 class NotSent(aiohttp.ClientError):
-    """A request that was held back at the last moment: this process may not act any more."""
+    """A request that was held back at the last moment; the message says why."""
 
 
 def changes_pod(method: str, url: URL) -> bool:
@@ -40,9 +47,15 @@ def fenced_requests(may_act: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
     """
 
     class FencedRequest(aiohttp.ClientRequest):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self._made_at = read_monotonic()
+
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
             if changes_pod(self.method, self.url) and not may_act():
-                raise NotSent
+                raise NotSent("this process does not lead any more")
+            if ends_pod(self.method, self.url) and read_monotonic() - self._made_at > _FRESH_SECONDS:
+                raise NotSent("connection or credentials took so long that it is to be decided anew")
             return await super().send(conn)
 
     return FencedRequest

@@ -1,14 +1,16 @@
 """Turns what a watch brings (an event type and an object as JSON) into a fact for the brain.
 
 An object that can't be read gives no fact: what was last known of it stays. But that something is gone is believed as
-soon as it says who it was.
+soon as it says who it was. What the brain knows already need not be brought at all.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from taint_eviction.adapters.json_fields import version_number
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.core.controller import Controller
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.runtime.ports import NodesScope, WatchScope
@@ -43,14 +45,42 @@ class Observations:
             self._malformed.malformed(error)
             return None
 
+    def known_to(self, controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
+        """Return what tells of an object (its kind and JSON) whether the brain knows this version of it, or a later one.
+
+        It does of what was listed before the watch began, and of what was written or read during an eviction.
+        """
+
+        def is_known(kind: str, body: Mapping[str, Any]) -> bool:
+            identity, version = _identity(body), version_number(body.get("metadata") or {})
+            if kind == "Pod":
+                self._look_at_pod(body)
+            if identity is None or version is None:
+                return False
+            namespace, name, uid = identity
+            if kind == "Node":
+                return controller.knows_node(name, uid, version)
+            return controller.knows_pod(PodRef(NamespacedName(namespace, name), uid), version)
+
+        return is_known
+
 
 def _gone(scope: WatchScope, body: Mapping[str, Any]) -> Fact | None:
+    identity = _identity(body)
+    if identity is None:
+        return None
+    namespace, name, uid = identity
+    if isinstance(scope, NodesScope):
+        return NodeGone(name, uid)
+    return PodGone(PodRef(NamespacedName(namespace, name), uid)) if namespace else None
+
+
+def _identity(body: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """Return namespace ("" for none), name and UID; None where they cannot be read."""
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping):
         return None
-    name, uid, namespace = metadata.get("name"), metadata.get("uid"), metadata.get("namespace")
-    if not isinstance(name, str) or not isinstance(uid, str):
-        return None
-    if isinstance(scope, NodesScope):
-        return NodeGone(name, uid)
-    return PodGone(PodRef(NamespacedName(namespace, name), uid)) if isinstance(namespace, str) else None
+    namespace, name, uid = metadata.get("namespace") or "", metadata.get("name"), metadata.get("uid")
+    if isinstance(namespace, str) and isinstance(name, str) and isinstance(uid, str):
+        return namespace, name, uid
+    return None

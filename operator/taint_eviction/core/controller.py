@@ -400,6 +400,16 @@ class Controller:
         """Tell whether the pods of a node matter: it is tainted, or was lately and has not been released."""
         return node_name in self._attended
 
+    def knows_node(self, name: str, uid: str, version: int) -> bool:
+        """Tell whether this version of a node, or a later one, has been seen: to see it again would say nothing."""
+        known = self.cluster.nodes.get(name)
+        return known is not None and known.node.uid == uid and (known.node.resource_version or 0) >= version
+
+    def knows_pod(self, ref: PodRef, version: int) -> bool:
+        """Tell the same of a pod."""
+        known = self.cluster.pod(ref)
+        return known is not None and (known.pod.resource_version or 0) >= version
+
     def pending(self) -> Iterator[tuple[KnownPod, Evict, Trouble | None]]:
         """Go through the pods that have a deadline or are being evicted, in no particular order."""
         for known in self.cluster.pods.values():

@@ -4,8 +4,11 @@ Two things are done to what the API server sends. Objects are cut down to the fi
 MODIFIED event after which these fields are what they were is swallowed: heartbeats of nodes, readiness of pods. In its
 place Kopf gets a bookmark with the event's version, so that it goes on from there when the stream breaks.
 
+What the listener knows already, from a list of its own or as the answer to a call, is swallowed as well: of a watch
+that begins behind such a list nothing is left to tell.
+
 What is told is never wrong, but it may be silent about a newer resourceVersion of an unchanged object. Lists are always
-told in full, so a fresh list repairs whatever a listener has lost.
+told in full but for what the listener says it knows, so a fresh list repairs whatever it has lost.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +22,9 @@ from taint_eviction.kopf_shell.answers import JsonObject
 # Says of an object ("Node" or "Pod", and its JSON, cut down) whether the listener cares to hear of it. It must care for
 # every object that it knows, or it would not hear of its changes. Deletions are always told.
 Wanted = Callable[[str, JsonObject], bool]
+
+# Says of the same whether the listener knows this version of the object, or a later one, and need not be told.
+Known = Callable[[str, JsonObject], bool]
 
 _METADATA = (
     "name",
@@ -82,10 +88,11 @@ def _owners_of_marks(entries: Iterable[JsonObject]) -> Iterator[JsonObject]:
 
 
 class Sieve:
-    """One watch's filter. Remembers of each object that was told, 16 bytes by which to know it again."""
+    """One watch's filter. Remembers of each object that was told or known, 16 bytes by which to know it again."""
 
-    def __init__(self, wanted: Wanted | None = None) -> None:
+    def __init__(self, wanted: Wanted | None = None, known: Known | None = None) -> None:
         self._wanted = wanted
+        self._known = known
         self._told: dict[str, bytes] = {}
         self.swallowed = 0
 
@@ -104,7 +111,8 @@ class Sieve:
                 continue
             if self._wanted is None or self._wanted(kind, body):
                 self._told[uid] = _digest(body)
-                kept.append(body)
+                if self._known is None or not self._known(kind, body):
+                    kept.append(body)
         return {**answer, "items": kept}
 
     def strain(self, lines: Iterable[bytes]) -> list[bytes]:
@@ -140,14 +148,15 @@ class Sieve:
         if event_type == "DELETED":
             self._told.pop(uid, None)
             return True
-        if self._wanted is not None and not self._wanted(str(body.get("kind", "")), body):
+        kind = str(body.get("kind", ""))
+        if self._wanted is not None and not self._wanted(kind, body):
             self._told.pop(uid, None)
             return False
         digest = _digest(body)
         if event_type == "MODIFIED" and self._told.get(uid) == digest:
             return False
         self._told[uid] = digest
-        return True
+        return self._known is None or not self._known(kind, body)
 
 
 def _digest(body: JsonObject) -> bytes:

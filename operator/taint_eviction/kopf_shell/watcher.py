@@ -17,7 +17,7 @@ from taint_eviction.kopf_shell.api_session import Logins, OpenSession
 from taint_eviction.kopf_shell.discovery import Discovery
 from taint_eviction.kopf_shell.endings import first_failure, one_line
 from taint_eviction.kopf_shell.kopf_log import relay_kopf_log
-from taint_eviction.kopf_shell.sieve import Sieve, Wanted
+from taint_eviction.kopf_shell.sieve import Known, Sieve, Wanted
 from taint_eviction.kopf_shell.tap import Tap
 from taint_eviction.kopf_shell.tuning import OPERATOR_IDENTITY, WatchTuning, operator_settings, resource_of
 from taint_eviction.runtime.ports import WatchEnded, WatchListener, WatchScope
@@ -33,8 +33,8 @@ class KopfWatcher:
 
     ``url`` is the API server's, ``open_session`` opens sessions towards it. ``reinstall_signal_handlers`` is called
     after each start: in the main thread Kopf puts its own SIGINT and SIGTERM handlers over ours, and there is no way to
-    tell it not to. ``wanted`` may keep objects from the listener that it does not care for (see ``sieve.Wanted``); it
-    has no effect without ``tuning.straining``.
+    tell it not to. ``wanted`` and ``known`` may keep objects from the listener that it does not care for or knows
+    already (see ``sieve``); they have no effect without ``tuning.straining``.
     """
 
     def __init__(
@@ -45,18 +45,19 @@ class KopfWatcher:
         reinstall_signal_handlers: Callable[[], None],
         tuning: WatchTuning | None = None,
         wanted: Wanted | None = None,
+        known: Known | None = None,
     ) -> None:
         self._url = url
         self._open_session = open_session
         self._reinstall_signal_handlers = reinstall_signal_handlers
         self._tuning = tuning or WatchTuning()
-        self._wanted = wanted
+        self._wanted, self._known = wanted, known
         self._discovery = Discovery(url, self._tuning.request_seconds)
         relay_kopf_log()
 
     async def watch(self, scope: WatchScope, listener: WatchListener) -> None:
         """Watch until cancelled; raise ``WatchEnded`` when the watch ends by itself, and what the listener raised."""
-        sieve = Sieve(self._wanted) if self._tuning.straining else None
+        sieve = Sieve(self._wanted, self._known) if self._tuning.straining else None
         tap = Tap(listener, sieve, self._discovery)
         logins = Logins(self._url, self._open_session, tap.listen_in, self._tuning.logins)
         tap.on_accepted = logins.note_accepted

@@ -1,0 +1,270 @@
+"""Embedded Kopfs that start and end all the time, and bugs of our own: the process stays whole, or ends visibly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults_stage import (
+    KEY,
+    QUICK,
+    QUICK_WATCH,
+    Controlled,
+    add_nodes,
+    add_pod,
+    controlling,
+    deleted,
+    process,
+    tolerates,
+    write_kubeconfig,
+)
+
+from taint_eviction import wiring
+from taint_eviction.settings import ElectionSettings
+from taint_eviction.simulation.apiserver import ApiServer
+
+NO_LINGER = replace(QUICK, watch=replace(QUICK_WATCH, linger_seconds=0.0))
+ELECTED = replace(QUICK, election=ElectionSettings(retry_period_seconds=0.1))
+
+OTHERS = {
+    "finalizers": ["kopf.zalando.org/KopfFinalizerMarker"],
+    "annotations": {"kopf.zalando.org/last-handled-configuration": '{"spec":{}}'},
+}
+OUR_WRITES = {
+    ("patch", "pods/status"),
+    ("delete", "pods"),
+    ("create", "events"),
+    ("patch", "events"),
+    ("create", "leases"),
+    ("update", "leases"),
+    ("patch", "leases"),
+}
+
+
+async def flap(running: Controlled, node: str) -> None:
+    """Taint a node, wait until its pods are watched, untaint it, and wait until they are not."""
+    server = running.server
+    server.taint(node, KEY)
+    await running.watching_pods_of(node)
+    server.untaint(node, KEY)
+    await running.until(lambda: not server.watches.select(resource="pods", node=node))
+
+
+async def test_thirty_flapping_taints_leave_no_task_behind() -> None:
+    """Each taint starts a Kopf and each untaint ends it: as many tasks afterwards as before, and none at the end."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, *(f"n{number}" for number in range(6)))
+        add_pod(server, "web", "n0", tolerates(60))
+        own = asyncio.all_tasks()
+        async with controlling(server, NO_LINGER) as running:
+            before = names_of(asyncio.all_tasks() - own)
+            for _ in range(5):
+                await asyncio.gather(*(flap(running, f"n{number}") for number in range(6)))
+            await running.until(lambda: names_of(asyncio.all_tasks() - own) == before)
+            await running.end()
+        assert not names_of(asyncio.all_tasks() - own)
+
+
+def names_of(tasks: set[asyncio.Task[Any]]) -> list[str]:
+    """Name what tasks do, without the server's connections and what ends by itself half a second later."""
+    names = (getattr(task.get_coro(), "__qualname__", "") for task in tasks)
+    passing = {"worker", "Queue.get", "Application._tell_synced"}
+    return sorted(name for name in names if "RequestHandler" not in name and name not in passing)
+
+
+async def test_taint_that_goes_while_its_watch_comes_up_leaves_no_task_behind() -> None:
+    """A watch may be ended at any moment of its start, also while the API server takes its time to open it."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        own = asyncio.all_tasks()
+        async with controlling(server, NO_LINGER) as running:
+            before = names_of(asyncio.all_tasks() - own)
+            server.faults.add(verb="watch", resource="pods", hang=True)
+            for hits in range(1, 4):
+                server.taint("n1", KEY)
+                await server.requests.wait_for(verb="watch", resource="pods", count=hits)
+                server.untaint("n1", KEY)
+                await running.until(lambda: not running.application.engine._pods._attended)
+            await running.until(lambda: names_of(asyncio.all_tasks() - own) == before)
+
+
+async def test_end_amid_the_start_of_a_watch_leaves_no_task_behind() -> None:
+    """The controller may be told to stop while Kopfs are coming up."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, *(f"n{number}" for number in range(6)))
+        own = asyncio.all_tasks()
+        server.faults.add(verb="list", resource="pods", delay_seconds=0.05)
+        async with controlling(server, NO_LINGER) as running:
+            for number in range(6):
+                server.taint(f"n{number}", KEY)
+            await server.requests.wait_for(verb="list", resource="pods", count=2)
+            await running.end()
+        assert not names_of(asyncio.all_tasks() - own)
+
+
+async def test_signal_handlers_stay_ours_whatever_kopf_installs() -> None:
+    """After watches have come and gone, SIGTERM still asks us for an end in good order."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        async with controlling(
+            server, NO_LINGER, reinstall_signal_handlers=lambda: loop.add_signal_handler(signal.SIGTERM, told.set)
+        ) as running:
+            for _ in range(3):
+                await flap(running, "n1")
+                os.kill(os.getpid(), signal.SIGTERM)
+                await asyncio.wait_for(told.wait(), 5)
+                told.clear()
+                assert not running.running.done()
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def test_only_conditions_deletions_events_and_leases_are_written() -> None:
+    """Nothing else in the server's request log, though there are objects that other Kopf operators hold."""
+    async with ApiServer(seed=1) as server:
+        server.kubelets.finish_after_seconds = 0.01
+        server.create("nodes", {"metadata": {"name": "n1", **OTHERS}})
+        add_nodes(server, "n2")
+        for name in ("goes", "stays", "changes"):
+            add_pod(server, name, "n1", *([] if name == "goes" else [tolerates()]), **OTHERS)
+        for node in ("n1", "n2"):
+            add_pod(server, f"on-{node}", node)
+        async with controlling(server, replace(ELECTED, watch=NO_LINGER.watch)) as running:
+            server.faults.add(verb="delete", resource="pods", times=2, status=500)
+            server.taint("n1", KEY)
+            await running.watching_pods_of("n1")
+            server.patch("pods", "changes", {"metadata": {"labels": {"changed": "yes"}}})
+            await flap(running, "n2")
+            await deleted(server, "goes", "on-n1")
+            server.patch("pods", "goes", {"metadata": {"labels": {"changed": "yes"}}})
+            server.untaint("n1", KEY)
+            await running.until(lambda: not server.watches.select(resource="pods"))
+            await running.until(lambda: len(server.list("events")) >= 2)
+            await running.end()
+        written = {
+            (request.verb, request.resource)
+            for request in server.requests.entries
+            if request.verb not in {"get", "list", "watch"}
+        }
+        assert written <= OUR_WRITES
+        assert {("patch", "pods/status"), ("delete", "pods"), ("create", "events"), ("update", "leases")} <= written
+        marked = {request.name for request in server.requests.select(verb="patch", resource="pods/status")}
+        assert marked <= {"goes", "on-n1", "on-n2"}
+        for name in ("goes", "stays", "changes"):
+            metadata = (server.get("pods", name) or {})["metadata"]
+            assert metadata["finalizers"] == OTHERS["finalizers"]
+            assert metadata["annotations"] == OTHERS["annotations"]
+        assert (server.get("nodes", "n1") or {})["metadata"]["finalizers"] == OTHERS["finalizers"]
+
+
+# Bugs of our own
+
+
+def failing(*_: object, **__: object) -> None:
+    raise ZeroDivisionError("ours")
+
+
+def break_the_teller(running: Controlled) -> None:
+    running.application.live._tellers[0].tell = failing  # type: ignore[method-assign]
+
+
+def break_the_brain(running: Controlled) -> None:
+    running.application.live.controller.observe = failing  # type: ignore[assignment,method-assign]
+
+
+def break_the_evictor(running: Controlled) -> None:
+    running.application.driver._evictor._evict = failing  # type: ignore[assignment,method-assign]
+
+
+def break_the_events(running: Controlled) -> None:
+    running.application._recorder._send = failing  # type: ignore[assignment,method-assign]
+
+
+@pytest.mark.parametrize("break_it", [break_the_teller, break_the_brain, break_the_evictor, break_the_events])
+async def test_bug_of_our_own_ends_the_controller(break_it: Callable[[Controlled], None]) -> None:
+    """Wherever it sits, an exception that is not the world's fault is raised by the run, and nothing goes on half."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        async with controlling(server) as running:
+            break_it(running)
+            server.taint("n1", KEY)
+            await asyncio.wait((running.running,), timeout=5)
+            with pytest.raises((ExceptionGroup, ZeroDivisionError)) as raised:
+                running.running.result()
+            found = raised.value
+            while isinstance(found, ExceptionGroup):
+                [found] = found.exceptions
+            assert isinstance(found, ZeroDivisionError)
+
+
+BUGGY = """
+import sys
+from taint_eviction.adapters import log_teller
+from taint_eviction.cli import main
+
+def failing(self, effect, now):
+    raise ZeroDivisionError("ours")
+
+log_teller.LogTeller.tell = failing
+main()
+"""
+
+
+async def test_process_with_a_bug_exits_1_and_says_so(tmp_path: Path) -> None:
+    """Kubernetes then starts it anew; the last log line has the traceback."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        script = tmp_path / "buggy.py"
+        script.write_text(BUGGY)
+        async with process(write_kubeconfig(tmp_path / "config", server), program=(str(script),)) as buggy:
+            await buggy.synced()
+            server.taint("n1", KEY)
+            assert await buggy.ended() == 1
+            assert buggy.said("a bug ends the controller")
+            assert any("ZeroDivisionError" in str(line) for line in buggy.lines)
+
+
+async def test_stuck_driving_loop_fails_the_liveness_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that does not turn any more looks dead to Kubernetes, though probes are answered."""
+    monkeypatch.setattr(wiring, "_LONGEST_BEAT_SECONDS", 0.7)  # it turns every half second
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        async with controlling(server) as running:
+            assert await running.probe("/healthz") == (200, "ok")
+            stuck = asyncio.Event()
+            driver, wait = running.application.driver, running.application.driver._wait
+
+            async def wait_too_long(seconds: float) -> None:
+                await stuck.wait()
+                driver._wait = wait  # type: ignore[method-assign]
+
+            driver._wait = wait_too_long  # type: ignore[method-assign]
+            await running.until(lambda: running.application.engine.beat_age_seconds() > 0.7)
+            status, text = await running.probe("/healthz")
+            assert (status, text) == (503, "the driving loop has not turned for 1 s")
+            stuck.set()
+
+
+async def test_api_server_that_is_away_does_not_fail_the_liveness_probe(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A restart would not bring it back."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(wiring, "_LONGEST_BEAT_SECONDS", 0.7)
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        async with controlling(server) as running:
+            await server.stop()
+            await running.until(lambda: running.application.engine.silences()["nodes"] > 1.0)
+            assert await running.probe("/healthz") == (200, "ok")

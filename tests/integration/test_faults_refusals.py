@@ -1,0 +1,311 @@
+"""What the API server refuses: deletions (W8), conditions (W9), and conditions that are taken back (W10)."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from faults_stage import (
+    IN_TIME_SECONDS,
+    KEY,
+    PROMPT_SECONDS,
+    QUICK,
+    Controlled,
+    add_nodes,
+    add_pod,
+    add_pods,
+    condition_of,
+    controlling,
+    deleted,
+    deletes,
+    events_about,
+    monotonic,
+    tolerates,
+    until,
+)
+
+from taint_eviction.settings import RetrySettings
+from taint_eviction.simulation.apiserver import ApiServer
+
+MARKING = "Marking for deletion Pod default/web"
+
+# Each answers as many DELETEs as it says, and then lets them through.
+REFUSALS: dict[str, dict[str, Any]] = {
+    "forbidden": {"status": 403, "message": "not allowed"},
+    "a server error": {"status": 500},
+    "denied by a webhook": {"status": 400, "message": 'admission webhook "w" denied the request: not now'},
+    "a conflict of versions": {"status": 409, "message": "the object has been modified"},
+    "too many requests": {"status": 429},
+    "unavailable": {"status": 503},
+    "unauthorized": {"status": 401},
+    "a load balancer's 404": {"status": 404, "plain_text": True, "message": "404 page not found"},
+    "a reset before the effect": {"reset": True},
+}
+
+
+async def evicted_and_told_once(running: Controlled, uid: str) -> None:
+    """Wait for the eviction of the pod ``web`` and for its one event, and for no second."""
+    server = running.server
+    await deleted(server, "web")
+    await running.until(lambda: running.metric("pod_deletions_total") == 1)
+    await running.until(lambda: events_about(server, uid))
+    await running.end()
+    assert events_about(server, uid) == [MARKING]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+async def test_refused_delete_is_repeated_until_it_is_accepted(refusal: str) -> None:
+    """W8: after more refusals than upstream has tries, the pod goes, is counted once and told of once."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        uid = add_pod(server, "web", "n1")
+        fault = server.faults.add(verb="delete", resource="pods", times=7, **REFUSALS[refusal])
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await evicted_and_told_once(running, uid)
+            assert fault.hits == 7
+            assert running.metric("attempts_total", outcome="refused") >= 3
+
+
+async def test_hanging_delete_is_given_up_and_repeated() -> None:
+    """W8: a DELETE that is never answered ends with the call's own timeout, and the next one does it."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        uid = add_pod(server, "web", "n1")
+        server.faults.add(verb="delete", resource="pods", times=2, hang=True)
+        async with controlling(server, replace(QUICK, call_timeout_seconds=0.15)) as running:
+            server.taint("n1", KEY)
+            await evicted_and_told_once(running, uid)
+            assert running.metric("api_calls_total", verb="delete", resource="pods", code="timeout") == 2
+
+
+async def test_all_kinds_of_errors_in_turn_do_not_end_an_eviction() -> None:
+    """W8: no error resets, exhausts or ends the retries of another kind."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        uid = add_pod(server, "web", "n1")
+        kinds = [*REFUSALS.values(), {"hang": True}, {"delay_seconds": 0.05, "status": 504}]
+        faults = [server.faults.add(verb="delete", resource="pods", times=1, **kind) for kind in kinds]
+        async with controlling(server, replace(QUICK, call_timeout_seconds=0.2)) as running:
+            server.taint("n1", KEY)
+            await evicted_and_told_once(running, uid)
+            assert [fault.hits for fault in faults] == [1] * len(kinds)
+
+
+async def test_waits_between_refused_deletes_double_up_to_the_cap() -> None:
+    """W8: capped exponential backoff with jitter: each wait is between half of its bound and the bound."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        server.faults.add(verb="delete", resource="pods", times=6, status=500)
+        async with controlling(server, replace(QUICK, retry=RetrySettings(0.05, 0.4))):
+            server.taint("n1", KEY)
+            await server.requests.wait_for(verb="delete", resource="pods", count=7)
+            arrived = [request.arrived_at for request in deletes(server)]
+    waits = [later - earlier for earlier, later in itertools.pairwise(arrived)]
+    bounds = [0.05, 0.1, 0.2, 0.4, 0.4, 0.4]
+    for wait, bound in zip(waits, bounds, strict=True):
+        assert bound / 2 <= wait < bound + 0.5, waits
+
+
+async def test_advised_wait_is_honoured() -> None:
+    """W8: 429 with Retry-After 1 is not repeated sooner than after a second, however short our own backoff is."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        server.faults.add(verb="delete", resource="pods", times=1, status=429, headers={"Retry-After": "1"})
+        async with controlling(server):
+            server.taint("n1", KEY)
+            await deleted(server, "web")
+            first, second = deletes(server)
+            assert 1.0 <= second.arrived_at - first.arrived_at < 1.0 + PROMPT_SECONDS
+
+
+async def test_lost_answer_is_neither_repeated_for_ever_nor_told_twice() -> None:
+    """W8: a DELETE that took effect before its connection was reset leaves a terminating pod, and that is the end."""
+    async with ApiServer(seed=1) as server:
+        server.kubelets.finish_after_seconds = 30.0
+        add_nodes(server, "n1")
+        uid = add_pod(server, "web", "n1")
+        server.faults.add(verb="delete", resource="pods", times=1, reset=True, when="after")
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await deleted(server, "web")
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert len(deletes(server)) == 1
+            assert running.metric("pod_deletions_total") <= 1
+            assert len(events_about(server, uid)) <= 1
+
+
+async def test_pod_that_is_gone_is_done_and_not_counted() -> None:
+    """W8: 404 ends the eviction; it was somebody else's deletion."""
+    async with ApiServer(seed=1) as server:
+        server.kubelets.finish_after_seconds = 0.0
+        add_nodes(server, "n1")
+        uid = add_pod(server, "web", "n1")
+        server.faults.add(verb="delete", resource="pods", times=2, status=500)
+        async with controlling(server, replace(QUICK, retry=RetrySettings(0.3, 0.3))) as running:
+            await running.synced()
+            server.taint("n1", KEY)
+            await server.requests.wait_for(verb="delete", resource="pods")
+            server.watches.hold()
+            server.delete("pods", "web", grace_period_seconds=0)
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert running.metric("pod_deletions_total") == 0
+            assert events_about(server, uid) == []
+
+
+async def test_name_that_belongs_to_another_uid_is_done_and_not_counted() -> None:
+    """W2, W8: the successor of a pod, unheard of because the watch lags, survives its predecessor's DELETE."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2")
+        add_pod(server, "web", "n1")
+        # The condition can't be set, and the pod can't be read before it is too late: only the DELETE will tell.
+        server.faults.add(verb="patch", resource="pods/status", status=500)
+        async with controlling(server) as running:
+            delay = server.faults.add(verb="get", resource="nodes", delay_seconds=0.2)
+            slow = server.faults.add(verb="delete", resource="pods", times=1, delay_seconds=0.3)
+            server.taint("n1", KEY)
+            await running.until(lambda: slow.hits)
+            server.faults.remove(delay)
+            server.watches.hold()
+            server.delete("pods", "web", grace_period_seconds=0)
+            successor = add_pod(server, "web", "n2")
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert [request.code for request in deletes(server)] == [409]
+            assert (server.get("pods", "web") or {})["metadata"]["uid"] == successor
+            assert running.metric("pod_deletions_total") == 0
+            assert events_about(server, successor) == []
+
+
+async def test_long_refusal_shows_in_gauges_and_log_with_the_servers_words(caplog: pytest.LogCaptureFixture) -> None:
+    """W8: retrying and longest blocked go up and down again, and the log names pod, tries and the message."""
+    caplog.set_level(logging.INFO)
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        words = 'admission webhook "guard.example" denied the request: on holiday'
+        refusal = server.faults.add(verb="delete", resource="pods", status=400, message=words)
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("longest_blocked_seconds") > 0.4)
+            assert running.metric("retrying_evictions") == 1
+            assert running.metric("pending_evictions") == 1
+            told = [record for record in caplog.records if words in record.getMessage()]
+            # One line for the 1st, 2nd, 4th, 8th… failure, not one a try.
+            assert 3 <= len(told) < refusal.hits
+            assert all("default/web" in record.getMessage() for record in told)
+            server.faults.clear()
+            await deleted(server, "web")
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            assert running.metric("retrying_evictions") == 0
+            assert running.metric("longest_blocked_seconds") == 0
+
+
+async def test_refused_and_hanging_pods_take_no_worker_from_untried_ones() -> None:
+    """W8: with 40 pods whose deletion hangs for good, 20 others go as promptly as ever."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2")
+        add_pods(server, "stuck", 40, "n1")
+        fresh = add_pods(server, "fresh", 20, "n2")
+        server.faults.add(verb="delete", resource="pods", node="n1", hang=True)
+        async with controlling(server, replace(QUICK, workers=8)) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("retrying_evictions") == 40, 20)
+            await running.until(lambda: running.application.driver.in_flight == 4)
+            tainted_at = monotonic()
+            server.taint("n2", KEY)
+            assert await deleted(server, *fresh) - tainted_at < PROMPT_SECONDS
+            assert running.metric("retrying_evictions") == 40
+
+
+@pytest.mark.parametrize("refusal", [{"status": 403}, {"status": 422}, {"status": 500}, {"hang": True}], ids=str)
+async def test_condition_that_is_refused_for_good_does_not_keep_a_pod(refusal: dict[str, Any]) -> None:
+    """W9: where the DisruptionTarget condition can't be set, the pod is deleted all the same, after one read of it."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        uid = add_pod(server, "web", "n1")
+        server.faults.add(verb="patch", resource="pods/status", **refusal)
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await evicted_and_told_once(running, uid)
+            assert len(server.requests.select(verb="patch", resource="pods/status")) == 1
+            assert len(server.requests.select(verb="get", resource="pods")) == 1
+            assert len(deletes(server)) == 1
+
+
+async def test_condition_is_taken_back_when_a_refused_eviction_is_called_off() -> None:
+    """W10: after an untaint DisruptionTarget is False, with our reason and a transition, and the pod lives."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        uid = add_pod(server, "web", "n1")
+        server.faults.add(verb="delete", resource="pods", status=500)
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("attempts_total", outcome="refused") >= 3)
+            assert condition_of(server, "web")["status"] == "True"
+            server.untaint("n1", KEY)
+            await running.until(lambda: condition_of(server, "web")["status"] == "False")
+            assert condition_of(server, "web")["reason"] == "DeletionByTaintManager"
+            await running.until(lambda: events_about(server, uid))
+            await running.end()
+            assert running.metric("pending_evictions") == 0
+            assert running.metric("cancelled_total") == 1
+            assert events_about(server, uid) == ["Cancelling deletion of Pod default/web"]
+
+
+async def test_taking_back_is_itself_repeated_until_it_works() -> None:
+    """W10: refused, throttled and cut off, the condition is taken back in the end."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        server.faults.add(verb="delete", resource="pods", status=500)
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("attempts_total", outcome="refused") >= 1)
+            for kind in ({"status": 500}, {"status": 429}, {"reset": True}, {"status": 409}):
+                server.faults.add(verb="patch", resource="pods/status", times=1, **kind)
+            server.untaint("n1", KEY)
+            await running.until(lambda: condition_of(server, "web")["status"] == "False")
+
+
+async def test_condition_of_somebody_else_is_left_alone() -> None:
+    """W10: DisruptionTarget of the Eviction API stays as it is on a pod whose deadline was cancelled untried."""
+    theirs = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "x"}
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1", tolerates(60))
+        server.patch("pods", "web", {"status": {"conditions": [theirs]}})
+        before = server.get("pods", "web")
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("pending_evictions") == 1)
+            server.untaint("n1", KEY)
+            await running.until(lambda: running.metric("cancelled_total") == 1)
+            await running.end()
+            assert server.get("pods", "web") == before
+
+
+async def test_condition_that_somebody_made_their_own_is_not_taken_back() -> None:
+    """W10: only our own reason is taken back, also where ours was there before."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        server.faults.add(verb="delete", resource="pods", status=500)
+        async with controlling(server, replace(QUICK, retry=RetrySettings(0.3, 0.3))) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("attempts_total", outcome="refused") == 1)
+            theirs = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+            server.patch("pods", "web", {"status": {"conditions": [theirs]}})
+            server.untaint("n1", KEY)
+            await running.until(lambda: running.metric("cancelled_total") == 1)
+            await until(lambda: server.requests.select(verb="get", resource="pods"), IN_TIME_SECONDS)
+            await running.end()
+            assert condition_of(server, "web")["reason"] == "PreemptionByScheduler"
+            assert condition_of(server, "web")["status"] == "True"

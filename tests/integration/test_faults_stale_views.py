@@ -1,0 +1,314 @@
+"""What the controller sees late, twice, wrongly or never: lagging watches (W11), untaints amid work (W14), gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from faults_stage import (
+    KEY,
+    PROMPT_SECONDS,
+    QUICK,
+    QUICK_KOPF,
+    QUICK_WATCH,
+    Controlled,
+    add_nodes,
+    add_pod,
+    add_pods,
+    controlling,
+    deleted,
+    deletes,
+    is_leaving,
+    monotonic,
+    tolerates,
+    until,
+)
+
+from taint_eviction.simulation.apiserver import MALFORMED_LINE, ApiServer, StatusError, WatchMatch
+from taint_eviction.simulation.apiserver.resources import RESOURCES
+
+NODES = WatchMatch(resource="nodes")
+PODS = WatchMatch(resource="pods")
+OFTEN = replace(QUICK, watch=replace(QUICK_WATCH, resync_seconds=0.1))
+
+
+async def test_pod_bound_right_after_its_nodes_startup_taint_went_lives() -> None:
+    """W11: the node watch lags, the pod watch does not; one live read of the node serves the whole batch."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        server.taint("n1", "startup")
+        async with controlling(server) as running:
+            await running.watching_pods_of("n1")
+            server.lag("nodes")
+            server.untaint("n1", "startup")
+            names = add_pods(server, "web", 30, "n1")
+            await server.requests.wait_for(verb="get", resource="nodes")
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert len(server.requests.select(verb="get", resource="nodes")) == 1
+            assert deletes(server) == []
+            assert not any(is_leaving(server, name) for name in names)
+
+
+async def test_pod_of_a_node_that_was_deleted_meanwhile_lives() -> None:
+    """W11, W12: the live read finds no node, so its pods are no business of ours, also those that are due later."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "later", "n1", tolerates(1))
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("pending_evictions") == 1)
+            server.lag("nodes")
+            server.delete("nodes", "n1")
+            add_pod(server, "now", "n1")
+            await server.requests.wait_for(verb="get", resource="nodes", name="n1")
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert deletes(server) == []
+
+
+async def test_node_recreated_under_its_name_starts_clean() -> None:
+    """W12: timers of the old node's taint do not fire on the new node, even where the watch tells of it late."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1", tolerates(1))
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("pending_evictions") == 1)
+            server.lag("nodes")
+            server.delete("nodes", "n1")
+            add_nodes(server, "n1")
+            await server.requests.wait_for(verb="get", resource="nodes", name="n1")
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert deletes(server) == []
+
+
+async def test_eviction_waits_for_a_live_read_of_the_node() -> None:
+    """W11: while the node cannot be read, nothing is deleted; the moment it can, what is due goes."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        async with controlling(server) as running:
+            server.faults.add(verb="get", resource="nodes", status=500)
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("attempts_total", outcome="refused") >= 3)
+            assert deletes(server) == []
+            assert server.requests.select(verb="patch", resource="pods/status") == []
+            server.faults.clear()
+            await deleted(server, "web")
+
+
+async def test_untaint_amid_a_thousand_slow_deletes_saves_all_that_were_not_sent() -> None:
+    """W14: of 1,000 pods, after the untaint no more are sent than there are workers, and the rest live."""
+    async with ApiServer(seed=1) as server:
+        server.kubelets.finish_after_seconds = 30.0
+        add_nodes(server, "n1")
+        names = add_pods(server, "web", 1000, "n1")
+        server.faults.add(verb="delete", resource="pods", delay_seconds=0.1)
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await server.requests.wait_for(verb="delete", resource="pods", count=60)
+            sent = len(deletes(server))
+            server.untaint("n1", KEY)
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert len(deletes(server)) - sent <= QUICK.workers
+            gone = [name for name in names if is_leaving(server, name)]
+            assert len(gone) == len(deletes(server)) < 200
+
+
+async def test_delete_that_broke_after_an_untaint_is_not_sent_again() -> None:
+    """W14: aiohttp would send it a second time by itself; but the pod is not to go any more."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        broken = server.faults.add(verb="delete", resource="pods", times=1, delay_seconds=0.2, reset=True)
+        async with controlling(server) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: broken.hits)
+            server.untaint("n1", KEY)
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert len(deletes(server)) == 1
+            assert not is_leaving(server, "web")
+
+
+# Watches
+
+
+def cut(server: ApiServer) -> None:
+    server.watches.cut()
+
+
+def reset(server: ApiServer) -> None:
+    server.watches.cut(reset=True)
+
+
+def internal_error(server: ApiServer) -> None:
+    server.watches.send_error(StatusError(500, "etcdserver: leader changed"))
+
+
+def too_old(server: ApiServer) -> None:
+    server.watches.send_error(StatusError(410, "too old resource version", reason="Expired"))
+
+
+def garbage(server: ApiServer) -> None:
+    server.watches.send_line(MALFORMED_LINE)
+
+
+async def disturbed_gap(running: Controlled, disturb: Callable[[ApiServer], None]) -> None:
+    """Change everything while no watch can tell of it."""
+    server = running.server
+    server.faults.add(verb="watch", status=503)
+    disturb(server)
+    await until(lambda: not server.watches.select())
+    server.untaint("untainted", KEY)
+    server.taint("tainted", KEY)
+    server.delete("pods", "vanishes", grace_period_seconds=0)
+    server.delete("nodes", "deleted")
+    server.patch("pods", "hastened", {"spec": {"tolerations": [tolerates(0)]}})
+    server.faults.clear()
+
+
+@pytest.mark.parametrize("disturb", [cut, reset, internal_error, too_old, garbage])
+async def test_after_any_gap_the_state_is_what_the_lists_say(disturb: Callable[[ApiServer], None]) -> None:
+    """W21: taints set and removed, pods and nodes that vanished, and changed tolerations are found after the gap."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "untainted", "tainted", "deleted", "steady")
+        add_pod(server, "spared", "untainted", tolerates(60))
+        add_pod(server, "goes", "tainted")
+        add_pod(server, "orphan", "deleted", tolerates(60))
+        add_pod(server, "vanishes", "steady", tolerates(60))
+        add_pod(server, "hastened", "steady", tolerates(60))
+        for node in ("untainted", "deleted", "steady"):
+            server.taint(node, KEY)
+        async with controlling(server) as running:
+            await running.watching_pods_of("untainted", "deleted", "steady")
+            await running.until(lambda: running.metric("pending_evictions") == 4)
+            await disturbed_gap(running, disturb)
+            await deleted(server, "goes", "hastened")
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            assert sorted(request.name for request in deletes(server)) == ["goes", "hastened"]
+            await running.synced()
+            add_pod(server, "latecomer", "tainted")
+            await deleted(server, "latecomer")
+
+
+@pytest.mark.parametrize("match", [NODES, PODS])
+async def test_frozen_watch_is_opened_anew(match: WatchMatch) -> None:
+    """W21: a stream that stays open and silent is noticed by its silence, and what it kept to itself is found."""
+    async with ApiServer(seed=1) as server:
+        server.watching.bookmark_interval_seconds = 0.1
+        add_nodes(server, "n1", "n2")
+        server.taint("n1", KEY)
+        async with controlling(server, tuning=replace(QUICK_KOPF, inactivity_seconds=0.5)) as running:
+            await running.watching_pods_of("n1")
+            server.watches.freeze(match)
+            add_pod(server, "web", "n1")
+            add_pod(server, "other", "n2")
+            server.taint("n2", KEY)
+            await deleted(server, "web", "other")
+
+
+async def test_events_that_a_watch_lost_are_found_by_the_next_list() -> None:
+    """W21: every few minutes (here a tenth of a second) the state is what a fresh list says."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2")
+        server.taint("n1", KEY)
+        add_pod(server, "vanishes", "n1", tolerates(60))
+        async with controlling(server, OFTEN) as running:
+            await running.watching_pods_of("n1")
+            await running.until(lambda: running.metric("pending_evictions") == 1)
+            server.watches.drop_next(100)
+            server.delete("pods", "vanishes", grace_period_seconds=0)
+            add_pod(server, "missed", "n1")
+            add_pod(server, "other", "n2")
+            server.taint("n2", KEY)
+            await deleted(server, "missed", "other")
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+
+
+async def test_events_told_twice_change_nothing() -> None:
+    """W21: a repeated event is no second eviction and no second Kubernetes event."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        async with controlling(server) as running:
+            server.watches.duplicate_next(10)
+            server.taint("n1", KEY)
+            await deleted(server, "web")
+            await running.until(lambda: server.list("events"))
+            await running.end()
+            assert len(deletes(server)) == len(server.list("events")) == 1
+
+
+async def test_list_that_fails_when_a_node_becomes_tainted_is_repeated() -> None:
+    """W19: upstream logs such an error and forgets the pods."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        async with controlling(server) as running:
+            kinds = ({"status": 500}, {"status": 403}, {"status": 429}, {"reset": True}, {"hang": True})
+            for kind in kinds:
+                server.faults.add(verb="list", resource="pods", times=1, **kind)
+            server.taint("n1", KEY)
+            await deleted(server, "web")
+            assert running.metric("watch_restarts_total", kind="pods") >= 1
+
+
+# Objects that make no sense
+
+
+async def test_malformed_objects_are_told_and_counted_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """A pod and a node of the wrong shape, in lists and in watches: each is named once, and all others are served."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "bad")
+        add_pod(server, "listed", "n1")
+        add_pod(server, "bad-listed", "n1")
+        deform(server, "pods", "bad-listed")
+        deform(server, "nodes", "bad")
+        server.taint("n1", KEY)
+        async with controlling(server, OFTEN) as running:
+            await running.watching_pods_of("n1")
+            await deleted(server, "listed")
+            add_pod(server, "bad-watched", "n1", tolerates(60))
+            await running.until(lambda: running.metric("pending_evictions") == 1)
+            deform(server, "pods", "bad-watched")
+            await running.until(lambda: running.metric("malformed_objects_total", kind="Pod") == 2)
+            add_pod(server, "watched", "n1")
+            await deleted(server, "watched")
+            lists = len(server.requests.select(verb="list"))
+            await running.until(lambda: len(server.requests.select(verb="list")) > lists + 3)
+            assert running.metric("malformed_objects_total", kind="Node") == 1
+            assert running.metric("malformed_objects_total", kind="Pod") == 2
+            # What was last known of it stays.
+            assert running.metric("pending_evictions") == 1
+    for name in ("bad-listed", "bad-watched", "Node bad"):
+        assert [name in record.getMessage() for record in caplog.records].count(True) == 1, name
+
+
+def deform(server: ApiServer, plural: str, name: str) -> None:
+    """Store an object as no API server would, past all validation."""
+    body = server.get(plural, name) or {}
+    body["spec"] |= {"tolerations": "all"} if plural == "pods" else {"taints": 7}
+    server.store.commit(RESOURCES[plural], body)
+
+
+async def test_line_that_is_no_json_costs_a_restart_of_the_watch_and_no_eviction() -> None:
+    """W21: timers that are armed go on while the watches are started again."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1", tolerates(1))
+        async with controlling(server) as running:
+            tainted_at = monotonic()
+            server.taint("n1", KEY)
+            await running.watching_pods_of("n1")
+            await running.until(lambda: running.metric("pending_evictions") == 1)
+            for _ in range(3):
+                server.watches.send_line(MALFORMED_LINE)
+                await running.until(lambda: not server.watches.select())
+                await running.until(lambda: len(server.watches.select()) == 2)
+            assert 1.0 <= await deleted(server, "web") - tainted_at < 1.0 + PROMPT_SECONDS
+            assert running.metric("watch_restarts_total", kind="nodes") >= 3

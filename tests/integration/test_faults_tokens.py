@@ -1,0 +1,246 @@
+"""Credentials that live for 1.5 seconds, a twentieth of what is short in a cluster: nothing is lost over rotations.
+
+Whoever issues tokens here replaces them at 80 % of their life, as a kubelet does; the spans in which our side looks
+again are scaled down by as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import json
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from faults_stage import (
+    KEY,
+    PROMPT_SECONDS,
+    QUICK,
+    QUICK_KOPF,
+    add_nodes,
+    add_pod,
+    controlling,
+    deleted,
+    is_leaving,
+    monotonic,
+    write_kubeconfig,
+)
+from kubernetes.aio.client import Configuration
+
+from taint_eviction.adapters import fence, token_sources
+from taint_eviction.adapters.credentials import Connection, in_cluster, with_kubeconfig
+from taint_eviction.runtime.clock import ServerClock, read_wall
+from taint_eviction.simulation.apiserver import ApiServer, LoggedRequest
+
+LIFE_SECONDS = 1.5
+ROTATIONS = 2
+SCALE = LIFE_SECONDS / 30.0
+
+
+class Issuer:
+    """Issues tokens and knows which of them are good; writes the newest where clients look."""
+
+    def __init__(self, directory: Path) -> None:
+        self.token_file = directory / "token"
+        self.credential_file = directory / "credential.json"
+        self.issued = 0
+        self._good_until: dict[str, float] = {}
+        self.issue()
+
+    def issue(self) -> None:
+        """Issue one more; those before it stay good to their end."""
+        self.issued += 1
+        token = f"token-{self.issued}"
+        self._good_until[token] = monotonic() + LIFE_SECONDS
+        expires = datetime.datetime.fromtimestamp(read_wall() + LIFE_SECONDS, datetime.UTC)
+        status = {"token": token, "expirationTimestamp": expires.isoformat().replace("+00:00", "Z")}
+        credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+        for path, text in ((self.token_file, token), (self.credential_file, json.dumps(credential))):
+            fresh = path.with_suffix(".new")
+            fresh.write_text(text)
+            fresh.replace(path)
+
+    def accepts(self, token: str) -> bool:
+        """Tell whether a token is good now."""
+        return self._good_until.get(token, 0.0) > monotonic()
+
+    @contextlib.asynccontextmanager
+    async def issuing(self, every_seconds: float) -> AsyncIterator[None]:
+        """Issue a token every so often during the block."""
+
+        async def go_on() -> None:
+            while True:
+                await asyncio.sleep(every_seconds)
+                self.issue()
+
+        task = asyncio.create_task(go_on())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def by_token_file(server: ApiServer, issuer: Issuer, directory: Path, clock: ServerClock) -> Connection:
+    path = write_kubeconfig(directory / "config", server, tokenFile=str(issuer.token_file))
+    return await with_kubeconfig(str(path), None, clock)
+
+
+async def by_exec_plugin(server: ApiServer, issuer: Issuer, directory: Path, clock: ServerClock) -> Connection:
+    plugin = directory / "plugin"
+    plugin.write_text(f"#!/bin/sh\nexec cat {issuer.credential_file}\n")
+    plugin.chmod(0o755)
+    spec = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": str(plugin),
+        "interactiveMode": "Never",
+    }
+    path = write_kubeconfig(directory / "config", server, exec=spec)
+    return await with_kubeconfig(str(path), None, clock)
+
+
+async def by_service_account(server: ApiServer, issuer: Issuer, directory: Path, clock: ServerClock) -> Connection:
+    environ = {"KUBERNETES_SERVICE_HOST": server.host, "KUBERNETES_SERVICE_PORT": str(server.port)}
+    return in_cluster(clock, environ, directory)
+
+
+def certificate(directory: Path) -> ssl.SSLContext:
+    """Make a certificate for the loopback, in the place where a pod finds that of its cluster."""
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    files = ("-keyout", "tls.key", "-out", "ca.crt", "-subj", "/CN=api", "-addext", "subjectAltName=IP:127.0.0.1")
+    subprocess.run(["openssl", "req", "-x509", *curve, *files], cwd=directory, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(directory / "ca.crt", directory / "tls.key")
+    return context
+
+
+Login = Callable[[ApiServer, Issuer, Path, ServerClock], Awaitable[Connection]]
+
+
+@pytest.mark.parametrize(
+    ("login", "every_share", "tls"),
+    [(by_token_file, 0.8, False), (by_exec_plugin, 0.1, False), (by_service_account, 0.8, True)],
+    ids=["tokenFile", "exec plugin", "service account"],
+)
+async def test_rotating_tokens_lose_neither_watch_nor_eviction(
+    login: Login, every_share: float, tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over rotations no watch breaks and each pod goes promptly; hardly a request is refused, and then made again."""
+    monkeypatch.setattr(token_sources, "_FILE_SECONDS", token_sources._FILE_SECONDS * SCALE)
+    monkeypatch.setattr(token_sources, "_RENEW_PAUSE_SECONDS", token_sources._RENEW_PAUSE_SECONDS * SCALE)
+    issuer, clock = Issuer(tmp_path), ServerClock()
+    context = certificate(tmp_path) if tls else None
+    async with ApiServer(seed=1, tokens=issuer.accepts, ssl_context=context) as server:
+        add_nodes(server, "n1", "n2")
+        async with issuer.issuing(every_share * LIFE_SECONDS):
+            connection = await login(server, issuer, tmp_path, clock)
+            async with controlling(server, connection=connection, clock=clock, sharpening=True) as running:
+                server.taint("n1", KEY)
+                await running.watching_pods_of("n1")
+                until, number = monotonic() + ROTATIONS * 0.8 * LIFE_SECONDS, 0
+                while monotonic() < until:
+                    number += 1
+                    # Streams outlive tokens: only their ends make Kopf's session show its token again.
+                    server.watches.cut()
+                    created_at = monotonic()
+                    add_pod(server, f"web-{number}", "n1")
+                    assert await deleted(server, f"web-{number}") - created_at < PROMPT_SECONDS
+                    await asyncio.sleep(0.1)
+                assert running.metric("watch_restarts_total", kind="nodes") == 0
+                assert running.metric("watch_restarts_total", kind="pods") == 0
+        refused = [request for request in server.requests.entries if request.code == 401]
+        # None on a machine that has time for us: each is renewed at 80 % of its life, and known 10 % later.
+        assert len(refused) <= ROTATIONS
+        assert number > ROTATIONS
+        assert issuer.issued > ROTATIONS
+
+
+async def test_token_that_is_replaced_too_late_costs_a_moment_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """401 makes each session read the file again at once; until there is a good one, evictions and watches retry."""
+    monkeypatch.setattr(token_sources, "_FILE_SECONDS", 60.0)  # so that only the 401 tells
+    issuer, clock = Issuer(tmp_path), ServerClock()
+    async with ApiServer(seed=1, tokens=issuer.accepts) as server:
+        add_nodes(server, "n1", "n2")
+        connection = await by_token_file(server, issuer, tmp_path, clock)
+        async with controlling(server, connection=connection, clock=clock, tuning=QUICK_KOPF) as running:
+            server.taint("n1", KEY)
+            await running.watching_pods_of("n1")
+            await running.until(lambda: not issuer.accepts(f"token-{issuer.issued}"))
+            server.watches.cut()
+            add_pod(server, "web", "n1")
+            server.taint("n2", KEY)
+            add_pod(server, "other", "n2")
+            await server.requests.wait_for(lambda request: request.code == 401, count=5)
+            assert not is_leaving(server, "web")
+            issuer.issue()
+            await deleted(server, "web", "other")
+            await running.synced()
+
+
+async def test_delete_refused_with_401_is_decided_anew_before_it_is_sent_with_the_new_token(tmp_path: Path) -> None:
+    """W11: while the credentials were being renewed the node was untainted: the pod lives."""
+    issuer, clock = Issuer(tmp_path), ServerClock()
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        connection = await by_token_file(server, issuer, tmp_path, clock)
+        async with controlling(server, connection=connection, clock=clock) as running:
+            refusal = server.faults.add(verb="delete", resource="pods", status=401, delay_seconds=0.2, times=1)
+            server.taint("n1", KEY)
+            await running.until(lambda: refusal.hits)
+            issuer.issue()
+            server.untaint("n1", KEY)
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert len(server.requests.select(verb="delete", resource="pods")) == 1
+            assert not is_leaving(server, "web")
+
+
+class HeldBack:
+    """A source of credentials that take their time, like an exec plugin's that asks an identity provider."""
+
+    def __init__(self) -> None:
+        self.at_hand = asyncio.Event()
+        self.at_hand.set()
+
+    async def authorization(self, rejected: str | None = None) -> str | None:
+        """Return none, once they are at hand."""
+        await self.at_hand.wait()
+        return None
+
+    async def close(self) -> None:
+        """Nothing is under way."""
+
+
+async def test_delete_that_waited_for_credentials_is_decided_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W11, W14: between the decision and the wire the credentials were renewed, and the node untainted: the pod lives."""
+    monkeypatch.setattr(fence, "_FRESH_SECONDS", 0.1)
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web", "n1")
+        source = HeldBack()
+        connection = Connection(Configuration(host=server.url), source, "the test", None, in_cluster=False)
+        async with controlling(server, replace(QUICK, call_timeout_seconds=5.0), connection=connection) as running:
+
+            def hold_back(request: LoggedRequest) -> None:
+                if request.resource == "pods/status":
+                    source.at_hand.clear()
+
+            server.requests.subscribe(hold_back)
+            server.taint("n1", KEY)
+            await running.until(lambda: not source.at_hand.is_set())
+            server.untaint("n1", KEY)
+            await running.until(lambda: not running.application.live.controller.tainted_nodes())
+            await asyncio.sleep(0.2)
+            source.at_hand.set()
+            await running.until(lambda: running.metric("pending_evictions") == 0)
+            await running.end()
+            assert server.requests.select(verb="delete", resource="pods") == []
+            assert not is_leaving(server, "web")

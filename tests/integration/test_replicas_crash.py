@@ -1,0 +1,135 @@
+"""The leader is killed while a hundred pods come due: the other takes over, nothing is early, lost or done twice."""
+
+import asyncio
+import itertools
+import signal
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from replicas_stage import (
+    QUICK,
+    SLACK_SECONDS,
+    TAKEOVER_SECONDS,
+    Replica,
+    Theatre,
+    now,
+    sleep_until,
+    theatre,
+    until,
+)
+
+from taint_eviction.simulation.apiserver import LoggedRequest
+
+NODES, LONGEST_SECONDS = 13, 8
+KILLED_AFTER_DELETIONS = 8
+
+
+@dataclass
+class Story:
+    """What happened."""
+
+    on: Theatre
+    leader: Replica
+    standby: Replica
+    killed_at: float
+    led: tuple[bool, bool]
+    readiness: tuple[int, int]
+
+    def deletes(self) -> dict[str, list[LoggedRequest]]:
+        """All requests to delete a pod, by pod."""
+        found: dict[str, list[LoggedRequest]] = defaultdict(list)
+        for entry in self.on.calls(verb="delete", resource="pods"):
+            found[entry.name].append(entry)
+        return found
+
+
+async def play(directory: Path) -> Story:
+    """A hundred pods that tolerate 1 to 8 s, on nodes that are tainted one after the other within a second."""
+    async with theatre(directory) as on:
+        for node, seconds in itertools.product(range(NODES), range(1, LONGEST_SECONDS + 1)):
+            if seconds == 1:
+                on.add_node(f"node-{node}")
+            on.add_pod(f"pod-{node}-{seconds}", f"node-{node}", seconds)
+        leader = await on.open("first", *QUICK)
+        await until(leader.leads)
+        standby = await on.open("second", *QUICK)
+        led = (await leader.leads(), await standby.leads())
+        readiness = ((await leader.get("/readyz"))[0], (await standby.get("/readyz"))[0])
+        begun_at = now() + 0.1
+        for node in range(NODES):
+            await sleep_until(begun_at + node / NODES)
+            on.taint(f"node-{node}")
+        await until(lambda: len(on.calls(leader, verb="delete", resource="pods")) >= KILLED_AFTER_DELETIONS)
+        leader.signal(signal.SIGKILL)
+        killed_at = now()
+        await until(lambda: all(on.is_gone(name) for name in on.due_at))
+        await asyncio.sleep(0.5)
+        return Story(on, leader, standby, killed_at, led, readiness)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Play it, once."""
+    return asyncio.run(play(tmp_path_factory.mktemp("crash")))
+
+
+def test_one_leads_and_both_are_ready(story: Story) -> None:
+    """leader_election_master_status is 1 for one of them; readiness does not ask who leads."""
+    assert (story.led, story.readiness) == ((True, False), (200, 200))
+
+
+def test_only_the_leader_acts(story: Story) -> None:
+    """The standby changes no pod before it has won; the leader had deleted some by then."""
+    assert len(story.on.calls(story.leader, verb="delete", resource="pods")) >= KILLED_AFTER_DELETIONS
+    assert min(entry.arrived_at for entry in story.on.changes(story.standby)) > story.on.won_at(story.standby)
+
+
+def test_no_pod_goes_early(story: Story) -> None:
+    """No deletion is asked for before the pod's deadline by the server's time."""
+    for name, entries in story.deletes().items():
+        assert entries[0].arrived_at >= story.on.due_at[name], name
+
+
+def test_every_pod_is_asked_for_and_no_more_after_it_was_answered(story: Story) -> None:
+    """Exactly one success for each pod, and it is the last request for it."""
+    deletes = story.deletes()
+    assert deletes.keys() == story.on.due_at.keys()
+    for name, entries in deletes.items():
+        assert [entry.code for entry in entries].count(200) == 1, name
+        assert entries[-1].code == 200, name
+
+
+def test_the_late_ones_are_late_by_no_more_than_a_takeover(story: Story) -> None:
+    """Lease duration and twice 2.2 retry periods."""
+    late = max(entries[-1].arrived_at - story.on.due_at[name] for name, entries in story.deletes().items())
+    assert late <= TAKEOVER_SECONDS + SLACK_SECONDS
+
+
+def test_what_comes_due_after_the_takeover_is_not_late(story: Story) -> None:
+    """The standby has kept its queue by the same deadlines: begun anew, they would be the whole time so far later."""
+    deletes, won_at = story.deletes(), story.on.won_at(story.standby)
+    after = [name for name, due_at in story.on.due_at.items() if due_at > won_at + 0.5]
+    assert after
+    assert max(deletes[name][-1].arrived_at - story.on.due_at[name] for name in after) <= 3 * SLACK_SECONDS
+
+
+def test_the_first_deletion_leaves_within_a_second_of_winning(story: Story) -> None:
+    """A warm standby: what is overdue goes at once."""
+    won_at = story.on.won_at(story.standby)
+    first = min(entry.arrived_at for entry in story.on.calls(story.standby, verb="delete", resource="pods"))
+    assert first - won_at <= 1.0
+
+
+def test_taking_over_needs_no_list(story: Story) -> None:
+    """Neither of nodes nor of pods: the standby has watched all the time."""
+    won_at = story.on.won_at(story.standby)
+    assert [entry for entry in story.on.calls(story.standby, verb="list") if entry.arrived_at > won_at] == []
+
+
+def test_the_takeover_is_counted_in_the_lease(story: Story) -> None:
+    """One transition, and the acquire time is the new holder's."""
+    lease = story.on.lease()
+    assert lease["leaseTransitions"] == 1
+    assert story.standby.said(f"{lease['holderIdentity']} leads now")

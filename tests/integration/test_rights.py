@@ -1,0 +1,210 @@
+"""The rights in manifests/ and the calls that the controller makes are the same, both ways.
+
+It is driven through everything that it does, by an API server that enforces those rights.
+"""
+
+import asyncio
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from replicas_stage import ROOT, Replica, Theatre, theatre, until
+
+from taint_eviction.simulation.apiserver import LoggedRequest
+from taint_eviction.simulation.apiserver.request_info import RequestInfo, parse_request
+
+NORMAL, DRY_RUN = "base", "overlays/dry-run"
+
+# What any authenticated user may ask (system:basic-user, system:discovery, system:public-info-viewer), and why it does:
+EXEMPT = {
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",  # which rights are missing, where a person has started it
+    "/version",  # when the server's second begins
+    "/api",  # Kopf looks up what nodes and pods are
+    "/api/v1",
+    "/apis",
+}
+
+
+class Grant(NamedTuple):
+    """One verb on one resource. ``namespace`` "" means all, ``name`` "" any."""
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str
+    name: str
+
+    def covers(self, info: RequestInfo) -> bool:
+        """Tell whether it allows a request."""
+        assert info.resource is not None
+        asked = (info.resource.group, info.resource_name, info.verb)
+        if asked != (self.group, self.resource, self.verb):
+            return False
+        return self.namespace in {"", info.namespace} and self.name in {"", info.name}
+
+
+def grants(directory: str) -> list[Grant]:
+    """Read the rights of one of the manifests' directories."""
+    return [
+        Grant(group, resource, verb, "kube-system" if role["kind"] == "Role" else "", name)
+        for file in sorted((ROOT / "manifests" / directory).glob("*role.yaml"))
+        for role in yaml.safe_load_all(file.read_text())
+        for rule in role.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    ]
+
+
+def info_of(entry: LoggedRequest) -> RequestInfo:
+    """Read a request from the log again."""
+    methods = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+    return parse_request(methods.get(entry.verb, "GET"), entry.path, entry.query)
+
+
+@dataclass
+class Story:
+    """A controller that has done all that it does."""
+
+    on: Theatre
+    replica: Replica
+    granted: list[Grant]
+    code: int
+
+    def asked(self) -> list[RequestInfo]:
+        """The requests for resources."""
+        return [info for entry in self.on.calls() if (info := info_of(entry)).resource is not None]
+
+    def reviewed(self) -> list[dict[str, Any]]:
+        """What it has asked at its start whether it may do."""
+        reviews = self.on.calls(resource="/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        return [entry.body["spec"]["resourceAttributes"] for entry in reviews]
+
+
+async def play(directory: Path, manifests: str, *flags: str) -> Story:
+    """Lead, evict, fail and try again, call off, take back, tell, and give the Lease back."""
+    granted = grants(manifests)
+    async with theatre(directory) as on:
+        on.server.answerer.authorize = lambda info: any(grant.covers(info) for grant in granted)
+        for node in ("node-1", "node-2"):
+            on.add_node(node)
+        for name in ("plain", "condition-refused", "refused-once"):
+            on.add_pod(name, "node-1")
+        on.add_pod("called-off", "node-2")
+        on.add_pod("armed", "node-2", 300)
+        on.server.faults.add(verb="patch", resource="pods/status", name="condition-refused", status=500)
+        on.server.faults.add(verb="delete", resource="pods", name="refused-once", status=500, times=1)
+        on.server.faults.add(verb="delete", resource="pods", name="called-off", status=500)
+        replica = await on.open("one", *flags, "--leader-elect-retry-period=500ms")
+        dry = "--dry-run" in flags
+        on.taint("node-1")
+        await until(
+            lambda: all(done(on, replica, name, dry) for name in ("plain", "condition-refused", "refused-once"))
+        )
+        for _ in range(2):
+            said = len(replica.log)
+            on.taint("node-2")
+            await until_told(replica, said, "armed", "called-off")
+            said = len(replica.log)
+            on.server.untaint("node-2", "maintenance")
+            await until_told(replica, said, "armed")
+        await until(lambda: dry or on.calls(verb="patch", resource="events"))
+        await until(lambda: dry or unmarked(on, "called-off"))
+        await until(lambda: len(on.calls(verb="update", resource="leases")) > 0)
+        replica.signal(signal.SIGTERM)
+        return Story(on, replica, granted, await replica.end())
+
+
+def done(on: Theatre, replica: Replica, name: str, dry: bool) -> bool:
+    """Tell whether a pod has been evicted, or would have been."""
+    return told(replica, name) if dry else on.is_gone(name)
+
+
+def told(replica: Replica, name: str, since: int = 0) -> bool:
+    """Tell whether the log has said something about a pod."""
+    return any(f"default/{name}" in line.get("message", "") for line in replica.log[since:])
+
+
+async def until_told(replica: Replica, since: int, *names: str) -> None:
+    """Wait until the log has said something about each of these pods since then."""
+    await until(lambda: all(told(replica, name, since) for name in names))
+
+
+def unmarked(on: Theatre, name: str) -> bool:
+    """Tell whether a pod's condition has been taken back."""
+    conditions = ((on.server.get("pods", name) or {}).get("status") or {}).get("conditions") or []
+    return any((found["type"], found["status"]) == ("DisruptionTarget", "False") for found in conditions)
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Story]:
+    """Play both modes, once and at the same time."""
+
+    async def play_both() -> tuple[Story, Story]:
+        return await asyncio.gather(
+            play(tmp_path_factory.mktemp("normal"), NORMAL),
+            play(tmp_path_factory.mktemp("dry-run"), DRY_RUN, "--dry-run"),
+        )
+
+    return dict(zip((NORMAL, DRY_RUN), asyncio.run(play_both()), strict=True))
+
+
+@pytest.fixture(params=[NORMAL, DRY_RUN])
+def story(stories: dict[str, Story], request: pytest.FixtureRequest) -> Story:
+    """One of them."""
+    return stories[request.param]
+
+
+def test_nothing_is_called_that_is_not_granted(story: Story) -> None:
+    """Every request is covered by a rule, or is one that everybody may make."""
+    assert {entry.resource for entry in story.on.calls() if info_of(entry).resource is None} <= EXEMPT
+    refused = [entry for entry in story.on.calls() if entry.code == 403]
+    assert refused == []
+    assert [info for info in story.asked() if not any(grant.covers(info) for grant in story.granted)] == []
+
+
+def test_nothing_is_granted_that_is_never_used(story: Story) -> None:
+    """Every verb of every rule, and every name, was needed."""
+    asked = story.asked()
+    assert [grant for grant in story.granted if not any(grant.covers(info) for info in asked)] == []
+
+
+def test_no_rule_is_wider_than_it_looks(story: Story) -> None:
+    """No wildcards, and no verb that grants others."""
+    for grant in story.granted:
+        assert "*" not in "".join(grant)
+        assert grant.verb not in {"escalate", "bind", "impersonate"}
+
+
+def test_a_person_is_not_told_that_granted_rights_are_missing(story: Story) -> None:
+    """What it reviews at its start is granted, the one Lease by its name; and all that it writes is reviewed."""
+    reviewed = {
+        (asked.get("group", ""), "/".join(filter(None, (asked["resource"], asked["subresource"]))), asked["verb"])
+        for asked in story.reviewed()
+    }
+    assert reviewed == {(grant.group, grant.resource, grant.verb) for grant in story.granted}
+    names = {(asked["verb"], asked.get("name", "")) for asked in story.reviewed() if asked["resource"] == "leases"}
+    assert names == {(grant.verb, grant.name) for grant in story.granted if grant.resource == "leases"}
+
+
+def test_all_that_it_does_was_seen(stories: dict[str, Story]) -> None:
+    """It ended well, and the story went through each behaviour."""
+    on = stories[NORMAL].on
+    assert [story.code for story in stories.values()] == [0, 0]
+    assert [entry.code for entry in on.calls(verb="delete", resource="pods", name="refused-once")] == [500, 200]
+    assert on.calls(verb="get", resource="pods", name="condition-refused")
+    assert unmarked(on, "called-off")
+    assert max(event["count"] for event in on.server.list("events")) == 2
+    assert on.calls(resource="leases")[-1].body["spec"]["holderIdentity"] == ""
+
+
+def test_a_dry_run_writes_its_own_lease_and_nothing_else(stories: dict[str, Story]) -> None:
+    """Whatever it decides."""
+    on = stories[DRY_RUN].on
+    writes = [entry for entry in on.calls() if entry.verb in {"create", "update", "patch", "delete"}]
+    assert {entry.resource for entry in writes} - EXEMPT == {"leases"}
+    assert {lease["metadata"]["name"] for lease in on.server.list("leases")} == {"taint-eviction-controller-dry-run"}
