@@ -21,6 +21,7 @@ from taint_eviction.adapters.builtin_controller import BuiltinController
 from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.credentials import USER_AGENT, Connection
 from taint_eviction.adapters.event_recorder import EventRecorder
+from taint_eviction.adapters.journal import Journal
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.log_teller import LogTeller
 from taint_eviction.adapters.loop_lag import measure_loop_lag
@@ -67,6 +68,7 @@ class Application:
         listen: Address | None = None,
         reinstall_signal_handlers: Callable[[], None] = lambda: None,
         tuning: WatchTuning | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
@@ -99,8 +101,9 @@ class Application:
             ),
             interpret=observations.interpret,
             gate=self._gate(),
-            tellers=self._tellers(),
+            tellers=[*self._tellers(), *([] if journal is None else [journal])],
             restarted=self.metrics.watch_restarted,
+            **({} if journal is None else {"heard": journal.observed}),
         )
         assembled = assemble(doors, settings, random.Random())
         self.live, self.driver, self.engine = assembled.live, assembled.driver, assembled.engine

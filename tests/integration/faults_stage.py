@@ -208,8 +208,15 @@ async def controlling(
                     await controlled.end()
             finally:
                 running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
+                await asyncio.wait((running,), timeout=IN_TIME_SECONDS)
+                assert running.done(), _what_hangs()
         assert not controlled.complaints, controlled.complaints
+
+
+def _what_hangs() -> list[str]:
+    """Say of each task where it waits: the controller did not end."""
+    tasks = (task for task in asyncio.all_tasks() if task.get_stack())
+    return [f"{task.get_name()}: {task.get_stack()[-1]}" for task in tasks]
 
 
 async def _not_at_all(*_: object) -> None:

@@ -220,7 +220,7 @@ class HeldBack:
 
 
 async def test_delete_that_waited_for_credentials_is_decided_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """W11, W14: between the decision and the wire the credentials were renewed, and the node untainted: the pod lives."""
+    """W11, W14: credentials were renewed between decision and wire, and the node untainted: the pod lives."""
     monkeypatch.setattr(fence, "_FRESH_SECONDS", 0.1)
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")

@@ -96,7 +96,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def heap_is_bounded(self, live: int) -> None:
         """Look at the heap itself."""
-        assert len(self.queue._heap) <= 2 * live + 64
+        assert self.queue._held <= 2 * live + 64
 
 
 QueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)

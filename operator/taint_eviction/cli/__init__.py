@@ -4,15 +4,32 @@ Exit codes: 0 fine; 1 an expectation was broken, or a bug of our own ended the p
 3 the API server can't be reached, or does not allow what is needed. Results go to stdout, logs to stderr.
 """
 
+from importlib import import_module
+
 import click
 
 from taint_eviction import __version__
-from taint_eviction.cli.demo import demo
-from taint_eviction.cli.replay import replay
-from taint_eviction.cli.run import run
+
+# Each is the object of its name in the module of its name.
+_COMMANDS = ("run", "demo", "plan", "replay")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _ImportedWhenUsed(click.Group):
+    """Imports a command's module when the command is used: the controller starts without simulation and tables."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name all commands."""
+        return sorted({*super().list_commands(ctx), *_COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name, None if there is none."""
+        if cmd_name not in _COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = getattr(import_module(f"taint_eviction.cli.{cmd_name}"), cmd_name)
+        return found
+
+
+@click.group(cls=_ImportedWhenUsed, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def cli() -> None:
     """Evict pods from nodes with NoExecute taints: at once, when their tolerationSeconds are over, or never.
 
@@ -25,10 +42,6 @@ def cli() -> None:
 def version() -> None:
     """Print the version."""
     click.echo(f"taint-eviction {__version__}")
-
-
-for command in (run, demo, replay):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -17,6 +17,8 @@ from typing import Any
 import click
 
 from taint_eviction.cli.demo_views import View, make_view
+from taint_eviction.cli.pictures import html_option, write_page
+from taint_eviction.picture.of_demo import picture_of_demo
 from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.simulation.apiserver import ApiServer, kubeconfig
 from taint_eviction.simulation.demo import DemoFact, DemoStory
@@ -40,19 +42,43 @@ _END_SECONDS = 15.0
     show_envvar=True,
     help="A view that updates in a terminal (plain lines when piped), or one fact a line as JSON.",
 )
-def demo(output: str) -> None:
+@html_option
+def demo(output: str, html: str | None) -> None:
     """Watch the controller at work: 20 seconds, no cluster needed.
 
     A node with four pods is tainted, untainted and tainted again. Exit code 1 if anything went otherwise than it
     should.
     """
-    broken = asyncio.run(_demo(make_view(output)))
+    view = _Keeping(make_view(output))
+    broken = asyncio.run(_demo(view))
+    if html:
+        write_page(html, picture_of_demo(view.facts))
     for sentence in broken:
         click.echo(f"taint-eviction demo: {sentence}", err=True)
     sys.exit(EXIT_BROKEN if broken else 0)
 
 
-async def _demo(view: View) -> list[str]:
+class _Keeping:
+    """A view that keeps what it shows, for a picture."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.facts: list[DemoFact] = []
+
+    def __enter__(self) -> View:
+        self._view.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._view.__exit__(*raised)
+
+    def show(self, fact: DemoFact) -> None:
+        """Keep it and show it."""
+        self.facts.append(fact)
+        self._view.show(fact)
+
+
+async def _demo(view: Any) -> list[str]:
     async with ApiServer() as server:
         server.kubelets.finish_after_seconds = 0.5
         story = DemoStory(server, read_monotonic, view.show)

@@ -7,7 +7,6 @@ import asyncio
 import os
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
 from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.pictures import html_option, write_page
 from taint_eviction.cli.plan_values import When
 from taint_eviction.cli.plan_views import print_plan
 from taint_eviction.cli.progress import Progress
@@ -25,7 +25,6 @@ from taint_eviction.cli.values import Seconds
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.instants import Moment
 from taint_eviction.picture.of_plan import picture_of_plan
-from taint_eviction.picture.page import render_page
 from taint_eviction.planning.changes import (
     Changes,
     WrongChange,
@@ -51,7 +50,7 @@ _flag = partial(click.option, show_envvar=True, show_default=True)
 _many = partial(click.option, multiple=True, allow_from_autoenv=False)
 
 
-@click.command(context_settings={"auto_envvar_prefix": "TAINT_EVICTION_PLAN"})
+@click.command(context_settings={"auto_envvar_prefix": "TAINT_EVICTION"})
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @_many("--taint", metavar="NODE=KEY[=VALUE]:EFFECT", help="Add a taint. NODE may be a pattern, as * or 'worker-*'.")
 @_many("--untaint", metavar="NODE=KEY[:EFFECT]", help="Remove a taint.")
@@ -77,7 +76,7 @@ _many = partial(click.option, multiple=True, allow_from_autoenv=False)
 @_flag("--context", help="Context of the kubeconfig to use instead of its current one.")
 @_flag("--call-timeout", type=Seconds(), default=30.0, help="Longest wait for any one API call.")
 @_flag("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table")
-@_flag("--html", metavar="FILE", help="Write a picture of it, too: one page that needs nothing else.")
+@html_option
 @_flag("--exit-code", is_flag=True, help="Exit with 1 if any pod would be evicted.")
 @_many("--fail-on", metavar="budget|bare-pod|more-than=N[%]", help="Exit with 1 if the plan breaks this.")
 def plan(files: tuple[str, ...], **flags: Any) -> None:
@@ -190,7 +189,7 @@ def _show(made: Plan, flags: dict[str, Any]) -> None:
     for sentence in [*made.inventory.problems, *made.inventory.complaints]:
         click.echo(f"taint-eviction: {sentence}", err=True)
     if flags["html"]:
-        Path(flags["html"]).write_text(render_page(picture_of_plan(made)), "utf-8")
+        write_page(flags["html"], picture_of_plan(made))
 
 
 def _exit_code(made: Plan, gates: list[Gate]) -> int:

@@ -7,12 +7,17 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from taint_eviction.cli.pictures import html_option, record_in, write_page, write_text
+from taint_eviction.history.record import Record
+from taint_eviction.history.to_scenario import scenario_text
+from taint_eviction.picture.of_history import picture_of_record
+from taint_eviction.picture.of_replay import picture_of_replay
 from taint_eviction.simulation.expectations import Verdict
 from taint_eviction.simulation.marked_yaml import Malformed, Problem
 from taint_eviction.simulation.replay import ReplayResult
@@ -46,11 +51,16 @@ _COLOURS = {
     show_envvar=True,
     help="Timelines for people, or one JSON document.",
 )
-def replay(files: tuple[str, ...], output: str) -> None:
+@html_option
+@click.option("--to-scenario", metavar="FILE", help="Write a journal or log as a scenario file, to change and keep.")
+def replay(files: tuple[str, ...], output: str, html: str | None, to_scenario: str | None) -> None:
     """Play scenario FILEs on a virtual clock and check what they expect.
 
     A scenario says which nodes and pods there are, what happens when, and which pods leave. It is played through the
     controller itself against a simulated cluster, an hour in a moment. Directories are walked for *.yaml; - is stdin.
+
+    A journal (run --journal) or a log (run --log-format json) is a story, too: what the controller did then is what is
+    expected now.
 
     Exit code: 0 all as expected, 1 an expectation was broken, 2 a file is malformed.
     """
@@ -58,7 +68,9 @@ def replay(files: tuple[str, ...], output: str) -> None:
         click.get_current_context().color = False
     # What the controller logs meanwhile has its place in the timeline.
     logging.getLogger("taint_eviction").addHandler(logging.NullHandler())
-    results, problems = _play(files)
+    records: dict[str, Record] = {}
+    results, problems = _play(files, records)
+    _write(results, records, html, to_scenario)
     if output == "json":
         click.echo(json.dumps(_document(results, problems), indent=2))
     else:
@@ -70,12 +82,30 @@ def replay(files: tuple[str, ...], output: str) -> None:
     sys.exit(EXIT_BROKEN if any(result.broken for result in results) else 0)
 
 
-def _play(files: Sequence[str]) -> tuple[list[ReplayResult], list[Problem]]:
+def _write(
+    results: Sequence[ReplayResult], records: Mapping[str, Record], html: str | None, to_scenario: str | None
+) -> None:
+    """Write what was asked for besides: a picture, of what was recorded where it is a record, and its scenario."""
+    if (html or to_scenario) and max(len(results), len(records)) > 1:
+        raise click.UsageError("--html and --to-scenario take one story, not several")
+    record = next(iter(records.values()), None)
+    if to_scenario:
+        if record is None:
+            raise click.UsageError("--to-scenario takes a journal or a log, and this is none")
+        write_text(to_scenario, scenario_text(record))
+    if html and record is not None:
+        write_page(html, picture_of_record(record))
+    elif html and results:
+        write_page(html, picture_of_replay(results[0]))
+
+
+def _play(files: Sequence[str], records: dict[str, Record]) -> tuple[list[ReplayResult], list[Problem]]:
+    """Play all files; those that are records are put into ``records``."""
     results: list[ReplayResult] = []
     problems: list[Problem] = []
     for file in (found for name in files for found in _found(name)):
         try:
-            results.append(replay_scenario(read_scenario(_text(file), file)))
+            results.append(replay_scenario(read_scenario(_text(file, records), file)))
         except Malformed as malformed:
             problems += malformed.problems
         except OSError as error:
@@ -91,10 +121,14 @@ def _found(name: str) -> list[str]:
     return [str(file) for file in found] or [name]
 
 
-def _text(file: str) -> str:
+def _text(file: str, records: dict[str, Record]) -> str:
     if file != _STDIN and Path(file).is_dir():
         raise Malformed([Problem(file, 1, "there is no *.yaml in this directory")])
     raw = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
+    record = record_in(raw, file)
+    if record is not None:
+        records[file] = record
+        return scenario_text(record)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -5,6 +5,7 @@ import logging
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ import click
 from taint_eviction import __version__
 from taint_eviction.adapters import preflight
 from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection
+from taint_eviction.adapters.journal import Journal
 from taint_eviction.adapters.probe_server import Address, ListenError
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.signals import StopSignals
@@ -95,6 +97,8 @@ _DEFAULT = Settings()
     "--leader-elect-resource-name", help="Name of the Lease.  [default: taint-eviction-controller, dry run: …-dry-run]"
 )
 @_flag("--leader-elect-resource-namespace", help="Namespace of the Lease.  [default: the pod's own, else kube-system]")
+@_flag("--journal", metavar="FILE", help="Write what is observed and done here, for replay; the one before is FILE.1.")
+@_flag("--journal-megabytes", type=click.IntRange(1), default=64, help="Size of each of the journal's two files.")
 def run(**flags: Any) -> None:
     """Run the controller against a cluster.
 
@@ -167,7 +171,10 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     settings = _with_lease_namespace(settings, connection)
     listen = Address(*flags["listen"]) if flags["listen"] is not None else None
-    application = Application(connection, clock, settings, listen=listen, reinstall_signal_handlers=signals.install)
+    journal = Journal(Path(flags["journal"]), flags["journal_megabytes"] * 2**20) if flags["journal"] else None
+    application = Application(
+        connection, clock, settings, listen=listen, reinstall_signal_handlers=signals.install, journal=journal
+    )
     try:
         if not (connection.in_cluster or flags["wait_for_api"]):
             await _look_first(application, connection, settings)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy
+from taint_eviction.core.facts import Fact
+from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.dry_run import DryRunWriter
 from taint_eviction.runtime.engine import Engine
@@ -26,7 +28,7 @@ class Doors:
     """What the outside world is, for one controller. ``writer`` is left unused in a dry run.
 
     ``watcher`` is made once the brain is there, so that it may ask which objects matter. ``restarted`` is given the
-    kind (nodes, pods) of each watch that broke.
+    kind (nodes, pods) of each watch that broke, ``heard`` each fact.
     """
 
     clock: Clock
@@ -37,6 +39,7 @@ class Doors:
     gate: Gate
     tellers: Iterable[Teller]
     restarted: Callable[[str], None] = lambda _kind: None
+    heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Assembled:
 def assemble(doors: Doors, settings: Settings, chance: random.Random) -> Assembled:
     """Build a controller behind these doors; ``chance`` decides all that is left to it, as the lengths of waits."""
     controller = Controller(DecisionPolicy(settings.evict_finished), settings.dry_run)
-    live = LiveController(controller, doors.clock, doors.tellers)
+    live = LiveController(controller, doors.clock, doors.tellers, doors.heard)
     evictor = Evictor(
         live,
         doors.reader,

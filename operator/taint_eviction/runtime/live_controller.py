@@ -4,7 +4,7 @@ Everything synchronous: each method reads the clock once, asks the brain, tells 
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Effect, NodeCleared, NodeTainted, Outcome, Work
@@ -18,19 +18,27 @@ class LiveController:
     """One brain, living.
 
     ``changed`` is set whenever a deadline may have changed or a worker has become free, ``taints_changed`` whenever a
-    node has become tainted or clean; whoever waits for them clears them.
+    node has become tainted or clean; whoever waits for them clears them. ``heard`` is given each fact before the brain.
     """
 
-    def __init__(self, controller: Controller, clock: Clock, tellers: Iterable[Teller]) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        clock: Clock,
+        tellers: Iterable[Teller],
+        heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None,
+    ) -> None:
         self.controller = controller
         self.clock = clock
         self._tellers = tuple(tellers)
+        self._heard = heard
         self.changed = asyncio.Event()
         self.taints_changed = asyncio.Event()
 
     def observe(self, fact: Fact) -> None:
         """Take in a fact."""
         now = self.clock.now()
+        self._heard(fact, now)
         self._told(self.controller.observe(fact, now), now)
 
     def take_due(self, most: int, most_retries: int) -> list[Work]:

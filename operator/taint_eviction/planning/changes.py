@@ -1,0 +1,186 @@
+"""Hypothetical changes: read from what people type, and applied to what an inventory holds.
+
+Nodes are named, or meant by a pattern (``*``, ``worker-*``), which a selector and zones narrow. Everything that is
+wrong is a ``WrongChange``: one sentence that says what is right.
+"""
+
+import difflib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from taint_eviction.core import forecast
+from taint_eviction.core.forecast import WhatIf
+from taint_eviction.core.label_selectors import LabelSelector, chooses, parse_selector
+from taint_eviction.core.objects import PodRef, Taint, Toleration
+from taint_eviction.planning.inventory import Inventory, NodeFacts
+from taint_eviction.simulation import short_forms
+
+_TAINT_FORM = "NODE=KEY[=VALUE]:EFFECT, as in node-1=maintenance=now:NoExecute (EFFECT: {})".format(
+    ", ".join(short_forms.EFFECTS)
+)
+_UNTAINT_FORM = "NODE=KEY[:EFFECT], as in node-1=maintenance or node-1=maintenance:NoExecute"
+
+
+class WrongChange(ValueError):
+    """A change that cannot be read, or that names something which does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerating:
+    """A toleration for all pods that a selector chooses, in one namespace or ("") in all."""
+
+    namespace: str
+    selector: LabelSelector
+    toleration: Toleration
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be changed. ``selector`` and ``zones`` narrow patterns of nodes; empty ones do not."""
+
+    taints: tuple[tuple[str, Taint], ...] = ()
+    untaints: tuple[tuple[str, str, str], ...] = ()
+    deleted_nodes: tuple[str, ...] = ()
+    tolerations: tuple[Tolerating, ...] = ()
+    selector: LabelSelector = ()
+    zones: frozenset[str] = frozenset()
+
+    def described(self) -> list[str]:
+        """Say what is changed, a phrase each."""
+        return [
+            *(f"untaint {node} {key}{':' if effect else ''}{effect}" for node, key, effect in self.untaints),
+            *(f"taint {node} {taint}" for node, taint in self.taints),
+            *(f"delete node {node}" for node in self.deleted_nodes),
+            *(f"let {change.text}" for change in self.tolerations),
+        ]
+
+
+# Reading
+
+
+def read_taint(text: str) -> tuple[str, Taint]:
+    """Read ``NODE=KEY[=VALUE]:EFFECT``."""
+    node, _, rest = text.partition("=")
+    try:
+        parsed = short_forms.parse_taint(rest)
+    except ValueError:
+        raise WrongChange(f"{text!r} is not {_TAINT_FORM}") from None
+    if not node:
+        raise WrongChange(f"{text!r} is not {_TAINT_FORM}")
+    return node, Taint(parsed["key"], parsed["effect"], parsed.get("value", ""))
+
+
+def read_untaint(text: str) -> tuple[str, str, str]:
+    """Read ``NODE=KEY[:EFFECT]``; as with kubectl a final ``-`` may stand there."""
+    node, _, rest = text.partition("=")
+    try:
+        key, effect = short_forms.parse_taint_removal(rest)
+    except ValueError:
+        raise WrongChange(f"{text!r} is not {_UNTAINT_FORM}") from None
+    if not node:
+        raise WrongChange(f"{text!r} is not {_UNTAINT_FORM}")
+    return node, key, effect
+
+
+def read_tolerating(chosen: str, text: str) -> Tolerating:
+    """Read a toleration and the pods it is for: ``[NAMESPACE/]SELECTOR``."""
+    namespace, slash, selector = chosen.partition("/")
+    # Labels' keys have slashes, too, behind a domain: namespaces have no dots.
+    if not slash or "." in namespace or "=" in namespace:
+        namespace, selector = "", chosen
+    try:
+        parsed = short_forms.parse_toleration(text)
+    except ValueError as expected:
+        raise WrongChange(f"{text!r} is not {expected}") from None
+    return Tolerating(namespace, read_selector(selector), _toleration(parsed), f"pods of {chosen} tolerate {text}")
+
+
+def read_selector(text: str) -> LabelSelector:
+    """Read a label selector."""
+    try:
+        return parse_selector(text)
+    except ValueError as expected:
+        raise WrongChange(f"{text!r} is not {expected}") from None
+
+
+def _toleration(parsed: dict[str, Any]) -> Toleration:
+    return Toleration(
+        parsed.get("key", ""),
+        parsed.get("operator", ""),
+        parsed.get("value", ""),
+        parsed.get("effect", ""),
+        parsed.get("tolerationSeconds"),
+    )
+
+
+# Applying
+
+
+def apply_changes(changes: Changes, inventory: Inventory, at: float) -> WhatIf:
+    """Say what nodes and pods would be like; untaints come before taints, so that one can be swapped for another."""
+    taints: dict[str, tuple[Taint, ...]] = {}
+    for pattern, key, effect in changes.untaints:
+        found = False
+        for node in _nodes(pattern, changes, inventory):
+            before = taints.get(node.node.name, node.node.taints)
+            taints[node.node.name] = forecast.remove_taints(before, key, effect)
+            found = found or taints[node.node.name] != before
+        if not found:
+            named = f"{key}:{effect}" if effect else key
+            raise WrongChange(f"there is no taint {named} to remove from {pattern}{_present(pattern, inventory)}")
+    for pattern, taint in changes.taints:
+        for node in _nodes(pattern, changes, inventory):
+            before = taints.get(node.node.name, node.node.taints)
+            taints[node.node.name] = forecast.add_taint(before, taint)
+    deleted = {node.node.name for pattern in changes.deleted_nodes for node in _nodes(pattern, changes, inventory)}
+    changed = {name: now for name, now in taints.items() if now != inventory.nodes[name].node.taints}
+    return WhatIf(at, changed, frozenset(deleted), _tolerations(changes.tolerations, inventory))
+
+
+def _present(pattern: str, inventory: Inventory) -> str:
+    node = inventory.nodes.get(pattern)
+    return "" if node is None else f", which has {', '.join(map(str, node.node.taints)) or 'none'}"
+
+
+def _nodes(pattern: str, changes: Changes, inventory: Inventory) -> list[NodeFacts]:
+    if pattern in inventory.nodes:
+        return [inventory.nodes[pattern]]
+    if not set(pattern) & set("*?["):
+        raise WrongChange(_unknown_node(pattern, changes, inventory.nodes))
+    found = [
+        node
+        for name, node in inventory.nodes.items()
+        if fnmatchcase(name, pattern)
+        and chooses(changes.selector, node.labels)
+        and (not changes.zones or node.zone in changes.zones)
+    ]
+    if not found:
+        narrowed = " that the selector and the zones choose" if changes.selector or changes.zones else ""
+        raise WrongChange(f"no node is called like {pattern!r}{narrowed}, of {len(inventory.nodes)}")
+    return found
+
+
+def _unknown_node(name: str, changes: Changes, known: Collection[str]) -> str:
+    if changes.selector or changes.zones:
+        return f"there is no node {name!r}; for those that -l and --zone choose write '*=…'"
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"there is no node {name!r}" + (f"; did you mean {close[0]!r}?" if close else f" among {len(known)}")
+
+
+def _tolerations(given: Iterable[Tolerating], inventory: Inventory) -> dict[PodRef, tuple[Toleration, ...]]:
+    changed: dict[PodRef, tuple[Toleration, ...]] = {}
+    for change in given:
+        chosen = [
+            facts.pod
+            for facts in inventory.pods.values()
+            if change.namespace in ("", facts.pod.ref.key.namespace) and chooses(change.selector, facts.labels)
+        ]
+        if not chosen:
+            raise WrongChange(f"there is no pod for this toleration: let {change.text}")
+        for pod in chosen:
+            before = changed.get(pod.ref, pod.tolerations)
+            changed[pod.ref] = forecast.add_toleration(before, change.toleration)
+    return changed

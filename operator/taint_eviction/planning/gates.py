@@ -1,0 +1,52 @@
+"""Gates: what makes a plan fail a check, for use before a change is made."""
+
+import re
+from dataclasses import dataclass
+
+from taint_eviction.planning.plan import Plan
+
+_MORE_THAN = re.compile(r"more-than=(\d{1,9})(%?)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One condition under which a plan fails; ``most`` and ``percent`` for ``more-than`` only."""
+
+    kind: str
+    most: int = 0
+    percent: bool = False
+
+    def failure(self, plan: Plan) -> str | None:
+        """Say why the plan fails; None if it does not."""
+        leaving = len(plan.leaving)
+        match self.kind:
+            case "any":
+                return f"{leaving} pods would be evicted" if leaving else None
+            case "budget":
+                names = ", ".join(str(each.budget) for each in plan.broken_budgets)
+                if not plan.inventory.budgets_known:
+                    return "the budgets are not known"
+                return f"budgets would be violated or block: {names}" if names else None
+            case "bare-pod":
+                names = ", ".join(str(pod.ref) for pod in plan.bare[:5])
+                return f"{len(plan.bare)} bare pods would be gone for good: {names}" if plan.bare else None
+            case _:
+                return self._too_many(leaving, len(plan.pods))
+
+    def _too_many(self, leaving: int, total: int) -> str | None:
+        if self.percent:
+            broken = leaving * 100 > self.most * total
+            return f"{leaving} of {total} pods would be evicted, more than {self.most} %" if broken else None
+        return f"{leaving} pods would be evicted, more than {self.most}" if leaving > self.most else None
+
+
+ANY = Gate("any")
+
+
+def read_gate(text: str) -> Gate:
+    """Read ``budget``, ``bare-pod`` or ``more-than=N[%]``; raise ``ValueError`` with what is right instead."""
+    if text in ("budget", "bare-pod"):
+        return Gate(text)
+    if found := _MORE_THAN.fullmatch(text):
+        return Gate("more-than", int(found[1]), bool(found[2]))
+    raise ValueError("budget, bare-pod, more-than=N or more-than=N%")

@@ -1,0 +1,160 @@
+"""A plan in words: spans, instants, reasons, and the one line that says it all."""
+
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
+from taint_eviction.core.forecast import PodForecast
+from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
+from taint_eviction.planning.plan import Mode, Plan, PlannedPod
+
+# What leaves within so long of the change leaves at once.
+_AT_ONCE_SECONDS = 1.0
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_ORPHANED = "its node is deleted: the pod garbage collector removes it"
+
+
+def span(seconds: float) -> str:
+    """Write a span in its two largest units: ``5 m``, ``1 h 10 m``, ``0 s``."""
+    left = round(abs(seconds))
+    if left >= FAR_FUTURE_SECONDS / 2:
+        return "100 years"
+    parts = []
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def moment(instant: float, now: Moment) -> str:
+    """Write an instant by the API server's clock: the time alone where it is today, with the date else."""
+    full, today = format_rfc3339(now.epoch_of(instant)), format_rfc3339(now.server_epoch)
+    if instant - now.at >= FAR_FUTURE_SECONDS / 2:
+        return "in 100 years"
+    return full[11:] if full[:10] == today[:10] else full
+
+
+def leaves(instant: float, plan: Plan) -> str:
+    """Say when a pod leaves, from now: ``at once``, ``in 5 m``."""
+    ahead = instant - plan.now.at
+    if ahead < -_AT_ONCE_SECONDS:
+        return f"at once ({span(ahead)} overdue)"
+    return "at once" if ahead < _AT_ONCE_SECONDS else f"in {span(ahead)}"
+
+
+def why(forecast: PodForecast) -> str:
+    """Say why a pod leaves or stays."""
+    if forecast.orphaned:
+        return _ORPHANED
+    decision = forecast.decision
+    if isinstance(decision, Evict):
+        return because(decision.deciding)
+    if decision.reason is StayReason.TOLERATED:
+        return str(decision.reason.value) + "".join(_beside(verdict) for verdict in decision.verdicts)
+    return str(decision.reason.value)
+
+
+def because(verdict: TaintVerdict) -> str:
+    """Name the taint that decides and the toleration that counts; and one that would have said otherwise."""
+    if verdict.toleration is None:
+        return f"{verdict.taint} is not tolerated"
+    return f"{verdict.taint} is tolerated by [{verdict.toleration}]{_beside(verdict)}"
+
+
+def _beside(verdict: TaintVerdict) -> str:
+    if verdict.overruled is None:
+        return ""
+    return f"; [{verdict.overruled}] would have said otherwise, but only the first that matches counts"
+
+
+def held_by(pod: PlannedPod) -> str:
+    """Say what holds a pod that is due, in modes with evictions; "" if nothing does."""
+    if pod.server_allows is False:
+        return pod.server_answer
+    if not pod.blocked or pod.verdict is None:
+        return ""
+    return f"{pod.verdict.value} ({', '.join(str(budget) for budget in pod.budgets)})"
+
+
+# The summary
+
+
+def summary(plan: Plan) -> str:
+    """Say in one line how many leave, when, and what that breaks."""
+    would = "will" if plan.what_if.empty else "would"
+    scope = [node for node in plan.nodes.values() if node.matters]
+    total = sum(node.tally.total for node in scope)
+    leaving = plan.leaving
+    if not scope:
+        return f"no pod {would} leave: {_of_nodes(len(plan.nodes))} a NoExecute taint{_unread(plan)}"
+    head = f"{len(leaving)} of {_many(total, 'pod')} on {_many(len(scope), 'node')} {would} leave"
+    later = plan.what_if.at - plan.now.at
+    if later >= _AT_ONCE_SECONDS:
+        head = f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): {head}"
+    when = _when(plan)
+    return "; ".join([head + (f": {when}" if when else ""), *_consequences(plan, would)]) + _unread(plan)
+
+
+def _when(plan: Plan) -> str:
+    at = plan.what_if.at
+    instants = [pod.leaves_at for pod in plan.leaving if pod.leaves_at is not None]
+    before = [instant for instant in instants if plan.now.at < at and instant < at]
+    once = [instant for instant in instants if instant not in before and instant < at + _AT_ONCE_SECONDS]
+    rest = [instant for instant in instants if instant >= at + _AT_ONCE_SECONDS]
+    parts = [f"{len(before)} before that"] if before else []
+    parts += [f"{len(once)} at once"] if once else []
+    parts += [f"{len(rest)} within {span(max(rest) - at)}"] if rest else []
+    return ", ".join(parts)
+
+
+def _consequences(plan: Plan, would: str) -> list[str]:
+    leaving = plan.leaving
+    anyway = 0 if plan.what_if.empty else sum(pod.forecast.anyway for pod in leaving)
+    orphans = sum(pod.forecast.orphaned for pod in plan.pods)
+    for_ever = sum(pod.recreated_for_ever for pod in leaving)
+    found = [f"{anyway} of them anyway"] if anyway else []
+    broken = len(plan.broken_budgets)
+    if broken and plan.mode is Mode.DELETE:
+        found.append(f"{_many(broken, 'budget')} {would} be violated")
+    blocked = sum(pod.blocked for pod in leaving)
+    if blocked:
+        by = f" by {_many(broken, 'budget')}" if broken else ""
+        found.append(f"{_many(blocked, 'pod')} {would} be blocked{by}")
+    if plan.bare:
+        found.append(f"{_many(len(plan.bare), 'bare pod')} gone for good")
+    if for_ever:
+        found.append(f"{_many(for_ever, 'DaemonSet pod')} evicted and recreated for ever")
+    if orphans:
+        found.append(f"{_many(orphans, 'pod')} orphaned with {_many(len(plan.what_if.deleted_nodes), 'node')}")
+    return found
+
+
+def _of_nodes(count: int) -> str:
+    return {0: "there is no node with", 1: "the one node has not"}.get(count, f"none of {count} nodes has")
+
+
+def _unread(plan: Plan) -> str:
+    count = len(plan.inventory.problems)
+    return "" if not count else f"; INCOMPLETE: {_many(count, 'part')} of the input could not be read"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def notes(plan: Plan) -> list[str]:
+    """Say what else should be known about this plan, a sentence each."""
+    found = list(plan.notes)
+    if plan.unknown_nodes:
+        named = ", ".join(sorted(plan.unknown_nodes)[:5]) + (", …" if len(plan.unknown_nodes) > 5 else "")
+        pods = sum(plan.unknown_nodes.values())
+        found.append(f"{_many(pods, 'pod')} on nodes that are not in the input ({named}): nothing can be said of them")
+    skipped = ", ".join(f"{count} {kind}" for kind, count in plan.inventory.skipped.most_common(8))
+    if skipped:
+        found.append(f"skipped objects of other kinds: {skipped}")
+    if any(each.before.counted for each in plan.budgets):
+        found.append("budgets without a current status are counted from the pods that are known")
+    if not plan.inventory.budgets_known:
+        found.append("budgets are not known: nothing is said of them")
+    if plan.mode is Mode.EVICT_THEN_DELETE and any(pod.blocked for pod in plan.leaving):
+        found.append("what is blocked is deleted once the evict timeout has passed after its deadline")
+    return found

@@ -1,0 +1,196 @@
+"""The journal: an incident is written down, drawn, and played again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.builders import node, pod, taint, tolerates
+
+from taint_eviction.adapters.journal import Journal
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import Done
+from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
+from taint_eviction.core.instants import Moment
+from taint_eviction.history.record import Record, looks_like_record, read_record
+from taint_eviction.history.to_scenario import scenario_text
+from taint_eviction.picture.of_history import picture_of_record
+from taint_eviction.picture.page import render_page
+from taint_eviction.picture.scene import Kind
+from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.simulation.replay import ReplayResult
+from taint_eviction.simulation.scenario import read_scenario
+from taint_eviction.wiring_simulation import replay_scenario
+
+EPOCH = 1_900_000_000.0
+
+
+class Hand:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> Moment:
+        """The instant it was moved to."""
+        return Moment(self.at, EPOCH + self.at)
+
+
+def incident(path: Path) -> None:
+    """Taint a node, untaint it, taint it again: one pod goes at once, one is spared, one goes after 5 s."""
+    clock, journal = Hand(), Journal(path)
+    live = LiveController(Controller(), clock, [journal])
+
+    def observe(fact: Fact) -> None:
+        journal.observed(fact, clock.now())
+        live.observe(fact)
+
+    def at(second: float) -> None:
+        while (due := live.controller.next_fire_at()) is not None and due <= second:
+            clock.at = max(clock.at, due)
+            for work in live.take_due(10, 10):
+                live.settle(work, Done())
+                observe(PodGone(work.ref))
+        clock.at = second
+
+    observe(NodeSeen(node()))
+    at(10)
+    observe(NodeSeen(node(taint())))
+    observe(PodSeen(pod(tolerates(60), name="b", uid="b")))
+    observe(PodSeen(pod(name="a")))
+    at(30)
+    observe(NodeSeen(node()))
+    at(40)
+    observe(NodeSeen(node(taint())))
+    observe(PodSeen(pod(tolerates(5), name="c", uid="c")))
+    at(50)
+    observe(NodeSeen(node()))
+    journal.close()
+
+
+def read(path: Path) -> Record:
+    """Read a record."""
+    with path.open("rb") as lines:
+        return read_record(lines, path.name)
+
+
+def played(text: str) -> ReplayResult:
+    """Play a scenario."""
+    return replay_scenario(read_scenario(text, "incident.yaml"))
+
+
+def test_a_journal_becomes_a_picture(tmp_path: Path) -> None:
+    """Taints as bands, countdowns, cancellations and evictions."""
+    incident(tmp_path / "journal")
+    record = read(tmp_path / "journal")
+    assert record.problems == []
+    picture = picture_of_record(record)
+    outcomes = {lane.pod.rpartition("/")[2]: lane.outcome for lane in picture.lanes}
+    assert outcomes == {"a": "evicted", "b": "cancelled", "c": "evicted"}
+    assert sorted((band.begin, band.end) for bands in picture.bands.values() for band in bands) == [(10, 30), (40, 50)]
+    late = next(lane for lane in picture.lanes if lane.pod.endswith("/c"))
+    assert [(bar.begin, bar.end) for bar in late.bars if bar.kind is Kind.COUNTDOWN] == [(40.0, 45.0)]
+    assert "What happened" in render_page(picture)
+
+
+def test_a_journal_becomes_a_scenario_that_holds(tmp_path: Path) -> None:
+    """Played again, the controller does what it did: an incident is a test."""
+    incident(tmp_path / "journal")
+    text = scenario_text(read(tmp_path / "journal"))
+    result = played(text)
+    assert result.broken == ()
+    assert sorted(verdict.pod.rpartition("/")[2] for verdict in result.verdicts) == ["a", "b", "c"]
+
+
+def test_a_pod_that_was_there_before_it_was_seen_is_given(tmp_path: Path) -> None:
+    """Pods are observed only once their node is tainted; when they were bound tells since when they were there."""
+    journal = Journal(tmp_path / "journal")
+    journal.observed(NodeSeen(node()), Moment(0.0, EPOCH))
+    journal.observed(NodeSeen(node(taint())), Moment(100.0, EPOCH + 100))
+    for name, bound_at in (("old", EPOCH - 50), ("new", EPOCH + 60)):
+        told = replace(pod(tolerates(5), name=name, uid=name), bound_at=bound_at)
+        journal.observed(PodSeen(told), Moment(100.0, EPOCH + 100))
+    journal.close()
+    scenario = read_scenario(scenario_text(read(tmp_path / "journal")), "incident.yaml")
+    assert [body["metadata"]["name"] for body in scenario.pods] == ["old"]
+    assert [(step.at, step.text.split()[0]) for step in scenario.steps] == [(61.0, "create"), (100.0, "setTaints")]
+
+
+def test_a_log_becomes_a_scenario_too(tmp_path: Path) -> None:
+    """It tells less, but taints, pods with a deadline and what became of them."""
+    lines: list[dict[str, Any]] = [
+        {"time": "2030-03-17T17:46:40Z", "what": "tainted", "node": "n1"},
+        {"what": "scheduled", "taint": "k=v:NoExecute", "toleration": None, "pod": "ns/a", "uid": "1"},
+        {
+            "what": "scheduled",
+            "taint": "k=v:NoExecute",
+            "toleration": "k:NoExecute for 30 s",
+            "pod": "ns/b",
+            "uid": "2",
+        },
+        {
+            "what": "evicted",
+            "taint": "k=v:NoExecute",
+            "toleration": None,
+            "pod": "ns/a",
+            "uid": "1",
+            "late_seconds": 0.1,
+        },
+        {"time": "2030-03-17T17:46:55Z", "what": "cleared", "node": "n1"},
+        {"time": "2030-03-17T17:46:55Z", "what": "cancelled", "pod": "ns/b", "uid": "2", "reason": "node_clean"},
+    ]
+    whole = [
+        {"time": "2030-03-17T17:46:40Z", "node": "n1", "deadline": "2030-03-17T17:46:40Z", **line} for line in lines
+    ]
+    record = read_record([json.dumps(line).encode() + b"\n" for line in whole], "log")
+    assert not record.observed
+    result = played(scenario_text(record))
+    assert result.broken == ()
+    assert {verdict.pod for verdict in result.verdicts} == {"ns/a", "ns/b"}
+
+
+def test_a_line_that_is_cut_is_told_with_its_place(tmp_path: Path) -> None:
+    """What can be used is used, what was skipped is counted."""
+    incident(tmp_path / "journal")
+    raw = (tmp_path / "journal").read_bytes()
+    record = read_record((raw[:-20] + b"\nnonsense\n" + raw[-60:-5]).splitlines(keepends=True), "journal")
+    assert record.skipped == 3
+    assert record.problems[-1].endswith("the line is cut in the middle")
+    assert played(scenario_text(record)).scenario.steps
+
+
+def test_what_brings_nothing_new_leaves_no_line(tmp_path: Path) -> None:
+    """Lists and heartbeats would fill any disk."""
+    journal = Journal(tmp_path / "journal")
+    for second in range(100):
+        journal.observed(NodeSeen(node(taint())), Moment(second, EPOCH + second))
+    journal.observed(NodesSwept(frozenset(), 200.0, None), Moment(200.0, EPOCH + 200))
+    journal.close()
+    assert [happening.what for happening in read(tmp_path / "journal").happenings] == ["node", "node gone"]
+
+
+def test_the_journal_is_bounded_and_each_file_stands_alone(tmp_path: Path) -> None:
+    """Two files of the given size at most; the second begins with what is known."""
+    path = tmp_path / "journal"
+    journal = Journal(path, most_bytes=2000)
+    journal.observed(NodeSeen(node(taint())), Moment(0.0, EPOCH))
+    for second in range(200):
+        journal.observed(PodSeen(pod(tolerates(second))), Moment(second, EPOCH + second))
+    journal.close()
+    assert path.stat().st_size <= 2000
+    assert (tmp_path / "journal.1").stat().st_size <= 2000
+    assert {"node", "pod"} <= {happening.what for happening in read(path).happenings}
+
+
+def test_a_disk_that_cannot_be_written_ends_the_journal_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The controller goes on."""
+    journal = Journal(tmp_path / "no such directory" / "journal")
+    journal.observed(NodeSeen(node(taint())), Moment(0.0, EPOCH))
+    assert "the journal ends here, the controller goes on" in caplog.text
+
+
+def test_a_record_is_told_from_a_scenario() -> None:
+    """By its first bytes."""
+    assert looks_like_record(b'{"t":1.0,"what":"journal"}')
+    assert not looks_like_record(b"about: a scenario\n")

@@ -1,0 +1,149 @@
+"""What a plan foretells, and what the controller then does: pod by pod and second by second, over HTTP."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.planning.shop import run, tolerates
+
+from taint_eviction.runtime.clock import read_monotonic
+from taint_eviction.simulation.apiserver import ApiServer, LoggedRequest, kubeconfig, node_object, pod_object
+
+TAINT = "n1=maintenance=now:NoExecute"
+SOURCES = str(Path("operator").resolve())
+# How much later than foretold a pod may go: a whole second of the API server's clock at most, and the work itself.
+LATE_SECONDS = 1.0
+
+
+def create(server: ApiServer, name: str, *tolerations: dict[str, Any], on: str = "n1", **metadata: Any) -> None:
+    """Create a pod that runs."""
+    body = pod_object("default", name, on, timestamp=server.clock.timestamp())
+    body["spec"]["tolerations"] = list(tolerations)
+    body["metadata"] |= metadata
+    server.create("pods", body)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    """Serve two nodes and pods of every kind."""
+    async with ApiServer(seed=8) as started:
+        started.kubelets.finish_after_seconds = 0.05
+        for name in ("n1", "n2"):
+            started.create("nodes", node_object(name, started.clock.timestamp()))
+        create(started, "none")
+        create(started, "one", tolerates(1))
+        create(started, "three", tolerates(3))
+        create(started, "first-counts", tolerates(2), tolerates(60))
+        create(started, "negative", tolerates(-5))
+        create(started, "ever", tolerates())
+        create(started, "other-taint", tolerates(None, "other"))
+        create(started, "mirror", annotations={"kubernetes.io/config.mirror": "x"})
+        create(started, "elsewhere", on="n2")
+        yield started
+
+
+@pytest.fixture
+def config(server: ApiServer, tmp_path: Path) -> str:
+    """The way to the server."""
+    path = tmp_path / "config"
+    path.write_text(json.dumps(kubeconfig(server)))
+    return str(path)
+
+
+async def plan(*arguments: str) -> dict[str, Any]:
+    """Run the command in a thread: the server lives in this one's loop."""
+    result = await asyncio.to_thread(run, *arguments, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+@asynccontextmanager
+async def controller(config: str) -> AsyncIterator[None]:
+    """Run the controller in a process of its own, from when it is synced."""
+    environment = {**os.environ, "PYTHONPATH": SOURCES}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "taint_eviction", "run", "--kubeconfig", config, "--no-leader-elect"),
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            while b"synced" not in (line := await process.stderr.readline()):
+                assert line, "the controller ended"
+        draining = asyncio.create_task(process.stderr.read())
+        yield
+        process.terminate()
+        await draining
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def test_a_plan_foretells_what_the_controller_does(server: ApiServer, config: str) -> None:
+    """Who goes, who stays, and each within a second of the foretold instant, never before."""
+    foretold = await plan("--kubeconfig", config, "--taint", TAINT)
+    expected = {pod["name"]: pod["inSeconds"] for pod in foretold["pods"] if pod["outcome"] == "leaves"}
+    assert expected == {"none": 0, "negative": 0, "one": 1, "first-counts": 2, "three": 3, "other-taint": 0}
+    seen: dict[str, float] = {}
+
+    def answered(request: LoggedRequest) -> None:
+        if (request.verb, request.resource) == ("delete", "pods"):
+            seen.setdefault(request.name, read_monotonic())
+
+    server.requests.subscribe(answered)
+    async with controller(config):
+        tainted_at = read_monotonic()
+        server.taint("n1", "maintenance", "now")
+        await asyncio.sleep(5)
+    late = {name: at - tainted_at - expected[name] for name, at in seen.items()}
+    assert late.keys() == expected.keys()
+    assert all(0.0 <= seconds <= LATE_SECONDS for seconds in late.values()), late
+    assert {pod["metadata"]["name"] for pod in server.list("pods")} == {"ever", "mirror", "elsewhere"}
+
+
+async def test_a_plan_changes_nothing(server: ApiServer, config: str) -> None:
+    """It only lists, and tries evictions with dryRun."""
+    before = {pod["metadata"]["resourceVersion"] for pod in server.list("pods")}
+    server.create(
+        "poddisruptionbudgets", {"metadata": {"name": "all"}, "spec": {"selector": {"matchLabels": {"app": "none"}}}}
+    )
+    await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
+    assert {pod["metadata"]["resourceVersion"] for pod in server.list("pods")} == before
+
+
+async def test_the_api_server_confirms_what_a_budget_blocks(server: ApiServer, config: str) -> None:
+    """By a dry-run eviction of each pod that has one."""
+    for index in range(2):
+        create(server, f"web-{index}", labels={"app": "web"})
+    selector = {"matchLabels": {"app": "web"}}
+    server.create(
+        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 2, "selector": selector}}
+    )
+    await asyncio.sleep(0.1)
+    document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
+    blocked = {pod["name"]: pod["blocked"] for pod in document["pods"] if "blocked" in pod}
+    assert blocked.keys() == {"web-0", "web-1"}
+    assert all("would violate the pod's disruption budget" in said for said in blocked.values())
+    assert any("the API server allows 0 and refuses 2" in note for note in document["notes"])
+
+
+async def test_without_the_right_to_try_the_plan_goes_on(server: ApiServer, config: str) -> None:
+    """It says so, and its own arithmetic stands."""
+    create(server, "web-0", labels={"app": "web"})
+    selector = {"matchLabels": {"app": "web"}}
+    server.create(
+        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}}
+    )
+    server.answerer.authorize = lambda request: request.resource_name != "pods/eviction"
+    document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
+    assert any("may not create pods/eviction" in note for note in document["notes"])
+    assert document["counts"]["blocked"] == 1

@@ -1,0 +1,122 @@
+"""PodDisruptionBudgets: what deletions violate, and what blocks evictions."""
+
+import pytest
+from tests.planning.shop import JsonObject, budget, inventory_of, node, planned, pod, tolerates
+
+from taint_eviction.core.disruption_budgets import scaled
+from taint_eviction.core.label_selectors import chooses, parse_selector
+from taint_eviction.planning.plan import Mode, Plan
+
+WEB = {"matchLabels": {"app": "web"}}
+TAINTED = node("node-1", "k=v:NoExecute")
+
+
+def web(count: int, *, leaving: int, ready: bool = True) -> list[JsonObject]:
+    """Write pods of one app, so many of them on the tainted node."""
+    return [
+        pod(f"web-{index}", "node-1" if index < leaving else "node-2", labels={"app": "web"}, ready=ready)
+        for index in range(count)
+    ]
+
+
+def with_budget(*objects: JsonObject, mode: Mode = Mode.DELETE) -> Plan:
+    """Plan with a tainted and a clean node."""
+    return planned(inventory_of(TAINTED, node("node-2"), *objects), mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("spec", "violated"),
+    [
+        ({"minAvailable": 3}, False),
+        ({"minAvailable": 4}, True),
+        ({"minAvailable": "60%"}, False),
+        ({"minAvailable": "61%"}, True),
+        ({"maxUnavailable": 2}, False),
+        ({"maxUnavailable": 1}, True),
+        ({"maxUnavailable": "21%"}, False),
+        ({"maxUnavailable": "20%"}, True),
+    ],
+)
+def test_two_of_five_leave(spec: JsonObject, violated: bool) -> None:
+    """Numbers are as they are, percentages rounded up."""
+    plan = with_budget(*web(5, leaving=2), budget("web", WEB, **spec))
+    assert bool(plan.broken_budgets) is violated
+
+
+def test_a_budgets_own_status_counts_while_it_is_current() -> None:
+    """The disruption controller knows the owners' scale; an outdated status is not believed."""
+    told = budget("web", WEB, minAvailable=1)
+    told["metadata"]["generation"] = 2
+    told["status"] = {
+        "observedGeneration": 2, "currentHealthy": 5, "desiredHealthy": 5, "expectedPods": 5, "disruptionsAllowed": 0,
+    }  # fmt: skip
+    assert with_budget(*web(5, leaving=1), told).broken_budgets
+    told["status"]["observedGeneration"] = 1
+    assert not with_budget(*web(5, leaving=1), told).broken_budgets
+
+
+def test_evictions_are_let_through_until_the_budget_is_spent() -> None:
+    """Two may go, in the order of their deadlines; the third is blocked."""
+    pods = web(5, leaving=2)
+    pods.append(pod("first", "node-1", labels={"app": "web"}))
+    pods[0]["spec"]["tolerations"] = [tolerates(60, "k")]
+    plan = with_budget(*pods, budget("web", WEB, maxUnavailable=2), mode=Mode.EVICT)
+    assert [(pod.ref.key.name, pod.blocked) for pod in plan.leaving] == [
+        ("first", False), ("web-1", False), ("web-0", True),
+    ]  # fmt: skip
+    assert [str(ref) for ref in plan.broken_budgets[0].blocked] == ["shop/web-0"]
+
+
+def test_two_budgets_for_one_pod_block_its_eviction() -> None:
+    """The eviction API does not support that, however much they allow."""
+    plan = with_budget(
+        *web(1, leaving=1), budget("a", WEB, minAvailable=0), budget("b", minAvailable=0), mode=Mode.EVICT
+    )
+    assert "more than one budget covers it" in str(plan.leaving[0].verdict and plan.leaving[0].verdict.value)
+
+
+def test_pods_that_are_not_ready_cost_nothing() -> None:
+    """They do not count as healthy, so their going violates nothing; AlwaysAllow lets them be evicted."""
+    unready = web(2, leaving=2, ready=False)
+    assert not with_budget(*unready, budget("web", WEB, minAvailable=0)).broken_budgets
+    blocked = budget("web", WEB, minAvailable=2)
+    assert with_budget(*unready, blocked, mode=Mode.EVICT).leaving[0].blocked
+    blocked["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
+    assert not with_budget(*unready, blocked, mode=Mode.EVICT).leaving[0].blocked
+
+
+def test_an_empty_selector_covers_all_pods_and_an_absent_one_none() -> None:
+    """As policy/v1 has it."""
+    assert with_budget(*web(1, leaving=1), budget("all", {}, minAvailable=1)).broken_budgets
+    absent = budget("none", minAvailable=1)
+    del absent["spec"]["selector"]
+    assert not with_budget(*web(1, leaving=1), absent).broken_budgets
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", True), ("app=web", True), ("app==web", True), ("app=db", False), ("app!=db", True), ("tier!=x", True),
+        ("app in (web, db)", True), ("app notin (web)", False), ("app", True), ("!app", False), ("!tier", True),
+        ("app=web,!tier", True), ("size>3", True), ("size<3", False), ("a.b/c=d", False),
+        ("app=web,app notin (a,web)", False),
+    ],
+)  # fmt: skip
+def test_selectors_as_kubectl_takes_them(text: str, expected: bool) -> None:
+    """All terms must hold."""
+    assert chooses(parse_selector(text), {"app": "web", "size": "4"}) is expected
+
+
+@pytest.mark.parametrize("text", ["app=", "a b", "=x", "app in web", "app,,b", "a in (x"])
+def test_what_is_no_selector_is_refused(text: str) -> None:
+    """But an empty value is one."""
+    if text == "app=":
+        assert not chooses(parse_selector(text), {"app": "web"})
+        return
+    with pytest.raises(ValueError, match="a label selector"):
+        parse_selector(text)
+
+
+def test_percentages_round_up() -> None:
+    """30 % of 4 is 2."""
+    assert scaled("30%", 4) == 2

@@ -1,0 +1,162 @@
+"""The command ``plan``: what it prints, and how it exits."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.planning.shop import NOON_TEXT, SHOP, run
+
+DATA = "tests/planning/data"
+TAINT = ("--taint", "*=maintenance=now:NoExecute", "-l", "pool=web")
+
+
+def test_the_worked_example_keeps_running() -> None:
+    """The Kubernetes documentation's pod with two tolerations on a node with three taints keeps running."""
+    result = run(f"{DATA}/worked-example-running.yaml", "--exit-code")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "0 of 1 pod on 1 node will leave"
+    assert "default/running  node1  key2=value2:NoSchedule" in result.stdout
+
+
+def test_the_worked_example_cannot_be_scheduled() -> None:
+    """A new pod with the same tolerations is kept away by the third taint alone."""
+    document = json.loads(run(f"{DATA}/worked-example-new.yaml", "-o", "json").stdout)
+    assert document["pods"][0]["cannotBeScheduledOn"] == {"node1": ["key2=value2:NoSchedule"]}
+    assert document["pods"][0]["why"] == "it is not bound to a node"
+
+
+def test_the_worked_example_tainted_one_by_one() -> None:
+    """However the three taints come, the running pod stays; without its second toleration it goes at once."""
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"}}
+    documents = list(yaml.safe_load_all(Path(f"{DATA}/worked-example-new.yaml").read_text()))
+    documents[0], documents[1]["spec"]["nodeName"] = bare, "node1"
+    taints = [
+        f"--taint=node1={taint}"
+        for taint in ("key1=value1:NoSchedule", "key1=value1:NoExecute", "key2=value2:NoSchedule")
+    ]
+    assert run("-", "--exit-code", *taints, stdin=yaml.safe_dump_all(documents)).exit_code == 0
+    documents[1]["spec"]["tolerations"].pop()
+    gone = run("-", "--exit-code", *taints, stdin=yaml.safe_dump_all(documents))
+    assert gone.exit_code == 1
+    assert "key1=value1:NoExecute is not tolerated" in gone.stdout
+
+
+def test_the_summary_comes_first_and_says_it_all() -> None:
+    """How many, when, and what breaks."""
+    result = run(SHOP, "--now", NOON_TEXT, *TAINT)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[:2] == [
+        "15 of 18 pods on 3 nodes would leave: 8 at once, 7 within 10 m; 5 of them anyway; 2 budgets would be violated;"
+        " 1 bare pod gone for good; 3 DaemonSet pods evicted and recreated for ever",
+        "if: taint * maintenance=now:NoExecute",
+    ]
+    assert "in 5 m                  12:05:00Z  shop/web-3    node-1" in result.stdout
+    assert "[maintenance:NoExecute for 60 s] would have said otherwise" in result.stdout
+    assert "shop/web  8        5      8      VIOLATED at 12:00:00Z, down to 0 healthy" in result.stdout
+    assert "note: skipped objects of other kinds: 1 Service" in result.stdout
+    assert "\x1b[" not in result.stdout
+
+
+def test_without_changes_it_says_what_is_going_to_happen() -> None:
+    """Only what is tainted already matters."""
+    first = run(SHOP, "--now", NOON_TEXT).stdout.splitlines()[0]
+    assert first.startswith("5 of 5 pods on 1 node will leave: 4 at once, 1 within 1 m")
+
+
+def test_a_cluster_without_taints_has_nothing_to_fear() -> None:
+    """And the line says why."""
+    clean = run("-", stdin=json.dumps({"kind": "Node", "metadata": {"name": "a"}}))
+    assert clean.stdout == "no pod will leave: the one node has not a NoExecute taint\n"
+
+
+@pytest.mark.parametrize(
+    ("gates", "code"),
+    [
+        ([], 0),
+        (["--exit-code"], 1),
+        (["--fail-on", "budget"], 1),
+        (["--fail-on", "bare-pod"], 1),
+        (["--fail-on", "more-than=15"], 0),
+        (["--fail-on", "more-than=14"], 1),
+        (["--fail-on", "more-than=78%"], 1),
+        (["--fail-on", "more-than=79%"], 0),
+        (["--fail-on", "more-than=79%", "--fail-on", "bare-pod"], 1),
+        (["--fail-on", "nonsense"], 2),
+    ],
+)
+def test_gates(gates: list[str], code: int) -> None:
+    """15 of the 19 pods leave, two budgets are violated, one pod is bare."""
+    assert run(SHOP, "--now", NOON_TEXT, *TAINT, *gates).exit_code == code
+
+
+def test_machines_get_one_document() -> None:
+    """The same as JSON and as YAML."""
+    written = run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "json").stdout
+    document = json.loads(written)
+    assert document == yaml.safe_load(run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "yaml").stdout)
+    assert document["counts"]["leaving"] == 15
+    leaving = {pod["name"]: pod for pod in document["pods"]}
+    assert (leaving["web-3"]["leavesAt"], leaving["web-3"]["inSeconds"]) == ("2026-03-01T12:05:00Z", 300.0)
+    assert leaving["static"]["reason"] == "mirror"
+    assert leaving["agent-0"]["recreatedForEver"] is True
+    assert leaving["db-0"]["verdicts"][0]["overruled"] == "maintenance:NoExecute for 60 s"
+
+
+def test_wide_shows_every_pod() -> None:
+    """Also those that stay, with owner and start."""
+    wide = run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "wide").stdout
+    assert "it is a mirror pod: its kubelet owns it" in wide
+    assert "StatefulSet db" in wide
+
+
+def test_what_could_be_read_is_planned_and_the_exit_code_says_that_it_is_not_all() -> None:
+    """A gate must not pass because half of the input was missing."""
+    text = Path(SHOP).read_text()
+    result = run("-", "--now", NOON_TEXT, *TAINT, stdin=text[: len(text) * 2 // 3])
+    assert result.exit_code == 2
+    assert "INCOMPLETE: 1 part of the input could not be read" in result.stdout.splitlines()[0]
+    assert "the text ends in the middle" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--taint", "node-1=oops"],
+        ["--taint", "nodo-1=k:NoExecute"],
+        ["--untaint", "node-1=absent"],
+        ["--at", "yesterday"],
+        ["--at", "2020-01-01T00:00:00Z"],
+        ["-l", "a b"],
+        ["--toleration", "app=none", "k"],
+        ["--toleration", "app=web", "k for"],
+    ],
+)
+def test_wrong_arguments_exit_2(arguments: list[str]) -> None:
+    """With a sentence on stderr and nothing on stdout."""
+    result = run(SHOP, *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr
+
+
+def test_an_unreachable_api_server_exits_3(tmp_path: Path) -> None:
+    """Nobody listens there."""
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+        "current-context": "c",
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    result = run("--kubeconfig", str(tmp_path / "config"))
+    assert result.exit_code == 3
+    assert "cannot be reached" in result.stderr
+
+
+def test_a_later_change_is_told_with_its_time() -> None:
+    """When, from now and by the clock, and what leaves before."""
+    first = run(SHOP, "--now", NOON_TEXT, "--at", "30m", "--taint", "node-1=k:NoExecute").stdout.splitlines()[0]
+    assert first.startswith(
+        "at 12:30:00Z (in 30 m): 12 of 14 pods on 2 nodes would leave: 5 before that, 6 at once, 1 within 30 s;"
+    )

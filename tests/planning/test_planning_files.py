@@ -1,0 +1,203 @@
+"""Files: every form that kubectl and people write, large ones, and broken ones."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.planning.shop import SHOP, JsonObject, node, pod, tolerates
+
+from taint_eviction.planning import json_stream
+from taint_eviction.planning.files import read_files
+from taint_eviction.planning.inventory import Inventory
+from taint_eviction.planning.kubectl_yaml import read_item
+from taint_eviction.simulation.apiserver import node_object, pod_object
+
+OBJECTS = [
+    node("node-1", "k=v:NoExecute"),
+    pod("web", "node-1", tolerates(30)),
+    pod("db"),
+    {"kind": "Service", "metadata": {}},
+]
+LIST = {"apiVersion": "v1", "items": OBJECTS, "kind": "List", "metadata": {"resourceVersion": ""}}
+
+
+def read(text: str | bytes) -> Inventory:
+    """Read a text as stdin."""
+    return read_files(["-"], io.BytesIO(text.encode() if isinstance(text, str) else text), lambda count: None)
+
+
+def names(inventory: Inventory) -> list[str]:
+    """What was read."""
+    return [*inventory.nodes, *(key.name for key in inventory.pods)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(LIST, indent=4), id="kubectl -o json"),
+        pytest.param(json.dumps(LIST), id="compact"),
+        pytest.param("\n".join(json.dumps(each) for each in OBJECTS), id="a line each"),
+        pytest.param(json.dumps(OBJECTS), id="array"),
+        pytest.param(b"\xef\xbb\xbf" + json.dumps(LIST).encode(), id="byte order mark"),
+        pytest.param(yaml.safe_dump(LIST), id="kubectl -o yaml"),
+        pytest.param(yaml.safe_dump_all(OBJECTS, explicit_start=True), id="documents"),
+        pytest.param("# a comment\n---\n" + yaml.safe_dump(LIST) + "---\n---\n# end\n", id="empty documents"),
+        pytest.param(yaml.safe_dump(LIST).replace("\n- ", "\n\n# next\n- "), id="comments between items"),
+        pytest.param(yaml.safe_dump(LIST).replace("\n", "\r\n"), id="lines as Windows ends them"),
+        pytest.param(
+            "items:\n" + "".join(f"  - {json.dumps(each)}\n" for each in OBJECTS) + "kind: List\n", id="indented"
+        ),
+    ],
+)
+def test_every_form_gives_the_same(text: str | bytes) -> None:
+    """Nodes and pods are used, other kinds counted."""
+    inventory = read(text)
+    assert names(inventory) == ["node-1", "web", "db"]
+    assert inventory.skipped == {"Service": 1}
+    assert (inventory.problems, inventory.complaints) == ([], [])
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_items_of_a_list_of_one_kind_need_not_name_it(form: str) -> None:
+    """So does the API server list them."""
+    items = [{key: value for key, value in each.items() if key != "kind"} for each in OBJECTS[1:3]]
+    told = {"kind": "PodList", "apiVersion": "v1", "items": items}
+    text = json.dumps(told) if form == "json" else yaml.safe_dump(told, sort_keys=False)
+    assert names(read(text)) == ["web", "db"]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 100])
+def test_json_is_read_the_same_in_any_portions(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """Words, numbers, strings and letters of several bytes may be cut anywhere."""
+    monkeypatch.setattr(json_stream, "_CHUNK", chunk)
+    told = {
+        "number": 1234567890,
+        "text": 'Zoë \\ " ∞ 𝄞',
+        "none": None,
+        "items": [{"a": [1.5e300, True]}, {"b": "x" * 50}],
+    }
+    source = io.BytesIO(json.dumps(told, ensure_ascii=False, indent=1).encode() + b"\n{}\n")
+    assert [value for value, _ in json_stream.stream_json(source)] == [*told["items"], {}]  # type: ignore[misc]
+
+
+def test_a_truncated_file_gives_what_comes_before(tmp_path: Path) -> None:
+    """File and line of the object that is cut, and the ones before it are used."""
+    text = json.dumps(LIST, indent=4)
+    cut = text[: text.index('"db"')]
+    inventory = read(cut)
+    assert names(inventory) == ["node-1", "web"]
+    line = cut[: cut.rindex('        {\n            "apiVersion"')].count("\n") + 1
+    assert inventory.problems == [
+        f"stdin:{line}: the text ends in the middle: this object and what followed is missing"
+    ]
+
+
+def test_broken_json_names_the_line() -> None:
+    """Not only that something is wrong somewhere."""
+    inventory = read('{"items": [\n{"kind": "Node", "metadata": {"name": "a"}},\n{"kind" "Pod"}\n]}')
+    assert names(inventory) == ["a"]
+    assert inventory.problems == ["stdin:3: no JSON: Expecting ':' delimiter"]
+
+
+def test_one_broken_item_of_yaml_costs_no_other() -> None:
+    """Each is parsed by itself."""
+    items = ["{name: a}", "{name: [}", "{name: b}"]
+    text = "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- kind: Node\n  metadata: {item}\n" for item in items)
+    inventory = read(text)
+    assert names(inventory) == ["a", "b"]
+    assert inventory.problems[0].startswith("stdin:7: no YAML: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"kind": "Pod", "metadata": {}}, "Pod ?/?: metadata.namespace is missing"),
+        ({"kind": "Node", "metadata": {"name": "n"}, "spec": {"taints": "x"}}, "Node n: spec.taints is not a list"),
+        ({"kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {"minAvailable": "x"}}, "neither a number"),
+        ("text", "an object was expected, not str"),
+        (7, "an object was expected, not int"),
+    ],
+)
+def test_an_object_that_cannot_be_used_is_named(body: object, problem: str) -> None:
+    """With its place, and the rest is used."""
+    inventory = read(json.dumps({"items": [body, OBJECTS[0]]}))
+    assert names(inventory) == ["node-1"]
+    assert len(inventory.problems) == 1
+    assert problem in inventory.problems[0]
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"  \n", b"\xff\xfe{}", b'{"a": "\xff"}', b"- - -\n\t", b"just words", b"7", b"[" * 100_000]
+)
+def test_what_is_no_input_at_all_is_a_problem_and_no_exception(raw: bytes) -> None:
+    """Anything may be piped in."""
+    assert read(raw).problems
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """Missing, or a directory."""
+    inventory = read_files([str(tmp_path / "none.json"), str(tmp_path), SHOP], io.BytesIO(), lambda count: None)
+    assert [problem.partition(": ")[2] for problem in inventory.problems] == [
+        "cannot be read: No such file or directory",
+        "cannot be read: Is a directory",
+    ]
+    assert len(inventory.pods) == 19
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pod_object("ns", "web", "n1", pod_bytes=6000, timestamp="2026-03-01T08:00:00Z"),
+        node_object("n1", "2026-03-01T08:00:00Z"),
+        *OBJECTS[:3],
+    ],
+)
+def test_the_fast_way_reads_what_the_parser_reads(body: JsonObject) -> None:
+    """Or gives up, but never reads something else; what it leaves out is what no plan needs."""
+    body = {"apiVersion": "v1", "kind": "Pod" if "containers" in body.get("spec", {}) else "Node", **body}
+    text = yaml.safe_dump([body])
+    fast = read_item(text)
+    slow = yaml.safe_load(text)[0]
+    if fast is None:
+        # When a Node's taints were written stands in its managedFields, which only the parser keeps.
+        assert body["spec"].get("taints")
+        return
+    for part in ("metadata", "spec", "status"):
+        for name, value in fast.get(part, {}).items():
+            assert slow[part][name] == value
+    assert fast["spec"].get("tolerations") == slow["spec"].get("tolerations")
+    assert fast["metadata"] == slow["metadata"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "yes",
+        "1e3",
+        "0x10",
+        "1_000",
+        "2026-03-01",
+        "12:30",
+        "~",
+        ".5",
+        "-",
+        "|",
+        "'a'",
+        '"b"',
+        "a #c",
+        "null",
+        "True",
+        "0",
+        "-7",
+        "on",
+        "{}",
+    ],
+)
+def test_the_fast_way_never_guesses_a_scalar(value: str) -> None:
+    """Where YAML might take it for something else it gives up, or reads the same."""
+    text = f"- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: {value}\n"
+    fast = read_item(text)
+    if fast is not None:
+        assert fast == yaml.safe_load(text)[0]

@@ -1,0 +1,242 @@
+"""The page, in a real browser: drawn, filtered, zoomed, hovered, walked by keyboard, printed, in the dark."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.planning.browser import CHROMEDRIVER, CHROMIUM, Browser, browser
+from tests.planning.shop import NOON_TEXT, SHOP, inventory_of, node, planned, pod, run, tolerates
+
+from taint_eviction.picture.of_demo import picture_of_demo
+from taint_eviction.picture.of_plan import picture_of_plan
+from taint_eviction.picture.of_replay import picture_of_replay
+from taint_eviction.picture.page import render_page
+from taint_eviction.planning.changes import Changes, read_taint
+from taint_eviction.simulation.demo import DemoFact
+from taint_eviction.simulation.scenario import read_scenario
+from taint_eviction.wiring_simulation import replay_scenario
+
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None or CHROMEDRIVER is None, reason="Chromium and its driver are not installed"
+)
+STALE_KEY = "tests/scenarios/recreate-statefulset-pod-is-evicted-again.yaml"
+SHOWN = "return [...document.querySelectorAll('.lane:not([hidden])')].map((lane) => lane.firstChild.firstChild.data)"
+CONTRASTS = """
+const probe = (colour) => {
+  const context = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  context.fillStyle = colour;
+  context.fillRect(0, 0, 1, 1);
+  return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3);
+};
+const linear = (value) => value <= .03928 ? value / 12.92 : ((value + .055) / 1.055) ** 2.4;
+const luminance = (rgb) => {
+  const [red, green, blue] = rgb.map((value) => linear(value / 255));
+  return .2126 * red + .7152 * green + .0722 * blue;
+};
+const style = getComputedStyle(document.documentElement), paper = luminance(probe(style.getPropertyValue('--paper')));
+const names = ['ink', 'quiet', 'taint-ink', 'mild-ink', 'evicted', 'cancelled', 'scheduled', 'gone', 'created'];
+return names.map((name) => {
+  const ink = luminance(probe(style.getPropertyValue('--' + name)));
+  return [name, (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05)];
+});
+"""
+FILTERING = """
+const began = performance.now(), filter = document.getElementById('filter');
+filter.value = 'pod-77';
+filter.dispatchEvent(new Event('input'));
+document.body.offsetHeight;
+return performance.now() - began;
+"""
+TIP = "const tip = document.getElementById('tip'); return tip.hidden ? null : tip.textContent"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests of this file."""
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def shop(chromium: Browser, tmp_path: Path) -> Browser:
+    """The shop's plan, opened."""
+    page = tmp_path / "plan.html"
+    written = run(
+        SHOP, "--now", NOON_TEXT, "--taint", "*=maintenance=now:NoExecute", "-l", "pool=web", "--html", str(page)
+    )
+    assert written.exit_code == 0
+    chromium.open(page)
+    return chromium
+
+
+def replayed(file: str) -> str:
+    """Play a scenario and draw it."""
+    return render_page(picture_of_replay(replay_scenario(read_scenario(Path(file).read_text(), file))))
+
+
+def test_the_page_needs_nothing_else() -> None:
+    """No address in it but the namespaces that markup itself has, and a policy that forbids the rest."""
+    page = replayed(STALE_KEY)
+    assert not re.findall(r"(?:src|href)=\"(?!data:)", page)
+    assert not re.findall(r"https?://", page)
+    assert "default-src 'none'" in page
+
+
+def test_names_cannot_end_the_script_they_stand_in() -> None:
+    """Whatever a file calls its pods is data."""
+    evil = "</script><script>alert(1)</script>"
+    page = render_page(picture_of_plan(planned(inventory_of(node("node-1", "k=v:NoExecute"), pod(evil)))))
+    assert evil not in page
+    data = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    assert json.loads(data[1])["lanes"][0]["pod"] == f"shop/{evil}"
+
+
+@needs_chromium
+def test_lanes_are_grouped_by_node(shop: Browser) -> None:
+    """Each node with its pods below it, the first to leave first."""
+    groups = shop.run("return [...document.querySelectorAll('.group')].map((group) => group.firstChild.innerText)")
+    assert groups == ["node-1 6 of 9 leave", "node-2 5 of 5 leave", "node-3 4 of 4 leave"]
+    assert shop.run(SHOWN)[:4] == ["shop/bare", "shop/web-0", "shop/web-6", "shop/agent-0"]
+    assert shop.run("return document.querySelectorAll('#rows tr').length") == 18
+    assert shop.complaints() == []
+
+
+@needs_chromium
+def test_a_bar_is_as_long_as_its_tolerance(shop: Browser) -> None:
+    """300 s end where the axis says 5 m."""
+    ends = "const box = document.querySelector(arguments[0]).getBoundingClientRect(); return [box.left, box.right]"
+    _, right = shop.run(ends, ".lane[aria-label^='shop/web-3 '] .bar")
+    ticks = shop.run(
+        "return [...document.querySelectorAll('.tick')].map((t) => [t.textContent, t.getBoundingClientRect().left])"
+    )
+    at = dict(ticks)
+    assert abs(right - (at["4 m"] + at["6 m"]) / 2) < 2
+
+
+@needs_chromium
+def test_filter_by_word_and_by_outcome(shop: Browser) -> None:
+    """Both at once, in the chart and in the table."""
+    shop.type("#filter", "db node-1")
+    assert shop.run(SHOWN) == ["shop/db-0"]
+    assert shop.run("return document.getElementById('count').textContent") == "1 of 18 pods"
+    shop.run("const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input'))")
+    shop.click("[data-outcome=stays]")
+    assert sorted(shop.run(SHOWN)) == ["shop/going", "shop/patient", "shop/static"]
+    assert shop.run("return document.querySelectorAll('#rows tr:not([hidden])').length") == 3
+
+
+@needs_chromium
+def test_zoom_spreads_the_axis(shop: Browser) -> None:
+    """In, out, and all of it again."""
+    span = "return +getComputedStyle(document.documentElement).getPropertyValue('--span')"
+    whole = shop.run(span)
+    shop.click("#in")
+    assert shop.run(span) == pytest.approx(whole / 2)
+    shop.click("#in")
+    shop.click("#fit")
+    assert shop.run(span) == pytest.approx(whole)
+
+
+@needs_chromium
+def test_hovering_tells_the_reason(shop: Browser) -> None:
+    """What counts, and what would have said otherwise."""
+    shop.hover(".lane[aria-label^='shop/db-0 '] .bar")
+    assert "tolerance running, 10 m" in shop.run(TIP)
+    assert "[maintenance:NoExecute for 60 s] would have said otherwise" in shop.run(TIP)
+
+
+@needs_chromium
+def test_the_keyboard_goes_from_pod_to_pod(shop: Browser) -> None:
+    """Arrows move, the tip tells, plus zooms, a slash filters, escape leaves."""
+    shop.run("document.querySelector('.lane').focus()")
+    shop.press("\ue015", "\ue015")
+    assert shop.run("return document.activeElement.firstChild.firstChild.data") == "shop/web-6"
+    assert "shop/web-6" in shop.run(TIP)
+    shop.press("+", "/")
+    assert shop.run("return document.activeElement.id") == "filter"
+    assert shop.run("return document.querySelectorAll('.lane[tabindex=\"0\"]').length") == 1
+
+
+@needs_chromium
+def test_text_has_contrast_in_light_and_in_dark(shop: Browser) -> None:
+    """At least 4.5 to 1, as WCAG AA asks for."""
+    for theme in ("light", "dark"):
+        shop.run("document.documentElement.dataset.theme = arguments[0]", theme)
+        assert [name for name, contrast in shop.run(CONTRASTS) if contrast < 4.5] == []
+
+
+@needs_chromium
+def test_the_system_decides_on_dark_until_somebody_does(shop: Browser) -> None:
+    """The page follows the browser; the button overrules it."""
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    shop.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    assert shop.run(paper) == "rgb(21, 23, 26)"
+    shop.click("#theme")
+    assert shop.run(paper) == "rgb(255, 255, 255)"
+    shop.devtools("Emulation.setEmulatedMedia", features=[])
+
+
+@needs_chromium
+def test_it_can_be_printed(shop: Browser) -> None:
+    """Without the tools, with every pod."""
+    printed = base64.b64decode(shop.devtools("Page.printToPDF", printBackground=True)["data"])
+    assert printed.startswith(b"%PDF")
+    shop.devtools("Emulation.setEmulatedMedia", media="print")
+    assert shop.run("return getComputedStyle(document.querySelector('.tools')).display") == "none"
+    shop.devtools("Emulation.setEmulatedMedia", media="")
+
+
+@needs_chromium
+def test_the_stale_key_scenario_shows_both_pods_of_the_name(chromium: Browser, tmp_path: Path) -> None:
+    """W1 as a picture: the same name twice, each with an eviction of its own."""
+    (tmp_path / "stale.html").write_text(replayed(STALE_KEY))
+    chromium.open(tmp_path / "stale.html")
+    assert chromium.run(SHOWN) == ["default/web-0", "default/web-0"]
+    assert chromium.run("return document.querySelectorAll('.mark.evicted').length") == 2
+    assert chromium.run("return document.querySelectorAll('.band.evicts').length") == 2
+    assert len(chromium.screenshot()) > 10_000
+
+
+@needs_chromium
+def test_retries_and_lateness_are_drawn(chromium: Browser, tmp_path: Path) -> None:
+    """Refusals as marks, the time past the deadline as a bar."""
+    (tmp_path / "retry.html").write_text(replayed("tests/scenarios/retry-burst-of-server-errors.yaml"))
+    chromium.open(tmp_path / "retry.html")
+    assert chromium.run("return document.querySelectorAll('.mark.refused').length") > 2
+    assert chromium.run("return document.querySelectorAll('.bar.retrying').length") == 1
+
+
+@needs_chromium
+def test_two_thousand_pods_are_ready_within_seconds(chromium: Browser, tmp_path: Path) -> None:
+    """Drawn and filtered without making anybody wait."""
+    pods = [pod(f"pod-{index}", f"node-{index % 40}", tolerates(index % 600)) for index in range(2000)]
+    inventory = inventory_of(*(node(f"node-{index}") for index in range(40)), *pods)
+    plan = planned(inventory, Changes((read_taint("*=maintenance=now:NoExecute"),)))
+    (tmp_path / "large.html").write_text(render_page(picture_of_plan(plan)))
+    chromium.open(tmp_path / "large.html")
+    assert chromium.run("return document.querySelectorAll('.lane').length") == 2000
+    loaded = "return performance.getEntriesByType('navigation')[0].domComplete"
+    assert chromium.run(loaded) < 5000
+    assert chromium.run(FILTERING) < 1000
+
+
+@needs_chromium
+def test_the_demo_as_a_picture(chromium: Browser, tmp_path: Path) -> None:
+    """Countdown, cancellation and eviction of the demo's pods."""
+    facts = [
+        DemoFact(1.0, "tainted", "maintenance=now:NoExecute", node="node-a"),
+        DemoFact(1.1, "scheduled", "due at 3 s", "db-0", "node-a", "uid-1"),
+        DemoFact(1.1, "scheduled", "due at 8 s", "cache", "node-a", "uid-2"),
+        DemoFact(4.1, "evicted", "on time", "db-0", "node-a", "uid-1"),
+        DemoFact(6.0, "untainted", "maintenance=now:NoExecute removed", node="node-a"),
+        DemoFact(6.1, "cancelled", "its node has no NoExecute taint", "cache", "node-a", "uid-2"),
+    ]
+    (tmp_path / "demo.html").write_text(render_page(picture_of_demo(facts)))
+    chromium.open(tmp_path / "demo.html")
+    assert sorted(chromium.run(SHOWN)) == ["demo/agent", "demo/cache", "demo/db-0"]
+    assert chromium.run("return document.querySelectorAll('.mark.cancelled').length") == 1
+    assert chromium.run("return document.querySelectorAll('.bar').length") == 2
