@@ -191,3 +191,13 @@ async def test_the_name_in_the_body_must_be_that_of_the_url() -> None:
         add_pod(server)
         assert (await api.post(f"{PODS}/p1/eviction", {"metadata": {"name": "p2"}})).code == 400
         assert (await api.post(f"{PODS}/p1/eviction", {})).code == 400
+
+
+@pytest.mark.parametrize(("selector", "code"), [({}, 429), (None, 201)])
+async def test_an_empty_selector_covers_every_pod_and_an_absent_one_none(selector: object, code: int) -> None:
+    """As in policy/v1; in v1beta1 an empty one covered none."""
+    async with serving() as (server, api):
+        _add_web_pods(server, "p1")
+        await api.post(BUDGETS, _budget(maxUnavailable=0, selector=selector))
+        await _status(server, disruptionsAllowed=0)
+        assert (await _evict(api)).code == code

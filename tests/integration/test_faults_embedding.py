@@ -67,7 +67,12 @@ async def test_thirty_flapping_taints_leave_no_task_behind() -> None:
             before = names_of(asyncio.all_tasks() - own)
             for _ in range(5):
                 await asyncio.gather(*(flap(running, f"n{number}") for number in range(6)))
-            await running.until(lambda: names_of(asyncio.all_tasks() - own) == before)
+            try:
+                await running.until(lambda: names_of(asyncio.all_tasks() - own) == before)
+            except TimeoutError:
+                from collections import Counter
+                now = names_of(asyncio.all_tasks() - own)
+                raise AssertionError((Counter(now)-Counter(before), Counter(before)-Counter(now))) from None
             await running.end()
         assert not names_of(asyncio.all_tasks() - own)
 

@@ -32,7 +32,7 @@ def is_ready(pod: JsonObject) -> bool:
 
 
 def matching_budgets(registry: Registry, pod: Record) -> list[Record]:
-    """Budgets that cover a pod; an empty selector covers none."""
+    """Budgets that cover a pod: an empty selector covers all pods of its namespace, an absent one none."""
     budgets = registry.store.select(Selection(_BUDGETS, pod.namespace))
     return [budget for budget in budgets if _covers(budget.decode(), pod)]
 
@@ -97,13 +97,13 @@ class Budgets:
 
     def _status(self, budget: JsonObject, record: Record) -> JsonObject:
         selector = selector_of(budget["spec"].get("selector"))
-        pods = self.registry.store.select(Selection(_PODS, record.namespace, selector)) if selector else []
+        pods = self.registry.store.select(Selection(_PODS, record.namespace, selector)) if selector is not None else []
         facts = [self._facts_of(pod) for pod in pods]
         disrupted = self._still_disrupted(budget, facts)
         healthy = sum(f["ready"] and not f["terminating"] and f["name"] not in disrupted for f in facts)
         absent = [
             pod for pod in self.expected(record.namespace)
-            if selector and labels_match(selector, (pod.get("metadata") or {}).get("labels") or {})
+            if selector is not None and labels_match(selector, (pod.get("metadata") or {}).get("labels") or {})
         ]  # fmt: skip
         desired, expected = _desired(budget["spec"], len(pods), len(absent))
         allowed = max(0, healthy - desired) if expected > 0 else 0

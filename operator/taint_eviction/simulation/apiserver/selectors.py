@@ -76,15 +76,15 @@ def _label_term(term: str) -> Requirement:
 
 
 def selector_of(spec: Mapping[str, Any] | None) -> LabelSelector | None:
-    """Of a LabelSelector object; None where it is absent or empty, which matches no pod in a budget."""
-    if not spec:
+    """Of a LabelSelector object: an empty one matches everything; None where it is absent, which matches nothing."""
+    if spec is None:
         return None
     terms = [Requirement(key, "In", frozenset([value])) for key, value in (spec.get("matchLabels") or {}).items()]
     terms += [
         Requirement(e["key"], e["operator"], frozenset(e.get("values") or []))
         for e in spec.get("matchExpressions") or []
     ]
-    return tuple(terms) or None
+    return tuple(terms)
 
 
 @dataclass(frozen=True, slots=True)
