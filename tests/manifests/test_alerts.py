@@ -224,6 +224,7 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionEventLoopLag": [
         (buckets("event_loop_lag_seconds", le_1="0x30", le_2_5="0+60x30", le_inf="0+60x30"), 11)
     ],
+    "TaintEvictionBuiltInActive": [({f'{PREFIX}builtin_active_total{{{JOB},instance="a"}}': "0x5 1x10"}, 6)],
     "TaintEvictionClockOffset": [({f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "-3x20"}, 10)],
 }
 
@@ -241,6 +242,13 @@ CALM: list[dict[str, str]] = [
     | calls(409, "0+50x45")  # somebody else was faster, however often
     | buckets("lateness_seconds", le_0_5="0+60x45", le_inf="0+60x45")
     | buckets("event_loop_lag_seconds", le_0_5="0+60x45", le_inf="0+60x45"),
+    {
+        # A dry run beside the built-in controller, as it should be.
+        f'{PREFIX}builtin_active_total{{job="d",instance="d"}}': "0+1x45",
+        f'{PREFIX}build_info{{job="d",instance="d",dry_run="true"}}': "1x45",
+        LEADER + ',instance="a"}': "1x45",
+        LEADER + ',instance="b"}': "0x45",
+    },
 ]
 
 
