@@ -81,7 +81,7 @@ class Application:
             self.metrics.called,
         )
         self._identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        self._recorder = EventRecorder(self.calls, clock, self._identity, self.metrics.event)
+        self._recorder = EventRecorder(self.calls, clock, self._identity, self.metrics.event, self._is_busy)
         self.elector = self._make_elector()
         malformed = MalformedObjects(self.metrics.malformed)
         builtin = BuiltinController(clock, self.metrics.builtin_active, expected=settings.dry_run)
@@ -124,6 +124,9 @@ class Application:
 
     def _may_act(self) -> bool:
         return self._gate().may_act()
+
+    def _is_busy(self) -> bool:
+        return self.driver.saturated
 
     def _tellers(self) -> list[Teller]:
         dry_run = self._settings.dry_run

@@ -33,7 +33,8 @@ class Recording:
         self.at = at
         self.clock = HandClock()
         self.counts: Counter[str] = Counter()
-        self.recorder = EventRecorder(at.calls, self.clock, "me", self._count)
+        self.busy = False
+        self.recorder = EventRecorder(at.calls, self.clock, "me", self._count, lambda: self.busy)
         self.running = asyncio.create_task(self.recorder.run())
 
     def _count(self, result: str) -> None:
@@ -130,6 +131,19 @@ async def test_one_pod_gets_a_burst_and_then_one_in_five_minutes(on: Recording) 
     on.clock.at += 2.0
     on.recorder.post(ref, REASON, "x")
     assert on.counts["limited"] == 6
+
+
+async def test_events_wait_while_evictions_need_everything(on: Recording) -> None:
+    """They are told afterwards, with the time at which it happened."""
+    on.busy = True
+    on.recorder.post(on.at.pod(), REASON, "x")
+    assert not await on.recorder.drain(0.2)
+    assert on.events() == []
+    on.clock.at += 5.0
+    on.busy = False
+    assert await on.recorder.drain(5.0)
+    [event] = on.events()
+    assert event["firstTimestamp"] == format_rfc3339(EPOCH + 100.0)
 
 
 async def test_a_full_queue_drops_the_oldest(on: Recording, monkeypatch: pytest.MonkeyPatch) -> None:

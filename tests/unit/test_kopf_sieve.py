@@ -124,6 +124,16 @@ def test_an_unwanted_object_is_swallowed_until_it_is_wanted() -> None:
     assert seen(sieve, line("MODIFIED", node(3, [TAINT])), line("DELETED", node(4))) == [("DELETED", "4")]
 
 
+def test_a_version_that_is_known_from_elsewhere_is_swallowed() -> None:
+    """In lists and in events, where a bookmark takes its place; later changes are told, deletions in any case."""
+    sieve = Sieve(known=lambda kind, body: kind == "Node" and int(body["metadata"]["resourceVersion"]) <= 3)
+    page = sieve.list_page({"kind": "NodeList", "items": [node(1), {"metadata": "text"}]}, first=True)
+    assert page["items"] == [{"metadata": "text"}]
+    assert seen(sieve, line("ADDED", node(2, uid="u2")), line("MODIFIED", node(3, [TAINT]))) == [("BOOKMARK", "3")]
+    assert seen(sieve, line("MODIFIED", node(4, [TAINT])), line("MODIFIED", node(5))) == [("MODIFIED", "5")]
+    assert seen(sieve, line("DELETED", node(2, uid="u2"))) == [("DELETED", "2")]
+
+
 def test_of_managed_fields_only_the_owners_of_taints_are_kept() -> None:
     """With their times and subresources, and the field that makes them owners."""
     owner = {"manager": "kubectl-taint", "operation": "Update", "time": "t1"}

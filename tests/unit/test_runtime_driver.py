@@ -189,7 +189,7 @@ async def test_retries_that_are_due_while_none_may_begin_do_not_spin() -> None:
     async with running(it.driver.run()):
         at(0.05, it.api.ever.update, {"GET node": HANGS})
         await until(1)
-        assert it.driver.in_flight == 2
+        assert (it.driver.in_flight, it.driver.saturated) == (2, False)
         before = it.clock.reads
         await until(11)
         assert it.clock.reads - before < 200

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -109,6 +110,7 @@ def retry_after_seconds(headers: Mapping[str, str], refusal: Refusal) -> float |
     return None
 
 
+@lru_cache(4)
 def read_date(text: str) -> float | None:
     """Read an HTTP date as seconds since the epoch; None for anything else."""
     if not text:

@@ -25,8 +25,10 @@ logger = logging.getLogger(__name__)
 
 COMPONENT = "taint-eviction-controller"
 
-# An eviction of a whole zone at full speed, for as long as the API server takes to hear of it all.
-_QUEUE = 5000
+# An eviction of a whole zone: while it lasts nothing is posted.
+_QUEUE = 20_000
+# How soon it is seen that evictions no longer need all that the API server gives.
+_LOOK_SECONDS = 0.1
 # Pods and events that are remembered for limiting and counting up, as many as in client-go.
 _REMEMBERED = 4096
 _BURST = 25
@@ -94,14 +96,22 @@ class EventRecorder:
     """Takes events at any time; ``run`` posts them.
 
     ``counted`` is told what became of each: posted, aggregated, limited, dropped or failed. ``instance`` names this
-    replica.
+    replica. ``busy``: there are things to do that matter more than telling of them; events wait until it is false.
     """
 
-    def __init__(self, calls: ApiCalls, clock: Clock, instance: str, counted: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        calls: ApiCalls,
+        clock: Clock,
+        instance: str,
+        counted: Callable[[str], None],
+        busy: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._calls = calls
         self._clock = clock
         self._instance = instance
         self._counted = counted
+        self._busy = busy
         self._queue: deque[_Event] = deque()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
@@ -132,6 +142,9 @@ class EventRecorder:
                 self._idle.set()
                 self._arrived.clear()
                 await self._arrived.wait()
+            # Many evictions can end it; looking now and then is simpler, and what waits for it can.
+            while self._busy():  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_SECONDS)
             await self._deliver(self._queue.popleft())
 
     async def drain(self, timeout_seconds: float) -> bool:

@@ -52,9 +52,10 @@ class Observations:
         """
 
         def is_known(kind: str, body: Mapping[str, Any]) -> bool:
-            identity, version = _identity(body), version_number(body.get("metadata") or {})
             if kind == "Pod":
                 self._look_at_pod(body)
+            identity = _identity(body)
+            version = None if identity is None else version_number(body["metadata"])
             if identity is None or version is None:
                 return False
             namespace, name, uid = identity

@@ -37,6 +37,11 @@ class Driver:
         """Count the pieces of work that are being carried out."""
         return len(self._running)
 
+    @property
+    def saturated(self) -> bool:
+        """Tell whether all workers are busy; retries alone never make them."""
+        return len(self._running) >= self._workers
+
     async def run(self) -> None:
         """Run until stopped or cancelled; a bug in an eviction ends it with that exception."""
         try:

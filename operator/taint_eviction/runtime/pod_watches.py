@@ -80,13 +80,13 @@ class PodWatches:
 
     def _follow(self, tainted: frozenset[str], whole: bool) -> None:
         now = self._doors.live.clock.now().at
-        for name in tainted:
+        for name in sorted(tainted):  # In an order of its own, so that a replay is the same in every process.
             attended = self._attended.get(name)
             if attended is None:
                 self._attend(name, single=not whole)
             else:
                 attended.clean_since = None
-        for name in self._doors.live.controller.attended_nodes() - tainted - self._attended.keys():
+        for name in sorted(self._doors.live.controller.attended_nodes() - tainted - self._attended.keys()):
             self._doors.live.observe(PodsReleased(name))  # It was tainted and cleared since the last look.
         for name in [name for name in self._attended if name not in tainted]:
             attended = self._attended[name]

@@ -134,9 +134,26 @@ class ResetCondition:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Kill the controller and start it anew ``after_seconds`` later."""
+    """Kill the controller (of replicas: this one) and start it anew ``after_seconds`` later."""
 
     after_seconds: float
+    replica: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Let a controller process take no step for so long; what it has sent arrives, and what comes waits for it."""
+
+    for_seconds: float
+    replica: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Cut one replica off from the API server for so long."""
+
+    for_seconds: float
+    replica: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +181,11 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Watches:
-    """Which watches."""
+    """Which watches: of these kinds, and of this replica; None for all of them."""
 
     nodes: bool
     pods: bool
+    replica: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +213,26 @@ class LoseEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatEvents:
+    """Bring the events of so long more than once."""
+
+    watches: Watches
+    for_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RelistWatches:
+    """Let open watches list again by themselves, as after a 410: events under way are lost."""
+
+    watches: Watches
+
+
+@dataclass(frozen=True, slots=True)
 class StepHostClock:
-    """Set the host's clock forward, or back."""
+    """Set the host's clock (of replicas: this one's) forward, or back."""
 
     seconds: float
+    replica: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +260,16 @@ Action = (
     | RemoveFinalizers
     | ResetCondition
     | Restart
+    | Freeze
+    | Partition
     | Lead
     | DisturbCalls
     | Outage
     | LagWatches
     | CutWatches
     | LoseEvents
+    | RepeatEvents
+    | RelistWatches
     | StepHostClock
     | FreezeKubelet
 )

@@ -1,21 +1,24 @@
 """The doors of the runtime for reading and writing, onto the simulated cluster.
 
 A call travels, arrives, is carried out at one instant, and its answer travels back; every answer carries the server's
-``Date``. What arrives is on the timeline, whatever the controller hears of it. A process that was killed makes no more
-calls; one of its calls that had not arrived never does.
+``Date``. What arrives is on the timeline, whatever the controller hears of it: once sent, a call does not depend on
+whoever made it, be it frozen or tired of waiting. A process that was killed makes no more calls; one of its calls that
+had not arrived never does.
 """
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
 from taint_eviction.runtime.ports import CallFailed, Page
 from taint_eviction.runtime.supervised_watch import Interpret
 from taint_eviction.simulation import kubernetes_json as kube
+from taint_eviction.simulation.audit import Auditor, Phase, Trace, unaudited
 from taint_eviction.simulation.cluster import Deletion, SimulatedCluster
 from taint_eviction.simulation.faults import Call, Faults, Trouble
 from taint_eviction.simulation.kubernetes_json import JsonObject
@@ -23,6 +26,9 @@ from taint_eviction.simulation.timeline import Entry, Timeline, What
 from taint_eviction.simulation.virtual_clock import ProcessClock, timestamp, virtual_now
 
 AnswerT = TypeVar("AnswerT")
+
+# The API server's side of a call runs in no process's context: it goes on while those are frozen.
+_SERVER = contextvars.Context()
 
 _ASK_EVERY_SECONDS = 0.02
 _LONGEST_SHARPENING_SECONDS = 1.1
@@ -55,16 +61,37 @@ class World:
     network: Network
     parsing: Parsing
     timeline: Timeline
+    auditor: Auditor = unaudited
+
+
+@dataclass(slots=True)
+class _Journey:
+    """One call under way; ``answer`` is set when its answer arrives, to (what, when it was given)."""
+
+    number: int
+    call: Call
+    subject: str
+    uid: str
+    trouble: Trouble
+    answer: "asyncio.Future[tuple[Any, float | None]]" = field(repr=False)
 
 
 class SimulatedApi:
-    """``ClusterReader`` and ``ClusterWriter`` of one controller process."""
+    """``ClusterReader`` and ``ClusterWriter`` of one controller process, called ``name``.
 
-    def __init__(self, world: World, clock: ProcessClock) -> None:
+    ``own_faults`` go before the world's: they are this process's alone.
+    """
+
+    def __init__(
+        self, world: World, clock: ProcessClock, name: str = "controller", own_faults: Faults | None = None
+    ) -> None:
+        self.name = name
         self._world = world
         self._cluster = world.cluster
         self._clock = clock
+        self._own_faults = own_faults or Faults()
         self._closed = False
+        self._calls = 0
 
     # Reading
 
@@ -106,7 +133,7 @@ class SimulatedApi:
 
     async def read_pod(self, ref: PodRef) -> Pod | None:
         """Read a pod; None if there is none of this name, or it has another UID."""
-        return self._live(await self.call(Call.READ_POD, str(ref), lambda: self._pod_of(ref)))
+        return self._live(await self.call(Call.READ_POD, str(ref), lambda: self._pod_of(ref), ref.uid))
 
     def _pod_of(self, ref: PodRef) -> JsonObject | None:
         body = self._cluster.pods.get(ref.key)
@@ -124,11 +151,13 @@ class SimulatedApi:
 
     async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
         """Set the DisruptionTarget condition and return the live pod."""
-        return self._live(await self.call(Call.MARK, str(ref), lambda: self._set_condition(ref, "True", already)))
+        marking = self.call(Call.MARK, str(ref), lambda: self._set_condition(ref, "True", already), ref.uid)
+        return self._live(await marking)
 
     async def unmark(self, pod: Pod, now: Moment) -> Pod | None:
         """Set the condition's status to False on exactly this version of ``pod``; return the live pod."""
-        return self._live(await self.call(Call.UNMARK, str(pod.ref), lambda: self._unset_condition(pod)))
+        unmarking = self.call(Call.UNMARK, str(pod.ref), lambda: self._unset_condition(pod), pod.ref.uid)
+        return self._live(await unmarking)
 
     def _set_condition(self, ref: PodRef, status: str, keeps_time: bool) -> JsonObject | None:
         body = self._pod_of(ref)
@@ -151,7 +180,7 @@ class SimulatedApi:
 
     async def delete(self, ref: PodRef) -> bool:
         """Ask for the pod's deletion; True once the API server has accepted it."""
-        return await self.call(Call.DELETE, str(ref), lambda: self._delete(ref))
+        return await self.call(Call.DELETE, str(ref), lambda: self._delete(ref), ref.uid)
 
     def _delete(self, ref: PodRef) -> bool:
         node_name = self._cluster.last_node_of(ref.key) or ""
@@ -179,53 +208,97 @@ class SimulatedApi:
 
     # Calls
 
-    async def call(self, call: Call, subject: str, act: Callable[[], AnswerT]) -> AnswerT:
+    async def call(self, call: Call, subject: str, act: Callable[[], AnswerT], uid: str = "") -> AnswerT:
         """Make a call: carry it there, do what it asks for, carry the answer back; raise ``CallFailed``."""
-        network, trouble = self._world.network, self._world.faults.next(call, subject, virtual_now())
-        deadline = virtual_now() + network.call_timeout_seconds
-        travel_seconds = network.one_way_seconds + trouble.delay_seconds
-        if virtual_now() + travel_seconds >= deadline:
-            await self._pass(network.call_timeout_seconds)
-            raise CallFailed(f"no answer within {network.call_timeout_seconds:g} s")
-        await self._pass(travel_seconds)
-        if trouble.fails or trouble.hangs:
-            await self._fail(call, subject, act if trouble.takes_effect else None, trouble, deadline)
-        return await self._answer(act)
-
-    async def _answer(self, act: Callable[[], AnswerT]) -> AnswerT:
-        answered_at = virtual_now()
-        try:
-            return act()
-        finally:
-            await self._carry_back(answered_at)
-
-    async def _carry_back(self, answered_at: float) -> None:
-        await self._pass(self._world.network.one_way_seconds)
-        self._clock.heard_answer_of(answered_at)
-
-    async def _fail(
-        self, call: Call, subject: str, act: Callable[[], object] | None, trouble: Trouble, deadline: float
-    ) -> NoReturn:
-        if act is not None:
-            act()
-        answer = "no answer" if trouble.hangs or trouble.status is None else f"{trouble.status}"
-        why = f"{call.value}: {answer}" + (" (it took effect)" if act is not None else "")
-        self._world.timeline.add(Entry(virtual_now(), What.CALL_FAILED, subject, why=why))
-        if trouble.hangs:
-            await self._pass(deadline - virtual_now())
-            raise CallFailed(f"no answer within {self._world.network.call_timeout_seconds:g} s")
-        if trouble.status is None:
-            raise CallFailed(trouble.message or "the connection was refused")
-
-        await self._carry_back(virtual_now())
-        message = trouble.message or f"HTTP {trouble.status}"
-        raise CallFailed(message, status=trouble.status, retry_after_seconds=trouble.retry_after_seconds)
-
-    async def _pass(self, seconds: float) -> None:
-        """Let time pass; whoever made the call is gone if the process was killed meanwhile."""
-        await asyncio.sleep(seconds)
         if self._closed:
             raise asyncio.CancelledError
+        journey = self._begin(call, subject, uid)
+        timeout = self._world.network.call_timeout_seconds
+        travel_seconds = self._world.network.one_way_seconds + journey.trouble.delay_seconds
+        if travel_seconds < timeout:
+            self._later(travel_seconds, self._arrive, journey, act)
+        try:
+            async with asyncio.timeout(timeout):
+                answer, answered_at = await journey.answer
+        except TimeoutError:
+            raise CallFailed(f"no answer within {timeout:g} s") from None
+        if self._closed:
+            raise asyncio.CancelledError
+        if answered_at is not None:
+            self._clock.heard_answer_of(answered_at)
+        if isinstance(answer, CallFailed):
+            raise answer
+        self._trace(journey, Phase.ANSWERED, answer)
+        return answer  # type: ignore[no-any-return]
+
+    def _begin(self, call: Call, subject: str, uid: str) -> _Journey:
+        self._calls += 1
+        now = virtual_now()
+        trouble = self._own_faults.next(call, subject, now)
+        if trouble == Trouble():
+            trouble = self._world.faults.next(call, subject, now)
+        journey = _Journey(self._calls, call, subject, uid, trouble, asyncio.get_running_loop().create_future())
+        self._trace(journey, Phase.SENT, None)
+        return journey
+
+    def _later(self, seconds: float, act: Callable[..., object], *args: object) -> None:
+        asyncio.get_running_loop().call_later(seconds, act, *args, context=_SERVER.copy())
+
+    def _arrive(self, journey: _Journey, act: Callable[[], object]) -> None:
+        """Let a call arrive at the API server, and send its answer on the way back."""
+        if self._closed:
+            return
+        trouble, answered_at = journey.trouble, virtual_now()
+        fails = trouble.fails or trouble.hangs
+        self._trace(journey, Phase.ARRIVED, None, refused=fails)
+        answer: object = None
+        if not fails or trouble.takes_effect:
+            try:
+                answer = act()
+                self._trace(journey, Phase.CARRIED_OUT, answer)
+            except CallFailed as failure:
+                answer = failure
+        if not fails:
+            self._send_back(journey, answer, answered_at)
+            return
+        self._note_failure(journey)
+        if not trouble.hangs:
+            refusal = CallFailed(
+                trouble.message or (f"HTTP {trouble.status}" if trouble.status else "the connection was refused"),
+                status=trouble.status,
+                retry_after_seconds=trouble.retry_after_seconds,
+            )
+            self._send_back(journey, refusal, answered_at if trouble.status is not None else None)
+
+    def _note_failure(self, journey: _Journey) -> None:
+        trouble = journey.trouble
+        answer = "no answer" if trouble.hangs or trouble.status is None else f"{trouble.status}"
+        why = f"{journey.call.value}: {answer}" + (" (it took effect)" if trouble.takes_effect else "")
+        self._world.timeline.add(Entry(virtual_now(), What.CALL_FAILED, journey.subject, why=why))
+
+    def _send_back(self, journey: _Journey, answer: object, answered_at: float | None) -> None:
+        """Carry an answer back; a connection that breaks (``answered_at`` None) is noticed at once."""
+        seconds = 0.0 if answered_at is None else self._world.network.one_way_seconds + journey.trouble.back_seconds
+        self._later(seconds, _answer, journey.answer, (answer, answered_at))
+
+    def _trace(self, journey: _Journey, phase: Phase, body: object, refused: bool = False) -> None:
+        self._world.auditor(
+            Trace(
+                self.name,
+                journey.number,
+                phase,
+                journey.call,
+                journey.subject,
+                journey.uid,
+                virtual_now(),
+                body,
+                refused,
+            )
+        )
+
+    def saw(self, body: JsonObject) -> None:
+        """Note that a watch has brought an object."""
+        self._world.auditor(Trace(self.name, 0, Phase.SAW, None, "", body["metadata"]["uid"], virtual_now(), body))
 
     def close(self) -> None:
         """Let nothing through any more: the process was killed."""
@@ -233,6 +306,11 @@ class SimulatedApi:
 
     def _note(self, what: What, ref: PodRef, why: str = "") -> None:
         self._world.timeline.add(Entry(virtual_now(), what, str(ref), ref.uid, why))
+
+
+def _answer(waiting: "asyncio.Future[object]", answer: object) -> None:
+    if not waiting.done():
+        waiting.set_result(answer)
 
 
 def pods_bound_to(cluster: SimulatedCluster, node_name: str | None) -> list[JsonObject]:

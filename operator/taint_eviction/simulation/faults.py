@@ -22,18 +22,21 @@ class Call(Enum):
     WATCH_NODES = "watchNodes"
     WATCH_PODS = "watchPods"
     VERSION = "version"
+    READ_LEASE = "readLease"
+    WRITE_LEASE = "writeLease"
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """What happens to a call.
 
-    ``delay_seconds``: it takes so much longer to arrive. ``fails``: it is answered with ``status`` (None: no answer,
+    ``delay_seconds``: it takes so much longer to arrive; ``back_seconds``: so much longer its answer. ``fails``: it is answered with ``status`` (None: no answer,
     the connection breaks), ``message`` and ``retry_after_seconds``. ``hangs``: it is never answered.
     ``takes_effect``: the call does what it should although its answer is a failure, or none.
     """
 
     delay_seconds: float = 0.0
+    back_seconds: float = 0.0
     fails: bool = False
     hangs: bool = False
     takes_effect: bool = False

@@ -1,17 +1,23 @@
 """One controller process of a simulated world: the production runtime, unchanged, behind simulated doors.
 
-Killed at any moment, as SIGKILL does: nothing it had not sent yet is ever sent, and nothing it knew is left.
+Killed at any moment, as SIGKILL does: nothing it had not sent yet is ever sent, and nothing it knew is left. Frozen, it
+takes no step; what it had sent arrives. With a Lease it stands for election as production does.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from dataclasses import dataclass
 
 from taint_eviction.runtime.assembly import Doors, assemble
-from taint_eviction.runtime.ports import Teller
+from taint_eviction.runtime.leadership import Elector
+from taint_eviction.runtime.ports import Gate, Teller
 from taint_eviction.settings import Settings
 from taint_eviction.simulation.api import SimulatedApi, World
+from taint_eviction.simulation.faults import Faults
+from taint_eviction.simulation.freezing import FREEZER, Freezer
+from taint_eviction.simulation.lease import SimulatedLease, SimulatedLeaseStore
 from taint_eviction.simulation.timeline import Timeline
 from taint_eviction.simulation.virtual_clock import HostClock, ProcessClock
 from taint_eviction.simulation.watches import SimulatedWatcher, Streams
@@ -41,7 +47,8 @@ class SimulatedGate:
 class Surroundings:
     """What a process is started in: the world, the host, its settings, the watches' fate, and who else is told.
 
-    ``seed`` decides all that is left to chance, as the lengths of waits.
+    ``seed`` decides all that is left to chance, as the lengths of waits. ``own_faults`` befall its calls alone.
+    ``lease`` None: ``gate`` says whether it acts; otherwise whoever is elected does.
     """
 
     world: World
@@ -51,38 +58,57 @@ class Surroundings:
     pods: Streams
     gate: SimulatedGate
     seed: str
+    own_faults: Faults
+    lease: SimulatedLease | None = None
     tellers: Callable[[Timeline], Iterable[Teller]] = no_tellers
 
 
 class ControllerProcess:
-    """The ``incarnation``-th process, counted from 1."""
+    """The ``incarnation``-th process of a replica, counted from 1; ``name`` tells it from all others."""
 
-    def __init__(self, surroundings: Surroundings, incarnation: int) -> None:
+    def __init__(self, surroundings: Surroundings, name: str, incarnation: int) -> None:
         world, settings = surroundings.world, surroundings.settings
         clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
         chance = random.Random(f"{surroundings.seed}/{incarnation}")
-        api = self._api = SimulatedApi(world, clock)
+        api = self._api = SimulatedApi(world, clock, name, surroundings.own_faults)
+        self._elector: Elector | None = None
+        gate: Gate = surroundings.gate
+        if surroundings.lease is not None:
+            store = SimulatedLeaseStore(api, surroundings.lease)
+            election = random.Random(f"{surroundings.seed}/{incarnation}/election")
+            gate = self._elector = Elector(name, store, clock.server_clock, settings.election, chance=election)
         doors = Doors(
             clock=clock.server_clock,
             reader=api,
             writer=api,
             watcher=lambda _: SimulatedWatcher(world, api, surroundings.nodes, surroundings.pods),
             interpret=world.parsing.interpret,
-            gate=surroundings.gate,
+            gate=gate,
             tellers=[Witness(world.timeline, clock), *surroundings.tellers(world.timeline)],
         )
-        assembled = assemble(doors, settings, chance)
+        self.freezer = Freezer()
+        context = copy_context()
+        context.run(FREEZER.set, self.freezer)
+        assembled = context.run(assemble, doors, settings, chance)
         self.controller, self.engine = assembled.live.controller, assembled.engine
-        self._task = asyncio.create_task(self._run(), name=f"controller {incarnation}")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
         await self._api.sharpen_clock()
-        await self.engine.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.engine.run(), name="engine")
+            if self._elector is not None:
+                group.create_task(self._elector.run(), name="elector")
+
+    def fall_silent(self) -> None:
+        """Let nothing out any more from this very moment on; to be killed next."""
+        self._api.close()
 
     async def kill(self) -> None:
         """End it at once; raise what had ended it already: a bug of its own."""
-        self._api.close()
+        self.fall_silent()
         self._task.cancel()
+        self.freezer.thaw()
         await asyncio.wait([self._task])
         self.check()
 

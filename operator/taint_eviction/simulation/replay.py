@@ -96,6 +96,7 @@ class _Replay:
             seed=scenario.name,
             default_toleration_seconds=scenario.default_toleration_seconds,
             tellers=tellers,
+            replicas=scenario.replicas,
         )
         # Every pod that ever was, so that one that came and went is judged, too.
         self._names: set[NamespacedName] = set()
@@ -107,15 +108,15 @@ class _Replay:
         for pod in self._scenario.pods:
             self._stage.cluster.create_pod(pod)
         await self._perform(before_start=True)
-        await _sleep_until(0.0)
-        self._stage.start_controller()
+        await sleep_until(0.0)
+        self._stage.start_controllers()
         await self._perform(before_start=False)
         await self._run_out()
         ended_at = virtual_now()
         histories = histories_of(self._timeline, {str(key): self._end_of(key) for key in self._names})
         self._stage.busy()  # Raises the bug that has ended the controller, if one did.
         timeline = tuple(self._timeline)
-        await self._stage.kill_controller()
+        await self._stage.kill_controllers()
         verdicts = judge(self._scenario.expectations, histories)
         return ReplayResult(self._scenario, timeline, verdicts, ended_at)
 
@@ -126,7 +127,7 @@ class _Replay:
         for step in self._scenario.steps:
             if (step.at < 0) is not before_start:
                 continue
-            await _sleep_until(step.at)
+            await sleep_until(step.at)
             try:
                 await self._stage.perform(step)
             except Impossible as why:
@@ -134,10 +135,10 @@ class _Replay:
 
     async def _run_out(self) -> None:
         if self._scenario.until is not None:
-            await _sleep_until(self._scenario.until)
+            await sleep_until(self._scenario.until)
             return
         last = max([0.0, *(step.at for step in self._scenario.steps), *self._expected_seconds()])
-        await _sleep_until(last + _AT_LEAST_AFTER_SECONDS)
+        await sleep_until(last + _AT_LEAST_AFTER_SECONDS)
         while self._stage.busy() and virtual_now() < last + _AT_MOST_AFTER_SECONDS:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -162,5 +163,6 @@ class _Replay:
         return state, kube.condition_status(pod) or "none"
 
 
-async def _sleep_until(at: float) -> None:
+async def sleep_until(at: float) -> None:
+    """Wait until an instant of the scenario."""
     await asyncio.sleep(max(0.0, at - virtual_now()))

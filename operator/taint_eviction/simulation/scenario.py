@@ -28,7 +28,8 @@ class Scenario:
     """A scenario as it was read; ``until`` None: until nothing is left to happen (see ``replay``).
 
     ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
-    no such admission.
+    no such admission. ``replicas``: how many controllers there are, the one that is elected acts; None: one, without
+    election.
     """
 
     file: str
@@ -41,6 +42,7 @@ class Scenario:
     settings: Settings
     default_toleration_seconds: int | None
     until: float | None
+    replicas: int | None = None
 
 
 def read_scenario(text: str, file: str) -> Scenario:
@@ -60,11 +62,12 @@ class _ScenarioReading(ExpectationReading):
             self.only(top, ("about", "given", "expect"), at.line, "a scenario")
         nothing = Marked({}, at.line, {})
         given = self.fields(top.get("given", nothing), ("nodes", "pods"), "given")
-        settings, seconds = self._settings(top.get("settings", nothing))
+        settings, seconds, replicas = self._settings(top.get("settings", nothing))
         steps = self._steps(top)
         until = self.seconds(top["until"], "until", 0.0) if "until" in top else None
         if until is not None and steps and steps[-1].at > until:
             self.problem(top["until"].line, f"until {until:g} comes before the last step, at {steps[-1].at:g}")
+        self._check_replicas(replicas)
         nodes = [node for item in self.items(given.get("nodes"), "nodes") for node in self.nodes(item)]
         pods = [pod for item in self.items(given.get("pods"), "pods") for pod in self.pods(item)]
         self._check_unique(nodes, given.get("nodes", at).line)
@@ -80,14 +83,20 @@ class _ScenarioReading(ExpectationReading):
             settings=settings,
             default_toleration_seconds=seconds,
             until=until,
+            replicas=replicas,
         )
+
+    def _check_replicas(self, replicas: int | None) -> None:
+        for number, line in self.replicas_named:
+            if number > (replicas or 1):
+                self.problem(line, f"there is no replica {number}: settings say {replicas or 1}")
 
     def _check_unique(self, bodies: list[JsonObject], line: int) -> None:
         names = [(body["metadata"].get("namespace"), body["metadata"]["name"]) for body in bodies]
         for name in sorted({name for name in names if names.count(name) > 1} if len(names) < 1000 else set(), key=str):
             self.problem(line, f"{name[1]!r} is given twice")
 
-    def _settings(self, at: Marked) -> tuple[Settings, int | None]:
+    def _settings(self, at: Marked) -> tuple[Settings, int | None, int | None]:
         fields = self.fields(at, SETTINGS, "settings")
         spans = {_SPANS[name]: self.seconds(value, name, 0.0) for name, value in fields.items() if name in _SPANS}
         counts = {name: self.whole_number(fields[name], name, 1) for name in _COUNTS if name in fields}
@@ -99,7 +108,8 @@ class _ScenarioReading(ExpectationReading):
         settings = _settings(spans, counts, evict_finished)
         for problem in settings.problems():
             self.problem(at.line, f"settings: {problem}")
-        return settings, admission
+        replicas = self.whole_number(fields[_REPLICAS], _REPLICAS, 1) if _REPLICAS in fields else None
+        return settings, admission, replicas
 
     def _steps(self, top: dict[str, Marked]) -> tuple[Step, ...]:
         steps: list[Step] = []
@@ -138,6 +148,7 @@ def _shown(keyword: str, value: Any) -> str:
 
 
 _ADMISSION = "defaultTolerationSeconds"
+_REPLICAS = "replicas"
 _COUNTS = ("workers", "wholeClusterFrom")
 _SPANS = {
     "callTimeout": "call_timeout_seconds",
@@ -147,7 +158,7 @@ _SPANS = {
     "resyncInterval": "resync_seconds",
     "linger": "linger_seconds",
 }
-SETTINGS = frozenset({*_SPANS, *_COUNTS, "evictFinished", _ADMISSION})
+SETTINGS = frozenset({*_SPANS, *_COUNTS, "evictFinished", _ADMISSION, _REPLICAS})
 
 
 def _settings(spans: dict[str, float], counts: dict[str, int], evict_finished: bool) -> Settings:

@@ -1,9 +1,8 @@
-"""The stage of a replay: the simulated world with its controller, and what each action does to it.
+"""The stage of a replay: the simulated world with its controllers, and what each action does to it.
 
 Every write of a step happens at one instant, as one write of one client.
 """
 
-import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable
 from typing import assert_never
@@ -13,17 +12,23 @@ from taint_eviction.settings import Settings
 from taint_eviction.simulation import actions as do
 from taint_eviction.simulation import kubernetes_json as kube
 from taint_eviction.simulation.api import Network, Parsing, World
+from taint_eviction.simulation.audit import Auditor, unaudited
 from taint_eviction.simulation.cluster import Impossible, SimulatedCluster
 from taint_eviction.simulation.faults import Call, Faults, Picked, Trouble
 from taint_eviction.simulation.kubelets import Kubelets
-from taint_eviction.simulation.process import ControllerProcess, SimulatedGate, Surroundings, no_tellers
+from taint_eviction.simulation.lease import SimulatedLease
+from taint_eviction.simulation.process import SimulatedGate, no_tellers
+from taint_eviction.simulation.replica import Replica
 from taint_eviction.simulation.timeline import Entry, Timeline, What
-from taint_eviction.simulation.virtual_clock import HostClock, timestamp, virtual_now
+from taint_eviction.simulation.virtual_clock import timestamp, virtual_now
 from taint_eviction.simulation.watches import Streams
 
 
 class Stage:
-    """One world with at most one controller process in it."""
+    """One world with its controllers in it: one that always acts unless told otherwise, or replicas with a Lease.
+
+    ``auditor`` is told of every call. ``nodes`` and ``pods`` are the watches of the first replica.
+    """
 
     def __init__(
         self,
@@ -34,44 +39,49 @@ class Stage:
         seed: str,
         default_toleration_seconds: int | None = 300,
         tellers: Callable[[Timeline], Iterable[Teller]] = no_tellers,
+        replicas: int | None = None,
+        auditor: Auditor = unaudited,
     ) -> None:
         self.timeline = timeline
         self.cluster = SimulatedCluster(timeline, default_toleration_seconds)
         self.kubelets = Kubelets(self.cluster)
         self.faults = Faults()
-        self.nodes, self.pods = Streams(), Streams()
-        self.host, self.gate = HostClock(), SimulatedGate()
-        self.process: ControllerProcess | None = None
+        self.gate = SimulatedGate()
+        self.lease = None if replicas is None else SimulatedLease()
         network = Network(call_timeout_seconds=settings.call_timeout_seconds)
-        world = World(self.cluster, self.faults, network, parsing, timeline)
-        self._surroundings = Surroundings(world, self.host, settings, self.nodes, self.pods, self.gate, seed, tellers)
-        self._incarnations = 0
-        self._starting: asyncio.TimerHandle | None = None
+        world = World(self.cluster, self.faults, network, parsing, timeline, auditor)
+        self.replicas = [
+            Replica(number, world, settings, self.gate, self.lease, seed, tellers)
+            for number in range(1, (replicas or 1) + 1)
+        ]
+        self.nodes, self.pods = self.replicas[0].nodes, self.replicas[0].pods
 
-    # The controller
+    # The controllers
 
-    def start_controller(self) -> None:
-        """Start a controller process."""
-        self._starting = None
-        self._incarnations += 1
-        self.process = ControllerProcess(self._surroundings, self._incarnations)
-        self.timeline.add(Entry(virtual_now(), What.STARTED, f"controller {self._incarnations}"))
+    def start_controllers(self) -> None:
+        """Start all controller processes."""
+        for replica in self.replicas:
+            replica.start()
 
-    async def kill_controller(self) -> None:
-        """End the controller process, if there is one; raise a bug that had ended it before."""
-        if self._starting is not None:
-            self._starting.cancel()
-        if self.process is not None:
-            process, self.process = self.process, None
-            await process.kill()
-            self.timeline.add(Entry(virtual_now(), What.KILLED, f"controller {self._incarnations}"))
+    async def kill_controllers(self) -> None:
+        """End the controller processes that there are; raise a bug that had ended one before."""
+        for replica in self.replicas:
+            await replica.kill()
 
     def busy(self) -> bool:
-        """Tell whether the controller has plans, or is yet to be started; raise a bug that has ended it."""
-        if self.process is None:
-            return self._starting is not None
-        self.process.check()
-        return self.process.has_plans()
+        """Tell whether a controller has plans, or is yet to be started; raise a bug that has ended it."""
+        return any([replica.busy() for replica in self.replicas])
+
+    def make_peace(self) -> None:
+        """Let everything work from now on: calls, watches, networks, kubelets, processes; no finalizer holds a pod."""
+        self.faults.clear()
+        for replica in self.replicas:
+            replica.make_peace()
+        for name in list(self.cluster.nodes):
+            self.kubelets.thaw(name)
+        for key, pod in list(self.cluster.pods.items()):
+            if pod["metadata"].get("finalizers"):
+                self.cluster.change_pod(key, lambda pod: kube.with_metadata(pod, finalizers=None))
 
     # Actions
 
@@ -80,7 +90,11 @@ class Stage:
         self.timeline.add(Entry(virtual_now(), What.STEP, step.text))
         match action := step.action:
             case do.Restart():
-                await self._restart(action)
+                await self.replicas[action.replica - 1].restart(action.after_seconds)
+            case do.Freeze():
+                self.replicas[action.replica - 1].freeze(action.for_seconds)
+            case do.Partition():
+                self.replicas[action.replica - 1].partition(action.for_seconds)
             case do.AddTaints() | do.RemoveTaints() | do.SetTaints():
                 self._change_taints(action)
             case do.WriteNode() | do.CreateNode() | do.DeleteNode() | do.RecreateNode() | do.FreezeKubelet():
@@ -89,20 +103,12 @@ class Stage:
                 self._change_pods(action)
             case do.ChangeTolerations() | do.FinishPod() | do.RemoveFinalizers() | do.ResetCondition():
                 self._write_pod(action)
-            case do.LagWatches() | do.CutWatches() | do.LoseEvents():
+            case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
                 self._disturb_watches(action)
             case do.DisturbCalls() | do.Outage() | do.Lead() | do.StepHostClock():
                 self._disturb(action)
             case _:
                 assert_never(action)
-
-    async def _restart(self, action: do.Restart) -> None:
-        await self.kill_controller()
-        if action.after_seconds > 0:
-            loop = asyncio.get_running_loop()
-            self._starting = loop.call_later(action.after_seconds, self.start_controller)
-        else:
-            self.start_controller()
 
     def _change_taints(self, action: do.AddTaints | do.RemoveTaints | do.SetTaints) -> None:
         present = kube.taints_of(self.cluster.node(action.node))
@@ -185,9 +191,13 @@ class Stage:
                 assert_never(action)
 
     def _streams(self, watches: do.Watches) -> list[Streams]:
-        return [self.nodes] * watches.nodes + [self.pods] * watches.pods
+        replicas = self.replicas if watches.replica is None else [self.replicas[watches.replica - 1]]
+        nodes = [replica.nodes for replica in replicas] if watches.nodes else []
+        return nodes + ([replica.pods for replica in replicas] if watches.pods else [])
 
-    def _disturb_watches(self, action: do.LagWatches | do.CutWatches | do.LoseEvents) -> None:
+    def _disturb_watches(
+        self, action: do.LagWatches | do.CutWatches | do.LoseEvents | do.RepeatEvents | do.RelistWatches
+    ) -> None:
         for streams in self._streams(action.watches):
             match action:
                 case do.LagWatches():
@@ -196,6 +206,10 @@ class Stage:
                     streams.cut(action.for_seconds)
                 case do.LoseEvents():
                     streams.lose(action.for_seconds)
+                case do.RepeatEvents():
+                    streams.repeat(action.for_seconds)
+                case do.RelistWatches():
+                    streams.relist()
                 case _:
                     assert_never(action)
 
@@ -207,11 +221,11 @@ class Stage:
             case do.Outage():
                 away = Picked(frozenset(Call), until=virtual_now() + action.for_seconds)
                 self.faults.add(away, Trouble(fails=True))
-                self.nodes.cut(action.for_seconds)
-                self.pods.cut(action.for_seconds)
+                for streams in self._streams(do.Watches(nodes=True, pods=True)):
+                    streams.cut(action.for_seconds)
             case do.Lead():
                 self.gate.leading = action.leading
             case do.StepHostClock():
-                self.host.step(action.seconds)
+                self.replicas[action.replica - 1].host.step(action.seconds)
             case _:
                 assert_never(action)

@@ -4,6 +4,8 @@ Time advances by waiting and by nothing else, in whole microseconds, so an hour 
 two runs of the same coroutine see the same times. Which of several timers for one instant runs first is asyncio's
 choice, and the same in every run.
 
+Steps of a process that is frozen wait for its thaw (``freezing``).
+
 Nothing outside can wake it: no sockets, no threads. A loop in which nothing is ready and nothing scheduled would wait
 for ever; it raises ``Deadlock`` instead. One that turns without ever waiting would stand at one instant for ever; it
 raises ``TimeStandsStill``. Both are bugs of what runs in it.
@@ -12,7 +14,10 @@ raises ``TimeStandsStill``. Both are bugs of what runs in it.
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context, copy_context
 from typing import Any, TypeVar
+
+from taint_eviction.simulation.freezing import FREEZER, Turn
 
 ResultT = TypeVar("ResultT")
 
@@ -69,6 +74,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._ticks / _TICKS_PER_SECOND
+
+    def call_soon(  # type: ignore[override]  # the stubs' type of args cannot be passed on
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run the callback in the next turn, or at the thaw of a process that is frozen then."""
+        context = copy_context() if context is None else context
+        freezer = context.get(FREEZER)
+        if freezer is None:
+            return super().call_soon(callback, *args, context=context)
+        turn = Turn(callback, args, context, freezer)
+        turn.handle = super().call_soon(turn, context=context)
+        return turn.handle
+
+    def call_at(  # type: ignore[override]  # as above
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run the callback at an instant, or at the thaw of a process that is frozen then."""
+        context = copy_context() if context is None else context
+        freezer = context.get(FREEZER)
+        if freezer is None:
+            return super().call_at(when, callback, *args, context=context)
+        turn = Turn(callback, args, context, freezer)
+        handle = super().call_at(when, turn, context=context)
+        turn.handle = handle
+        return handle
 
     def _advance(self, seconds: float | None) -> None:
         if seconds is None:

@@ -1,0 +1,47 @@
+"""What an auditor of a simulated world is told: every call when it is sent, arrives, is carried out and is answered.
+
+Complete and independent of what the controller says of itself. Carries no judgement.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from taint_eviction.simulation.faults import Call
+
+
+class Phase(Enum):
+    """How far a call has come. ``SAW``: no call, but a watch brought an object."""
+
+    SENT = "sent"
+    ARRIVED = "arrived"
+    CARRIED_OUT = "carried out"
+    ANSWERED = "answered"
+    SAW = "saw"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One moment of one call (``number``, of the ``process``).
+
+    ``uid`` is the UID it was asked for, "" where the call names none. ``body`` is what it was carried out with: lists,
+    objects, None. ``refused``: it arrived, and is refused or fails; ``CARRIED_OUT`` comes only if it took effect.
+    """
+
+    process: str
+    number: int
+    phase: Phase
+    call: Call | None
+    subject: str
+    uid: str
+    at: float
+    body: Any = None
+    refused: bool = False
+
+
+Auditor = Callable[[Trace], None]
+
+
+def unaudited(trace: Trace) -> None:
+    """Take no notice."""

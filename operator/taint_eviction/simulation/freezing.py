@@ -1,0 +1,59 @@
+"""Freezes one process of a simulated world: none of its steps runs until it is thawed, and then all in their order.
+
+Which process a callback belongs to is in the context in which it was scheduled (``FREEZER``); tasks and timers inherit
+it. What belongs to none, as the API server's side of a call, goes on meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from typing import Any
+
+FREEZER: ContextVar["Freezer | None"] = ContextVar("FREEZER", default=None)
+
+
+class Freezer:
+    """Holds the steps of one process while it is frozen."""
+
+    def __init__(self) -> None:
+        self.frozen = False
+        self._held: list[Turn] = []
+
+    def freeze(self) -> None:
+        """Let no step run from now on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """Let all steps run that should have run meanwhile, in their order, and all later ones."""
+        self.frozen = False
+        held, self._held = self._held, []
+        loop = asyncio.get_running_loop()
+        for turn in held:
+            # Past the virtual loop's own ``call_soon``, which would make a turn of the turn.
+            asyncio.BaseEventLoop.call_soon(loop, turn, context=turn.context)  # type: ignore[arg-type]
+
+    def hold(self, turn: "Turn") -> None:
+        """Keep a turn for later."""
+        self._held.append(turn)
+
+
+class Turn:
+    """One callback of a process that can be frozen; a cancelled one never runs, not even after a thaw."""
+
+    __slots__ = ("args", "callback", "context", "freezer", "handle")
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context, freezer: Freezer) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.freezer = freezer
+        self.handle: asyncio.Handle | None = None
+
+    def __call__(self) -> None:
+        """Run, or wait for the thaw."""
+        if self.handle is not None and self.handle.cancelled():
+            return
+        if self.freezer.frozen:
+            self.freezer.hold(self)
+        else:
+            self.callback(*self.args)

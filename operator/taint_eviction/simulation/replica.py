@@ -1,0 +1,97 @@
+"""One replica of the controller: a host with its clock, its own network, and one process after the other."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from taint_eviction.runtime.ports import Teller
+from taint_eviction.settings import Settings
+from taint_eviction.simulation.api import World
+from taint_eviction.simulation.faults import Call, Faults, Picked, Trouble
+from taint_eviction.simulation.lease import SimulatedLease
+from taint_eviction.simulation.process import ControllerProcess, SimulatedGate, Surroundings
+from taint_eviction.simulation.timeline import Entry, Timeline, What
+from taint_eviction.simulation.virtual_clock import HostClock, virtual_now
+from taint_eviction.simulation.watches import Streams
+
+
+class Replica:
+    """The ``number``-th replica, counted from 1; without a ``lease`` the ``gate`` says whether it acts."""
+
+    def __init__(
+        self,
+        number: int,
+        world: World,
+        settings: Settings,
+        gate: SimulatedGate,
+        lease: SimulatedLease | None,
+        seed: str,
+        tellers: Callable[[Timeline], Iterable[Teller]],
+    ) -> None:
+        self.host = HostClock()
+        self.nodes, self.pods = Streams(), Streams()
+        self.process: ControllerProcess | None = None
+        self._own_faults = Faults()
+        self._name = "controller" if lease is None else f"replica {number}, controller"
+        self._timeline = world.timeline
+        seed = seed if lease is None else f"{seed}/{number}"
+        self._surroundings = Surroundings(
+            world, self.host, settings, self.nodes, self.pods, gate, seed, self._own_faults, lease, tellers
+        )
+        self._incarnations = 0
+        self._starting: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start a process."""
+        self._starting = None
+        self._incarnations += 1
+        self.process = ControllerProcess(self._surroundings, self._process_name, self._incarnations)
+        self._timeline.add(Entry(virtual_now(), What.STARTED, self._process_name))
+
+    @property
+    def _process_name(self) -> str:
+        return f"{self._name} {self._incarnations}"
+
+    async def kill(self) -> None:
+        """End the process, if there is one; raise a bug that had ended it before."""
+        if self._starting is not None:
+            self._starting.cancel()
+        if self.process is not None:
+            process, self.process = self.process, None
+            await process.kill()
+            self._timeline.add(Entry(virtual_now(), What.KILLED, self._process_name))
+
+    async def restart(self, after_seconds: float) -> None:
+        """End the process and start another one so much later."""
+        await self.kill()
+        if after_seconds > 0:
+            self._starting = asyncio.get_running_loop().call_later(after_seconds, self.start)
+        else:
+            self.start()
+
+    def freeze(self, for_seconds: float) -> None:
+        """Let the process take no step for so long."""
+        if self.process is not None:
+            freezer = self.process.freezer
+            freezer.freeze()
+            asyncio.get_running_loop().call_later(for_seconds, freezer.thaw)
+
+    def partition(self, for_seconds: float) -> None:
+        """Cut it off from the API server for so long: no call arrives, no watch stays open."""
+        self._own_faults.add(Picked(frozenset(Call), until=virtual_now() + for_seconds), Trouble(hangs=True))
+        self.nodes.cut(for_seconds)
+        self.pods.cut(for_seconds)
+
+    def make_peace(self) -> None:
+        """Let everything work from now on: network, watches, and the process if it was frozen."""
+        self._own_faults.clear()
+        for streams in (self.nodes, self.pods):
+            streams.make_peace()
+        if self.process is not None:
+            self.process.freezer.thaw()
+
+    def busy(self) -> bool:
+        """Tell whether the process has plans, or is yet to be started; raise a bug that has ended it."""
+        if self.process is None:
+            return self._starting is not None
+        self.process.check()
+        return self.process.has_plans()

@@ -1,0 +1,79 @@
+"""What the brain knows already need not be brought by a watch."""
+
+from typing import Any
+
+import pytest
+
+from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.adapters.observations import Observations
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.facts import NodeSeen, PodSeen
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, Node, Pod, PodRef, Taint
+
+NOW = Moment(100.0, 1_000_000.0)
+
+
+def body(version: object, uid: object = "u1", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", "uid": uid, "resourceVersion": version, **metadata}}
+
+
+@pytest.fixture
+def brain() -> Controller:
+    """A brain that knows node x with UID u1 and a pod d/x with UID u2 on it, both at version 7."""
+    controller = Controller()
+    controller.observe(NodeSeen(Node("x", "u1", (Taint("k", NO_EXECUTE),), None, 7), continuous=False), NOW)
+    controller.observe(PodSeen(Pod(PodRef(NamespacedName("d", "x"), "u2"), "x", resource_version=7)), NOW)
+    return controller
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "known"),
+    [
+        ("Node", body("7"), True),
+        ("Node", body("6"), True),
+        ("Node", body("8"), False),
+        ("Node", body("7", uid="another"), False),
+        ("Node", body("7", name="y"), False),
+        ("Pod", body("7", uid="u2", namespace="d"), True),
+        ("Pod", body("8", uid="u2", namespace="d"), False),
+        ("Pod", body("7", uid="u1", namespace="d"), False),
+        ("Pod", body("7", uid="u2", namespace="e"), False),
+    ],
+)
+def test_a_version_is_known_if_it_or_a_later_one_was_seen(
+    brain: Controller, kind: str, seen: dict[str, Any], known: bool
+) -> None:
+    """Of this very object: another UID is another one."""
+    assert Observations(MalformedObjects(lambda _: None)).known_to(brain)(kind, seen) is known
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": []},
+        {"metadata": "text"},
+        body("no number"),
+        body(7),
+        body("7", uid=[1]),
+        body("7", name={}),
+        body("7", namespace=3),
+    ],
+)
+def test_what_cannot_be_read_is_never_known(brain: Controller, odd: dict[str, Any]) -> None:
+    """So it is brought, and told to be malformed."""
+    is_known = Observations(MalformedObjects(lambda _: None)).known_to(brain)
+    assert not is_known("Node", odd)
+    assert not is_known("Pod", odd)
+
+
+def test_marks_of_others_are_looked_for_in_pods_that_are_known_too(brain: Controller) -> None:
+    """The built-in controller may have marked a pod before it was listed."""
+    looked: list[Any] = []
+    is_known = Observations(MalformedObjects(lambda _: None), looked.append).known_to(brain)
+    pod = body("7", uid="u2", namespace="d")
+    assert is_known("Pod", pod)
+    assert is_known("Node", body("7"))
+    assert looked == [pod]
