@@ -109,7 +109,7 @@ def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: s
         ("taint: {node: node-1}", "taint lacks 'taints'"),
         ("untaint: node-1 =x", "'=x' is not the key of a taint, or key:Effect"),
         ("bind: web-0", "bind takes 'POD NODE', or a mapping, not 'web-0'"),
-        ("restart: now", "restart must be a mapping of after, not 'now'"),
+        ("restart: now", "restart must be a mapping of after, replica, not 'now'"),
         ("restart: {after: -1}", "after must be at least 0 s, not the number -1"),
         ("refuse: {call: deletes}", "call must be one of all, delete, listNodes"),
         ("refuse: {call: delete, status: 200}", "status must be a whole number of at least 400, not the number 200"),

@@ -7,6 +7,7 @@ import pytest
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.observations import Observations
 from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import Done
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, Node, Pod, PodRef, Taint
@@ -46,6 +47,30 @@ def test_a_version_is_known_if_it_or_a_later_one_was_seen(
 ) -> None:
     """Of this very object: another UID is another one."""
     assert Observations(MalformedObjects(lambda _: None)).known_to(brain)(kind, seen) is known
+
+
+def test_of_a_pod_that_is_going_only_its_end_is_news(brain: Controller) -> None:
+    """Its status goes on changing while it ends; that it was restored from a backup and is there again is news."""
+    is_known = Observations(MalformedObjects(lambda _: None)).known_to(brain)
+    ref = PodRef(NamespacedName("d", "x"), "u2")
+    going = body("8", uid="u2", namespace="d", deletionTimestamp="t")
+    assert not is_known("Pod", going)
+    brain.observe(PodSeen(Pod(ref, "x", resource_version=8, terminating=True)), NOW)
+    assert is_known("Pod", {"metadata": {**going["metadata"], "resourceVersion": "9"}})
+    assert not is_known("Pod", body("9", uid="u2", namespace="d"))
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_an_accepted_deletion_says_that_a_pod_is_going(dry_run: bool) -> None:
+    """But for a dry run, in which somebody else deletes it."""
+    controller = Controller(dry_run=dry_run)
+    ref = PodRef(NamespacedName("d", "x"), "u2")
+    controller.observe(NodeSeen(Node("x", "u1", (Taint("k", NO_EXECUTE),), None, 7), continuous=False), NOW)
+    controller.observe(PodSeen(Pod(ref, "x", resource_version=7)), NOW)
+    [work] = controller.take_due(NOW, 1, 1)
+    controller.settle(work, Done(), NOW)
+    is_known = Observations(MalformedObjects(lambda _: None)).known_to(controller)
+    assert is_known("Pod", body("8", uid="u2", namespace="d", deletionTimestamp="t")) is not dry_run
 
 
 @pytest.mark.parametrize(

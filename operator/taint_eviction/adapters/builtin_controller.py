@@ -26,7 +26,7 @@ _OWNED = f'k:{{"type":"{CONDITION_TYPE}"}}'
 
 
 class BuiltinController:
-    """``counted`` is called once for each pod that somebody else has marked; ``expected``: in a dry run that is fine."""
+    """``counted`` is called once for each pod that somebody else marked; ``expected``: in a dry run that is fine."""
 
     def __init__(self, clock: Clock, counted: Callable[[], None], expected: bool = False) -> None:
         self._clock = clock
@@ -56,8 +56,8 @@ class BuiltinController:
             self._told_at = now.at
             logger.log(
                 self._level,
-                "%s evicts for NoExecute taints too (pod %s): the built-in controller is still active; whichever of the "
-                "two comes first evicts, until that one is switched off (--controllers=*,-taint-eviction-controller)",
+                "%s evicts for NoExecute taints too (pod %s): the built-in controller is still active; whichever of "
+                "the two comes first evicts, until that one is switched off (--controllers=*,-taint-eviction-controller)",
                 manager,
                 name,
             )

@@ -46,9 +46,10 @@ class Observations:
             return None
 
     def known_to(self, controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
-        """Return what tells of an object (its kind and JSON) whether the brain knows this version of it, or a later one.
+        """Return what tells of an object (its kind and JSON) whether the brain knows this version of it or a later one.
 
-        It does of what was listed before the watch began, and of what was written or read during an eviction.
+        It does of what was listed before the watch began, and of what was written or read during an eviction; and once
+        a pod is known to be going, what else changes of it does not matter.
         """
 
         def is_known(kind: str, body: Mapping[str, Any]) -> bool:
@@ -61,7 +62,8 @@ class Observations:
             namespace, name, uid = identity
             if kind == "Node":
                 return controller.knows_node(name, uid, version)
-            return controller.knows_pod(PodRef(NamespacedName(namespace, name), uid), version)
+            terminating = body["metadata"].get("deletionTimestamp") is not None
+            return controller.knows_pod(PodRef(NamespacedName(namespace, name), uid), version, terminating)
 
         return is_known
 

@@ -405,10 +405,13 @@ class Controller:
         known = self.cluster.nodes.get(name)
         return known is not None and known.node.uid == uid and (known.node.resource_version or 0) >= version
 
-    def knows_pod(self, ref: PodRef, version: int) -> bool:
-        """Tell the same of a pod."""
+    def knows_pod(self, ref: PodRef, version: int, terminating: bool) -> bool:
+        """Tell the same of a pod; one that is known to be going has nothing more to say until it is gone."""
         known = self.cluster.pod(ref)
-        return known is not None and (known.pod.resource_version or 0) >= version
+        if known is None:
+            return False
+        going = known.pod.terminating or (ref.uid in self._deleted and not self._dry_run)
+        return (known.pod.resource_version or 0) >= version or (terminating and going)
 
     def pending(self) -> Iterator[tuple[KnownPod, Evict, Trouble | None]]:
         """Go through the pods that have a deadline or are being evicted, in no particular order."""

@@ -11,6 +11,7 @@ from taint_eviction.simulation.kubernetes_json import JsonObject
 from taint_eviction.simulation.marked_yaml import Marked
 from taint_eviction.simulation.trouble_file import MANAGER, TroubleReading
 
+
 class ActionReading(TroubleReading):
     """Reads actions; None where a problem leaves nothing to do."""
 

@@ -30,9 +30,10 @@ class Call(Enum):
 class Trouble:
     """What happens to a call.
 
-    ``delay_seconds``: it takes so much longer to arrive; ``back_seconds``: so much longer its answer. ``fails``: it is answered with ``status`` (None: no answer,
-    the connection breaks), ``message`` and ``retry_after_seconds``. ``hangs``: it is never answered.
-    ``takes_effect``: the call does what it should although its answer is a failure, or none.
+    ``delay_seconds``: it takes so much longer to arrive; ``back_seconds``: so much longer its answer. ``fails``: it is
+    answered with ``status`` (None: no answer, the connection breaks), ``message`` and ``retry_after_seconds``.
+    ``hangs``: it is never answered. ``takes_effect``: the call does what it should although its answer is a failure,
+    or none.
     """
 
     delay_seconds: float = 0.0

@@ -21,6 +21,7 @@ class Replica:
         self,
         number: int,
         world: World,
+        *,
         settings: Settings,
         gate: SimulatedGate,
         lease: SimulatedLease | None,

@@ -51,7 +51,7 @@ class Stage:
         network = Network(call_timeout_seconds=settings.call_timeout_seconds)
         world = World(self.cluster, self.faults, network, parsing, timeline, auditor)
         self.replicas = [
-            Replica(number, world, settings, self.gate, self.lease, seed, tellers)
+            Replica(number, world, settings=settings, gate=self.gate, lease=self.lease, seed=seed, tellers=tellers)
             for number in range(1, (replicas or 1) + 1)
         ]
         self.nodes, self.pods = self.replicas[0].nodes, self.replicas[0].pods

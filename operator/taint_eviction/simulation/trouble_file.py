@@ -87,7 +87,9 @@ class TroubleReading(ObjectReading):
         if not isinstance(at.value, dict):
             return do.StepHostClock(self.seconds(at, "stepHostClock"))
         fields = self.needed(at, ("by", "replica"), ("by",), "stepHostClock")
-        return None if fields is None else do.StepHostClock(self.seconds(fields["by"], "by"), self._replica(fields) or 1)
+        return (
+            None if fields is None else do.StepHostClock(self.seconds(fields["by"], "by"), self._replica(fields) or 1)
+        )
 
     # Trouble
 

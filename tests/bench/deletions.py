@@ -1,0 +1,50 @@
+"""When pods are asked to go: heard through a watch of this benchmark's own, in the same way everywhere."""
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import Self
+
+from tests.bench.population import LABEL, NAMESPACE
+from tests.bench.processes import now
+from tests.bench.stage import Stage
+
+
+class Deletions:
+    """Listens while the block lasts; ``at``: when each pod was first seen terminating or gone."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self.at: dict[str, float] = {}
+
+    async def __aenter__(self) -> Self:
+        """Begin to listen."""
+        self._task = asyncio.create_task(self._listen())
+        await asyncio.sleep(0.3)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening."""
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def until(self, count: int, timeout_seconds: float) -> None:
+        """Wait for so many deletions since the start."""
+        async with asyncio.timeout(timeout_seconds):
+            while len(self.at) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def _listen(self) -> None:
+        path, selector = f"/api/v1/namespaces/{NAMESPACE}/pods", f"&labelSelector={LABEL}={self._stage.run}"
+        async for event in self._stage.client.watch(path, selector):
+            metadata = event["object"]["metadata"]
+            if event["type"] == "DELETED" or "deletionTimestamp" in metadata:
+                self.at.setdefault(metadata["name"], now())
+                self._changed.set()

@@ -1,0 +1,138 @@
+"""Where figures are measured: an embedded API server in a process of its own, or a real cluster.
+
+On a real cluster everything created carries the label of the run, and is removed at the end of the block.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.bare import BareClient, all_at_once
+from tests.bench.population import LABEL, NAMESPACE, TAINT_KEY, Population
+from tests.bench.processes import Process
+
+_CONCURRENCY = 32
+_DELETE_NOW = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A populated cluster. ``server`` None: a real one."""
+
+    population: Population
+    run: str
+    kubeconfig: Path
+    client: BareClient
+    server: Process | None
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes."""
+        return self.population.node_names(self.run)
+
+    async def taint(self, nodes: Iterable[str]) -> None:
+        """Taint nodes all at once."""
+        if self.server is not None:
+            await self._control("taint", {"nodes": list(nodes), "key": TAINT_KEY})
+        else:
+            await all_at_once(self.client.taint, nodes, _CONCURRENCY)
+
+    async def untaint(self, nodes: Iterable[str]) -> None:
+        """Remove the taint from nodes all at once."""
+        if self.server is not None:
+            await self._control("untaint", {"nodes": list(nodes), "key": TAINT_KEY})
+        else:
+            await all_at_once(self.client.untaint, nodes, _CONCURRENCY)
+
+    async def _control(self, what: str, body: dict[str, Any]) -> None:
+        await self.client.call("POST", f"/_simulation/{what}", body)
+
+    async def pods(self) -> list[tuple[str, str, str]]:
+        """List name, UID and node of the pods that are not ending."""
+        found = await self.client.list_all(f"/api/v1/namespaces/{NAMESPACE}/pods", f"&labelSelector={LABEL}={self.run}")
+        return [
+            (pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"])
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"]
+        ]
+
+
+class Stages:
+    """Sets up stages: on the cluster of ``kubeconfig``, embedded where it is None."""
+
+    def __init__(self, kubeconfig: Path | None) -> None:
+        self.kubeconfig = kubeconfig
+
+    @contextlib.asynccontextmanager
+    async def set_up(self, population: Population) -> AsyncIterator[Stage]:
+        """Bring up a population for the time of the block."""
+        run = f"bench-{secrets.token_hex(3)}"
+        if self.kubeconfig is None:
+            async with _embedded(population, run) as stage:
+                yield stage
+            return
+        async with BareClient(self.kubeconfig) as client:
+            stage = Stage(population, run, self.kubeconfig, client, None)
+            try:
+                await _create(stage)
+                yield stage
+            finally:
+                await _clean_up(stage)
+
+
+@contextlib.asynccontextmanager
+async def _embedded(population: Population, run: str) -> AsyncIterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="taint-eviction-bench-") as directory:
+        kubeconfig = Path(directory) / "kubeconfig"
+        asked = {"population": population.as_json(), "run": run, "kubeconfig": str(kubeconfig)}
+        with Process("-m", "tests.bench.server", json.dumps(asked)) as server:
+            await server.until(kubeconfig.exists, 300.0)
+            async with BareClient(kubeconfig) as client:
+                yield Stage(population, run, kubeconfig, client, server)
+
+
+async def _create(stage: Stage) -> None:
+    population, run, client = stage.population, stage.run, stage.client
+
+    async def node(index: int) -> None:
+        made = population.node(run, index, "2026-01-01T00:00:00Z")
+        await client.call("POST", "/api/v1/nodes", made)
+
+    async def pod(index: int) -> None:
+        await client.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", population.pod(run, index))
+
+    await all_at_once(node, range(population.nodes), _CONCURRENCY)
+    # An API server taints new nodes not-ready; nobody is here to take that back.
+    await all_at_once(client.untaint, stage.nodes, _CONCURRENCY)
+    await all_at_once(pod, range(population.pods), _CONCURRENCY)
+
+
+async def _clean_up(stage: Stage) -> None:
+    client, selector = stage.client, f"&labelSelector={LABEL}={stage.run}"
+    paths = [f"/api/v1/namespaces/{NAMESPACE}/pods", "/api/v1/nodes"]
+    for path in paths:
+        found = [item["metadata"]["name"] for item in await client.list_all(path, selector)]
+
+        async def delete(name: str, path: str = path) -> None:
+            await client.call("DELETE", f"{path}/{name}", _DELETE_NOW, allowed=(404,))
+
+        await all_at_once(delete, found, _CONCURRENCY)
+    await _delete_events(stage)
+
+
+async def _delete_events(stage: Stage) -> None:
+    """Remove the events about this run's pods: they carry no labels, but their names begin with the pod's."""
+    await asyncio.sleep(0)
+    path = f"/api/v1/namespaces/{NAMESPACE}/events"
+    names = [event["metadata"]["name"] for event in await stage.client.list_all(path)]
+
+    async def delete(name: str) -> None:
+        await stage.client.call("DELETE", f"{path}/{name}", allowed=(404,))
+
+    await all_at_once(delete, [name for name in names if name.startswith(stage.run)], _CONCURRENCY)

@@ -1,0 +1,156 @@
+"""The one command for long explorations: ``python -m tests.simulation.explore``, from the project's root.
+
+Without options it plays new seeds for ten minutes; ``--seed`` plays one, ``--file`` a scenario, ``--sieve`` the three
+patterns of Sieve over the whole catalogue, ``--bug`` puts one of upstream's mistakes back first. Prints what broke with
+a command that replays it and a shrunk timeline; exit code 1 if anything did.
+"""
+
+import multiprocessing
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import click
+import pytest
+from tests.simulation.exploring.generator import made_up
+from tests.simulation.exploring.playing import LEFT_OUT, Played, as_text, play, play_scenario
+from tests.simulation.exploring.shrinking import shrunk
+from tests.simulation.known_bugs import KNOWN_BUGS
+
+from taint_eviction.runtime.clock import read_monotonic
+from taint_eviction.simulation.scenario import read_scenario
+
+COMMAND = "PYTHONPATH=operator:. python -m tests.simulation.explore"
+# So many failures are shrunk and shown; of the others the seeds.
+_MOST_SHOWN = 3
+
+
+@click.command()
+@click.option("--seed", type=int, help="Play this seed alone, and show what breaks.")
+@click.option("--from", "first", type=int, help="The first seed; at random by default.")
+@click.option("--runs", type=int, help="So many seeds, whatever time it takes.")
+@click.option("--minutes", type=float, default=10.0, show_default=True, help="New seeds for so long.")
+@click.option(
+    "--file", type=click.Path(path_type=Path, exists=True), help="Play this scenario file as explorations do."
+)
+@click.option("--sieve", is_flag=True, help="Crash, lag and drop over every scenario of the catalogue.")
+@click.option("--bug", type=click.Choice(sorted(KNOWN_BUGS)), help="Put this mistake of upstream's back first.")
+@click.option("--jobs", type=int, default=multiprocessing.cpu_count(), show_default=True, help="Processes.")
+@click.option(
+    "--write", type=click.Path(path_type=Path, file_okay=False), help="Write shrunk scenarios to this folder."
+)
+def main(
+    *,
+    seed: int | None,
+    first: int | None,
+    runs: int | None,
+    minutes: float,
+    file: Path | None,
+    sieve: bool,
+    bug: str | None,
+    jobs: int,
+    write: Path | None,
+) -> None:
+    """Explore, and say what was found."""
+    if bug is not None:
+        KNOWN_BUGS[bug](pytest.MonkeyPatch())
+    if file is not None:
+        played = play_scenario(read_scenario(file.read_text(encoding="utf-8"), file.name))
+        show(f"{file}", played)
+        sys.exit(bool(played.violations))
+    if sieve:
+        from tests.simulation.exploring.sieve import sieve_catalogue  # noqa: PLC0415 - only here
+
+        sys.exit(not sieve_catalogue(jobs))
+    if seed is not None:
+        sys.exit(not explain(seed, write, bug))
+    begin = random.SystemRandom().randrange(10**6, 10**9) if first is None else first
+    sys.exit(not explore(range(begin, begin + runs) if runs else _for_minutes(begin, minutes), jobs, write, bug))
+
+
+def _for_minutes(begin: int, minutes: float) -> Iterator[int]:
+    until, seed = read_monotonic() + minutes * 60, begin
+    while read_monotonic() < until:
+        yield seed
+        seed += 1
+
+
+def explore(seeds: Iterable[int], jobs: int, write: Path | None, bug: str | None) -> bool:
+    """Play seeds, show the first failures, and count; tell whether all was well."""
+    started_at, failed = read_monotonic(), []
+    runs, simulated, deletes, rules = 0, 0.0, 0, Counter[str]()
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        for batch in _batches(seeds, 8 * jobs):
+            for seed, rule, seconds, count in pool.map(_play_seed, batch):
+                runs, simulated, deletes = runs + 1, simulated + seconds, deletes + count
+                if rule:
+                    rules[rule] += 1
+                    failed.append(seed)
+    elapsed = read_monotonic() - started_at
+    for seed in failed[:_MOST_SHOWN]:
+        explain(seed, write, bug)
+    click.echo(
+        f"{runs} runs, {simulated / 3600:.1f} simulated hours, {deletes} DELETE calls in {elapsed:.0f} s: "
+        f"{runs / elapsed * 60:.0f} runs a minute, {simulated / 3600 / elapsed:.2f} simulated hours a second"
+    )
+    click.echo(f"broken: {dict(rules)}, seeds {failed}" if failed else "nothing was broken")
+    return not failed
+
+
+def _batches(seeds: Iterable[int], size: int) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for seed in seeds:
+        batch.append(seed)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _play_seed(seed: int) -> tuple[int, str, float, int]:
+    played = play(made_up(seed))
+    return seed, played.rule, played.seconds, played.deletes
+
+
+def explain(seed: int, write: Path | None = None, bug: str | None = None) -> bool:
+    """Play a seed; if it fails, shrink it and show it, and write it as a scenario file. Tell whether all was well."""
+    document = made_up(seed)
+    played = play(document)
+    if not played.violations:
+        show(f"seed {seed}", played)
+        return True
+    small = shrunk(document, played.rule)
+    small["about"] = f"Found by seed {seed} at {_commit()}: {played.rule}."
+    click.echo(f"seed {seed} breaks {played.rule!r}; again: {COMMAND} --seed {seed}{f' --bug {bug}' if bug else ''}")
+    click.echo(as_text(small))
+    show(f"seed {seed}, shrunk", play(small))
+    if write is not None:
+        write.mkdir(parents=True, exist_ok=True)
+        file = write / f"found-{seed}.yaml"
+        file.write_text(as_text(small), encoding="utf-8")
+        click.echo(f"written to {file}; again: {COMMAND} --file {file}")
+    return False
+
+
+def show(title: str, played: Played) -> None:
+    """Print a timeline and what was broken."""
+    for entry in played.timeline:
+        if not entry.subject.startswith(LEFT_OUT):
+            click.echo(f"{entry.at:9.3f} {entry.what.value:13} {entry.uid or entry.subject}  {entry.why}")
+    for violation in played.violations:
+        click.echo(f"BROKEN    {violation}")
+    click.echo(f"{title}: {len(played.violations)} broken, digest {played.digest[:16]}")
+
+
+def _commit() -> str:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return commit.stdout.strip() or "an unknown commit"
+
+
+if __name__ == "__main__":
+    main()

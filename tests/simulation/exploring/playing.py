@@ -1,0 +1,158 @@
+"""Plays one document: the world of a replay with an oracle in it, faults until their end, and then a time of peace."""
+
+import contextlib
+import hashlib
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from tests.simulation.exploring.oracle import Oracle, Violation
+
+from taint_eviction.simulation import actions as do
+from taint_eviction.simulation.audit import Trace
+from taint_eviction.simulation.cluster import Impossible
+from taint_eviction.simulation.faults import Trouble
+from taint_eviction.simulation.replay import sleep_until
+from taint_eviction.simulation.scenario import Scenario, read_scenario
+from taint_eviction.simulation.stage import Stage
+from taint_eviction.simulation.timeline import Entry, Timeline, What
+from taint_eviction.simulation.virtual_clock import virtual_now
+from taint_eviction.simulation.virtual_loop import run_virtually
+from taint_eviction.wiring_simulation import production_parsing
+
+# After faults have stopped: the longest tolerance (120 s) runs out, and that is noticed although an event was lost.
+PEACE_SECONDS = 140.0
+# What cannot be done is left out, and so told.
+LEFT_OUT = "left out: "
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Played:
+    """One run. ``digest`` is of all that happened, call by call: equal for equal runs."""
+
+    violations: tuple[Violation, ...]
+    timeline: tuple[Entry, ...]
+    digest: str
+    seconds: float
+    deletes: int
+
+    @property
+    def rule(self) -> str:
+        """The first rule that was broken, "" if none was."""
+        return self.violations[0].rule if self.violations else ""
+
+
+def as_text(document: JsonObject) -> str:
+    """Write a document as a scenario file."""
+    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
+
+
+def play(document: JsonObject) -> Played:
+    """Play a document and judge it; whatever ends the controller with an exception is a violation, too."""
+    return play_scenario(read_scenario(as_text(document), str(document["name"])))
+
+
+def play_scenario(scenario: Scenario) -> Played:
+    """Play a scenario as an exploration does: its expectations do not matter."""
+    with silenced():
+        return run_virtually(_Playing(scenario).run())
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Log nothing meanwhile: thousands of runs would say a lot."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def in_the_way_seconds(scenario: Scenario) -> float:
+    """Say for how long the faults of a scenario can hold up an eviction; infinite where that can't be said."""
+    settings = scenario.settings
+    seconds, restarts = 0.0, set[float]()
+    for step in scenario.steps:
+        match step.action:
+            case do.Restart(after_seconds=after):
+                # A successor waits until the lease has run out; those that restart together wait together.
+                seconds += 0.0 if step.at in restarts else after + settings.election.lease_duration_seconds + 7.0
+                restarts.add(step.at)
+            case do.DisturbCalls(picked=picked, trouble=Trouble(fails=False, hangs=False) as slow) if picked.times:
+                longest = min(settings.call_timeout_seconds, slow.delay_seconds + slow.back_seconds)
+                seconds += picked.times * (longest + settings.retry.first_seconds)
+            case do.DisturbCalls() | do.Outage() | do.Partition() | do.Freeze() | do.StepHostClock():
+                return math.inf
+            case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
+                return math.inf
+    return seconds
+
+
+class _Playing:
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._timeline = Timeline()
+        settings = scenario.settings
+        self._oracle = Oracle(settings, in_the_way_seconds(scenario))
+        self._digest = hashlib.sha256()
+        self._stage = Stage(
+            self._timeline,
+            settings,
+            production_parsing(),
+            seed=scenario.name,
+            default_toleration_seconds=scenario.default_toleration_seconds,
+            replicas=scenario.replicas or 1,
+            auditor=self._trace,
+        )
+        self._stage.cluster.subscribe(self._oracle.notice)
+
+    def _trace(self, trace: Trace) -> None:
+        call = "" if trace.call is None else trace.call.value
+        moment = (
+            f"{trace.at:.6f} {trace.process} {trace.number} {trace.phase.value} {call} {trace.subject} {trace.uid}\n"
+        )
+        self._digest.update(moment.encode())
+        self._oracle.trace(trace)
+
+    async def run(self) -> Played:
+        stage, scenario = self._stage, self._scenario
+        for node in scenario.nodes:
+            stage.create_node(node)
+        for pod in scenario.pods:
+            stage.cluster.create_pod(pod)
+        stage.start_controllers()
+        violations = self._oracle.violations
+        try:
+            for step in scenario.steps:
+                await sleep_until(step.at)
+                self._note_ends()
+                try:
+                    await stage.perform(step)
+                except Impossible as why:
+                    self._timeline.add(Entry(virtual_now(), What.STEP, f"{LEFT_OUT}{why}"))
+                self._note_ends()
+            stage.make_peace()
+            self._oracle.peace_at = virtual_now()
+            await sleep_until(virtual_now() + PEACE_SECONDS)
+            stage.busy()
+            self._oracle.check_end(virtual_now())
+            seconds = virtual_now()
+            await stage.kill_controllers()
+        except Exception as bug:  # noqa: BLE001, RUF100 - whatever it is, it is what was looked for
+            seconds = virtual_now()
+            violations.append(Violation("bug", seconds, f"{type(bug).__name__}: {bug}"))
+        timeline = tuple(self._timeline)
+        for entry in timeline:
+            self._digest.update(f"{entry}\n".encode())
+        return Played(tuple(violations), timeline, self._digest.hexdigest(), seconds, self._oracle.deletes_arrived)
+
+    def _note_ends(self) -> None:
+        for entry in list(self._timeline)[-4:]:
+            if entry.what is What.KILLED:
+                self._oracle.killed(entry.subject, entry.at)

@@ -1,0 +1,81 @@
+"""Makes a failing document small: leaves out steps, pods, nodes and settings while the same rule is still broken."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.exploring.generator import JsonObject
+from tests.simulation.exploring.playing import play
+
+from taint_eviction.simulation.marked_yaml import Malformed
+
+_MOST_PLAYS = 400
+
+Fails = Callable[[JsonObject], bool]
+
+
+def shrunk(document: JsonObject, rule: str, most_plays: int = _MOST_PLAYS) -> JsonObject:
+    """Return the smallest document found that still breaks ``rule`` first; at most so many runs are tried."""
+    plays = 0
+
+    def fails(candidate: JsonObject) -> bool:
+        nonlocal plays
+        plays += 1
+        if plays > most_plays:
+            return False
+        try:
+            return play(candidate).rule == rule
+        except Malformed:
+            return False
+
+    return shrunk_by(document, fails)
+
+
+def shrunk_by(document: JsonObject, fails: Fails) -> JsonObject:
+    """Return a document from which nothing can be left out without ``fails`` becoming false."""
+    while True:
+        before = copy.deepcopy(document)
+        document = _shorter_list(document, ("timeline",), fails)
+        document = _shorter_list(document, ("given", "pods"), fails)
+        document = _shorter_list(document, ("given", "nodes"), fails)
+        document = _simpler_settings(document, fails)
+        if document == before:
+            return document
+
+
+def _shorter_list(document: JsonObject, path: tuple[str, ...], fails: Fails) -> JsonObject:
+    """Leave out runs of items, long ones first."""
+    size = max(1, len(_at(document, path)) // 2)
+    while size:
+        begin = 0
+        while begin < len(_at(document, path)):
+            candidate = copy.deepcopy(document)
+            del _at(candidate, path)[begin : begin + size]
+            if fails(candidate):
+                document = candidate
+            else:
+                begin += size
+        size //= 2
+    return document
+
+
+def _simpler_settings(document: JsonObject, fails: Fails) -> JsonObject:
+    for name in list(document["settings"]):
+        candidate = copy.deepcopy(document)
+        del candidate["settings"][name]
+        if fails(candidate):
+            document = candidate
+    while (replicas := document["settings"].get("replicas", 1)) > 1:
+        candidate = copy.deepcopy(document)
+        candidate["settings"]["replicas"] = replicas - 1
+        if not fails(candidate):
+            break
+        document = candidate
+    return document
+
+
+def _at(document: JsonObject, path: tuple[str, ...]) -> list[Any]:
+    found: Any = document
+    for name in path:
+        found = found[name]
+    return found  # type: ignore[no-any-return]

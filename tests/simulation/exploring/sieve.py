@@ -1,0 +1,262 @@
+"""Sieve's three patterns over scenarios: crash around each call, let one watch lag by events, drop each single event.
+
+Whatever is disturbed, once that has stopped and everything was listed anew, the end state and the number of evictions
+are those of the undisturbed run. The undisturbed run is the scenario itself, with lists anew every minute and peace
+after its last step, so that both runs end by the same rule.
+
+Reference: Sun et al., "Automatic Reliability Testing For Cluster Management Controllers", OSDI 2022.
+"""
+
+import asyncio
+import contextvars
+import dataclasses
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from tests.simulation.exploring.oracle import Oracle
+from tests.simulation.exploring.playing import silenced
+from tests.simulation.exploring.truth import due_at
+
+from taint_eviction.simulation import actions as do
+from taint_eviction.simulation.audit import Phase, Trace
+from taint_eviction.simulation.cluster import Change, Impossible
+from taint_eviction.simulation.faults import Call
+from taint_eviction.simulation.replay import sleep_until
+from taint_eviction.simulation.scenario import Scenario, read_scenario
+from taint_eviction.simulation.stage import Stage
+from taint_eviction.simulation.timeline import Entry, Timeline, What
+from taint_eviction.simulation.virtual_clock import virtual_now
+from taint_eviction.simulation.virtual_loop import run_virtually
+from taint_eviction.wiring_simulation import production_parsing
+
+CATALOGUE = Path(__file__).parent.parent.parent / "scenarios"
+LAGS = (1, 2, 5)
+# Crashes are tried around so many calls of a scenario, and so many of its events are dropped, evenly spread.
+MOST_CALLS = 60
+_MOST_LINES, _LONGEST_LINE = 5, 240
+_RESYNC_SECONDS = 60.0
+# A list anew, and some for retries and restarts.
+_AFTER_SECONDS = 100.0
+_CRASH_SECONDS = 0.5
+
+# Where an end other than the undisturbed one is right, by scenario: what decides there is whether a call is in time.
+_FLAPS = "an untaint lost without a trace: the taint seems to have stayed, and nothing tells it from one that did"
+_IN_TIME = "what is evicted before the taint goes depends on how soon it is tried"
+RIGHTLY_DIFFERENT = {
+    "cancel-flapping-taint": _FLAPS,
+    "cancel-then-taint-again-begins-anew": _FLAPS,
+    "cancel-untaint-stops-the-rest": _IN_TIME,
+    "retry-lost-answer": "where the taint is heard of late, the first bearer of the name went before it could be evicted",
+    "stay-malformed-taint": "what cannot be read is not decided on, and the oracle does not know what was known before",
+}
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A crash at this phase of the ``number``-th call, a lag of so many events, or one event lost (its version)."""
+
+    pattern: str
+    number: int = 0
+    phase: Phase = Phase.SENT
+    kind: str = ""
+
+    def __str__(self) -> str:
+        where = {"crash": f"{self.phase.value} {self.number}", "lag": f"{self.kind} by {self.number}"}
+        return f"{self.pattern} {where.get(self.pattern, str(self.number))}"
+
+
+UNDISTURBED = Disturbance("undisturbed")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: states and evictions by pod's name, what broke; and which ``calls`` and ``versions`` it had."""
+
+    states: dict[str, str]
+    evictions: dict[str, int]
+    broken: tuple[str, ...]
+    calls: int
+    versions: tuple[str, ...]
+    seconds: float
+
+
+class _Sieved:
+    def __init__(self, scenario: Scenario, disturbance: Disturbance, until: float | None) -> None:
+        watch = dataclasses.replace(scenario.settings.watch, resync_seconds=_RESYNC_SECONDS)
+        settings = dataclasses.replace(scenario.settings, watch=watch)
+        self._scenario = scenario
+        self._disturbance = disturbance
+        self._until = until
+        self._timeline = Timeline()
+        self._stage = Stage(
+            self._timeline,
+            settings,
+            production_parsing(),
+            seed=scenario.name,
+            default_toleration_seconds=scenario.default_toleration_seconds,
+            replicas=scenario.replicas,
+            auditor=self._trace,
+        )
+        self._oracle = Oracle(settings, elected=scenario.replicas is not None)
+        self._stage.cluster.subscribe(self._notice)
+        self._calls = 0
+        self._versions: list[str] = []
+        self._crashes: list[asyncio.Task[None]] = []
+
+    def _notice(self, change: Change) -> None:
+        self._oracle.notice(change)
+        if virtual_now() > 0:
+            self._versions.append(change.body["metadata"]["resourceVersion"])
+
+    def _trace(self, trace: Trace) -> None:
+        self._oracle.trace(trace)
+        if trace.call in (Call.VERSION, None):
+            return
+        self._calls += trace.phase is Phase.SENT
+        crash = self._disturbance
+        if crash.pattern == "crash" and trace.phase is crash.phase and self._calls == crash.number:
+            process = self._stage.replicas[0].process
+            if process is not None and not self._crashes:
+                process.fall_silent()
+                self._crashes.append(contextvars.Context().run(asyncio.ensure_future, self._crash(trace.process)))
+
+    async def _crash(self, process: str) -> None:
+        self._oracle.killed(process, virtual_now())
+        await self._stage.replicas[0].restart(_CRASH_SECONDS)
+
+    async def run(self) -> Ended:
+        stage, scenario, disturbance = self._stage, self._scenario, self._disturbance
+        for node in scenario.nodes:
+            stage.create_node(node)
+        for pod in scenario.pods:
+            stage.cluster.create_pod(pod)
+        await self._perform(lambda at: at < 0)
+        await sleep_until(0.0)
+        stage.start_controllers()
+        for replica in stage.replicas:
+            streams = {"nodes": replica.nodes, "pods": replica.pods}
+            if disturbance.pattern == "lag":
+                streams[disturbance.kind].hold_back(disturbance.number)
+            if disturbance.pattern == "drop":
+                for stream in streams.values():
+                    stream.lost_versions = frozenset({str(disturbance.number)})
+        await self._perform(lambda at: at >= 0)
+        await sleep_until(max([0.0, *map(_over_at, scenario.steps)]) + 10.0)
+        stage.make_peace()
+        stage.gate.leading = True
+        await self._run_out()
+        stage.busy()
+        self._oracle.check_end(virtual_now())
+        ended = self._ended()
+        await stage.kill_controllers()
+        return ended
+
+    async def _perform(self, chosen: Callable[[float], bool]) -> None:
+        for step in self._scenario.steps:
+            if chosen(step.at):
+                await sleep_until(step.at)
+                if isinstance(step.action, do.Restart):
+                    self._oracle.restarted_at = virtual_now()
+                try:
+                    await self._stage.perform(step)
+                except Impossible as why:
+                    self._timeline.add(Entry(virtual_now(), What.STEP, f"left out: {why}"))
+
+    async def _run_out(self) -> None:
+        if self._until is not None:
+            await sleep_until(self._until)
+            return
+        truth = self._oracle.truth
+        dues = [due_at(truth.node_now(pod.node), pod, at_the_latest=True) for _, pod in truth.living()]
+        latest = max([at for at in dues if at < virtual_now() + 10_000], default=0.0)
+        await sleep_until(max(latest, virtual_now()) + _AFTER_SECONDS)
+
+    def _ended(self) -> Ended:
+        truth = self._oracle.truth
+        states = {name: "gone" for name in truth.names.values()}
+        for uid, pod in truth.living():
+            states[truth.names[uid]] = "terminating" if pod.terminating else f"on {pod.node}"
+        evictions: dict[str, int] = {}
+        for entry in self._timeline:
+            if entry.what is What.EVICTED:
+                evictions[entry.subject] = evictions.get(entry.subject, 0) + 1
+        broken = tuple(str(violation) for violation in self._oracle.violations)
+        return Ended(states, evictions, broken, self._calls, tuple(self._versions), virtual_now())
+
+
+def _over_at(step: do.Step) -> float:
+    return step.at + (step.action.after_seconds if isinstance(step.action, do.Restart) else 0.0)
+
+
+def played(scenario: Scenario, disturbance: Disturbance = UNDISTURBED, until: float | None = None) -> Ended:
+    """Play a scenario so disturbed; ``until``: where the undisturbed run ended."""
+    begin = min([0.0, *(step.at for step in scenario.steps)])
+    with silenced():
+        return run_virtually(_Sieved(scenario, disturbance, until).run(), begin)
+
+
+def disturbances(undisturbed: Ended, most_calls: int = MOST_CALLS) -> Iterator[Disturbance]:
+    """Go through all disturbances of a scenario whose undisturbed run was this one."""
+    # Of scenarios with hundreds of pods not each call: they are all alike.
+    most_calls = most_calls if undisturbed.calls < 10 * most_calls else most_calls // 10
+    for number in range(1, undisturbed.calls + 1, 1 + undisturbed.calls // most_calls):
+        yield Disturbance("crash", number, Phase.SENT)
+        yield Disturbance("crash", number, Phase.CARRIED_OUT)
+    for kind in ("nodes", "pods"):
+        yield from (Disturbance("lag", events, kind=kind) for events in LAGS)
+    versions = undisturbed.versions[:: 1 + len(undisturbed.versions) // most_calls]
+    yield from (Disturbance("drop", int(version)) for version in versions)
+
+
+def difference(undisturbed: Ended, disturbed: Ended) -> str:
+    """Say in what two runs differ, "" if in nothing that matters."""
+    if disturbed.broken:
+        return "; ".join(disturbed.broken)
+    said = []
+    for name in sorted({*undisturbed.states, *disturbed.states}):
+        before, after = undisturbed.states.get(name), disturbed.states.get(name)
+        if before != after:
+            said.append(f"{name} ends {after}, not {before}")
+        evictions = undisturbed.evictions.get(name, 0), disturbed.evictions.get(name, 0)
+        if evictions[0] != evictions[1]:
+            said.append(f"{name} evicted {evictions[1]} times, not {evictions[0]}")
+    return "; ".join(said)
+
+
+def catalogue() -> list[Path]:
+    """List the scenario files."""
+    return sorted(CATALOGUE.glob("*.yaml"))
+
+
+def sieve_file(file: Path) -> tuple[str, int, float, list[str]]:
+    """Try all disturbances on one scenario; return its name, how many, simulated seconds, and what differed."""
+    scenario = read_scenario(file.read_text(encoding="utf-8"), file.name)
+    undisturbed = played(scenario)
+    found = [f"undisturbed: {broken}" for broken in undisturbed.broken]
+    runs, seconds = 1, undisturbed.seconds
+    for disturbance in disturbances(undisturbed):
+        disturbed = played(scenario, disturbance, undisturbed.seconds)
+        runs, seconds = runs + 1, seconds + disturbed.seconds
+        if what := difference(undisturbed, disturbed):
+            found.append(f"{disturbance}: {what}")
+    return file.stem, runs, seconds, found
+
+
+def sieve_catalogue(jobs: int) -> bool:
+    """Try everything on every scenario and print what differed; tell whether all that did is known to be right."""
+    runs, seconds, wrong = 0, 0.0, 0
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        for sieved in as_completed([pool.submit(sieve_file, file) for file in catalogue()]):
+            name, count, simulated, found = sieved.result()
+            runs, seconds = runs + count, seconds + simulated
+            known = RIGHTLY_DIFFERENT.get(name)
+            wrong += 0 if known else len(found)
+            click.echo(f"{name}: {count} runs, {len(found)} differ" + (f" ({known})" if known and found else ""))
+            for line in [] if known else found[:_MOST_LINES]:
+                click.echo(f"    {line[:_LONGEST_LINE]}")
+    click.echo(f"{runs} runs, {seconds / 3600:.1f} simulated hours, {wrong} differ for no known reason")
+    return not wrong

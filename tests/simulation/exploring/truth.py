@@ -1,0 +1,204 @@
+"""What was really so in a simulated cluster, and since when: the exploration's own record, in the API server's time.
+
+Fed by every write at the moment it happens. Has its own view of matching and deadlines, in a few plain lines, and
+shares no code with the controller.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from taint_eviction.simulation.cluster import Change
+from taint_eviction.simulation.virtual_clock import date_of, virtual_now
+
+NEVER = math.inf
+OWN_REASON = "DeletionByTaintManager"
+
+TaintIdentity = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A node from ``since`` on; ``taints`` has its NoExecute taints (key, value, timeAdded) and when each began.
+
+    ``written_at``: when its list of taints was last written, the latest that its object can tell.
+    """
+
+    since: float
+    uid: str
+    taints: dict[TaintIdentity, float]
+    written_at: float
+
+
+@dataclass(frozen=True)
+class PodState:
+    """A pod from ``since`` on. ``edited_at``: when its tolerations were last changed, or it was bound or created.
+
+    ``marked``: it carries the condition with our reason. ``left_alone``: whatever happens it must stay, being a mirror
+    pod, or unreadable, or finished where those are kept.
+    """
+
+    since: float
+    edited_at: float
+    node: str | None
+    bound_at: float
+    tolerations: list[dict[str, Any]]
+    terminating: bool
+    marked: bool
+    left_alone: bool
+
+
+def tolerates(toleration: dict[str, Any], key: str, value: str) -> bool:
+    """Tell whether a toleration matches a NoExecute taint."""
+    operator = toleration.get("operator") or "Equal"
+    if toleration.get("effect", "") not in ("", "NoExecute"):
+        return False
+    if not toleration.get("key"):
+        return operator == "Exists"
+    if toleration["key"] != key:
+        return False
+    if operator in ("Gt", "Lt"):
+        mine, theirs = _number(toleration.get("value", "")), _number(value)
+        return mine is not None and theirs is not None and (theirs > mine if operator == "Gt" else theirs < mine)
+    return operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == value)
+
+
+def _number(text: str) -> int | None:
+    """Read a whole number that is written in the one way in which it can be, None for anything else."""
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or str(int(text)) != text:
+        return None
+    return int(text) if -(2**63) <= int(text) < 2**63 else None
+
+
+def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -> float:
+    """Say from when on the pod was to leave, were both as they are; ``NEVER`` if it was not.
+
+    ``at_the_latest``: as it must seem to somebody who knows nothing but the objects, and their times cut off.
+    """
+    if node is None or pod.terminating or pod.left_alone:
+        return NEVER
+    earliest = NEVER
+    for (key, value, _), began_at in node.taints.items():
+        start = max(began_at, pod.bound_at)
+        if at_the_latest:
+            start = max(node.written_at, pod.bound_at) + 1.0
+        fitting = [toleration for toleration in pod.tolerations if tolerates(toleration, key, value)]
+        if not fitting:
+            earliest = min(earliest, start)
+        elif (seconds := fitting[0].get("tolerationSeconds")) is not None:
+            earliest = min(earliest, start + max(0, seconds))
+    return earliest
+
+
+@dataclass
+class Truth:
+    """All states of all nodes, by name, and of all pods, by UID, oldest first; None: it did not exist."""
+
+    evict_finished: bool = True
+    nodes: dict[str, list[tuple[float, NodeState | None]]] = field(default_factory=dict)
+    pods: dict[str, list[PodState]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    gone: dict[str, float] = field(default_factory=dict)
+    marked_at: dict[str, float] = field(default_factory=dict)
+    _lists: dict[str, list[Any]] = field(default_factory=dict)
+    _written: dict[tuple[str, TaintIdentity], tuple[int, float]] = field(default_factory=dict)
+
+    def notice(self, change: Change) -> None:
+        """Take in a write."""
+        if change.is_pod:
+            self._notice_pod(change)
+        else:
+            self._notice_node(change)
+
+    def _notice_node(self, change: Change) -> None:
+        now, metadata = virtual_now(), change.body["metadata"]
+        states = self.nodes.setdefault(metadata["name"], [])
+        if change.event_type == "DELETED":
+            states.append((now, None))
+            return
+        before = states[-1][1] if states else None
+        old = before.taints if before is not None and before.uid == metadata["uid"] else {}
+        taints: dict[TaintIdentity, float] = {}
+        for taint in change.body.get("spec", {}).get("taints") or []:
+            if taint["effect"] != "NoExecute":
+                continue
+            identity = (taint["key"], taint.get("value", ""), taint.get("timeAdded", ""))
+            taints[identity] = old[identity] if identity in old else self._began(metadata["uid"], identity, now)
+        self._written |= {(metadata["uid"], one): (date_of(now), began) for one, began in taints.items()}
+        told = [tuple(sorted(taint.items())) for taint in change.body.get("spec", {}).get("taints") or []]
+        unwritten = before is not None and before.uid == metadata["uid"] and self._lists.get(metadata["uid"]) == told
+        self._lists[metadata["uid"]] = told
+        written_at = before.written_at if before is not None and unwritten else now
+        states.append((now, NodeState(now, metadata["uid"], taints, written_at)))
+
+    def _began(self, uid: str, identity: TaintIdentity, now: float) -> float:
+        """Say when a taint began; one that flapped within a second cannot be told from one that lasted.
+
+        Objects tell times in whole seconds, so who did not see it absent must take it for the same.
+        """
+        second, began = self._written.get((uid, identity), (0, now))
+        return began if second == date_of(now) else now
+
+    def _notice_pod(self, change: Change) -> None:
+        now, metadata = virtual_now(), change.body["metadata"]
+        uid = metadata["uid"]
+        self.names[uid] = f"{metadata['namespace']}/{metadata['name']}"
+        if change.event_type == "DELETED":
+            self.gone[uid] = now
+            return
+        states = self.pods.setdefault(uid, [])
+        node = change.body.get("spec", {}).get("nodeName")
+        bound_before = bool(states) and states[-1].node == node
+        marked = any(
+            condition.get("type") == "DisruptionTarget"
+            and condition.get("status") == "True"
+            and condition.get("reason") == OWN_REASON
+            for condition in change.body.get("status", {}).get("conditions") or []
+        )
+        if marked:
+            self.marked_at.setdefault(uid, now)
+        else:
+            self.marked_at.pop(uid, None)
+        tolerations = change.body.get("spec", {}).get("tolerations") or []
+        unedited = bound_before and states[-1].tolerations == tolerations
+        states.append(
+            PodState(
+                now,
+                states[-1].edited_at if unedited else now,
+                node,
+                states[-1].bound_at if bound_before else now,
+                tolerations,
+                bool(metadata.get("deletionTimestamp")),
+                marked,
+                self._is_left_alone(change.body),
+            )
+        )
+
+    def _is_left_alone(self, body: dict[str, Any]) -> bool:
+        tolerations = body.get("spec", {}).get("tolerations") or []
+        finished = body.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        readable = all(isinstance(one, dict) and type(one.get("tolerationSeconds", 0)) is int for one in tolerations)
+        mirror = "kubernetes.io/config.mirror" in (body["metadata"].get("annotations") or {})
+        return mirror or not readable or (finished and not self.evict_finished)
+
+    def node_states(self, name: str, since: float) -> list[NodeState | None]:
+        """List the states that a node had at any moment from ``since`` until now."""
+        states = self.nodes.get(name, [])
+        begun_before = [index for index, (at, _) in enumerate(states) if at <= since]
+        return [state for _, state in states[max(begun_before, default=0) :]]
+
+    def pod_states(self, uid: str, since: float) -> list[PodState]:
+        """List the states that a pod had at any moment from ``since`` until now."""
+        states = self.pods.get(uid, [])
+        begun_before = [index for index, state in enumerate(states) if state.since <= since]
+        return states[max(begun_before, default=0) :]
+
+    def living(self) -> list[tuple[str, PodState]]:
+        """List the pods that are there now, by UID."""
+        return [(uid, states[-1]) for uid, states in self.pods.items() if uid not in self.gone]
+
+    def node_now(self, name: str | None) -> NodeState | None:
+        """Return a node as it is now, None if it does not exist."""
+        states = self.nodes.get(name or "", [])
+        return states[-1][1] if states else None

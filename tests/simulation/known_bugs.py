@@ -1,0 +1,164 @@
+"""Upstream's mistakes, put back into the controller one at a time: an exploration that misses them proves nothing.
+
+Each is a patch of the smallest piece that decides it, in the spirit of what upstream does; by the number that section 3
+of the contract gives it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from taint_eviction.core.cluster import Cluster, KnownPod
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.decision import Evict
+from taint_eviction.core.effects import CalledOff, Effect, Eviction, Failed, Outcome, Work
+from taint_eviction.core.facts import PodSeen
+from taint_eviction.core.instants import Moment, Sighting, TimeSource
+from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
+from taint_eviction.runtime.evictor import Evictor
+from taint_eviction.runtime.node_reads import NodeReads
+from taint_eviction.simulation.api import SimulatedApi
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+class _KeepsTheKey(TimedWorkerQueue):
+    """A key whose work was done stays, "to prevent subsequent additions"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: set[NamespacedName] = set()
+
+    def schedule(self, ref: PodRef, fire_at: float) -> Entry | None:
+        return None if ref.key in self._kept else super().schedule(ref, fire_at)
+
+    def pop_due(self, now: float) -> Entry | None:
+        entry = super().pop_due(now)
+        if entry is not None:
+            self._kept.add(entry.ref.key)
+        return entry
+
+
+def stale_key(patch: pytest.MonkeyPatch) -> None:
+    """W1: the queue never lets go of a key, so a recreated pod is never evicted."""
+    patch.setattr("taint_eviction.core.controller.TimedWorkerQueue", _KeepsTheKey)
+
+
+def deletes_by_name(patch: pytest.MonkeyPatch) -> None:
+    """W2: PATCH and DELETE carry no UID, so they hit whoever bears the name when they arrive."""
+    delete, mark, pod_of = SimulatedApi._delete, SimulatedApi._set_condition, SimulatedApi._pod_of
+
+    def bearer(self: SimulatedApi, ref: PodRef) -> PodRef:
+        body = self._cluster.pods.get(ref.key)
+        return ref if body is None else PodRef(ref.key, body["metadata"]["uid"])
+
+    patch.setattr(SimulatedApi, "_delete", lambda self, ref: delete(self, bearer(self, ref)))
+    patch.setattr(SimulatedApi, "_set_condition", lambda self, ref, *args: mark(self, bearer(self, ref), *args))
+    patch.setattr(SimulatedApi, "_pod_of", lambda self, ref: pod_of(self, bearer(self, ref)))
+
+
+def late_worker_settles_its_successor(patch: pytest.MonkeyPatch) -> None:
+    """W3: work that ends is noted down by name, although the name is another UID's by then."""
+    settle_done = Controller._settle_done
+
+    def settle_by_name(self: Controller, work: Work, now: Moment) -> list[Effect]:
+        effects = settle_done(self, work, now)
+        known = self.cluster.pods.get(work.ref.key)
+        if isinstance(work, Eviction) and known is not None and known.pod.ref.uid != work.ref.uid:
+            self._deleted[known.pod.ref.uid] = now.at
+            self._first_tries.cancel(known.pod.ref)
+        return effects
+
+    patch.setattr(Controller, "_settle_done", settle_by_name)
+
+
+def changed_tolerations_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """W5: what a pod tolerates is what it tolerated when its timer was armed."""
+    put_pod = Cluster.put_pod
+
+    def put_as_first_seen(self: Cluster, fact: PodSeen, now: Moment) -> tuple[KnownPod, KnownPod | None] | None:
+        before = self.pod(fact.pod.ref)
+        if before is not None and before.bound is not None:
+            pod = dataclasses.replace(fact.pod, tolerations=before.pod.tolerations)
+            fact = dataclasses.replace(fact, pod=pod)
+        return put_pod(self, fact, now)
+
+    patch.setattr(Cluster, "put_pod", put_as_first_seen)
+
+
+def restart_begins_the_countdown_anew(patch: pytest.MonkeyPatch) -> None:
+    """W7: every process counts from when it first saw things itself."""
+
+    def sight_now(now: Moment, object_time: float | None, object_source: TimeSource) -> Sighting:
+        return Sighting(now.at, TimeSource.FIRST_SIGHT, object_time)
+
+    patch.setattr("taint_eviction.core.cluster.sight", sight_now)
+
+
+def gives_up_after_five_tries(patch: pytest.MonkeyPatch) -> None:
+    """W8: after 5 tries, 10 ms apart, an eviction is forgotten."""
+    carry_out = Evictor.carry_out
+    given_up: set[str] = set()
+
+    async def five_times(self: Evictor, work: Work) -> Outcome:
+        if isinstance(work, Eviction) and work.ref.uid in given_up:
+            return CalledOff()
+        outcome = await carry_out(self, work)
+        if isinstance(outcome, Failed) and isinstance(work, Eviction):
+            if work.tries >= 4:
+                given_up.add(work.ref.uid)
+            return Failed(outcome.message, self._live.clock.now().at + 0.01)
+        return outcome
+
+    take_due = Controller.take_due
+
+    def unless_given_up(self: Controller, now: Moment, most: int, most_retries: int) -> list[Work]:
+        for queue in (self._first_tries, self._retries):
+            for entry in list(queue):
+                if entry.ref.uid in given_up:
+                    queue.cancel(entry.ref)
+        return take_due(self, now, most, most_retries)
+
+    patch.setattr(Evictor, "carry_out", five_times)
+    patch.setattr(Controller, "take_due", unless_given_up)
+
+
+def trusts_its_watch(patch: pytest.MonkeyPatch) -> None:
+    """W11: decides on the node as its watch has brought it, without a live read before the kill."""
+
+    async def as_known(self: NodeReads, name: str) -> bool:
+        return name in self._live.controller.cluster.nodes
+
+    patch.setattr(NodeReads, "fresh", as_known)
+
+
+def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
+    """W13: pods that are being deleted already are deleted again on every change."""
+    decide = Controller._decide
+    redecide = Controller._redecide
+
+    def as_if_alive(self: Controller, known: KnownPod) -> object:
+        return decide(self, dataclasses.replace(known, pod=dataclasses.replace(known.pod, terminating=False)))
+
+    def forgetting(self: Controller, known: KnownPod, now: Moment) -> list[Effect]:
+        decision = self._decide(known)
+        if isinstance(decision, Evict) and known.pod.terminating:
+            self._deleted.pop(known.pod.ref.uid, None)
+        return redecide(self, known, now)
+
+    patch.setattr(Controller, "_decide", as_if_alive)
+    patch.setattr(Controller, "_redecide", forgetting)
+
+
+KNOWN_BUGS: dict[str, Patch] = {
+    "W1": stale_key,
+    "W2": deletes_by_name,
+    "W3": late_worker_settles_its_successor,
+    "W5": changed_tolerations_are_ignored,
+    "W7": restart_begins_the_countdown_anew,
+    "W8": gives_up_after_five_tries,
+    "W11": trusts_its_watch,
+    "W13": deletes_the_terminating_again,
+}
