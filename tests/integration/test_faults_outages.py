@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
 from faults_stage import (
     KEY,
@@ -263,3 +264,16 @@ async def test_stale_view_deletes_nothing_without_a_live_read_of_node_and_pod() 
             marked = server.requests.select(verb="patch", resource="pods/status")
             assert {request.name for request in marked} >= {"on-tainted"}
             assert condition_of(server, "tolerant").get("status") != "True"
+
+
+async def test_server_that_stops_does_not_wait_for_a_client_that_came_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The embedded server's outage: a watch that was opened just after the connections were reset is cut as well."""
+    monkeypatch.setattr("taint_eviction.simulation.apiserver.server.abort_connections", lambda _runner: None)
+    async with (
+        ApiServer(seed=1) as server,
+        aiohttp.ClientSession() as session,
+        session.get(f"{server.url}/api/v1/nodes?watch=true"),
+    ):
+        await asyncio.wait_for(server.stop(), 1.0)

@@ -56,8 +56,9 @@ class BuiltinController:
             self._told_at = now.at
             logger.log(
                 self._level,
-                "%s evicts for NoExecute taints too (pod %s): the built-in controller is still active; whichever of "
-                "the two comes first evicts, until that one is switched off (--controllers=*,-taint-eviction-controller)",
+                "%s evicts for NoExecute taints too (pod %s): the built-in controller is still active; "
+                "whichever of the two comes first evicts, until that one is switched off "
+                "(--controllers=*,-taint-eviction-controller)",
                 manager,
                 name,
             )

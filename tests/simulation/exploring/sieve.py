@@ -50,7 +50,7 @@ RIGHTLY_DIFFERENT = {
     "cancel-flapping-taint": _FLAPS,
     "cancel-then-taint-again-begins-anew": _FLAPS,
     "cancel-untaint-stops-the-rest": _IN_TIME,
-    "retry-lost-answer": "where the taint is heard of late, the first bearer of the name went before it could be evicted",
+    "retry-lost-answer": "where the taint is heard of late, the first bearer of the name went before that",
     "stay-malformed-taint": "what cannot be read is not decided on, and the oracle does not know what was known before",
 }
 

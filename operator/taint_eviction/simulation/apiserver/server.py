@@ -34,6 +34,8 @@ from .streaming import WatchSettings
 from .watch import WatchHub, WatchMatch
 
 Objects = list[JsonObject]
+# aiohttp takes 0 for no limit at all, and then a stop waits for whoever came after the connections were reset.
+_SHUTDOWN_SECONDS = 0.01
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
@@ -97,7 +99,7 @@ class ApiServer:
         if self._runner is not None:
             return
         server = web.Server(self.answerer.handle, handler_cancellation=True, access_log=None)
-        runner = web.ServerRunner(server, shutdown_timeout=0.0)
+        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         site = web.TCPSite(runner, self.host, self.port, ssl_context=self._ssl_context, reuse_address=True)
         await site.start()
