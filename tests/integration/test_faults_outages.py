@@ -141,8 +141,11 @@ ERRORS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("tuning", [QUICK_KOPF, GIVING_UP], ids=["Kopf holds on", "Kopf gives up"])
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error["status"]))
+@pytest.mark.parametrize(
+    ("error", "tuning"),
+    [*((error, QUICK_KOPF) for error in ERRORS), (ERRORS[0], GIVING_UP), (ERRORS[-1], GIVING_UP)],
+    ids=lambda value: str(value["status"]) if isinstance(value, dict) else f"silent {value.silence_seconds:g} s",
+)
 async def test_server_that_answers_everything_with_an_error_is_outlived(error: dict[str, Any], tuning: Any) -> None:
     """W21: 401, 403, 429, 500 and 503 for all requests: the process stays, and nothing is lost when they end."""
     async with ApiServer(seed=1) as server:
