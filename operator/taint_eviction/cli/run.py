@@ -183,7 +183,7 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
         await connection.close()
         raise
     logger.info("taint-eviction %s at %s by %s", __version__, connection.url, connection.where)
-    # What was imported and built stays for good: to look through it again and again stops the loop for 50 ms each time.
+    # What was imported and built stays for good: to look through it again and again would only stop the loop.
     gc.freeze()
     await application.run(stop)
     logger.info("stopped")
