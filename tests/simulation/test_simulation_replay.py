@@ -1,13 +1,12 @@
 """Replays: what is checked, what is noticed although nobody asked, and that two runs are one."""
 
 import pytest
+from tests.simulation.known_bugs import stale_key
 from tests.simulation.scenario_texts import ONE_POD, played
 
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Effect
-from taint_eviction.core.objects import PodRef
-from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
 from taint_eviction.simulation.marked_yaml import Malformed
 from taint_eviction.simulation.replay import ReplayResult
 from taint_eviction.simulation.timeline import What
@@ -27,25 +26,6 @@ expect:
 """
 
 
-class KeepsTheKey(TimedWorkerQueue):
-    """Upstream's queue: a key whose work was done stays in the map, to prevent subsequent additions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._kept: set[object] = set()
-
-    def schedule(self, ref: PodRef, fire_at: float) -> Entry | None:
-        """Refuse a key whose work was done once."""
-        return None if ref.key in self._kept else super().schedule(ref, fire_at)
-
-    def pop_due(self, now: float) -> Entry | None:
-        """Keep the key of what is popped."""
-        entry = super().pop_due(now)
-        if entry is not None:
-            self._kept.add(entry.ref.key)
-        return entry
-
-
 def seen_and_expected(result: ReplayResult) -> list[tuple[str, str]]:
     """List what was broken."""
     return [(verdict.expected, verdict.seen) for verdict in result.broken]
@@ -58,7 +38,7 @@ def test_W1_the_stale_key_scenario_holds() -> None:
 
 def test_W1_the_stale_key_scenario_fails_on_a_queue_that_keeps_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """With upstream's queue the second pod is never evicted, and the same scenario says so."""
-    monkeypatch.setattr("taint_eviction.core.controller.TimedWorkerQueue", KeepsTheKey)
+    stale_key(monkeypatch)
     assert seen_and_expected(played(STALE_KEY)) == [("evicted at 10, 40", "evicted at 10.040")]
 
 
