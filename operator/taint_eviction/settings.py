@@ -3,7 +3,11 @@
 Values only: nothing here acts on them. ``problems`` says everything that is wrong at once.
 """
 
+import math
 from dataclasses import dataclass, field
+
+from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.policy import EvictionPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,27 @@ class ElectionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class OrdersSettings:
+    """Where pauses and the breaker's latch are kept: a ConfigMap called ``name`` in the Lease's namespace.
+
+    It is read every ``poll_seconds``; ``enabled`` False: it is not read at all, and nothing can be paused.
+    """
+
+    enabled: bool = True
+    name: str = "taint-eviction-controller"
+    poll_seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything. ``workers`` bounds the evictions in flight; retries never hold more than half of them.
 
     ``call_timeout_seconds`` bounds each single call. ``node_read_seconds``: one live read of a node serves all calls
     that start within so long of its answer. ``grace_seconds``: how long evictions in flight may take to end at stop.
+    ``default_not_ready_seconds`` and ``default_unreachable_seconds``: how long pods without a matching toleration
+    tolerate these taints, None: not at all. ``most_hold_seconds``: how far past its deadline a pod's annotation
+    ``taint-eviction/hold`` may keep it; 0: the annotation means nothing, infinite: for ever. ``dry_run_events``: post
+    events on pods in a dry run, too.
     """
 
     workers: int = 20
@@ -91,6 +111,13 @@ class Settings:
     grace_seconds: float = 20.0
     evict_finished: bool = True
     dry_run: bool = False
+    dry_run_events: bool = False
+    default_not_ready_seconds: int | None = None
+    default_unreachable_seconds: int | None = None
+    most_hold_seconds: float = 0.0
+    policy: EvictionPolicy = field(default_factory=EvictionPolicy)
+    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+    orders: OrdersSettings = field(default_factory=OrdersSettings)
     retry: RetrySettings = field(default_factory=RetrySettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)
@@ -114,4 +141,13 @@ class Settings:
         if self.dry_run and self.election.enabled and self.election.lease_name == ElectionSettings().lease_name:
             # It would lead, and nobody would evict.
             found.append(f"a dry run needs a Lease of its own, not {self.election.lease_name}")
+        for key, seconds in (
+            ("not-ready", self.default_not_ready_seconds),
+            ("unreachable", self.default_unreachable_seconds),
+        ):
+            if seconds is not None and not 0 <= seconds < math.inf:
+                found.append(f"the default seconds for {key} must be a number from 0 on, not {seconds:g}")
+        if self.most_hold_seconds < 0:
+            found.append(f"the longest hold must not be negative, as {self.most_hold_seconds:g} s is")
+        found += self.policy.problems() + self.breaker.problems()
         return found + (self.election.problems() if self.election.enabled else [])

@@ -9,14 +9,16 @@ import logging
 import random
 import socket
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
 import aiohttp
 
 from taint_eviction import __version__
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.api_client import ApiClient
+from taint_eviction.adapters.audit import AuditLog
 from taint_eviction.adapters.builtin_controller import BuiltinController
 from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.credentials import USER_AGENT, Connection
@@ -27,11 +29,17 @@ from taint_eviction.adapters.log_teller import LogTeller
 from taint_eviction.adapters.loop_lag import measure_loop_lag
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.metrics import CONTENT_TYPE, Metrics, Readings
-from taint_eviction.adapters.observations import Observations
+from taint_eviction.adapters.observations import Observations, matters_to
+from taint_eviction.adapters.policy_file_follower import PolicyFileFollower
 from taint_eviction.adapters.probe_server import Address, ProbeServer
 from taint_eviction.adapters.sessions import make_session
-from taint_eviction.adapters.tellers import EventTeller, MetricsTeller
-from taint_eviction.core.controller import Controller, Trouble
+from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.adapters.status_document import LeaseSeen, ProcessState
+from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.adapters.tellers import BreakerEventTeller, EventTeller, MetricsTeller
+from taint_eviction.core.effects import Eviction, Work
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NamespacedName
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
 from taint_eviction.runtime.assembly import Doors, assemble
@@ -57,6 +65,7 @@ class Application:
 
     ``listen`` is where probes and metrics are served, None for nowhere. ``reinstall_signal_handlers`` puts the caller's
     signal handlers back after somebody else has replaced them. ``tuning`` is how Kopf is set, None for its defaults.
+    ``policy_file`` is followed while it runs, None: the policy stays as the settings have it.
     """
 
     def __init__(
@@ -69,13 +78,15 @@ class Application:
         reinstall_signal_handlers: Callable[[], None] = lambda: None,
         tuning: WatchTuning | None = None,
         journal: Journal | None = None,
+        audit: AuditLog | None = None,
+        policy_file: Path | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
         self._settings = settings
         self.metrics = Metrics(__version__, settings.dry_run, settings.election.lease_name)
         self.calls = ApiCalls(
-            connection.api_client(may_act=self._may_act),
+            connection.api_client(may_act=self._may_act, may_evict=self._may_evict),
             settings.call_timeout_seconds,
             clock.heard_date,
             self.metrics.called,
@@ -87,6 +98,7 @@ class Application:
         builtin = BuiltinController(clock, self.metrics.builtin_active, expected=settings.dry_run)
         observations = Observations(malformed, builtin.look)
         client = ApiClient(self.calls, malformed)
+        self._state = NamespacedName(settings.election.lease_namespace, settings.orders.name)
         doors = Doors(
             clock=clock,
             reader=client,
@@ -96,17 +108,26 @@ class Application:
                 self._open_watch_session,
                 reinstall_signal_handlers=reinstall_signal_handlers,
                 tuning=tuning,
-                wanted=_matters_to(controller),
+                wanted=matters_to(controller),
                 known=observations.known_to(controller),
             ),
             interpret=observations.interpret,
             gate=self._gate(),
             tellers=[*self._tellers(), *([] if journal is None else [journal])],
+            orders=StateConfigMap(self.calls, *self._state) if settings.orders.enabled else None,
             restarted=self.metrics.watch_restarted,
-            **({} if journal is None else {"heard": journal.observed}),
+            heard=(lambda _fact, _now: None) if journal is None else journal.observed,
+            began=self._began,
+            attempted=(lambda _work, _outcome, _now: None) if audit is None else audit.attempted,
         )
         assembled = assemble(doors, settings, random.Random())
         self.live, self.driver, self.engine = assembled.live, assembled.driver, assembled.engine
+        self._orders = assembled.orders
+        self._policy = None
+        if policy_file is not None:
+            self._policy = PolicyFileFollower(
+                policy_file, settings.policy, self.live.change_policy, self.metrics.policy_read
+            )
         self._probes = self._make_probes(listen) if listen is not None else None
         self.metrics.read_from(self._readings())
 
@@ -125,13 +146,24 @@ class Application:
     def _may_act(self) -> bool:
         return self._gate().may_act()
 
+    def _may_evict(self) -> bool:
+        return self.live.controller.brakes.whole() is None
+
+    def _began(self, work: Work, now: Moment) -> None:
+        if isinstance(work, Eviction) and work.tries == 0:
+            self.metrics.began(now.at - work.decision.fire_at)
+
     def _is_busy(self) -> bool:
         return self.driver.saturated
 
     def _tellers(self) -> list[Teller]:
         dry_run = self._settings.dry_run
         tellers: list[Teller] = [LogTeller(dry_run), MetricsTeller(self.metrics)]
-        return tellers if dry_run else [*tellers, EventTeller(self._recorder)]
+        if not dry_run:
+            tellers.append(BreakerEventTeller(self._recorder, self._gate(), self._state))
+        if not dry_run or self._settings.dry_run_events:
+            tellers.append(EventTeller(self._recorder, dry_run=dry_run))
+        return tellers
 
     def _open_watch_session(
         self, *, listen_in: aiohttp.ClientMiddlewareType, response_class: type[aiohttp.ClientResponse]
@@ -141,24 +173,46 @@ class Application:
 
     def _make_probes(self, listen: Address) -> ProbeServer:
         probes = {"/healthz": self._liveness, "/readyz": self.engine.readiness}
-        return ProbeServer(listen, probes, self.metrics.render, CONTENT_TYPE)
+        endpoints = StatusEndpoints(self.live.controller, self._clock, self._process_state)
+        documents = {"/status": endpoints.status, "/explain": endpoints.explain}
+        return ProbeServer(listen, probes, documents, self.metrics.render, CONTENT_TYPE)
+
+    def _process_state(self) -> ProcessState:
+        election, (ready, why_not) = self._settings.election, self.engine.readiness()
+        lease = None
+        if self.elector is not None:
+            lease = LeaseSeen(election.lease_namespace, election.lease_name, self.elector.holder)
+        leading, dry_run = self._may_act(), self._settings.dry_run
+        return ProcessState(__version__, self._identity, leading, lease, dry_run, "" if ready else why_not)
 
     def _readings(self) -> Readings:
-        def troubles() -> list[Trouble]:
-            return [trouble for _, _, trouble in self.live.controller.pending() if trouble is not None]
+        controller = self.live.controller
 
         def longest_blocked() -> float:
             now = self._clock.now().at
-            return max((now - trouble.since_at for trouble in troubles()), default=0.0)
+            return max((now - trouble.since_at for trouble in controller.troubles()), default=0.0)
+
+        def newly_tainted() -> dict[str, float]:
+            wave = controller.wave(self._clock.now())
+            return {"node-lifecycle-controller": wave.lifecycle_nodes, "others": wave.nodes}
 
         return Readings(
-            pending=lambda: sum(1 for _ in self.live.controller.pending()),
-            retrying=lambda: len(troubles()),
+            pending=controller.pending_count,
+            retrying=lambda: len(controller.troubles()),
             longest_blocked_seconds=longest_blocked,
             synced=self.engine.synced,
             watch_ages=self.engine.silences,
             clock_offset_seconds=self._clock.host_offset_seconds,
             leading=self._gate().may_act,
+            due=controller.due_count,
+            blocked=lambda: Counter(
+                each.block.reason.value for each in controller.troubles() if each.block is not None
+            ),
+            breaker_open=lambda: controller.brakes.breaker.latch is not None,
+            newly_tainted=newly_tainted,
+            pauses=controller.brakes.pauses,
+            orders_age_seconds=lambda: 0.0 if self._orders is None else self._orders.age_seconds(),
+            policy_invalid=lambda: self._policy is not None and self._policy.invalid,
         )
 
     def _liveness(self) -> tuple[bool, str]:
@@ -205,6 +259,8 @@ class Application:
             if self.elector is not None:
                 group.create_task(self._stand(self.elector), name="elector")
             group.create_task(self._recorder.run(), name="events")
+            if self._policy is not None:
+                group.create_task(self._policy.run(), name="policy")
             group.create_task(measure_loop_lag(self._clock, self.metrics.loop_lagged), name="lag")
             await sharpening
             group.create_task(self.engine.run(), name="engine")
@@ -228,10 +284,5 @@ class Application:
     async def _tell_synced(self) -> None:
         await self._until_synced()
         tainted = len(self.live.controller.tainted_nodes())
-        pending = sum(1 for _ in self.live.controller.pending())
+        pending = self.live.controller.pending_count()
         logger.info("synced: %d tainted nodes, %d pods with a deadline", tainted, pending)
-
-
-def _matters_to(controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
-    """Tell the watch of all bound pods which of them to bring: those of nodes that are tainted, or were lately."""
-    return lambda kind, body: kind != "Pod" or controller.attends((body.get("spec") or {}).get("nodeName"))

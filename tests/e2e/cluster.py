@@ -55,6 +55,9 @@ class Cluster:
         self._session: aiohttp.ClientSession = self.connection.make_session()
         self._changed = asyncio.Condition()
         await self.call("POST", "/api/v1/namespaces", {"metadata": {"name": self.prefix}})
+        # A cluster's controller makes it a moment later; until then admission refuses pods.
+        account = {"metadata": {"name": "default"}}
+        await self.call("POST", f"/api/v1/namespaces/{self.prefix}/serviceaccounts", account, fine=(404, 409))
         watching = asyncio.Event()
         self._watch = asyncio.create_task(self._follow(watching))
         await watching.wait()
@@ -67,17 +70,17 @@ class Cluster:
         for pod in listed["items"]:
             await self.remove_pod(pod["metadata"]["name"])
         for name in self._nodes:
-            await self.call("DELETE", f"/api/v1/nodes/{name}", missing_ok=True)
-        await self.call("DELETE", f"/api/v1/namespaces/{self.prefix}", missing_ok=True)
+            await self.call("DELETE", f"/api/v1/nodes/{name}", fine=(404,))
+        await self.call("DELETE", f"/api/v1/namespaces/{self.prefix}", fine=(404,))
         await self._session.close()
 
     async def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, missing_ok: bool = False, **options: Any
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, fine: Sequence[int] = (), **options: Any
     ) -> Any:
-        """Make a call and return its answer, decoded; fail on any status that is not a success."""
+        """Make a call and return its answer, decoded, None for a refusal that is ``fine``; fail on any other one."""
         async with self._session.request(method, self.connection.url + path, json=body, **options) as answer:
             text = await answer.text()
-            if missing_ok and answer.status == 404:
+            if answer.status in fine:
                 return None
             assert answer.ok, f"{method} {path}: {answer.status} {text[:500]}"
             return json.loads(text)
@@ -153,8 +156,8 @@ class Cluster:
         """Make a pod be gone at once, finalizers or not."""
         path = f"/api/v1/namespaces/{self.prefix}/pods/{name}"
         merge = {"Content-Type": "application/merge-patch+json"}
-        await self.call("PATCH", path, {"metadata": {"finalizers": None}}, missing_ok=True, headers=merge)
-        await self.call("DELETE", f"{path}?gracePeriodSeconds=0", missing_ok=True)
+        await self.call("PATCH", path, {"metadata": {"finalizers": None}}, fine=(404,), headers=merge)
+        await self.call("DELETE", f"{path}?gracePeriodSeconds=0", fine=(404,))
 
     async def events(self, history: PodHistory) -> list[Json]:
         """List the Kubernetes events about exactly this pod."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from taint_eviction.kopf_shell.sieve import Wanted
+from taint_eviction.kopf_shell.sieve import Known, Wanted
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
 from taint_eviction.runtime.ports import WatchScope
@@ -65,6 +65,7 @@ async def watcher_of(
     tuning: WatchTuning = QUICK,
     *,
     wanted: Wanted | None = None,
+    known: Known | None = None,
     reinstall: Callable[[], None] = lambda: None,
     authorization: Callable[[], str] | None = None,
     connector: aiohttp.BaseConnector | None = None,
@@ -85,7 +86,9 @@ async def watcher_of(
         )
 
     try:
-        yield KopfWatcher(server.url, open_session, reinstall_signal_handlers=reinstall, tuning=tuning, wanted=wanted)
+        yield KopfWatcher(
+            server.url, open_session, reinstall_signal_handlers=reinstall, tuning=tuning, wanted=wanted, known=known
+        )
     finally:
         await shared.close()
 

@@ -164,7 +164,7 @@ class Theatre:
         self.server = ApiServer(seed=1, tokens=self._accept)
         self.callers: dict[int, str] = {}
         self.due_at: dict[str, float] = {}
-        self._replicas: list[Replica] = []
+        self.replicas: list[Replica] = []
         self._reading: list[asyncio.Task[None]] = []
 
     def _accept(self, token: str) -> bool:
@@ -187,7 +187,7 @@ class Theatre:
             stderr=asyncio.subprocess.PIPE,
         )
         replica = Replica(name, process, line, port)
-        self._replicas.append(replica)
+        self.replicas.append(replica)
         self._reading.append(asyncio.create_task(replica.read()))
         if waits:
             await until(lambda: self._is_ready(replica))
@@ -200,7 +200,7 @@ class Theatre:
 
     async def close(self) -> None:
         """Kill what still runs, and wait for it."""
-        for replica in self._replicas:
+        for replica in self.replicas:
             if replica.process.returncode is None:
                 replica.signal(signal.SIGKILL)
             await replica.process.wait()

@@ -184,7 +184,7 @@ async def test_a_refusal_for_good_is_counted_and_told_once_in_a_while(
     assert await on.recorder.drain(5.0)
     assert on.counts == {"failed": 4}
     assert [record.message for record in caplog.records if "event about" in record.message] == [
-        "an event about pod default/p could not be posted: no events for you (HTTP 403)"
+        "an event about Pod default/p could not be posted: no events for you (HTTP 403)"
     ]
     assert not on.running.done()
 

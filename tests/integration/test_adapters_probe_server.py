@@ -17,7 +17,8 @@ def broken() -> tuple[bool, str]:
 async def server() -> AsyncIterator[ProbeServer]:
     """A server with a probe of each kind."""
     probes = {"/healthz": lambda: (True, "turning"), "/readyz": lambda: (False, "nodes are not listed"), "/bug": broken}
-    server = ProbeServer(Address("127.0.0.1", 0), probes, Metrics("1.0").render, CONTENT_TYPE)
+    documents = {"/echo": lambda query: (400 if "no" in query else 200, dict(query))}
+    server = ProbeServer(Address("127.0.0.1", 0), probes, documents, Metrics("1.0").render, CONTENT_TYPE)
     await server.start()
     yield server
     await server.stop()
@@ -45,6 +46,12 @@ async def test_metrics_are_rendered(server: ProbeServer) -> None:
     assert "taint_eviction_controller_pod_deletions_total 0.0" in text
 
 
+async def test_a_document_is_told_the_query_and_answered_as_json(server: ProbeServer) -> None:
+    """With the status that it chooses."""
+    assert await ask(server, "/echo?pod=shop/web-0") == (200, '{"pod":"shop/web-0"}\n', "application/json")
+    assert (await ask(server, "/echo?no=1"))[0] == 400
+
+
 async def test_a_bug_in_a_probe_is_answered(server: ProbeServer) -> None:
     """A probe that hangs tells nobody anything."""
     assert (await ask(server, "/bug"))[0] == 500
@@ -54,12 +61,12 @@ async def test_anything_else_is_refused(server: ProbeServer) -> None:
     """Other methods and other paths."""
     assert (await ask(server, "/healthz", "POST"))[0] == 405
     status, text, _ = await ask(server, "/")
-    assert (status, text) == (404, "no such path; there are /bug, /healthz, /metrics, /readyz\n")
+    assert (status, text) == (404, "no such path; there are /bug, /echo, /healthz, /metrics, /readyz\n")
 
 
 async def test_a_port_in_use_is_said_in_one_line(server: ProbeServer) -> None:
     """With the address."""
-    second = ProbeServer(Address("127.0.0.1", server.port), {}, bytes, CONTENT_TYPE)
+    second = ProbeServer(Address("127.0.0.1", server.port), {}, {}, bytes, CONTENT_TYPE)
     with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{server.port}: .*in use"):
         await second.start()
     await second.stop()

@@ -131,6 +131,88 @@ async def test_more_than_one_budget_is_a_500_without_reason() -> None:
         )
 
 
+_TOO_BIG = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+_UNSURE = "The disruption budget b does not allow evicting pods currently"
+_SYNC_FAILED = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        ({"currentHealthy": 2}, _UNSURE),
+        ({"currentHealthy": 2, "conditions": [{**_SYNC_FAILED, "reason": "Other"}]}, f"{_UNSURE} (Other): no scale"),
+        ({"conditions": [_SYNC_FAILED]}, f"{_UNSURE} because it failed sync: no scale"),
+        ({"conditions": [{**_SYNC_FAILED, "reason": "Other"}]},
+         "The disruption budget b needs 1 healthy pods and has 1 currently"),
+    ],
+)  # fmt: skip
+async def test_an_exhausted_budget_tells_what_it_knows(status: dict[str, Any], cause: str) -> None:
+    """What its condition says where its numbers do not explain it, or cannot be trusted."""
+    async with serving() as (server, api):
+        _add_web_pods(server, "p1")
+        server.budgets.paused = True
+        counted = {"observedGeneration": 1, "desiredHealthy": 1, "currentHealthy": 1, "disruptionsAllowed": 0}
+        server.create("poddisruptionbudgets", {**_budget(minAvailable=1), "status": {**counted, **status}})
+        refused = await _evict(api)
+        assert (refused.code, refused.body["details"]["causes"][0]["message"]) == (429, cause)
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        ({"disruptionsAllowed": -1}, "pdb disruptions allowed is negative"),
+        ({"disruptionsAllowed": 1, "disruptedPods": {f"x{n}": "2026-01-01T00:00:00Z" for n in range(2001)}}, _TOO_BIG),
+    ],
+)
+async def test_a_budget_out_of_order_is_a_403_in_its_own_name(status: dict[str, Any], why: str) -> None:
+    """Not in the pod's: nobody lacks a right."""
+    async with serving() as (server, api):
+        _add_web_pods(server, "p1")
+        server.budgets.paused = True
+        server.create("poddisruptionbudgets", {**_budget(), "status": {"observedGeneration": 1, **status}})
+        refused = await _evict(api)
+        assert (refused.code, refused.body["reason"]) == (403, "Forbidden")
+        assert refused.message == f'poddisruptionbudget.policy "b" is forbidden: {why}'
+        assert refused.body["details"] == {"name": "b", "group": "policy", "kind": "poddisruptionbudget"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"minAvailable": 1}, 201),
+        ({"minAvailable": 2}, 429),
+        ({"minAvailable": 0}, 201),
+        ({"minAvailable": 2, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}, 429),
+        ({"minAvailable": 2, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, 201),
+    ],
+)
+async def test_pods_that_are_not_ready_go_where_they_are_not_missed(spec: dict[str, Any], code: int) -> None:
+    """Where the others suffice, or by the budget's own policy; nothing is taken from the budget then."""
+    async with serving() as (server, api):
+        _add_web_pods(server, "p1", "p2")
+        server.patch("pods", "p1", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
+        await api.post(BUDGETS, _budget(**spec))
+        await _status(server, observedGeneration=1)
+        assert (await _evict(api)).code == code
+
+
+async def test_an_eviction_that_fails_after_the_budget_paid_is_forgotten_after_two_minutes() -> None:
+    """The budget is asked before the UID; the disruption controller waits so long for the pod to go."""
+    async with serving() as (server, api):
+        _add_web_pods(server, "p1", "p2")
+        await api.post(BUDGETS, _budget(maxUnavailable=1))
+        await _status(server, disruptionsAllowed=1)
+        assert (await _evict(api, delete_options={"preconditions": {"uid": "other"}})).code == 409
+        assert (await _status(server, disruptionsAllowed=0))["disruptedPods"].keys() == {"p1"}
+        server.clock.offset_seconds += 119
+        server.budgets.recompute("default")
+        assert (await _evict(api, "p2")).code == 429
+        server.clock.offset_seconds += 2
+        server.budgets.recompute("default")
+        assert "disruptedPods" not in await _status(server, disruptionsAllowed=1)
+        assert (await _evict(api, "p2")).code == 201
+
+
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
 async def test_pods_that_do_not_run_pass_an_exhausted_budget(phase: str) -> None:
     """Their going disrupts nothing."""

@@ -18,6 +18,18 @@ from taint_eviction.simulation.apiserver.request_info import RequestInfo, parse_
 
 NORMAL, DRY_RUN = "base", "overlays/dry-run"
 
+# Budgets are asked for pods that go by this taint, and the breaker opens when a fourth node is tainted.
+BUDGETED = "budgeted"
+POLICY = f"""
+apiVersion: taint-eviction/v1
+kind: EvictionPolicy
+rules:
+  - name: budgeted
+    match: {{taintKeys: [{BUDGETED}]}}
+    mode: evict
+"""
+BREAKER = ("--breaker", "--breaker-nodes=3", "--breaker-settle=0s", "--breaker-closes=by-itself")
+
 # What any authenticated user may ask (system:basic-user, system:discovery, system:public-info-viewer), and why it does:
 EXEMPT = {
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",  # which rights are missing, where a person has started it
@@ -86,25 +98,30 @@ class Story:
 
 
 async def play(directory: Path, manifests: str, *flags: str) -> Story:
-    """Lead, evict, fail and try again, call off, take back, tell, and give the Lease back."""
+    """Lead, evict with and without budgets, fail, call off, take back, tell, stop in a wave, give the Lease back."""
     granted = grants(manifests)
+    (directory / "policy.yaml").write_text(POLICY)
     async with theatre(directory) as on:
         on.server.answerer.authorize = lambda info: any(grant.covers(info) for grant in granted)
-        for node in ("node-1", "node-2"):
-            on.add_node(node)
+        for number in range(1, 6):
+            on.add_node(f"node-{number}")
         for name in ("plain", "condition-refused", "refused-once"):
             on.add_pod(name, "node-1")
         on.add_pod("called-off", "node-2")
         on.add_pod("armed", "node-2", 300)
+        on.add_pod("asked-for", "node-3")
+        for node in ("node-4", "node-5"):
+            on.add_pod(f"held-on-{node}", node)
         on.server.faults.add(verb="patch", resource="pods/status", name="condition-refused", status=500)
         on.server.faults.add(verb="delete", resource="pods", name="refused-once", status=500, times=1)
         on.server.faults.add(verb="delete", resource="pods", name="called-off", status=500)
-        replica = await on.open("one", *flags, "--leader-elect-retry-period=500ms")
+        policy = f"--config={directory / 'policy.yaml'}"
+        replica = await on.open("one", *flags, policy, *BREAKER, "--leader-elect-retry-period=500ms")
         dry = "--dry-run" in flags
         on.taint("node-1")
-        await until(
-            lambda: all(done(on, replica, name, dry) for name in ("plain", "condition-refused", "refused-once"))
-        )
+        on.server.taint("node-3", BUDGETED)
+        evicted = ("plain", "condition-refused", "refused-once", "asked-for")
+        await until(lambda: all(done(on, replica, name, dry) for name in evicted))
         for _ in range(2):
             said = len(replica.log)
             on.taint("node-2")
@@ -114,6 +131,13 @@ async def play(directory: Path, manifests: str, *flags: str) -> Story:
             await until_told(replica, said, "armed")
         await until(lambda: dry or on.calls(verb="patch", resource="events"))
         await until(lambda: dry or unmarked(on, "called-off"))
+        wave = ("node-4", "node-5")
+        for node in wave:
+            on.taint(node)
+        await until(lambda: dry or on.calls(verb="create", resource="configmaps"))
+        for node in wave:
+            on.server.untaint(node, "maintenance")
+        await until(lambda: dry or on.calls(verb="patch", resource="configmaps"))
         await until(lambda: len(on.calls(verb="update", resource="leases")) > 0)
         replica.signal(signal.SIGTERM)
         return Story(on, replica, granted, await replica.end())
@@ -181,14 +205,15 @@ def test_no_rule_is_wider_than_it_looks(story: Story) -> None:
 
 
 def test_a_person_is_not_told_that_granted_rights_are_missing(story: Story) -> None:
-    """What it reviews at its start is granted, the one Lease by its name; and all that it writes is reviewed."""
+    """What it reviews at its start is granted, Lease and ConfigMap by name; and all that it writes is reviewed."""
     reviewed = {
         (asked.get("group", ""), "/".join(filter(None, (asked["resource"], asked["subresource"]))), asked["verb"])
         for asked in story.reviewed()
     }
     assert reviewed == {(grant.group, grant.resource, grant.verb) for grant in story.granted}
-    names = {(asked["verb"], asked.get("name", "")) for asked in story.reviewed() if asked["resource"] == "leases"}
-    assert names == {(grant.verb, grant.name) for grant in story.granted if grant.resource == "leases"}
+    for resource in ("leases", "configmaps"):
+        names = {(asked["verb"], asked.get("name", "")) for asked in story.reviewed() if asked["resource"] == resource}
+        assert names == {(grant.verb, grant.name) for grant in story.granted if grant.resource == resource}
 
 
 def test_all_that_it_does_was_seen(stories: dict[str, Story]) -> None:
@@ -197,6 +222,9 @@ def test_all_that_it_does_was_seen(stories: dict[str, Story]) -> None:
     assert [story.code for story in stories.values()] == [0, 0]
     assert [entry.code for entry in on.calls(verb="delete", resource="pods", name="refused-once")] == [500, 200]
     assert on.calls(verb="get", resource="pods", name="condition-refused")
+    assert [entry.code for entry in on.calls(resource="pods/eviction")] == [201]
+    assert [entry.code for entry in on.calls(verb="create", resource="configmaps")] == [201]
+    assert [entry.code for entry in on.calls(verb="patch", resource="configmaps")] == [200]
     assert unmarked(on, "called-off")
     assert max(event["count"] for event in on.server.list("events")) == 2
     assert on.calls(resource="leases")[-1].body["spec"]["holderIdentity"] == ""

@@ -58,9 +58,17 @@ def measured() -> dict[str, Labels]:
             watch_ages=lambda: {"nodes": 1.0, "pods": 2.0},
             clock_offset_seconds=lambda: 0.1,
             leading=lambda: True,
+            due=lambda: 4,
+            blocked=lambda: {"budget": 1},
+            breaker_open=lambda: True,
+            newly_tainted=lambda: {"others": 6},
+            pauses=lambda: {"whole": 1, "node": 2, "namespace": 0},
+            orders_age_seconds=lambda: 1.5,
+            policy_invalid=lambda: False,
         )
     )
     metrics.evicted(0.1)
+    metrics.policy_read("rejected")
     metrics.called("delete", "pods", "200")
     metrics.malformed("pods")
     metrics.event("posted")
@@ -204,6 +212,12 @@ def buckets(metric: str, **counts: str) -> dict[str, str]:
     return {f'{PREFIX}{metric}_bucket{{{labels},le="{bounds[name]}"}}': values for name, values in counts.items()}
 
 
+def replica(metric: str, instance: str, **labels: str) -> str:
+    """Name the series of one replica."""
+    more = "".join(f',{label}="{value}"' for label, value in labels.items())
+    return f'{PREFIX}{metric}{{{JOB},instance="{instance}"{more}}}'
+
+
 # By alert: series at minute 0, 1, 2, …; the minute at which the alert fires, and the one before it, when it does not.
 FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionNoLeader": [
@@ -213,12 +227,25 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
         ({'leader_election_master_status{name="taint-eviction-controller-dry-run",job="d"}': "1x9"}, 1),
     ],
     "TaintEvictionTwoLeaders": [({LEADER + ',instance="a"}': "1x9", LEADER + ',instance="b"}': "0 0 1x9"}, 3)],
+    "TaintEvictionBreakerOpen": [
+        ({replica("breaker_open", "a"): "0x3 1x9", replica("breaker_open", "b"): "0x5 1x7"}, 4)
+    ],
+    "TaintEvictionPaused": [({replica("pauses", "a", scope="node"): "0 1x30 2x40"}, 61)],
+    "TaintEvictionOrdersUnreadable": [({replica("orders_age_seconds", "a"): "0 60 120"}, 2)],
+    "TaintEvictionPolicyRejected": [({replica("policy_invalid", "a"): "0 1x9"}, 2)],
     "TaintEvictionNoStandby": [({LEADER + ',instance="a"}': "1x30", LEADER + ',instance="b"}': "0x1 stale"}, 17)],
     "TaintEvictionNotSynced": [({f'{PREFIX}synced{{{JOB},instance="a"}}': "1 0x9"}, 6)],
     "TaintEvictionStaleWatch": [
         ({f'{PREFIX}watch_age_seconds{{{JOB},instance="a",kind="nodes"}}': "60 120 180 240 300 360"}, 5)
     ],
     "TaintEvictionLag": [(buckets("lateness_seconds", le_10="0x20", le_30="0+60x20", le_inf="0+60x20"), 6)],
+    "TaintEvictionLimited": [
+        (
+            {replica("due_evictions", "a"): "0 40x20"}
+            | buckets("limiter_wait_seconds", le_300="0x20", le_1800="0+60x20", le_inf="0+60x20"),
+            11,
+        )
+    ],
     "TaintEvictionBlocked": [({f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0+60x20"}, 7)],
     "TaintEvictionApiErrors": [(calls(200, "0+60x30") | calls(500, "0+30x30"), 11)],
     "TaintEvictionEventLoopLag": [
@@ -237,18 +264,33 @@ CALM: list[dict[str, str]] = [
         f'{PREFIX}watch_age_seconds{{{JOB},instance="a",kind="nodes"}}': "170x45",
         f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0 60 120 180 240 0x40",
         f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "1.9x45",
+        replica("breaker_open", "a"): "0x45",
+        replica("pauses", "a", scope="namespace"): "1x40 0x5",
+        replica("orders_age_seconds", "a"): "2x45",
+        replica("policy_invalid", "a"): "0x45",
+        replica("due_evictions", "a"): "1x45",  # never the same pod
     }
+    | buckets("limiter_wait_seconds", le_2_5="0+60x45", le_inf="0+60x45")
     | calls(200, "0+10x45")
     | calls(409, "0+50x45")  # somebody else was faster, however often
     | buckets("lateness_seconds", le_0_5="0+60x45", le_inf="0+60x45")
     | buckets("event_loop_lag_seconds", le_0_5="0+60x45", le_inf="0+60x45"),
     {
-        # A dry run beside the built-in controller, as it should be.
+        # A dry run beside the built-in controller, as it should be, though its breaker would have opened.
         f'{PREFIX}builtin_active_total{{job="d",instance="d"}}': "0+1x45",
         f'{PREFIX}build_info{{job="d",instance="d",dry_run="true"}}': "1x45",
+        f'{PREFIX}breaker_open{{job="d",instance="d"}}': "1x45",
         LEADER + ',instance="a"}': "1x45",
         LEADER + ',instance="b"}': "0x45",
     },
+    {
+        # All go that a pause has held for half an hour.
+        LEADER + ',instance="a"}': "1x45",
+        LEADER + ',instance="b"}': "0x45",
+        replica("pauses", "a", scope="whole"): "1x30 0x15",
+        replica("due_evictions", "a"): "500x30 100x2 0x13",
+    }
+    | buckets("limiter_wait_seconds", le_300="0x45", le_1800="0x30 400 500x14", le_inf="0x30 400 500x14"),
 ]
 
 

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 from copy import deepcopy
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -11,15 +12,19 @@ import yaml
 from tests.manifests.test_kinds import BUILDS, MANIFESTS, described, needs_kubectl, render
 
 from taint_eviction import __version__
+from taint_eviction.core.breaker import BreakerPolicy
 from taint_eviction.core.matching import matches
 from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
+from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.files.policy_file import read_policy
+from taint_eviction.settings import Settings
 
 pytestmark = needs_kubectl
 
 NODE_FILE = "overlays/static-pod/node"
 WITH_PODS = [build for build in BUILDS if build != "overlays/static-pod"]
 IN_CLUSTER = [build for build in WITH_PODS if build != NODE_FILE]
-REPLICATED = ["base", "overlays/monitoring", "overlays/own-namespace"]
+REPLICATED = ["base", "overlays/guarded", "overlays/monitoring", "overlays/own-namespace"]
 CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"}
 FOREVER = None
 
@@ -58,6 +63,15 @@ def flag(build: str, name: str) -> str:
     """Return the value of a flag in the arguments of the container, "" if it is not there."""
     found = [arg.partition("=")[2] for arg in container(build)["args"] if arg.partition("=")[0] == f"--{name}"]
     return str(found[-1]) if found else ""
+
+
+def settings_of(build: str) -> Settings:
+    """Return the settings that the arguments of the container make."""
+    # The other tests do without the command.
+    from taint_eviction.cli.run import run  # noqa: PLC0415
+    from taint_eviction.cli.run_flags import read_settings  # noqa: PLC0415
+
+    return read_settings(run.make_context("run", container(build)["args"][1:]).params)
 
 
 def tolerated_seconds(build: str, key: str) -> int | None:
@@ -173,25 +187,23 @@ def test_the_image_is_this_version_of_no_particular_registry(build: str) -> None
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_the_command_understands_its_arguments(build: str) -> None:
     """Every flag exists, every value can be read, and they are right together."""
-    from taint_eviction.cli.run import read_settings, run  # noqa: PLC0415  # the other tests do without the command
-
-    command, *arguments = container(build)["args"]
-    assert command == "run"
-    settings = read_settings(run.make_context("run", list(arguments)).params)
+    assert container(build)["args"][0] == "run"
+    settings = settings_of(build)
     assert settings.problems() == []
     assert settings.dry_run == (build == "overlays/dry-run")
     assert settings.election.enabled
-    assert settings.election.lease_name == flag(build, "leader-elect-resource-name")
+    assert settings.election.lease_name == settings.orders.name == flag(build, "leader-elect-resource-name")
     ending_seconds = settings.grace_seconds + settings.election.retry_period_seconds
     assert pod(build)["spec"]["terminationGracePeriodSeconds"] >= max(30, ending_seconds + 10)
 
 
 @pytest.mark.parametrize("build", WITH_PODS)
-def test_the_lease_is_the_one_there_are_rights_for(build: str) -> None:
-    """The name in the flag is the one in the Role, in the namespace where the Lease will be."""
+def test_the_lease_and_the_config_map_are_those_there_are_rights_for(build: str) -> None:
+    """The name in the flag is the one in the Role, for both, in the namespace where they will be."""
     roles = "overlays/static-pod" if build == NODE_FILE else build
-    names = {name for group, _, name in rights(roles, "Role") if group == "coordination.k8s.io"} - {""}
-    assert names == {flag(build, "leader-elect-resource-name")}
+    for resource in ("leases", "configmaps"):
+        names = {name for _, granted, name in rights(roles, "Role") if granted == resource} - {""}
+        assert names == {flag(build, "leader-elect-resource-name")}
     namespace = flag(build, "leader-elect-resource-namespace") or workload(build)["metadata"]["namespace"]
     assert one(roles, "Role")["metadata"]["namespace"] == namespace
 
@@ -232,6 +244,42 @@ def test_the_pod_monitor_scrapes_the_named_port() -> None:
     jobs = {pod(build)["metadata"]["labels"][label] for build in ("overlays/monitoring", "overlays/dry-run")}
     assert len(jobs) == 2
     assert monitor["selector"]["matchLabels"].items() <= pod("overlays/dry-run")["metadata"]["labels"].items()
+
+
+# ---- what holds evictions back
+
+
+@pytest.mark.parametrize("build", WITH_PODS)
+def test_nothing_is_held_back_unless_asked_for(build: str) -> None:
+    """Without its own overlay there is neither breaker nor policy file, and no build sets limits or another mode."""
+    guarded = build == "overlays/guarded"
+    settings = settings_of(build)
+    assert settings.breaker == replace(BreakerPolicy(), enabled=guarded)
+    assert settings.policy == EvictionPolicy()
+    assert bool(flag(build, "config")) == guarded
+
+
+def test_the_policy_file_is_mounted_so_that_it_changes() -> None:
+    """It is a key of a ConfigMap that is in the build and mounted as a directory, always by the same name."""
+    path = PurePosixPath(flag("overlays/guarded", "config"))
+    [mount] = container("overlays/guarded")["volumeMounts"]
+    assert mount == {"name": "policy", "mountPath": str(path.parent), "readOnly": True}
+    [volume] = pod("overlays/guarded")["spec"]["volumes"]
+    config_map = one("overlays/guarded", "ConfigMap")
+    assert volume == {"name": "policy", "configMap": {"name": "taint-eviction-policy"}}
+    assert config_map["metadata"]["name"] == "taint-eviction-policy"
+    assert config_map["metadata"]["namespace"] == workload("overlays/guarded")["metadata"]["namespace"]
+    assert config_map["data"].keys() == {path.name}
+
+
+def test_the_policy_to_begin_with_can_be_read_with_and_without_its_examples() -> None:
+    """It says nothing as it is; with the comment marks taken off, each example is a rule."""
+    text = one("overlays/guarded", "ConfigMap")["data"]["policy.yaml"]
+    assert read_policy(text, "policy.yaml", EvictionPolicy()) == EvictionPolicy()
+    examples = re.sub(r"^#(  )", r"\1", text.replace("rules: []", "rules:"), flags=re.MULTILINE)
+    rules = read_policy(examples, "policy.yaml", EvictionPolicy()).rules
+    assert [rule.name for rule in rules] == re.findall(r"^#  - name: (\w+)$", text, re.MULTILINE)
+    assert rules
 
 
 # ---- who evicts the evictor
@@ -296,7 +344,9 @@ def test_the_controller_is_among_the_last_to_be_pushed_aside(build: str) -> None
     assert resources["limits"].keys() == {"memory"}
 
 
-@pytest.mark.parametrize("build", ["overlays/daemonset", "overlays/single-node", "overlays/dry-run", NODE_FILE])
+@pytest.mark.parametrize(
+    "build", ["overlays/daemonset", "overlays/single-node", "overlays/dry-run", "overlays/guarded", NODE_FILE]
+)
 def test_variants_differ_from_the_base_only_where_they_say(build: str) -> None:
     """What is not about placement, ports or rights is the same everywhere."""
     placement = {"affinity", "tolerations", "topologySpreadConstraints", "priorityClassName", "priority"}
@@ -306,9 +356,10 @@ def test_variants_differ_from_the_base_only_where_they_say(build: str) -> None:
         for of in (build, "base")
     )
     assert mine == base
-    differing = {"args"} if build != NODE_FILE else {"args", "ports", "volumeMounts"}
+    differing = {NODE_FILE: {"args", "ports", "volumeMounts"}, "overlays/guarded": {"args", "volumeMounts"}}
+    changed = differing.get(build, {"args"})
     mine, base = (
-        {key: deepcopy(value) for key, value in container(of).items() if key not in differing} for of in (build, "base")
+        {key: deepcopy(value) for key, value in container(of).items() if key not in changed} for of in (build, "base")
     )
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         mine[probe]["httpGet"].pop("host", None)
@@ -332,7 +383,8 @@ def test_the_container_meets_the_restricted_standard(build: str) -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     if build != NODE_FILE:
-        assert not pod(build)["spec"].keys() & {"hostNetwork", "hostPID", "hostIPC", "volumes"}
+        assert not pod(build)["spec"].keys() & {"hostNetwork", "hostPID", "hostIPC"}
+        assert all(volume.keys() == {"name", "configMap"} for volume in pod(build)["spec"].get("volumes", []))
 
 
 READ = {"get", "list", "watch"}
@@ -344,21 +396,25 @@ def test_rights_are_these_and_no_others(build: str) -> None:
     assert rights(build, "ClusterRole") == {
         ("", "nodes", ""): READ,
         ("", "pods", ""): READ | {"delete"},
+        ("", "pods/eviction", ""): {"create"},
         ("", "pods/status", ""): {"patch"},
         ("", "events", ""): {"create", "patch"},
     }
     assert rights(build, "Role") == {
         ("coordination.k8s.io", "leases", ""): {"create"},
         ("coordination.k8s.io", "leases", "taint-eviction-controller"): {"get", "update"},
+        ("", "configmaps", ""): {"create"},
+        ("", "configmaps", "taint-eviction-controller"): {"get", "patch"},
     }
 
 
 def test_a_dry_run_may_write_nothing_but_its_own_lease() -> None:
-    """Not even wrong flags could make it evict, or take the real controller's Lease."""
+    """Not even wrong flags could make it evict, take the real controller's Lease, or pause and resume for it."""
     assert rights("overlays/dry-run", "ClusterRole") == {("", "nodes", ""): READ, ("", "pods", ""): READ}
     assert rights("overlays/dry-run", "Role") == {
         ("coordination.k8s.io", "leases", ""): {"create"},
         ("coordination.k8s.io", "leases", "taint-eviction-controller-dry-run"): {"get", "update"},
+        ("", "configmaps", "taint-eviction-controller-dry-run"): {"get"},
     }
 
 

@@ -9,10 +9,11 @@ from click.testing import CliRunner, Result
 from taint_eviction.cli.plan import plan as command
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
 from taint_eviction.planning.changes import Changes, apply_changes
 from taint_eviction.planning.files import read_files
 from taint_eviction.planning.inventory import Inventory
-from taint_eviction.planning.plan import Mode, Plan, make_plan
+from taint_eviction.planning.plan import Plan, make_plan
 
 SHOP = "tests/planning/data/shop.json"
 # Noon of the day on which the shop's objects were written.
@@ -79,12 +80,17 @@ def inventory_of(*objects: JsonObject) -> Inventory:
 
 
 def planned(
-    inventory: Inventory, changes: Changes | None = None, *, at: float = NOON, mode: Mode = Mode.DELETE
+    inventory: Inventory,
+    changes: Changes | None = None,
+    *rules: PolicyRule,
+    at: float = NOON,
+    mode: EvictionMode = EvictionMode.DELETE,
 ) -> Plan:
     """Plan at noon."""
     told = changes or Changes()
     what_if = apply_changes(told, inventory, at)
-    return make_plan(inventory, what_if, told.described(), Moment(NOON, NOON), DecisionPolicy(), mode)
+    eviction = EvictionPolicy(mode, rules=rules)
+    return make_plan(inventory, what_if, told.described(), Moment(NOON, NOON), DecisionPolicy(), eviction)
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:

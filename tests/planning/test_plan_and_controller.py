@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.planning.shop import run, tolerates
 
+from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION as HOLD
+from taint_eviction.core.objects import UNREACHABLE
 from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.simulation.apiserver import ApiServer, LoggedRequest, kubeconfig, node_object, pod_object
 
@@ -65,11 +67,11 @@ async def plan(*arguments: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def controller(config: str) -> AsyncIterator[None]:
+async def controller(config: str, *flags: str) -> AsyncIterator[None]:
     """Run the controller in a process of its own, from when it is synced."""
     environment = {**os.environ, "PYTHONPATH": SOURCES}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "taint_eviction", "run", "--kubeconfig", config, "--no-leader-elect"),
+        *(sys.executable, "-m", "taint_eviction", "run", "--kubeconfig", config, "--no-leader-elect", *flags),
         env=environment,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -88,11 +90,10 @@ async def controller(config: str) -> AsyncIterator[None]:
         await process.wait()
 
 
-async def test_a_plan_foretells_what_the_controller_does(server: ApiServer, config: str) -> None:
-    """Who goes, who stays, and each within a second of the foretold instant, never before."""
-    foretold = await plan("--kubeconfig", config, "--taint", TAINT)
-    expected = {pod["name"]: pod["inSeconds"] for pod in foretold["pods"] if pod["outcome"] == "leaves"}
-    assert expected == {"none": 0, "negative": 0, "one": 1, "first-counts": 2, "three": 3, "other-taint": 0}
+async def lateness(
+    server: ApiServer, config: str, expected: dict[str, float], taint: tuple[str, ...], *flags: str
+) -> dict[str, float]:
+    """Taint a node under the controller; return how much later than expected each pod was deleted that went at all."""
     seen: dict[str, float] = {}
 
     def answered(request: LoggedRequest) -> None:
@@ -100,14 +101,41 @@ async def test_a_plan_foretells_what_the_controller_does(server: ApiServer, conf
             seen.setdefault(request.name, read_monotonic())
 
     server.requests.subscribe(answered)
-    async with controller(config):
+    async with controller(config, *flags):
         tainted_at = read_monotonic()
-        server.taint("n1", "maintenance", "now")
-        await asyncio.sleep(5)
-    late = {name: at - tainted_at - expected[name] for name, at in seen.items()}
+        server.taint(*taint)
+        await asyncio.sleep(max(expected.values()) + 2)
+    return {name: at - tainted_at - expected[name] for name, at in seen.items()}
+
+
+async def test_a_plan_foretells_what_the_controller_does(server: ApiServer, config: str) -> None:
+    """Who goes, who stays, and each within a second of the foretold instant, never before."""
+    foretold = await plan("--kubeconfig", config, "--taint", TAINT)
+    expected = {pod["name"]: pod["inSeconds"] for pod in foretold["pods"] if pod["outcome"] == "leaves"}
+    assert expected == {"none": 0, "negative": 0, "one": 1, "first-counts": 2, "three": 3, "other-taint": 0}
+    late = await lateness(server, config, expected, ("n1", "maintenance", "now"))
     assert late.keys() == expected.keys()
     assert all(0.0 <= seconds <= LATE_SECONDS for seconds in late.values()), late
     assert {pod["metadata"]["name"] for pod in server.list("pods")} == {"ever", "mirror", "elsewhere"}
+
+
+async def test_they_agree_with_every_flag_that_changes_decisions(server: ApiServer, config: str) -> None:
+    """Default tolerances, holds and what becomes of finished pods, the same flags for both."""
+    server.admission.default_toleration_seconds = None
+    server.create("nodes", node_object("n3", server.clock.timestamp()))
+    create(server, "lacks-one", on="n3")
+    create(server, "held", on="n3", annotations={HOLD: "1s"})
+    create(server, "held-for-ever", on="n3", annotations={HOLD: "true"})
+    create(server, "has-one", tolerates(2, UNREACHABLE), on="n3", annotations={HOLD: "500ms"})
+    create(server, "finished", on="n3")
+    server.patch("pods", "finished", {"status": {"phase": "Succeeded"}})
+    flags = ("--default-unreachable-seconds=1", "--honour-holds=3s", "--keep-finished")
+    foretold = await plan("--kubeconfig", config, "--taint", f"n3={UNREACHABLE}:NoExecute", *flags)
+    expected = {pod["name"]: pod["inSeconds"] for pod in foretold["pods"] if pod["outcome"] == "leaves"}
+    assert expected == {"lacks-one": 1, "held": 2, "has-one": 2.5, "held-for-ever": 4}
+    late = await lateness(server, config, expected, ("n3", UNREACHABLE), *flags)
+    assert late.keys() == expected.keys()
+    assert all(0.0 <= seconds <= LATE_SECONDS for seconds in late.values()), late
 
 
 async def test_a_plan_changes_nothing(server: ApiServer, config: str) -> None:
@@ -136,6 +164,19 @@ async def test_the_api_server_confirms_what_a_budget_blocks(server: ApiServer, c
     assert any("the API server allows 0 and refuses 2" in note for note in document["notes"])
 
 
+async def test_a_busy_api_server_confirms_nothing(server: ApiServer, config: str) -> None:
+    """Its 429 names no budget: it says nothing about the pod, and the plan says that it does not know."""
+    create(server, "web-0", labels={"app": "web"})
+    selector = {"matchLabels": {"app": "web"}}
+    server.create(
+        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 0, "selector": selector}}
+    )
+    server.faults.add(resource="pods/eviction", status=429, plain_text=True)
+    document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
+    assert document["counts"]["blocked"] == 0
+    assert any("allows 0 and refuses 0; 1 could not be asked" in note for note in document["notes"])
+
+
 async def test_without_the_right_to_try_the_plan_goes_on(server: ApiServer, config: str) -> None:
     """It says so, and its own arithmetic stands."""
     create(server, "web-0", labels={"app": "web"})
@@ -147,3 +188,26 @@ async def test_without_the_right_to_try_the_plan_goes_on(server: ApiServer, conf
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--mode", "evict")
     assert any("may not create pods/eviction" in note for note in document["notes"])
     assert document["counts"]["blocked"] == 1
+
+
+async def test_the_api_server_is_asked_for_those_alone_that_a_rule_evicts(
+    server: ApiServer, config: str, tmp_path: Path
+) -> None:
+    """Deletions and what is paused are none of its eviction API's business."""
+    for tier in ("gold", "silver", "bronze"):
+        create(server, f"web-{tier}", labels={"app": "web", "tier": tier})
+    selector = {"matchLabels": {"app": "web"}}
+    server.create(
+        "poddisruptionbudgets", {"metadata": {"name": "web"}, "spec": {"minAvailable": 0, "selector": selector}}
+    )
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules:\n"
+        "  - {name: gold, match: {podSelector: tier=gold}, mode: evict}\n"
+        "  - {name: silver, match: {podSelector: tier=silver}, mode: evict, pause: true}\n"
+    )
+    asked: list[str] = []
+    server.requests.subscribe(lambda request: asked.append(request.name) if request.verb == "create" else None)
+    document = await plan("--kubeconfig", config, "--taint", TAINT, "--config", str(policy))
+    assert asked == ["web-gold"]
+    assert any("the API server allows 1 and refuses 0" in note for note in document["notes"])

@@ -5,7 +5,8 @@ from tests.planning.shop import JsonObject, budget, inventory_of, node, planned,
 
 from taint_eviction.core.disruption_budgets import scaled
 from taint_eviction.core.label_selectors import chooses, parse_selector
-from taint_eviction.planning.plan import Mode, Plan
+from taint_eviction.core.policy import EvictionMode
+from taint_eviction.planning.plan import Plan
 
 WEB = {"matchLabels": {"app": "web"}}
 TAINTED = node("node-1", "k=v:NoExecute")
@@ -19,7 +20,7 @@ def web(count: int, *, leaving: int, ready: bool = True) -> list[JsonObject]:
     ]
 
 
-def with_budget(*objects: JsonObject, mode: Mode = Mode.DELETE) -> Plan:
+def with_budget(*objects: JsonObject, mode: EvictionMode = EvictionMode.DELETE) -> Plan:
     """Plan with a tainted and a clean node."""
     return planned(inventory_of(TAINTED, node("node-2"), *objects), mode=mode)
 
@@ -60,7 +61,7 @@ def test_evictions_are_let_through_until_the_budget_is_spent() -> None:
     pods = web(5, leaving=2)
     pods.append(pod("first", "node-1", labels={"app": "web"}))
     pods[0]["spec"]["tolerations"] = [tolerates(60, "k")]
-    plan = with_budget(*pods, budget("web", WEB, maxUnavailable=2), mode=Mode.EVICT)
+    plan = with_budget(*pods, budget("web", WEB, maxUnavailable=2), mode=EvictionMode.EVICT)
     assert [(pod.ref.key.name, pod.blocked) for pod in plan.leaving] == [
         ("first", False), ("web-1", False), ("web-0", True),
     ]  # fmt: skip
@@ -70,7 +71,7 @@ def test_evictions_are_let_through_until_the_budget_is_spent() -> None:
 def test_two_budgets_for_one_pod_block_its_eviction() -> None:
     """The eviction API does not support that, however much they allow."""
     plan = with_budget(
-        *web(1, leaving=1), budget("a", WEB, minAvailable=0), budget("b", minAvailable=0), mode=Mode.EVICT
+        *web(1, leaving=1), budget("a", WEB, minAvailable=0), budget("b", minAvailable=0), mode=EvictionMode.EVICT
     )
     assert "more than one budget covers it" in str(plan.leaving[0].verdict and plan.leaving[0].verdict.value)
 
@@ -80,9 +81,9 @@ def test_pods_that_are_not_ready_cost_nothing() -> None:
     unready = web(2, leaving=2, ready=False)
     assert not with_budget(*unready, budget("web", WEB, minAvailable=0)).broken_budgets
     blocked = budget("web", WEB, minAvailable=2)
-    assert with_budget(*unready, blocked, mode=Mode.EVICT).leaving[0].blocked
+    assert with_budget(*unready, blocked, mode=EvictionMode.EVICT).leaving[0].blocked
     blocked["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
-    assert not with_budget(*unready, blocked, mode=Mode.EVICT).leaving[0].blocked
+    assert not with_budget(*unready, blocked, mode=EvictionMode.EVICT).leaving[0].blocked
 
 
 def test_an_empty_selector_covers_all_pods_and_an_absent_one_none() -> None:

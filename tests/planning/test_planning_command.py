@@ -48,7 +48,8 @@ def test_the_summary_comes_first_and_says_it_all() -> None:
     assert result.exit_code == 0
     assert result.stdout.splitlines()[:2] == [
         "15 of 18 pods on 3 nodes would leave: 8 at once, 7 within 10 m; 5 of them anyway; 2 budgets would be violated;"
-        " 1 bare pod gone for good; 3 DaemonSet pods evicted and recreated for ever",
+        " 1 bare pod gone for good; 3 DaemonSet pods evicted and recreated for ever;"
+        " nothing can be said of 1 pod on nodes that are not in the input",
         "if: taint * maintenance=now:NoExecute",
     ]
     assert "in 5 m                  12:05:00Z  shop/web-3    node-1" in result.stdout
@@ -67,7 +68,7 @@ def test_without_changes_it_says_what_is_going_to_happen() -> None:
 def test_a_cluster_without_taints_has_nothing_to_fear() -> None:
     """And the line says why."""
     clean = run("-", stdin=json.dumps({"kind": "Node", "metadata": {"name": "a"}}))
-    assert clean.stdout == "no pod will leave: the one node has not a NoExecute taint\n"
+    assert clean.stdout == "no pod will leave: the one node has no NoExecute taint\n"
 
 
 @pytest.mark.parametrize(

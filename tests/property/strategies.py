@@ -1,15 +1,18 @@
 """What the properties are tried on, and the profiles they run under.
 
 In CI the examples are always the same; elsewhere they are new each time. Either way a failure prints the blob that
-reproduces it, and ``--hypothesis-seed`` repeats a whole run.
+reproduces it, and ``--hypothesis-seed`` repeats a whole run. With ``HYPOTHESIS_PROFILE=long`` 20,000 of
+each are tried; ``brief`` is for what is broken on purpose.
 """
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
+
+_NO_SHRINKING = (Phase.explicit, Phase.generate)
 
 settings.register_profile(
     "anew",
@@ -20,7 +23,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("repeatable", settings.get_profile("anew"), derandomize=True)
-settings.load_profile("repeatable" if os.environ.get("CI") else "anew")
+settings.register_profile("brief", settings.get_profile("repeatable"), max_examples=20, phases=_NO_SHRINKING)
+settings.register_profile("long", settings.get_profile("anew"), max_examples=20_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("repeatable" if os.environ.get("CI") else "anew"))
+
+
+def examples(share: float) -> int:
+    """Return how many examples a test shall try that takes more or less time than others do."""
+    return max(1, int(settings().max_examples * share))
+
 
 KEYS = ("k1", "k2", "k3")
 OPERATORS = ("", "Equal", "Exists", "Gt", "Lt", "exists", "In")

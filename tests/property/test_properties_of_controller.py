@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.property.oracle import Oracle
+from tests.property.strategies import examples
 from tests.unit.builders import Stage, node, pod, taint, tolerates
 
 from taint_eviction.core.effects import CalledOff, Done, Evicted, Eviction, Failed, Held, NodeTainted, PodIsGone, Work
@@ -281,7 +282,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def every_pod_is_in_one_place(self) -> None:
         """In flight, or armed once: as a first try or as a retry."""
         brain = self.stage.brain
-        places = [entry.ref.uid for queue in (brain._first_tries, brain._retries) for entry in queue]
+        places = list(brain._agenda)
         assert len(places) == len(set(places))
         assert not set(places) & set(self.oracle.in_flight)
         assert not {entry.ref.uid for entry in brain._conditions.owed} & set(self.oracle.in_flight)
@@ -328,11 +329,11 @@ class ControllerMachine(RuleBasedStateMachine):
         for work in self.oracle.in_flight.values():
             self.stage.settle(work, Failed("late", self.stage.now))
         brain = self.stage.brain
-        assert brain.next_fire_at() is None
+        assert brain.next_at(self.stage.now) is None
         left = [brain._wanted, brain._in_flight, brain._trouble, brain._deleted, brain._asked]
-        assert len(brain._conditions) == 0
+        assert (len(brain._conditions), len(brain._agenda)) == (0, 0)
         assert not any([*left, brain._attended, brain.cluster.nodes, brain.cluster.pods, brain.cluster._pods_by_node])
 
 
-ControllerMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=40)
+ControllerMachine.TestCase.settings = settings(max_examples=examples(1.5), stateful_step_count=40)
 TestControllerAgainstAnOracle = ControllerMachine.TestCase

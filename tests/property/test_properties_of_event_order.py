@@ -5,6 +5,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.strategies import examples
 from tests.unit.builders import Stage, node, pod, taint, tolerates
 
 from taint_eviction.core.effects import Effect, NodeTainted
@@ -137,7 +138,7 @@ def in_some_order(facts: list[Fact], chance: Random, twice: int) -> list[Fact]:
     return told
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(0.75))
 @given(histories())
 def test_facts_in_true_order_lead_to_the_deadlines_of_the_end(history: History) -> None:
     """The simplest order first: nothing lost, late or twice."""
@@ -148,7 +149,7 @@ def test_facts_in_true_order_lead_to_the_deadlines_of_the_end(history: History) 
     assert stage.deadlines() == history.leaving()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(0.75))
 @given(histories(), chances, st.integers(0, 12))
 def test_the_order_of_facts_does_not_matter(history: History, chance: Random, twice: int) -> None:
     """Any interleaving, with repeats and with stale facts after fresh ones, ends in the same deadlines."""
@@ -159,7 +160,7 @@ def test_the_order_of_facts_does_not_matter(history: History, chance: Random, tw
     assert stage.deadlines() == history.leaving()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(0.75))
 @given(histories(), chances, st.data())
 def test_after_a_gap_the_state_is_what_a_fresh_list_says(history: History, chance: Random, data: st.DataObject) -> None:
     """W21: whichever facts were lost, and whatever ghosts they left, one resync puts all right."""
@@ -173,7 +174,7 @@ def test_after_a_gap_the_state_is_what_a_fresh_list_says(history: History, chanc
     assert stage.deadlines() == history.leaving()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(0.75))
 @given(histories(), chances, st.data())
 def test_old_facts_change_nothing_after_a_resync(history: History, chance: Random, data: st.DataObject) -> None:
     """W21: what a slow watch still brings of known objects afterwards is dropped."""

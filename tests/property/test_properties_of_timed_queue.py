@@ -3,6 +3,7 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.property.strategies import examples
 
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.timed_queue import TimedWorkerQueue
@@ -12,7 +13,8 @@ refs = st.builds(
     st.builds(NamespacedName, st.just("shop"), st.sampled_from([f"p{number}" for number in range(6)])),
     st.sampled_from("abc"),
 )
-instants = st.integers(0, 40).map(float)
+# Few seconds, and several instants in each: the queue keeps its entries by second.
+instants = st.integers(0, 40).map(lambda quarters: quarters / 4)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -95,9 +97,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.heap_is_bounded(len(self.due))
 
     def heap_is_bounded(self, live: int) -> None:
-        """Look at the heap itself."""
+        """Look at the heap itself, and at what is noted of its seconds."""
         assert self.queue._held <= 2 * live + 64
+        assert self.queue._heaps <= self.queue._by_second.keys() == set(self.queue._seconds)
 
 
-QueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+QueueMachine.TestCase.settings = settings(max_examples=examples(0.5), stateful_step_count=40)
 TestQueueAgainstADict = QueueMachine.TestCase

@@ -12,6 +12,7 @@ from taint_eviction.settings import Settings
 from taint_eviction.simulation.api import Network, SimulatedApi, World
 from taint_eviction.simulation.cluster import Deletion, Impossible
 from taint_eviction.simulation.faults import Call, Picked, Trouble
+from taint_eviction.simulation.pod_writes import PodWrites
 from taint_eviction.simulation.stage import Stage
 from taint_eviction.simulation.timeline import Timeline, What
 from taint_eviction.simulation.virtual_clock import HostClock, ProcessClock, virtual_now
@@ -31,7 +32,9 @@ class Scene:
         self.cluster = self.stage.cluster
         self.clock = ProcessClock(HostClock(), 0.0)
         network = Network(page_size=page_size)
-        world = World(self.cluster, self.stage.faults, network, production_parsing(), self.stage.timeline)
+        timeline = self.stage.timeline
+        writes = PodWrites(self.cluster, self.stage.budgets, timeline)
+        world = World(self.cluster, self.stage.faults, network, production_parsing(), timeline, writes)
         self.api = SimulatedApi(world, self.clock)
         self.watcher = SimulatedWatcher(world, self.api, self.stage.nodes, self.stage.pods)
         self.cluster.create_node({"metadata": {"name": "node-1"}})

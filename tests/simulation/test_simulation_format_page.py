@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from taint_eviction.simulation.action_file import ACTIONS
-from taint_eviction.simulation.expectation_file import CLAIMS
+from taint_eviction.simulation.expectation_file import BREAKER_CLAIMS, CLAIMS
 from taint_eviction.simulation.faults import Call
-from taint_eviction.simulation.scenario import SETTINGS, read_scenario
+from taint_eviction.simulation.scenario import GIVEN, read_scenario
+from taint_eviction.simulation.settings_file import BREAKER_SETTINGS, SETTINGS
 from taint_eviction.wiring_simulation import replay_scenario
 
 PAGE = (Path(__file__).parent.parent / "scenarios" / "README.md").read_text(encoding="utf-8")
@@ -22,7 +23,15 @@ def test_the_example_on_the_page_holds() -> None:
     assert not result.broken
 
 
-@pytest.mark.parametrize("word", sorted({*ACTIONS, *CLAIMS, *SETTINGS, *(call.value for call in Call)}))
+@pytest.mark.parametrize(
+    "word", sorted({*ACTIONS, *CLAIMS, *SETTINGS, *BREAKER_SETTINGS, *GIVEN, *(call.value for call in Call)})
+)
 def test_every_word_of_the_format_is_on_the_page(word: str) -> None:
-    """Actions, expectations, settings and calls."""
+    """Actions, expectations, settings, what is given, and calls."""
     assert f"`{word}`" in PAGE
+
+
+def test_what_is_expected_of_the_breaker_is_on_the_page() -> None:
+    """It stands among the pods, with words of its own."""
+    for word in BREAKER_CLAIMS:
+        assert re.search(rf"`breaker: {{.*\b{word}:.*}}`", PAGE)

@@ -7,7 +7,7 @@ from tests.simulation.scenario_texts import ONE_POD, played
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Effect
-from taint_eviction.simulation.marked_yaml import Malformed
+from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.simulation.replay import ReplayResult
 from taint_eviction.simulation.timeline import What
 

@@ -4,12 +4,13 @@ import pytest
 from tests.simulation.scenario_texts import ONE_POD
 
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.policy import PolicyRule
+from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.simulation import actions as do
-from taint_eviction.simulation.marked_yaml import Malformed
+from taint_eviction.simulation import hold_actions as hold
 from taint_eviction.simulation.scenario import Scenario, read_scenario
 from taint_eviction.simulation.short_forms import (
     expand_range,
-    parse_seconds,
     parse_taint,
     parse_taint_removal,
     parse_toleration,
@@ -93,6 +94,35 @@ expect:
         ("timeline:", "until: 5\ntimeline:", "5: until 5 comes before the last step, at 10"),
         ("timeline:", "settings: {workers: 1}\ntimeline:", "5: settings: workers must be at least 2"),
         ("timeline:", "settings: {retryFrist: 1}\ntimeline:", "5: unknown key 'retryFrist' in settings; did you mean "),
+        ("timeline:", "settings: {evictionMode: kill}\ntimeline:", "5: evictionMode must be one of delete, evict, "),
+        ("timeline:", "settings: {evictionsPerSecond: 0}\ntimeline:", "5: evictionsPerSecond must be a number of more"),
+        ("timeline:", "settings: {evictionsBurst: 5}\ntimeline:", "5: settings: all evictions: a burst without "),
+        ("timeline:", "settings: {breaker: {node: 5}}\ntimeline:", "5: unknown key 'node' in breaker; did you mean "),
+        ("timeline:", "settings: {breaker: {nodes: half}}\ntimeline:", "5: nodes must be one of a number of nodes, a "),
+        ("timeline:", "settings: {breaker: {lifecycleNodes: no}}\ntimeline:", "5: lifecycleNodes must be one of a "),
+        ("timeline:", "settings: {breaker: {nodes: 100%}}\ntimeline:", "5: settings: breaker: more than 100 % of the "),
+        ("timeline:", "settings: {honourHolds: ever}\ntimeline:", "5: honourHolds must be seconds (90) or a duration"),
+        ("timeline:", "settings: {policy: [{nmae: a}]}\ntimeline:", "5: unknown key 'nmae' in a rule; did you mean "),
+        ("timeline:", "  budgets: [{name: a, minAvailable: 1}]\ntimeline:", "5: a budget lacks 'selector'"),
+        (
+            "timeline:",
+            "  budgets: [{name: a, selector: {}}]\ntimeline:",
+            "5: a budget has either 'minAvailable' or 'max",
+        ),
+        (
+            "timeline:",
+            "  budgets: [{name: a, selector: {}, minAvailable: half}]\ntimeline:",
+            "5: minAvailable must be a ",
+        ),
+        ("timeline:", "  orders: {nodes: [node-2]}\ntimeline:", "5: no node of this scenario is called 'node-2'"),
+        ("timeline:", "  orders: {breaker: {}}\ntimeline:", "5: breaker lacks 'openSince'"),
+        ("{evicted: 40}", "{blocked: {at: 40, by: web}}", "9: no budget of this scenario is called 'web'; known: "),
+        ("{evicted: 40}", "{pods: [{from: 40}]}", "9: pods lacks 'atLeast' or 'atMost'"),
+        (
+            "  web-0: {ev",
+            "  breaker: {open: 4}\n  web-0: {ev",
+            "9: unknown key 'open' in the expectation of the breaker; ",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: str) -> None:
@@ -111,7 +141,7 @@ def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: s
         ("bind: web-0", "bind takes 'POD NODE', or a mapping, not 'web-0'"),
         ("restart: now", "restart must be a mapping of after, replica, not 'now'"),
         ("restart: {after: -1}", "after must be at least 0 s, not the number -1"),
-        ("refuse: {call: deletes}", "call must be one of all, delete, listNodes"),
+        ("refuse: {call: deletes}", "call must be one of all, delete, evict, listNodes"),
         ("refuse: {call: delete, status: 200}", "status must be a whole number of at least 400, not the number 200"),
         ("refuse: {call: delete, times: 0}", "times must be a whole number of at least 1, not the number 0"),
         ("refuse: {call: delete, pod: a, node: b}", "'pod' and 'node' do not go together"),
@@ -120,6 +150,13 @@ def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: s
         ("finish: {pod: web-0, phase: Running}", "phase must be one of Failed, Succeeded, not 'Running'"),
         ("create: {name: 'x-{9..1}'}", "'x-{9..1}' is not a range that goes up"),
         ("lead: true\n    outage: {for: 5}", "a step has one action, not lead and outage"),
+        ("pause: all", "pause must be a mapping of namespace, node, reason, not 'all'"),
+        ("pause: {node: node-1, namespace: a}", "'node' and 'namespace' do not go together: pause takes one of them"),
+        ("resume: {node: node-2}", "no node of this scenario is called 'node-2'"),
+        ("resetBreaker: now", "resetBreaker takes nothing, not 'now'"),
+        ("setHold: {pod: web-0}", "setHold lacks 'hold'"),
+        ("deleteBudget: web", "no budget of this scenario is called 'web'"),
+        ("changePolicy: [{name: a, mode: kill}]", "mode must be one of delete, evict, evict-then-delete, not 'kill'"),
     ],
 )
 def test_what_an_action_does_not_take_is_named(step: str, said: str) -> None:
@@ -240,27 +277,21 @@ def test_a_range_makes_many_objects() -> None:
         ("cut: {watch: pods}", do.CutWatches(do.Watches(nodes=False, pods=True), 0.0)),
         ("stepHostClock: -1h", do.StepHostClock(-3600.0)),
         ("outage: {for: 500ms}", do.Outage(0.5)),
+        ("pause: {}", hold.PauseEvictions()),
+        ("pause: {node: node-1, reason: why}", hold.PauseEvictions("node-1", reason="why")),
+        ("resume: {namespace: shop}", hold.ResumeEvictions(namespace="shop")),
+        ("resume: all", hold.ResumeEvictions(every=True)),
+        ("resetBreaker:", hold.ResetBreaker()),
+        ("loseOrders: {}", hold.LoseOrders()),
+        ("setHold: {pod: web-0, hold: true}", do.SetHold(NamespacedName("default", "web-0"), "true")),
+        ("setHold: {pod: web-0, hold: 90}", do.SetHold(NamespacedName("default", "web-0"), "90")),
+        ("setHold: {pod: web-0, hold: null}", do.SetHold(NamespacedName("default", "web-0"), None)),
+        ("changePolicy: [{name: a, pause: true}]", hold.ChangePolicy((PolicyRule("a", pause=True),))),
     ],
 )
 def test_actions(step: str, action: do.Action) -> None:
     """Each keyword makes its value."""
     assert with_step(step).steps[0].action == action
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [(90, 90.0), (0.25, 0.25), ("90", 90.0), ("1m30s", 90.0), ("-1h", -3600.0), ("500ms", 0.5), ("1h2m3.5s", 3723.5)],
-)
-def test_spans(text: object, seconds: float) -> None:
-    """Seconds, or durations as Kubernetes' flags have them."""
-    assert parse_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", [None, True, "", "s", "1x", "1m30", "nan", "inf", float("nan"), 10**400, [], "1 m"])
-def test_spans_that_are_none(text: object) -> None:
-    """Whatever YAML may bring."""
-    with pytest.raises(ValueError, match="duration"):
-        parse_seconds(text)
 
 
 def test_taints_in_short() -> None:

@@ -1,6 +1,9 @@
 """Short builders for what the core is told, and a stage on which a controller plays in virtual time."""
 
-from taint_eviction.core.controller import Controller
+from collections.abc import Mapping
+
+from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.controller import Controller, Explanation
 from taint_eviction.core.decision import DecisionPolicy, SeenTaint
 from taint_eviction.core.effects import Done, Effect, Eviction, Outcome, TakeBack, Work
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
@@ -15,6 +18,10 @@ from taint_eviction.core.objects import (
     Taint,
     Toleration,
 )
+from taint_eviction.core.orders import Orders
+from taint_eviction.core.policy import EvictionPolicy
+
+NOTHING_ORDERED = Orders()
 
 # What the API server's clock shows at instant 0: instants and object times can't be mixed up unnoticed.
 EPOCH = 1_900_000_000.0
@@ -72,10 +79,13 @@ def pod(
     finished: bool = False,
     mirror: bool = False,
     marked: bool = False,
+    hold_seconds: float | None = None,
+    namespace: str = "shop",
+    labels: Mapping[str, str] | None = None,
 ) -> Pod:
     """A pod on node ``on``; ``bound_at`` is an instant."""
     return Pod(
-        ref(name, uid),
+        ref(name, uid, namespace),
         on,
         tolerations,
         None if bound_at is None else epoch(bound_at),
@@ -85,6 +95,8 @@ def pod(
         finished,
         mirror,
         marked,
+        hold_seconds,
+        labels or {},
     )
 
 
@@ -101,8 +113,15 @@ def seen(which: Taint, at: float = 0.0) -> SeenTaint:
 class Stage:
     """A controller, what time it is, and short ways to tell and ask it; time only goes forward."""
 
-    def __init__(self, policy: DecisionPolicy | None = None) -> None:
-        self.brain = Controller(policy)
+    def __init__(
+        self,
+        policy: DecisionPolicy | None = None,
+        *,
+        eviction: EvictionPolicy | None = None,
+        breaker: BreakerPolicy | None = None,
+        orders: Orders | None = NOTHING_ORDERED,
+    ) -> None:
+        self.brain = Controller(policy, eviction_policy=eviction, breaker=breaker, orders=orders)
         self.now = 0.0
 
     def at(self, seconds: float) -> "Stage":
@@ -121,7 +140,7 @@ class Stage:
 
     def deadlines(self) -> dict[str, float]:
         """When each pod is to leave, by UID."""
-        return {known.pod.ref.uid: wanted.fire_at for known, wanted, _ in self.brain.pending()}
+        return {one.known.pod.ref.uid: one.decision.fire_at for one in self.brain.pending(moment(self.now))}
 
     def take(self, most: int = 100, most_retries: int = 50) -> list[Work]:
         """Begin what is due now."""
@@ -139,9 +158,36 @@ class Stage:
         assert isinstance(work, TakeBack)
         return work
 
+    def order(self, orders: Orders) -> list[Effect]:
+        """Tell what people have ordered now."""
+        return self.brain.order(orders, moment(self.now))
+
+    def look(self) -> list[Effect]:
+        """Let the circuit breaker look now."""
+        return self.brain.look(moment(self.now))
+
+    def change_policy(self, policy: EvictionPolicy) -> list[Effect]:
+        """Let another policy of evicting hold from now on."""
+        return self.brain.change_policy(policy, moment(self.now))
+
+    def next_at(self) -> float | None:
+        """When something is due next."""
+        return self.brain.next_at(self.now)
+
+    def send(self, work: Work) -> None:
+        """Send the request that ends the pod now."""
+        self.brain.will_delete(work.ref, moment(self.now))
+
+    def explain(self, uid: str = "a") -> Explanation:
+        """All there is to say now about a pod, which must be known, by its UID."""
+        [key] = [key for key, known in self.brain.cluster.pods.items() if known.pod.ref.uid == uid]
+        explanation = self.brain.explain(key, moment(self.now))
+        assert explanation is not None
+        return explanation
+
     def decide_again(self, work: Work) -> bool:
         """Ask whether work in flight is still wanted now."""
-        return self.brain.decide_again(work, moment(self.now))
+        return self.brain.obstacle(work, moment(self.now)) is None
 
     def settle(self, work: Work, outcome: Outcome) -> list[Effect]:
         """Tell how a piece of work has ended now."""
@@ -150,11 +196,12 @@ class Stage:
     def play(self, until: float) -> list[tuple[float, str]]:
         """Evict all that is due up to ``until``, each pod vanishing at once; list instant and UID of each."""
         gone: list[tuple[float, str]] = []
-        while (next_fire_at := self.brain.next_fire_at()) is not None and next_fire_at <= until:
-            self.at(max(self.now, next_fire_at))
+        while (next_at := self.brain.next_at(self.now)) is not None and next_at <= until:
+            self.at(max(self.now, next_at))
             for work in self.take():
                 assert isinstance(work, Eviction)
                 assert self.decide_again(work)
+                self.send(work)
                 self.settle(work, Done())
                 self.observe(PodGone(work.ref))
                 gone.append((self.now, work.ref.uid))

@@ -29,31 +29,39 @@ UID_FAILED = (
 OLDER_UID_FAILED = "Precondition failed: UID in precondition: x, UID in object meta: y"
 
 
+def about(reason: str, message: str = "", kind: str = "pods", **details: Any) -> Refusal:
+    return status(reason, message, name="web", kind=kind, **details)
+
+
 @pytest.mark.parametrize(
     ("code", "refusal", "outcome"),
     [
         (200, status(), Outcome.DONE),
         (201, status(), Outcome.DONE),
         (202, status(), Outcome.DONE),
-        (404, status("NotFound", 'pods "web" not found', name="web", kind="pods"), Outcome.ABSENT),
-        (404, status("NotFound", 'namespaces "shop" not found', name="shop", kind="namespaces"), Outcome.REFUSED),
+        (404, about("NotFound", 'pods "web" not found'), Outcome.ABSENT),
+        (404, about("NotFound", 'namespaces "web" not found', kind="namespaces"), Outcome.REFUSED),
+        (404, about("NotFound", 'budgets "web" not found', kind="poddisruptionbudgets"), Outcome.REFUSED),
+        (404, status("NotFound", 'pods "db" not found', name="db", kind="pods"), Outcome.REFUSED),
         (404, status("NotFound", "the server could not find the requested resource"), Outcome.REFUSED),
         (404, status("", "404 page not found"), Outcome.REFUSED),
-        (409, status("Conflict", UID_FAILED), Outcome.ANOTHER_UID),
-        (409, status("Conflict", OLDER_UID_FAILED), Outcome.ANOTHER_UID),
-        (409, status("Conflict", "the object has been modified"), Outcome.REFUSED),
-        (409, status("AlreadyExists", "pods web with this UID precondition"), Outcome.REFUSED),
+        (409, about("Conflict", UID_FAILED, "Pod"), Outcome.ANOTHER_UID),
+        (409, about("Conflict", OLDER_UID_FAILED), Outcome.ANOTHER_UID),
+        (409, about("Conflict", OLDER_UID_FAILED, "poddisruptionbudgets"), Outcome.REFUSED),
+        (409, status("Conflict", UID_FAILED), Outcome.REFUSED),
+        (409, about("Conflict", "the object has been modified"), Outcome.REFUSED),
+        (409, about("AlreadyExists", "pods web with this UID precondition"), Outcome.REFUSED),
         (410, status("Expired", "too old"), Outcome.EXPIRED),
-        (422, status("Invalid", "", causes=[{"field": "metadata.uid"}]), Outcome.ANOTHER_UID),
-        (422, status("Invalid", 'Pod "web" is invalid: metadata.uid: Invalid value: "x"'), Outcome.ANOTHER_UID),
-        (422, status("Invalid", "", causes=[{"field": "status.conditions"}, None]), Outcome.REFUSED),
-        (422, status("Invalid", "", causes="metadata.uid"), Outcome.REFUSED),
+        (422, about("Invalid", "", "Pod", causes=[{"field": "metadata.uid"}]), Outcome.ANOTHER_UID),
+        (422, about("Invalid", 'Pod "web" is invalid: metadata.uid: Invalid value: "x"', "Pod"), Outcome.ANOTHER_UID),
+        (422, about("Invalid", "", "Pod", causes=[{"field": "status.conditions"}, None]), Outcome.REFUSED),
+        (422, about("Invalid", "", "Pod", causes="metadata.uid"), Outcome.REFUSED),
         *((code, status(), Outcome.REFUSED) for code in (100, 301, 400, 401, 403, 418, 429, 500, 503, 504)),
     ],
 )  # fmt: skip
 def test_each_status_has_one_outcome(code: int, refusal: Refusal, outcome: Outcome) -> None:
     """404, 409 and 422 only say who is who if the API server itself says so about the object asked for."""
-    assert outcome_of(code, refusal, "web") is outcome
+    assert outcome_of(code, refusal, "pods", "web") is outcome
 
 
 DATE = "Wed, 01 May 2024 10:00:00 GMT"
@@ -63,10 +71,10 @@ DATE = "Wed, 01 May 2024 10:00:00 GMT"
     ("headers", "details", "seconds"),
     [
         ({"Retry-After": "5"}, {}, 5.0),
-        ({"Retry-After": "0"}, {}, 0.0),
+        ({"Retry-After": "0"}, {}, None),
         ({"Retry-After": "1.5"}, {"retryAfterSeconds": 9}, 1.5),
         ({"Retry-After": "Wed, 01 May 2024 10:00:30 GMT", "Date": DATE}, {}, 30.0),
-        ({"Retry-After": "Wed, 01 May 2024 09:00:00 GMT", "Date": DATE}, {}, 0.0),
+        ({"Retry-After": "Wed, 01 May 2024 09:00:00 GMT", "Date": DATE}, {}, None),
         ({"Retry-After": "Wed, 01 May 2024 10:00:30 GMT"}, {}, None),
         ({"Retry-After": "soon"}, {"retryAfterSeconds": 9}, 9.0),
         ({"Retry-After": "-5"}, {}, None),
@@ -80,7 +88,7 @@ DATE = "Wed, 01 May 2024 10:00:00 GMT"
 def test_advice_to_wait_is_read_from_header_or_details(
     headers: dict[str, str], details: dict[str, Any], seconds: float | None
 ) -> None:
-    """Seconds, a date that counts from the answer's own, or the Status' details; nothing else."""
+    """Seconds, a date that counts from the answer's own, or the Status' details; nothing else. 0 is no advice."""
     assert retry_after_seconds(headers, Refusal("", "", details)) == seconds
 
 
@@ -100,6 +108,14 @@ def test_the_servers_own_words_become_one_line() -> None:
     assert refusal_text(502, read_refusal(b"")) == "without a reason (HTTP 502)"
 
 
+def test_causes_are_told_where_the_message_leaves_them_out() -> None:
+    """Those of fields stand in it."""
+    told = status(
+        "Invalid", "no: a b", causes=[{"message": "a b"}, {"field": "x", "message": "c"}, {"message": "d\ne"}]
+    )
+    assert refusal_text(422, told) == "no: a b d e (HTTP 422)"
+
+
 @given(st.binary() | st.recursive(st.none() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)).map(
     lambda value: json.dumps({"kind": "Status", "reason": value, "message": value, "details": value}).encode()
 ))  # fmt: skip
@@ -107,5 +123,5 @@ def test_any_body_is_read(body: bytes) -> None:
     """Whatever comes with a refusal, it is a refusal and no other error."""
     refusal = read_refusal(body)
     for code in (404, 409, 422, 500):
-        assert outcome_of(code, refusal, "web") in Outcome
+        assert outcome_of(code, refusal, "pods", "web") in Outcome
     assert "\n" not in refusal_text(500, refusal)

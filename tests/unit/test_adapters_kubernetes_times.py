@@ -2,7 +2,7 @@
 
 import pytest
 
-from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
+from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339, parse_rfc3339
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,18 @@ def test_times_are_written_as_whole_seconds_cut_off(epoch: float) -> None:
 def test_times_out_of_range_are_clamped(epoch: float, text: str) -> None:
     """No number of seconds makes writing a time fail."""
     assert format_rfc3339(epoch) == text
+
+
+@pytest.mark.parametrize(
+    ("epoch", "text"),
+    [
+        (1714557600.0, "2024-05-01T10:00:00.000000Z"),
+        (1714557600.25, "2024-05-01T10:00:00.250000Z"),
+        (1714557600.000001, "2024-05-01T10:00:00.000001Z"),
+        (1e18, "9999-12-31T23:59:59.000000Z"),
+        (-5.0, "1970-01-01T00:00:00.000000Z"),
+    ],
+)
+def test_micro_times_have_six_digits_of_a_second(epoch: float, text: str) -> None:
+    """As Leases have them; out of range they are clamped, too."""
+    assert format_micro_time(epoch) == text

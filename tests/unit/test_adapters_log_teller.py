@@ -8,19 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taint_eviction.adapters.log_teller import LogTeller
+from taint_eviction.adapters.orders_data import UNKNOWN_EPOCH
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.effects import (
+    Block,
+    BlockReason,
+    BreakerClosed,
+    BreakerOpened,
     Cancelled,
     Effect,
     Evicted,
     NodeCleared,
     NodeTainted,
+    Paused,
     Refused,
+    Resumed,
     Scheduled,
     TaintRewritten,
 )
 from taint_eviction.core.instants import Moment, TimeSource
 from taint_eviction.core.objects import NamespacedName, PodRef, Taint, Toleration
+from taint_eviction.core.orders import Latch, Pause
 
 REF = PodRef(NamespacedName("shop", "web-0"), "uid-a")
 NOW = Moment(1000.0, 1714557600.0)
@@ -35,6 +43,7 @@ VERDICT = TaintVerdict(
 )
 EVICT = Evict(1020.0, VERDICT, (VERDICT,))
 UNTOLERATED = TaintVerdict(TAINT, None, None, 990.0, TimeSource.FIRST_SIGHT, 990.0)
+DEFAULTED = TaintVerdict(TAINT, VERDICT.toleration, None, 990.0, TimeSource.TIME_ADDED, 1020.0, by_default=True)
 
 DUE = "pod shop/web-0 (uid uid-a) on node n1"
 
@@ -80,6 +89,37 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
             f"{DUE} could not be evicted (try 4 since 2024-05-01T09:59:55Z), next try in 1.5 s:"
             " etcd is away (HTTP 500)",
         ),
+        (
+            Refused(REF, "n1", "no (HTTP 429)", 1, 1000.0, 1005.0, Block(BlockReason.BUDGET, "web")),
+            "WARNING",
+            f"{DUE} could not be evicted (try 1 since 2024-05-01T10:00:00Z), next try in 5.0 s:"
+            " its PodDisruptionBudget allows no disruption now (web): no (HTTP 429)",
+        ),
+        (
+            Scheduled(REF, "n1", Evict(1080.0, DEFAULTED, (DEFAULTED,), held_seconds=60.0)),
+            "INFO",
+            f"{DUE} is due at 2024-05-01T10:01:20Z: taint k=v:NoExecute is tolerated by default by [k for 30 s],"
+            " since 2024-05-01T09:59:50Z by timeAdded, and held for 60 s by its owner",
+        ),
+        (Paused("all evictions", Pause()), "WARNING", "all evictions are paused"),
+        (
+            Paused("evictions from node n1", Pause(NOW.server_epoch, "disk swap")),
+            "WARNING",
+            "evictions from node n1 are paused (since 2024-05-01T10:00:00Z: disk swap)",
+        ),
+        (Resumed("all evictions"), "WARNING", "all evictions are no longer paused"),
+        (
+            BreakerOpened(Latch(NOW.server_epoch, "5 of 9 nodes newly tainted within 300 s, more than 25 %")),
+            "WARNING",
+            "the circuit breaker is open: nothing is evicted (since 2024-05-01T10:00:00Z:"
+            " 5 of 9 nodes newly tainted within 300 s, more than 25 %)",
+        ),
+        (
+            BreakerOpened(Latch(UNKNOWN_EPOCH, "by hand")),
+            "WARNING",
+            "the circuit breaker is open: nothing is evicted (by hand)",
+        ),
+        (BreakerClosed(), "WARNING", "the circuit breaker is closed: evictions go on"),
     ],
 )
 def test_each_effect_is_a_line_in_plain_words(
@@ -111,6 +151,16 @@ def test_machines_get_the_same_as_fields(caplog: pytest.LogCaptureFixture) -> No
         "deadline": "2024-05-01T10:00:20Z",
         "late_seconds": 0.123,
     }
+
+
+def test_machines_get_a_budgets_no_as_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """A block is told from a failure by its fields; another failure has none."""
+    with caplog.at_level(logging.INFO):
+        LogTeller().tell(Refused(REF, "n1", "no", 1, 0.0, 1.0, Block(BlockReason.BUDGET_NOT_READY, "web")), NOW)
+        LogTeller().tell(Refused(REF, "n1", "no", 1, 0.0, 1.0), NOW)
+    blocked, failed = caplog.records
+    assert fields(blocked, "block", "budget") == {"block": "budget_not_ready", "budget": "web"}
+    assert not hasattr(failed, "block")
 
 
 def test_refusals_are_told_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,13 @@ READINGS = Readings(
     watch_ages=lambda: {"nodes": 1.0},
     clock_offset_seconds=lambda: -0.5,
     leading=lambda: False,
+    due=lambda: 4,
+    blocked=lambda: {"budget": 1},
+    breaker_open=lambda: True,
+    newly_tainted=lambda: {"others": 6},
+    pauses=lambda: {"whole": 1, "node": 2, "namespace": 0},
+    orders_age_seconds=lambda: 1.5,
+    policy_invalid=lambda: False,
 )
 
 
@@ -34,7 +41,12 @@ def test_facts_are_counted() -> None:
     """Each under its labels."""
     metrics = Metrics("1.0")
     metrics.evicted(0.5)
-    metrics.refused()
+    metrics.refused(blocked=False)
+    metrics.refused(blocked=True)
+    metrics.refused(blocked=True)
+    metrics.began(2.5)
+    metrics.breaker_opened()
+    metrics.policy_read("rejected")
     metrics.cancelled()
     metrics.taint_rewritten()
     metrics.called("get", "nodes", "200")
@@ -45,6 +57,10 @@ def test_facts_are_counted() -> None:
     prefix = "taint_eviction_controller_"
     assert sample(metrics, prefix + "attempts_total", outcome="evicted") == 1
     assert sample(metrics, prefix + "attempts_total", outcome="refused") == 1
+    assert sample(metrics, prefix + "attempts_total", outcome="blocked") == 2
+    assert sample(metrics, prefix + "limiter_wait_seconds_sum") == 2.5
+    assert sample(metrics, prefix + "breaker_openings_total") == 1
+    assert sample(metrics, prefix + "policy_reloads_total", result="rejected") == 1
     assert sample(metrics, prefix + "cancelled_total") == 1
     assert sample(metrics, prefix + "taints_rewritten_total") == 1
     assert sample(metrics, prefix + "api_calls_total", verb="get", resource="nodes", code="200") == 1
@@ -65,6 +81,13 @@ def test_states_are_read_when_they_are_scraped() -> None:
     assert sample(metrics, prefix + "longest_blocked_seconds") == 7.5
     assert sample(metrics, prefix + "synced") == 1
     assert sample(metrics, prefix + "clock_offset_seconds") == -0.5
+    assert sample(metrics, prefix + "due_evictions") == 4
+    assert sample(metrics, prefix + "blocked_evictions", reason="budget") == 1
+    assert sample(metrics, prefix + "breaker_open") == 1
+    assert sample(metrics, prefix + "newly_tainted_nodes", by="others") == 6
+    assert sample(metrics, prefix + "pauses", scope="node") == 2
+    assert sample(metrics, prefix + "orders_age_seconds") == 1.5
+    assert sample(metrics, prefix + "policy_invalid") == 0
     assert sample(metrics, prefix + "watch_age_seconds", kind="nodes") == 1
     assert sample(metrics, prefix + "watch_age_seconds", kind="pods") is None
     assert sample(metrics, "leader_election_master_status", name="taint-eviction-controller") == 0

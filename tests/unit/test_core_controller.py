@@ -1,7 +1,7 @@
 """The controller on a virtual clock: facts in, deadlines and effects out, exact instants."""
 
 import pytest
-from tests.unit.builders import Stage, no_schedule, node, pod, ref, taint, tolerates
+from tests.unit.builders import Stage, moment, no_schedule, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.decision import DecisionPolicy, StayReason
 from taint_eviction.core.effects import Cancelled, Done, NodeCleared, NodeTainted, Scheduled, TaintRewritten
@@ -85,7 +85,7 @@ def test_a_taint_that_is_removed_in_time_cancels() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(1)))
     assert stage.at(0.5).sees(node()) == [NodeCleared("n1"), Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
-    assert stage.brain.next_fire_at() is None
+    assert stage.brain.next_at(stage.now) is None
     assert stage.play(FOREVER) == []
 
 
@@ -116,7 +116,7 @@ def test_a_deleted_node_leaves_nothing_behind() -> None:
         Cancelled(ref(), "n1", StayReason.NODE_UNKNOWN),
     ]
     assert stage.observe(PodsReleased("n1")) == []
-    assert stage.brain.explain(ref().key) is None
+    assert stage.brain.explain(ref().key, moment(stage.now)) is None
     assert stage.play(FOREVER) == []
 
 
@@ -316,7 +316,7 @@ def test_terminating_and_mirror_pods_are_never_evicted(which: Pod, reason: StayR
     stage = Stage()
     stage.sees(node(taint()), which)
     stage.at(1).sees(node(taint(), taint("k2")))
-    explanation = stage.brain.explain(ref().key)
+    explanation = stage.brain.explain(ref().key, moment(stage.now))
     assert explanation is not None
     assert getattr(explanation.decision, "reason", None) is reason
     assert stage.play(FOREVER) == []
@@ -346,7 +346,7 @@ def test_a_pod_bound_before_its_node_is_known_is_told_again() -> None:
     """A pod seen before its node says that it is tainted is not kept, and counts when it is told again."""
     stage = Stage()
     assert stage.sees(pod(bound_at=0)) == []
-    assert stage.brain.explain(ref().key) is None
+    assert stage.brain.explain(ref().key, moment(stage.now)) is None
     assert stage.at(3).sees(node(taint(), written_at=-60)) == [NodeTainted("n1")]
     stage.observe(PodSeen(pod(bound_at=-9), asked_at=3))
     assert stage.play(FOREVER) == [(3, "a")]

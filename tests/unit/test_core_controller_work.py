@@ -53,7 +53,7 @@ def test_an_eviction_says_whom_where_and_why() -> None:
 def test_nothing_is_taken_before_it_is_due() -> None:
     """The next instant is told exactly, so there is nothing to poll."""
     stage = armed()
-    assert stage.brain.next_fire_at() == 10
+    assert stage.brain.next_at(stage.now) == 10
     assert stage.at(9.999).take() == []
 
 
@@ -62,7 +62,7 @@ def test_what_is_in_flight_is_not_taken_again() -> None:
     stage = armed()
     stage.at(10).take_eviction()
     stage.sees(pod(tolerates(1)), node(taint(), taint("k2")))
-    assert stage.brain.next_fire_at() is None
+    assert stage.brain.next_at(stage.now) is None
     assert stage.at(1000).take() == []
 
 
@@ -79,7 +79,7 @@ def test_a_pod_whose_deletion_was_accepted_is_never_asked_for_again() -> None:
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), Done())
     stage.sees(pod(tolerates(1)), node(taint(), taint("k2")), pod(terminating=True))
-    explanation = stage.brain.explain(ref().key)
+    explanation = stage.brain.explain(ref().key, moment(stage.now))
     assert explanation is not None
     assert explanation.deleted
     assert stage.at(1e6).take() == []
@@ -166,7 +166,7 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     stage = armed()
     work = stage.at(10).take_eviction()
     assert stage.settle(work, PodIsGone()) == [Cancelled(ref(), "n1", None)]
-    assert stage.brain.explain(ref().key) is None
+    assert stage.brain.explain(ref().key, moment(stage.now)) is None
     assert stage.sees(pod(tolerates(10), version=5)) == []
     assert stage.at(1000).take() == []
 
@@ -236,7 +236,7 @@ def test_a_retry_never_opens_a_new_window() -> None:
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(40))
     stage.at(20).sees(pod(tolerates(10), marked=True), node(taint(), taint("k2")))
-    assert stage.brain.next_fire_at() == 40
+    assert stage.brain.next_at(stage.now) == 40
     work = stage.at(40).take_eviction()
     assert work.marked
     assert stage.settle(work, Done()) == [Evicted(ref(), "n1", work.decision, 30.0)]
@@ -321,8 +321,8 @@ def test_retries_take_no_more_than_their_share() -> None:
     assert len(stage.take(most=10, most_retries=0)) == 0
     assert len(stage.take(most=10, most_retries=4)) == 4
     assert len(stage.take(most=1, most_retries=4)) == 1
-    assert stage.brain.next_fire_at() == 2
-    assert stage.brain.next_fire_at(retries=False) is None
+    assert stage.brain.next_at(stage.now) == 5
+    assert stage.brain.next_at(stage.now, retries=False) is None
 
 
 def test_two_thousand_pods_are_begun_no_faster_than_there_are_workers() -> None:
@@ -345,14 +345,15 @@ def test_explaining_says_all_there_is_to_say() -> None:
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(12))
     stage.at(12).take_eviction()
-    explanation = stage.brain.explain(ref().key)
+    explanation = stage.brain.explain(ref().key, moment(stage.now))
     assert explanation is not None
     assert isinstance(explanation.decision, Evict)
-    assert explanation.in_flight
+    assert explanation.pending is not None
+    assert explanation.pending.in_flight
     assert not explanation.deleted
-    assert explanation.trouble is not None
-    assert (explanation.trouble.tries, explanation.trouble.message) == (1, "denied")
-    assert stage.brain.explain(NamespacedName("shop", "unknown")) is None
+    assert explanation.pending.trouble is not None
+    assert (explanation.pending.trouble.tries, explanation.pending.trouble.message) == (1, "denied")
+    assert stage.brain.explain(NamespacedName("shop", "unknown"), moment(stage.now)) is None
 
 
 def test_what_is_pending_is_told_with_its_trouble() -> None:
@@ -360,7 +361,7 @@ def test_what_is_pending_is_told_with_its_trouble() -> None:
     stage = armed(5)
     stage.sees(pod(tolerates(), name="kept", uid="kept"), pod(tolerates(50), name="p2", uid="armed"))
     stage.settle(stage.at(5).take_eviction(), failed(9))
-    told = {known.pod.ref.uid: trouble for known, _, trouble in stage.brain.pending()}
+    told = {one.known.pod.ref.uid: one.trouble for one in stage.brain.pending(moment(stage.now))}
     assert told["armed"] is None
     assert told["a"] is not None
     assert set(told) == {"a", "armed"}
@@ -371,7 +372,7 @@ def test_asking_changes_nothing() -> None:
     """Decisions are asked for as often as anybody likes."""
     stage = armed()
     work = stage.at(10).take_eviction()
-    answers = {stage.brain.decide_again(work, moment(at)) for at in (10, 11, 12)}
-    assert answers == {True}
+    answers = {stage.brain.obstacle(work, moment(at)) for at in (10, 11, 12)}
+    assert answers == {None}
     assert isinstance(work, Eviction)
-    assert not stage.brain.decide_again(work, moment(9))
+    assert isinstance(stage.brain.obstacle(work, moment(9)), CalledOff)

@@ -15,7 +15,7 @@ from taint_eviction.core.decision import (
     decide,
 )
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource, sight
-from taint_eviction.core.objects import Pod, Toleration
+from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, UNREACHABLE, Pod, Toleration
 
 
 def decided(which: Pod, *taints: SeenTaint, bound_at: float = 0.0) -> Decision:
@@ -178,6 +178,117 @@ def test_an_equal_deadline_names_the_first_taint() -> None:
     decision = decided(pod(), seen(taint("k1")), seen(taint("k2")))
     assert isinstance(decision, Evict)
     assert decision.deciding.taint.key == "k1"
+
+
+# Default tolerances
+
+
+def decided_with_defaults(which: Pod, *taints: SeenTaint) -> Decision:
+    """Decide where not-ready is tolerated by all for 300 s, and unreachable for 0 s."""
+    policy = DecisionPolicy(default_seconds={NOT_READY: 300, UNREACHABLE: 0})
+    return decide(which, since(0), taints, policy)
+
+
+def test_pods_without_a_toleration_have_the_default_one() -> None:
+    """As the API server gives it to pods when they are created, for those that were created without; and it is told."""
+    decision = decided_with_defaults(pod(), seen(taint(NOT_READY, "any"), 7))
+    assert isinstance(decision, Evict)
+    assert decision.fire_at == 307
+    assert decision.deciding.by_default
+    assert decision.deciding.toleration == Toleration(NOT_READY, "Exists", "", NO_EXECUTE, 300)
+    assert decision.deciding.overruled is None
+
+
+def test_a_default_of_no_seconds_is_at_once() -> None:
+    """It is a tolerance like any other."""
+    decision = decided_with_defaults(pod(), seen(taint(UNREACHABLE), 7))
+    assert isinstance(decision, Evict)
+    assert (decision.fire_at, decision.deciding.by_default) == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "at"),
+    [
+        (tolerates(10, NOT_READY), 17),
+        (tolerates(0, NOT_READY), 7),
+        (tolerates(5000, NOT_READY), 5007),
+        (tolerates(None, NOT_READY), None),
+        (Toleration("", "Exists", toleration_seconds=20), 27),
+    ],
+)
+def test_a_pods_own_toleration_counts_before_the_default(toleration: Toleration, at: float | None) -> None:
+    """Shorter or longer."""
+    decision = decided_with_defaults(pod(toleration), seen(taint(NOT_READY), 7))
+    assert (decision.fire_at if isinstance(decision, Evict) else None) == at
+    assert not decision.verdicts[0].by_default
+
+
+@pytest.mark.parametrize("key", [UNREACHABLE, "other"])
+def test_a_toleration_of_another_taint_takes_no_default_away(key: str) -> None:
+    """Each taint is judged by itself."""
+    decision = decided_with_defaults(pod(tolerates(10, key)), seen(taint(NOT_READY), 7))
+    assert isinstance(decision, Evict)
+    assert decision.fire_at == 307
+
+
+def test_other_taints_have_no_default() -> None:
+    """Nor has any taint where no default is set."""
+    for policy in (DecisionPolicy(default_seconds={NOT_READY: 300}), DecisionPolicy()):
+        decision = decide(pod(), since(0), [seen(taint(UNREACHABLE), 7)], policy)
+        assert isinstance(decision, Evict)
+        assert (decision.fire_at, decision.deciding.toleration, decision.deciding.by_default) == (7, None, False)
+
+
+# Held by the owner
+
+
+def held(hold_seconds: float | None, most: float, *tolerations: Toleration) -> Decision:
+    """Decide on a pod that its owner holds, where so many seconds are allowed, on a node tainted at 7."""
+    which = pod(*tolerations, hold_seconds=hold_seconds)
+    return decide(which, since(0), [seen(taint(), 7)], DecisionPolicy(most_hold_seconds=most))
+
+
+@pytest.mark.parametrize(
+    ("hold_seconds", "most", "held_seconds"),
+    [
+        (None, 600, 0),
+        (0.0, 600, 0),
+        (60.0, 0, 0),
+        (60.0, 600, 60),
+        (600.0, 600, 600),
+        (601.0, 600, 600),
+        (float("inf"), 600, 600),
+        (float("inf"), 0, 0),
+        (60.0, float("inf"), 60),
+        (None, float("inf"), 0),
+    ],
+)
+def test_an_owner_may_hold_a_pod_for_a_while(hold_seconds: float | None, most: float, held_seconds: float) -> None:
+    """Past its deadline, no longer than operators allow; by default not at all."""
+    decision = held(hold_seconds, most)
+    assert isinstance(decision, Evict)
+    assert (decision.fire_at, decision.held_seconds) == (7 + held_seconds, held_seconds)
+    assert decision.deciding.fire_at == 7
+    assert DecisionPolicy().most_hold_seconds == 0.0
+
+
+def test_the_hold_begins_with_the_deadline() -> None:
+    """It comes on top of what is tolerated."""
+    decision = held(60.0, 600, tolerates(30))
+    assert isinstance(decision, Evict)
+    assert decision.fire_at == 7 + 30 + 60
+
+
+def test_where_both_are_infinite_it_stays() -> None:
+    """For ever, and for a reason of its own; whoever tolerates everything anyway stays for that reason."""
+    decision = held(float("inf"), float("inf"))
+    assert isinstance(decision, Stay)
+    assert decision.reason is StayReason.HELD
+    assert decision.verdicts[0].fire_at == 7
+    assert decided(pod(tolerates(), hold_seconds=float("inf")), seen(taint())).verdicts[0].fire_at is None
+    tolerating = held(float("inf"), float("inf"), tolerates())
+    assert isinstance(tolerating, Stay)
+    assert tolerating.reason is StayReason.TOLERATED
 
 
 @pytest.mark.parametrize(

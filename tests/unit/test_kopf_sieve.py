@@ -26,10 +26,21 @@ def line(event_type: str, body: dict[str, Any]) -> bytes:
     return json.dumps({"type": event_type, "object": body}).encode()
 
 
+def strained(sieve: Sieve, *lines: bytes) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Pass lines through and return types and versions of what Kopf sees, and of what is told without it."""
+    passed, endings = sieve.strain(lines)
+    told, direct = (
+        [(event["type"], event["object"]["metadata"]["resourceVersion"]) for event in events]
+        for events in (map(json.loads, passed), endings)
+    )
+    return told, direct
+
+
 def seen(sieve: Sieve, *lines: bytes) -> list[tuple[str, str]]:
-    """Pass lines through and return types and versions of what Kopf sees."""
-    events = [json.loads(passed) for passed in sieve.strain(lines)]
-    return [(event["type"], event["object"]["metadata"]["resourceVersion"]) for event in events]
+    """Pass lines through that Kopf is to see, and return types and versions of what it sees."""
+    told, direct = strained(sieve, *lines)
+    assert direct == []
+    return told
 
 
 def test_a_heartbeat_becomes_a_bookmark() -> None:
@@ -75,8 +86,9 @@ def test_a_taint_removed_and_set_again_is_told_twice() -> None:
 def test_an_object_added_again_is_told_again() -> None:
     """ADDED and DELETED are always told, even if nothing is new."""
     sieve = Sieve()
-    events = [line("ADDED", node(1)), line("ADDED", node(1)), line("DELETED", node(2)), line("DELETED", node(2))]
-    assert [event_type for event_type, _ in seen(sieve, *events)] == ["ADDED", "ADDED", "DELETED", "DELETED"]
+    events = [line("ADDED", node(1)), line("ADDED", node(1)), line("DELETED", node(2))]
+    assert [event_type for event_type, _ in seen(sieve, *events)] == ["ADDED", "ADDED", "DELETED"]
+    assert strained(sieve, line("DELETED", node(3))) == ([("BOOKMARK", "3")], [("DELETED", "3")])
 
 
 def test_a_fresh_list_is_told_in_full_and_forgets_what_was_told() -> None:
@@ -92,18 +104,66 @@ def test_a_fresh_list_is_told_in_full_and_forgets_what_was_told() -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        b"{",
         b"[]",
         b'{"type":"ERROR","object":{"code":410}}',
         b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}',
         b'{"type":"MODIFIED","object":{"metadata":null}}',
         b'{"type":"MODIFIED","object":{"metadata":"text"}}',
         b'{"type":"MODIFIED","object":{"metadata":{"uid":"u1","managedFields":[7]}}}',
+        b'{"type":["MODIFIED"],"object":{"metadata":{"uid":"u1","resourceVersion":"7"}}}',
+        b'{"type":"MODIFIED","object":{"metadata":{"uid":{},"resourceVersion":"7"}}}',
+        b'{"type":"DELETED","object":{"metadata":{"uid":[],"resourceVersion":"7"}}}',
+        b'{"type":"DELETED","object":{"metadata":{"uid":"u1","resourceVersion":7}}}',
+        b'{"type":"MODIFIED","object":{"metadata":{"uid":"u1","resourceVersion":"7"},"spec":""}}',
+        b'{"type":"MODIFIED","object":{"metadata":{"uid":"u1","resourceVersion":"7"},"status":[]}}',
+        b'{"type":"MODIFIED","object":{"metadata":{"uid":"u1","resourceVersion":"7","annotations":[]}}}',
+        b'{"type":"MODIFIED","object":{"metadata":{"uid":"u1","resourceVersion":"7","labels":'
+        + b"[" * 400 + b"]" * 400 + b"}}}",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_event_of_an_object_is_passed_on_as_it_is(odd: bytes) -> None:
-    """It is for Kopf to act on, or to fail at."""
-    assert Sieve().strain([odd]) == [odd]
+    """It is for Kopf to act on, or to fail at; a spec that is no object is none without taints."""
+    assert Sieve().strain([odd]) == ([odd], [])
+
+
+@pytest.mark.parametrize(
+    "odd", [b"{", b'{"type":"BOOKMARK","object":{"metadata":NaN}}', b'{"type":"\\ud800"}', b"\xff"]
+)
+def test_what_is_no_json_is_none_to_kopf_either(odd: bytes) -> None:
+    """It reads a little more than JSON; by this its watch ends."""
+    [passed], endings = Sieve().strain([odd])
+    assert endings == []
+    with pytest.raises(ValueError, match=r"Expecting value|decode"):
+        json.loads(passed)
+
+
+def test_what_comes_after_an_event_that_cannot_be_cut_down_is_told() -> None:
+    """The listener may have made more of it: what was told before is not what it knows last."""
+    sieve = Sieve()
+    seen(sieve, line("ADDED", node(1)))
+    odd = line("MODIFIED", node(2, [TAINT], managedFields=[7]))
+    assert sieve.strain([odd]) == ([odd], [])
+    assert seen(sieve, line("MODIFIED", node(3))) == [("MODIFIED", "3")]
+
+
+@pytest.mark.parametrize("items", [None, 7, "text", {"a": 1}])
+def test_a_list_of_another_shape_is_left_as_it_is(items: object) -> None:
+    """It is for Kopf to fail at."""
+    assert Sieve().list_page({"kind": "NodeList", "items": items}, first=True) == {"kind": "NodeList", "items": items}
+
+
+@pytest.mark.parametrize("labels", [{"a": []}, [[[]]]])
+def test_an_item_with_an_unusable_name_or_depth_is_kept_as_it_is(labels: Any) -> None:
+    """Whoever reads it shall see that it is malformed."""
+    deep: Any = labels
+    for _ in range(400):
+        deep = [deep]
+    items = [
+        {"metadata": {"uid": {}}},
+        {"metadata": {"uid": "u1", "labels": deep}},
+        {"metadata": {"uid": "u1"}, "spec": 0},
+    ]
+    assert Sieve().list_page({"items": items}, first=True)["items"] == items
 
 
 def test_a_malformed_object_in_a_list_is_kept_as_it_is() -> None:
@@ -131,7 +191,39 @@ def test_a_version_that_is_known_from_elsewhere_is_swallowed() -> None:
     assert page["items"] == [{"metadata": "text"}]
     assert seen(sieve, line("ADDED", node(2, uid="u2")), line("MODIFIED", node(3, [TAINT]))) == [("BOOKMARK", "3")]
     assert seen(sieve, line("MODIFIED", node(4, [TAINT])), line("MODIFIED", node(5))) == [("MODIFIED", "5")]
-    assert seen(sieve, line("DELETED", node(2, uid="u2"))) == [("DELETED", "2")]
+    assert strained(sieve, line("DELETED", node(6, uid="u2"))) == ([("BOOKMARK", "6")], [("DELETED", "6")])
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        line("DELETED", node(7)),
+        line("MODIFIED", node(7, deletionTimestamp="2026-01-01T00:00:00Z")),
+        line("MODIFIED", {**node(7), "status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}}),
+    ],
+)
+def test_the_ending_of_what_kopf_was_never_shown_is_told_without_it(ending: bytes) -> None:
+    """Be it known from a list of the listener's own, or not wanted before; Kopf gets the version alone."""
+    known = Sieve(known=lambda _kind, body: body["metadata"]["resourceVersion"] == "1")
+    known.list_page({"kind": "NodeList", "items": [node(1)]}, first=True)
+    event_type = json.loads(ending)["type"]
+    assert strained(known, ending) == ([("BOOKMARK", "7")], [(event_type, "7")])
+
+
+def test_the_ending_of_what_kopf_was_shown_goes_through_it() -> None:
+    """In a list or in an event: so it lets go of the object, and tells all of it in order."""
+    sieve = Sieve()
+    sieve.list_page({"kind": "NodeList", "items": [node(1)]}, first=True)
+    seen(sieve, line("ADDED", node(2, uid="u2")))
+    ended = [line("MODIFIED", node(3, uid=uid, deletionTimestamp="t")) for uid in ("u1", "u2")]
+    assert seen(sieve, *ended) == [("MODIFIED", "3")] * 2
+    assert seen(sieve, *[line("DELETED", node(4, uid=uid)) for uid in ("u1", "u2")]) == [("DELETED", "4")] * 2
+
+
+def test_an_ending_is_cut_down_like_all_that_is_told() -> None:
+    """Whoever reads it need not know which way it came."""
+    _, endings = Sieve().strain([line("DELETED", node(7))])
+    assert endings == [{"type": "DELETED", "object": cut_down(node(7))}]
 
 
 def test_of_managed_fields_only_the_owners_of_taints_are_kept() -> None:

@@ -232,7 +232,7 @@ async def test_never_two_for_one_pod(seed: int) -> None:
     assert attempts.doubles == []
     assert attempts.most <= 6
     assert attempts.most_retries <= 3
-    assert (it.driver.in_flight, it.brain._in_flight, it.brain.next_fire_at()) == (0, {}, None)
+    assert (it.driver.in_flight, it.brain._in_flight, it.brain.next_at(it.clock.now().at)) == (0, {}, None)
     assert all(one.terminating for one in it.api.pods.values())
 
 

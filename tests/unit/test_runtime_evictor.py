@@ -114,7 +114,11 @@ async def test_a_pod_that_is_gone_at_any_step_is_done_with(vanishes: str, verbs:
     it.api.will(vanishes, How(effect_after=0.5))
     at(0.25, it.api.pods.clear)
     assert await once(it) == PodIsGone()
-    assert (it.api.verbs(), list(it.brain.pending()), it.brain.next_fire_at()) == (verbs, [], None)
+    assert (it.api.verbs(), list(it.brain.pending(it.clock.now())), it.brain.next_at(it.clock.now().at)) == (
+        verbs,
+        [],
+        None,
+    )
 
 
 @virtually
@@ -154,7 +158,7 @@ async def test_a_node_that_is_gone_evicts_nobody() -> None:
     it = body()
     it.api.nodes.clear()
     assert await once(it) == CalledOff()
-    assert (it.api.verbs(), it.brain.next_fire_at()) == (["GET node"], None)
+    assert (it.api.verbs(), it.brain.next_at(it.clock.now().at)) == (["GET node"], None)
 
 
 @virtually
@@ -166,7 +170,7 @@ async def test_untainted_between_condition_and_deletion_calls_off_and_takes_back
     assert await once(it) == CalledOff()
     assert await take_back(it) == Done()
     assert it.api.verbs() == ["GET node", "PATCH", "GET pod", "UNMARK"]
-    assert (it.api.pods[ref().key].marked, it.brain.next_fire_at()) == (False, None)
+    assert (it.api.pods[ref().key].marked, it.brain.next_at(it.clock.now().at)) == (False, None)
 
 
 @virtually
@@ -210,7 +214,7 @@ async def test_a_gate_that_closes_between_two_steps_holds(closed_at: float, verb
     it.api.will("PATCH", slow(0.5))
     at(closed_at, setattr, it.gate, "open", False)
     assert await once(it) == Held()
-    assert (it.api.verbs(), it.brain.next_fire_at()) == (verbs, 0)
+    assert (it.api.verbs(), it.brain.next_at(it.clock.now().at)) == (verbs, 0)
 
 
 @virtually
@@ -235,7 +239,7 @@ async def test_any_refusal_is_a_failure_with_a_time_to_come_back(verb: str, stat
     outcome = await once(it)
     assert isinstance(outcome, Failed)
     assert 0.1 <= outcome.retry_at <= 0.2
-    assert it.brain.next_fire_at() == outcome.retry_at
+    assert it.brain.next_at(it.clock.now().at) == outcome.retry_at
 
 
 @virtually
@@ -296,7 +300,7 @@ async def test_cancelled_in_the_middle_of_any_call_nothing_is_left(verb: str, ho
     await turns()
     assert attempt.cancelled()
     it.live.settle(work, CalledOff())
-    assert it.brain.next_fire_at() == 0
+    assert it.brain.next_at(it.clock.now().at) == 0
 
 
 @virtually
@@ -316,7 +320,11 @@ async def test_a_pod_that_vanishes_in_flight_is_settled_without_a_trace() -> Non
     it.api.will("DELETE", slow(0.5))
     at(0.25, it.live.observe, PodGone(ref()))
     assert await once(it) == Done()
-    assert (it.brain.next_fire_at(), list(it.brain.pending()), it.brain._deleted) == (None, [], {})
+    assert (it.brain.next_at(it.clock.now().at), list(it.brain.pending(it.clock.now())), it.brain._deleted) == (
+        None,
+        [],
+        {},
+    )
 
 
 # How long to wait

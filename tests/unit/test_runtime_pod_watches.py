@@ -44,7 +44,7 @@ def scopes(*names: str) -> set[str]:
 
 def known(it: Body) -> set[str]:
     """Name the pods that have a deadline."""
-    return {one.pod.ref.uid for one, _, _ in it.brain.pending()}
+    return {one.known.pod.ref.uid for one in it.brain.pending(it.clock.now())}
 
 
 @virtually

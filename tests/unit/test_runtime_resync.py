@@ -48,7 +48,7 @@ async def test_what_is_absent_is_swept() -> None:
     await resync(it).resync(PodsScope("n1"))
     assert names(it) == {"n1-1", "n2-0", "n2-1"}
     await resync(it).resync(NodesScope())
-    assert (set(it.brain.cluster.nodes), [known.pod.ref.uid for known, _, _ in it.brain.pending()]) == (
+    assert (set(it.brain.cluster.nodes), [one.known.pod.ref.uid for one in it.brain.pending(it.clock.now())]) == (
         {"n1"},
         ["n1-1"],
     )

@@ -312,7 +312,7 @@ async def test_listing_once_lists_until_it_has_succeeded_and_watches_nothing() -
     await watch.list_once()
     await watch.list_once()
     assert (len(it.api.sent("LIST n1")), watch.listed.is_set(), starts(it)) == (4, True, [])
-    assert [known.pod.ref.uid for known, _, _ in it.brain.pending()] == ["a"]
+    assert [one.known.pod.ref.uid for one in it.brain.pending(it.clock.now())] == ["a"]
 
 
 @virtually
@@ -336,5 +336,5 @@ async def test_facts_told_twice_or_out_of_order_change_nothing() -> None:
         await until(5)
         for _ in range(3):
             it.watcher.tell("pods of n1", PodSeen(it.api.pods[pod().ref.key]), PodSeen(pod(version=1)))
-        [(_, wanted, _)] = it.brain.pending()
-        assert wanted.fire_at == 60
+        [one] = it.brain.pending(it.clock.now())
+        assert one.decision.fire_at == 60

@@ -54,10 +54,15 @@ class Refusal:
     details: Mapping[str, Any]
 
     @property
+    def causes(self) -> list[Mapping[str, Any]]:
+        """What it gives as its causes, each with a ``reason``, a ``message`` or a ``field``."""
+        causes = self.details.get("causes")
+        return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+
+    @property
     def fields(self) -> frozenset[str]:
         """The paths of the fields it finds fault with."""
-        causes = self.details.get("causes")
-        found = [cause.get("field") for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+        found = (cause.get("field") for cause in self.causes)
         return frozenset(field for field in found if isinstance(field, str))
 
 
@@ -77,14 +82,23 @@ def read_refusal(body: bytes) -> Refusal:
     )
 
 
-def outcome_of(status: int, refusal: Refusal, name: str) -> Outcome:
-    """Say what an answer with this HTTP status means for the object called ``name`` ("" for a list)."""
+def outcome_of(status: int, refusal: Refusal, plural: str, name: str) -> Outcome:
+    """Say what an answer with this HTTP status means for the object of this kind and name ("" for a list)."""
     outcome = _OUTCOMES.get(status, Outcome.REFUSED)
-    if outcome is Outcome.ABSENT and (refusal.reason != "NotFound" or refusal.details.get("name") != name):
-        return Outcome.REFUSED
-    if outcome is Outcome.ANOTHER_UID and not _tells_another_uid(status, refusal):
-        return Outcome.REFUSED
-    return outcome
+    if outcome not in (Outcome.ABSENT, Outcome.ANOTHER_UID):
+        return outcome
+    says_so = refusal.reason == "NotFound" if outcome is Outcome.ABSENT else _tells_another_uid(status, refusal)
+    return outcome if says_so and _is_about(refusal, plural, name) else Outcome.REFUSED
+
+
+def _is_about(refusal: Refusal, plural: str, name: str) -> bool:
+    """Tell whether it speaks of the object asked for: an eviction may also fail by a budget or namespace so called.
+
+    Some refusals name the plural (pods), others the kind (Pod).
+    """
+    kind = refusal.details.get("kind")
+    is_kind = isinstance(kind, str) and kind.lower() in (plural, plural.removesuffix("s"))
+    return is_kind and refusal.details.get("name") == name
 
 
 def _tells_another_uid(status: int, refusal: Refusal) -> bool:
@@ -94,16 +108,16 @@ def _tells_another_uid(status: int, refusal: Refusal) -> bool:
 
 
 def retry_after_seconds(headers: Mapping[str, str], refusal: Refusal) -> float | None:
-    """Return for how long the server asks to be left alone; None if it does not say.
+    """Return for how long the server asks to be left alone; None if it does not say, or says 0.
 
     A Retry-After that is a date counts from the answer's own ``Date``.
     """
     told = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", told, re.ASCII):
-        return float(told)
+        return float(told) or None
     until, sent = read_date(told), read_date(headers.get("Date", ""))
     if until is not None and sent is not None:
-        return max(0.0, until - sent)
+        return max(0.0, until - sent) or None
     seconds = refusal.details.get("retryAfterSeconds")
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0 and math.isfinite(seconds):
         return float(seconds)
@@ -122,9 +136,10 @@ def read_date(text: str) -> float | None:
 
 
 def refusal_text(status: int, refusal: Refusal) -> str:
-    """Say in one line what the server said."""
+    """Say in one line what the server said, and its causes where the message leaves them out."""
     said = refusal.message or refusal.reason or "without a reason"
-    return f"{said} (HTTP {status})"
+    whys = [str(cause.get("message", "")) for cause in refusal.causes if "field" not in cause]
+    return f"{_one_line(' '.join([said, *(why for why in whys if why not in said)]))} (HTTP {status})"
 
 
 def _one_line(text: str) -> str:

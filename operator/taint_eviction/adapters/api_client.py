@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, Call
 from taint_eviction.adapters.condition_patches import mark_patch, unmark_patch
+from taint_eviction.adapters.evictions import eviction_body
 from taint_eviction.adapters.json_fields import version_number
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, Parsed, read_node, read_pod, readable_uid
 from taint_eviction.adapters.malformed import MalformedObjects
@@ -82,6 +83,14 @@ class ApiClient:
         """Ask for the pod's deletion."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
         answer = await self._calls.make(Call("delete", "pods", ref.key.namespace, ref.key.name, body=body))
+        return answer.need(Outcome.DONE, *_GONE).outcome is Outcome.DONE
+
+    async def evict(self, ref: PodRef) -> bool:
+        """Ask the eviction API for the pod."""
+        key = ref.key
+        answer = await self._calls.make(
+            Call("create", "pods/eviction", key.namespace, key.name, body=eviction_body(ref))
+        )
         return answer.need(Outcome.DONE, *_GONE).outcome is Outcome.DONE
 
     async def _patch_status(self, ref: PodRef, patch: dict[str, Any]) -> Pod | None:

@@ -84,13 +84,16 @@ class Connection:
         """Make a session with a ``response_class`` and ``trace_configs`` of one's own; closing it is the caller's."""
         return make_session(self.connector, self.middlewares, USER_AGENT, **options)
 
-    def api_client(self, may_act: Callable[[], bool] = lambda: True) -> ApiClient:
+    def api_client(
+        self, may_act: Callable[[], bool] = lambda: True, may_evict: Callable[[], bool] = lambda: True
+    ) -> ApiClient:
         """Return ``kubernetes.aio``'s client, making its calls over the shared connections.
 
-        ``may_act`` is asked before each request that changes a pod (see ``fence``); that of the first call counts.
+        ``may_act`` is asked before each request that changes a pod, ``may_evict`` before each that ends one (see
+        ``fence``); those of the first call count.
         """
         if self._client.rest_client.pool_manager is None:
-            self._client.rest_client.pool_manager = self.make_session(request_class=fenced_requests(may_act))
+            self._client.rest_client.pool_manager = self.make_session(request_class=fenced_requests(may_act, may_evict))
             self._client.user_agent = USER_AGENT
         return self._client
 

@@ -1,4 +1,4 @@
-"""Kubernetes events about pods: posted in the background, aggregated and limited as client-go does it.
+"""Kubernetes events, mostly about pods: posted in the background, aggregated and limited as client-go does it.
 
 Posting never blocks and never raises: the queue is bounded and the oldest is dropped. The same event about the same
 pod again counts up the earlier one. Of one pod a burst of 25 and then one in 5 minutes is posted. Events carry the
@@ -65,6 +65,7 @@ class _Event:
     type: str
     number: int
     epoch: float
+    kind: str
 
     @property
     def name(self) -> str:
@@ -121,8 +122,8 @@ class EventRecorder:
         self._told_at = float("-inf")
         self._number = 0
 
-    def post(self, ref: PodRef, reason: str, message: str, type: str = "Normal") -> None:
-        """Have an event posted soon; it is dated now."""
+    def post(self, ref: PodRef, reason: str, message: str, type: str = "Normal", kind: str = "Pod") -> None:
+        """Have an event posted soon, about a pod or another object of the core group; it is dated now."""
         now = self._clock.now()
         if not self._allowed(ref.uid, now.at):
             self._counted("limited")
@@ -131,7 +132,7 @@ class EventRecorder:
             self._queue.popleft()
             self._counted("dropped")
         self._number += 1
-        self._queue.append(_Event(ref, reason, message, type, self._number, now.server_epoch))
+        self._queue.append(_Event(ref, reason, message, type, self._number, now.server_epoch, kind))
         self._idle.clear()
         self._arrived.set()
 
@@ -197,7 +198,7 @@ class EventRecorder:
             "kind": "Event",
             "metadata": {"name": event.name, "namespace": ref.key.namespace},
             "involvedObject": {
-                "kind": "Pod",
+                "kind": event.kind,
                 "apiVersion": "v1",
                 "namespace": ref.key.namespace,
                 "name": ref.key.name,
@@ -232,7 +233,7 @@ class EventRecorder:
         now = self._clock.now().at
         if now - self._told_at >= _TELL_SECONDS:
             self._told_at = now
-            logger.warning("an event about pod %s could not be posted: %s", event.ref, failure)
+            logger.warning("an event about %s %s could not be posted: %s", event.kind, event.ref, failure)
 
 
 def _is_worth_repeating(failure: CallFailed) -> bool:

@@ -40,8 +40,10 @@ def ends_pod(method: str, url: URL) -> bool:
     return changes_pod(method, url) and (method == aiohttp.hdrs.METH_DELETE or url.raw_path.endswith("/eviction"))
 
 
-def fenced_requests(may_act: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
+def fenced_requests(may_act: Callable[[], bool], may_evict: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
     """Return what makes a session's requests raise ``NotSent`` where they change a pod and ``may_act`` says no.
+
+    Those that end one are not sent either where ``may_evict`` says no.
 
     Not a middleware: those come before the connection is made.
     """
@@ -54,6 +56,8 @@ def fenced_requests(may_act: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
             if changes_pod(self.method, self.url) and not may_act():
                 raise NotSent("this process does not lead any more")
+            if ends_pod(self.method, self.url) and not may_evict():
+                raise NotSent("evictions are held back")
             if ends_pod(self.method, self.url) and read_monotonic() - self._made_at > _FRESH_SECONDS:
                 raise NotSent("connection or credentials took so long that it is to be decided anew")
             return await super().send(conn)

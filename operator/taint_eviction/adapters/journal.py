@@ -1,27 +1,31 @@
 """The journal: what the controller observed and what came of it, a JSON object a line, in a file of bounded size.
 
 Written so that an incident can be drawn and replayed later (``history``). Only what changes is written: lists and
-heartbeats that bring nothing new leave no line. When the file is full it becomes ``FILE.1`` and a new one begins with
-all that is known then, so that each file can be read by itself. A disk that is full ends the journal and nothing else.
+heartbeats that bring nothing new leave no line. A new file begins with all that is known then, so that each can be read
+by itself.
 
 Reads no clock: whoever tells brings the moment.
 """
 
-import logging
 from pathlib import Path
-from typing import Any, BinaryIO, assert_never
+from typing import Any, assert_never
 
 import orjson
 
 from taint_eviction import __version__
+from taint_eviction.adapters.rotating_lines import DEFAULT_MOST_BYTES, RotatingLines
 from taint_eviction.core.decision import TaintVerdict
 from taint_eviction.core.effects import (
+    BreakerClosed,
+    BreakerOpened,
     Cancelled,
     Effect,
     Evicted,
     NodeCleared,
     NodeTainted,
+    Paused,
     Refused,
+    Resumed,
     Scheduled,
     TaintRewritten,
 )
@@ -29,23 +33,17 @@ from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesSwept, PodG
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
 
-logger = logging.getLogger(__name__)
-
 JOURNAL_VERSION = 1
-DEFAULT_MOST_BYTES = 64 * 2**20
 
 
 class Journal:
     """A ``Teller`` that also takes facts; ``most_bytes`` bounds each of the two files."""
 
     def __init__(self, path: Path, most_bytes: int = DEFAULT_MOST_BYTES) -> None:
-        self._path = path
-        self._most_bytes = most_bytes
-        self._file: BinaryIO | None = None
-        self._size = 0
+        self._lines = RotatingLines(path, most_bytes, "the journal", self._begin)
+        self._now = Moment(0.0, 0.0)
         # By UID: the line that was last written of it, without its time, and when it was seen.
         self._known: dict[str, tuple[dict[str, Any], float]] = {}
-        self._open("ab")
 
     # What is told
 
@@ -79,9 +77,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-        self._file = None
+        self._lines.close()
 
     # What is known
 
@@ -105,46 +101,17 @@ class Journal:
 
     # The file
 
-    def _open(self, mode: str) -> None:
-        try:
-            self._file = self._path.open(mode, buffering=0)  # type: ignore[assignment]
-            self._size = self._path.stat().st_size
-        except OSError as error:
-            self._give_up(error)
-
     def _write(self, line: dict[str, Any], now: Moment) -> None:
-        if self._file is None:
-            return
-        written = _line(line, now)
-        if self._size + len(written) > self._most_bytes and self._size:
-            self._rotate(now)
-        if self._size == 0:
-            written = _line({"what": "journal", "version": JOURNAL_VERSION, "by": __version__}, now) + written
-        self._append(written)
+        self._now = now
+        self._lines.write(_line(line, now))
 
-    def _append(self, written: bytes) -> None:
-        if self._file is None:
-            return
-        try:
-            self._file.write(written)
-            self._size += len(written)
-        except OSError as error:
-            self._give_up(error)
-
-    def _rotate(self, now: Moment) -> None:
-        self.close()
-        try:
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
-        except OSError as error:
-            self._give_up(error)
-            return
-        self._open("wb")
-        head = {"what": "journal", "version": JOURNAL_VERSION, "by": __version__, "continues": True}
-        self._append(_line(head, now) + b"".join(_line(line, now) for line, _ in self._known.values()))
-
-    def _give_up(self, error: OSError) -> None:
-        logger.error("the journal ends here, the controller goes on: %s: %s", self._path, error.strerror or error)
-        self.close()
+    def _begin(self, continues: bool) -> bytes:
+        """Write the head of a file and, where it continues another, all that is known."""
+        head = {"what": "journal", "version": JOURNAL_VERSION, "by": __version__}
+        if not continues:
+            return _line(head, self._now)
+        known = (line for line, _ in self._known.values())
+        return b"".join(_line(line, self._now) for line in ({**head, "continues": True}, *known))
 
 
 # Lines
@@ -210,7 +177,24 @@ def _effect(effect: Effect, now: Moment) -> dict[str, Any]:
             return {**about, "due": due, "late_seconds": round(effect.late_seconds, 3)}
         case Refused():
             about = _about("refused", effect.ref, effect.node_name)
-            return {**about, "tries": effect.tries, "error": effect.message}
+            block = {} if effect.block is None else {"block": effect.block.reason.value, "budget": effect.block.budget}
+            return {**about, "tries": effect.tries, "error": effect.message, **block}
+        case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
+            return _held(effect)
+        case _:
+            assert_never(effect)
+
+
+def _held(effect: Paused | Resumed | BreakerOpened | BreakerClosed) -> dict[str, Any]:
+    match effect:
+        case Paused(scope, pause):
+            return {"what": "paused", "scope": scope, "since": pause.since_epoch, "reason": pause.reason}
+        case Resumed(scope):
+            return {"what": "resumed", "scope": scope}
+        case BreakerOpened(latch):
+            return {"what": "breaker_opened", "since": latch.since_epoch, "cause": latch.cause}
+        case BreakerClosed():
+            return {"what": "breaker_closed"}
         case _:
             assert_never(effect)
 

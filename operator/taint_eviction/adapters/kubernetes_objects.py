@@ -10,9 +10,11 @@ they repeat massively, and memory per pod matters.
 Reference: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 """
 
+import math
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from taint_eviction.adapters.condition_patches import CONDITION_REASON, CONDITION_TYPE
@@ -40,13 +42,17 @@ from taint_eviction.core.objects import (
     Taint,
     Toleration,
 )
+from taint_eviction.files.durations import parse_seconds
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+HOLD_ANNOTATION = "taint-eviction/hold"
 
 _EFFECTS = frozenset({NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE})
 _OPERATORS = frozenset({"", "Equal", "Exists", "Gt", "Lt"})
 # Different tuples of taints and of tolerations that are kept for sharing.
 _SHARED_TUPLES = 8192
+
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 ObjectT = TypeVar("ObjectT", Node, Pod)
 
@@ -206,7 +212,37 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
         finished=as_text(status.get("phase"), "status.phase") in ("Succeeded", "Failed"),
         mirror=MIRROR_ANNOTATION in annotations,
         marked=marked,
+        hold_seconds=_hold_seconds(annotations.get(HOLD_ANNOTATION), complaints),
+        labels=_labels(as_object(metadata.get("labels"), "metadata.labels")),
     )
+
+
+def _hold_seconds(told: object, complaints: list[str]) -> float | None:
+    """Read for how long the pod's owner holds it; what cannot be read was meant to hold it, too."""
+    if told is None or told == "false":
+        return None
+    if told == "true":
+        return math.inf
+    try:
+        seconds = parse_seconds(told)
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
+        complaints.append(f"the annotation {HOLD_ANNOTATION} is neither true, false nor a duration (10m): as if true")
+        return math.inf
+    return seconds
+
+
+def _labels(raw: Mapping[str, Any]) -> Mapping[str, str]:
+    """Share equal labels: the pods of one owner have most of theirs in common."""
+    if any(not isinstance(value, str) for value in raw.values()):
+        refuse("metadata.labels has a value that is no text")
+    return _shared_labels(tuple(raw.items())) if raw else _NO_LABELS
+
+
+@lru_cache(_SHARED_TUPLES)
+def _shared_labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return MappingProxyType(dict(items))
 
 
 def _toleration_parts(raw: list[Any]) -> tuple[Any, ...]:

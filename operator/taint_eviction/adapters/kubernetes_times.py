@@ -5,6 +5,7 @@ Reads no clock.
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 # The last second of year 9999: datetime's and RFC 3339's.
 _LAST_EPOCH = 253402300799.0
@@ -30,5 +31,19 @@ def parse_rfc3339(text: object) -> float | None:
 
 def format_rfc3339(epoch: float) -> str:
     """Write seconds since the epoch as Kubernetes does: whole seconds, cut off, Z. Times out of range are clamped."""
-    clamped = min(max(epoch, 0.0), _LAST_EPOCH)
-    return datetime.fromtimestamp(int(clamped), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format_second(int(_clamped(epoch)))
+
+
+@lru_cache(256)
+def _format_second(epoch: int) -> str:
+    # What is told in a row is mostly of the same few seconds: 0.3 µs instead of 2.
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(epoch: float) -> str:
+    """Write seconds since the epoch as a MicroTime: with exactly six digits of a second. Out of range: clamped."""
+    return datetime.fromtimestamp(_clamped(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _clamped(epoch: float) -> float:
+    return min(max(epoch, 0.0), _LAST_EPOCH)

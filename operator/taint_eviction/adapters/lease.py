@@ -3,13 +3,12 @@
 Does not decide who leads (``runtime.leadership``).
 """
 
-import datetime
 from collections.abc import Mapping
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, Call
-from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.adapters.kubernetes_times import format_micro_time, parse_rfc3339
 from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.runtime.ports import CallFailed
 
@@ -78,13 +77,8 @@ def _body(namespace: str, name: str, record: LeaseRecord, latest: Mapping[str, A
             **(latest.get("spec") or {}),
             "holderIdentity": record.holder,
             "leaseDurationSeconds": record.duration_seconds,
-            "acquireTime": _micro_time(record.acquired_epoch),
-            "renewTime": _micro_time(record.renewed_epoch),
+            "acquireTime": format_micro_time(record.acquired_epoch),
+            "renewTime": format_micro_time(record.renewed_epoch),
             "leaseTransitions": record.transitions,
         },
     }
-
-
-def _micro_time(epoch: float) -> str:
-    """Write a MicroTime: RFC 3339 with exactly six digits of a second."""
-    return datetime.datetime.fromtimestamp(epoch, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

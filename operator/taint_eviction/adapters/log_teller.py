@@ -9,14 +9,20 @@ import logging
 from typing import Any, assert_never
 
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
-from taint_eviction.core.decision import TaintVerdict
+from taint_eviction.adapters.orders_data import UNKNOWN_EPOCH
+from taint_eviction.core.decision import Evict, TaintVerdict
 from taint_eviction.core.effects import (
+    Block,
+    BreakerClosed,
+    BreakerOpened,
     Cancelled,
     Effect,
     Evicted,
     NodeCleared,
     NodeTainted,
+    Paused,
     Refused,
+    Resumed,
     Scheduled,
     TaintRewritten,
 )
@@ -51,18 +57,22 @@ class LogTeller:
                 self._evicted(effect, now)
             case Refused():
                 self._refused(effect, now)
+            case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
+                self._held(effect)
             case _:
                 assert_never(effect)
 
     def _log(self, text: str, *args: object, level: int = logging.INFO, **fields: Any) -> None:
         logger.log(level, self._prefix + text, *args, extra=fields)
 
+    def _warn(self, text: str, *args: object, **fields: Any) -> None:
+        self._log(text, *args, level=logging.WARNING, **fields)
+
     def _rewritten(self, effect: TaintRewritten) -> None:
-        self._log(
+        self._warn(
             "the value of taint %s on node %s was changed: its tolerances start anew, and never end if that goes on",
             effect.taint,
             effect.node_name,
-            level=logging.WARNING,
             what="rewritten",
             node=effect.node_name,
             taint=str(effect.taint),
@@ -76,7 +86,7 @@ class LogTeller:
             _named(effect.ref, effect.node_name),
             deadline,
             before,
-            _because(effect.decision.deciding, now),
+            _because(effect.decision, now),
             deadline=deadline,
             what="scheduled",
             **_fields(effect.ref, effect.node_name, effect.decision.deciding),
@@ -100,7 +110,7 @@ class LogTeller:
             _named(effect.ref, effect.node_name),
             effect.late_seconds,
             deadline,
-            _because(effect.decision.deciding, now),
+            _because(effect.decision, now),
             deadline=deadline,
             late_seconds=round(effect.late_seconds, 3),
             what="evicted",
@@ -110,35 +120,69 @@ class LogTeller:
     def _refused(self, effect: Refused, now: Moment) -> None:
         if effect.tries & (effect.tries - 1):
             return
-        self._log(
-            "%s could not be evicted (try %d since %s), next try in %.1f s: %s",
+        self._warn(
+            "%s could not be evicted (try %d since %s), next try in %.1f s: %s%s",
             _named(effect.ref, effect.node_name),
             effect.tries,
             _shown(effect.since_at, now),
             max(0.0, effect.retry_at - now.at),
+            "" if effect.block is None else f"{_blocked(effect.block)}: ",
             effect.message,
-            level=logging.WARNING,
             tries=effect.tries,
             error=effect.message,
             what="refused",
+            **({} if effect.block is None else {"block": effect.block.reason.value, "budget": effect.block.budget}),
             **_fields(effect.ref, effect.node_name),
         )
+
+    def _held(self, effect: Paused | Resumed | BreakerOpened | BreakerClosed) -> None:
+        match effect:
+            case Paused(scope, pause):
+                why = _told(pause.since_epoch, pause.reason)
+                self._warn("%s are paused%s", scope, why, what="paused", scope=scope, reason=pause.reason)
+            case Resumed(scope):
+                self._warn("%s are no longer paused", scope, what="resumed", scope=scope)
+            case BreakerOpened(latch):
+                why = _told(latch.since_epoch, latch.cause)
+                self._warn(
+                    "the circuit breaker is open: nothing is evicted%s", why, what="breaker_opened", cause=latch.cause
+                )
+            case BreakerClosed():
+                self._warn("the circuit breaker is closed: evictions go on", what="breaker_closed")
+            case _:
+                assert_never(effect)
 
 
 def _named(ref: PodRef, node_name: str) -> str:
     return f"pod {ref} (uid {ref.uid}) on node {node_name}"
 
 
+def _told(since_epoch: float | None, why: str) -> str:
+    """Say since when and why, as far as it is known."""
+    since = "" if since_epoch in (None, UNKNOWN_EPOCH) else f"since {format_rfc3339(since_epoch)}"
+    told = ": ".join(filter(None, (since, why)))
+    return f" ({told})" if told else ""
+
+
+def _blocked(block: Block) -> str:
+    return block.reason.text + (f" ({block.budget})" if block.budget else "")
+
+
 def _shown(instant: float, now: Moment) -> str:
     return format_rfc3339(now.epoch_of(instant))
 
 
-def _because(verdict: TaintVerdict, now: Moment) -> str:
+def _because(decision: Evict, now: Moment) -> str:
     """Name the taint that decides, the toleration that counts, and since when by whose word."""
-    toleration = "is not tolerated" if verdict.toleration is None else f"is tolerated by [{verdict.toleration}]"
+    verdict = decision.deciding
+    by_default = " by default" if verdict.by_default else ""
+    toleration = (
+        "is not tolerated" if verdict.toleration is None else f"is tolerated{by_default} by [{verdict.toleration}]"
+    )
     overruled = "" if verdict.overruled is None else f", which comes before [{verdict.overruled}]"
     since = f"since {_shown(verdict.start_at, now)} by {verdict.start_source.value}"
-    return f"taint {verdict.taint} {toleration}{overruled}, {since}"
+    held = f", and held for {decision.held_seconds:g} s by its owner" if decision.held_seconds else ""
+    return f"taint {verdict.taint} {toleration}{overruled}, {since}{held}"
 
 
 def _fields(ref: PodRef, node_name: str, verdict: TaintVerdict | None = None) -> dict[str, Any]:

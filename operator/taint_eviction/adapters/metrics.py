@@ -4,7 +4,7 @@ A registry of its own, so that nothing else gets in. What is a state of somebody
 through a callable. No label ever names a pod or a node. Measures only: what it is told it does not check.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import (
@@ -37,7 +37,11 @@ class Readings:
     ``longest_blocked_seconds``: for how long the longest-failing of them has been failing, 0 if none is.
     ``synced``: nodes and the pods of tainted nodes have been listed. ``watch_ages``: by kind (nodes, pods), how many
     seconds ago the most silent watch was last heard of. ``clock_offset_seconds``: how far the host's clock is ahead of
-    the API server's. ``leading``: this process may act.
+    the API server's. ``leading``: this process may act. ``due``: pods past their deadline whose first attempt has not
+    begun. ``blocked``: pods that budgets keep, by reason. ``breaker_open``: the circuit breaker holds all evictions.
+    ``newly_tainted``: nodes that it counts, by who tainted them. ``pauses``: pauses in force, by scope.
+    ``orders_age_seconds``: how long ago pauses and latch were last read. ``policy_invalid``: the configuration file was
+    rejected, and the one before counts.
     """
 
     pending: Callable[[], float]
@@ -47,6 +51,13 @@ class Readings:
     watch_ages: Callable[[], dict[str, float]]
     clock_offset_seconds: Callable[[], float]
     leading: Callable[[], bool]
+    due: Callable[[], float]
+    blocked: Callable[[], Mapping[str, float]]
+    breaker_open: Callable[[], bool]
+    newly_tainted: Callable[[], Mapping[str, float]]
+    pauses: Callable[[], Mapping[str, float]]
+    orders_age_seconds: Callable[[], float]
+    policy_invalid: Callable[[], bool]
 
 
 class Metrics:
@@ -77,11 +88,18 @@ class Metrics:
         self._malformed = self._counter("malformed_objects", "Versions of objects that could not be read.", "kind")
         self._events = self._counter("events", "Kubernetes events, by what became of them.", "result")
         self._builtin = self._counter("builtin_active", "Pods that the built-in controller has marked for deletion.")
+        self._breaker_openings = self._counter("breaker_openings", "Times that the circuit breaker stopped evictions.")
+        self._reloads = self._counter("policy_reloads", "Versions of the configuration file, by result.", "result")
+        self._limiter_wait = self._histogram(
+            "limiter_wait_seconds",
+            "Seconds from a pod's deadline to its first attempt: settling, limits, pauses, busy workers.",
+            _LATENESS_BUCKETS,
+        )
         self._restarts = self._counter("watch_restarts", "Watches that had to be started again, by kind.", "kind")
         self._loop_lag = self._histogram("event_loop_lag_seconds", "How late the event loop woke up.", _LAG_BUCKETS)
         for kind in ("nodes", "pods"):
             self._restarts.labels(kind)
-        for outcome in ("dry_run" if dry_run else "evicted", "refused"):
+        for outcome in ("dry_run" if dry_run else "evicted", "refused", "blocked"):
             self._attempts.labels(outcome)
         info = Info(f"{PREFIX}_build", "Version, and whether this is a dry run.", registry=self.registry)
         info.info({"version": version, "dry_run": str(dry_run).lower()})
@@ -95,7 +113,26 @@ class Metrics:
         )
         self._read("synced", "1 once everything that matters has been listed.", lambda: float(readings.synced()))
         self._read("clock_offset_seconds", "Host's clock ahead of the API server's.", readings.clock_offset_seconds)
-        self.registry.register(_WatchAges(readings.watch_ages))
+        self._read("due_evictions", "Pods past their deadline, not yet attempted.", readings.due)
+        self._read("breaker_open", "1 while the circuit breaker holds all evictions.", readings.breaker_open)
+        self._read("orders_age_seconds", "Since pauses and latch were last read.", readings.orders_age_seconds)
+        self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
+        by_label = {
+            "watch_age_seconds": (
+                "Seconds since the most silent watch of a kind was last heard of.",
+                "kind",
+                readings.watch_ages,
+            ),
+            "blocked_evictions": ("Pods that budgets keep, by reason.", "reason", readings.blocked),
+            "newly_tainted_nodes": (
+                "Nodes the circuit breaker counts, by who tainted them.",
+                "by",
+                readings.newly_tainted,
+            ),
+            "pauses": ("Pauses in force, by scope.", "scope", readings.pauses),
+        }
+        for name, (text, label, read) in by_label.items():
+            self.registry.register(_ByLabel(f"{PREFIX}_{name}", text, label, read))
         leader = Gauge("leader_election_master_status", "1 while leading.", ["name"], registry=self.registry)
         leader.labels(self._name).set_function(lambda: float(readings.leading()))
 
@@ -111,9 +148,21 @@ class Metrics:
         self._deletions.inc()
         self._duration.observe(late_seconds)
 
-    def refused(self) -> None:
-        """Note that an attempt failed and will be repeated."""
-        self._attempts.labels("refused").inc()
+    def refused(self, blocked: bool) -> None:
+        """Note that an attempt failed and will be repeated; ``blocked``: because of a budget."""
+        self._attempts.labels("blocked" if blocked else "refused").inc()
+
+    def began(self, late_seconds: float) -> None:
+        """Note that the first attempt at a pod begins so long after its deadline."""
+        self._limiter_wait.observe(late_seconds)
+
+    def breaker_opened(self) -> None:
+        """Note that the circuit breaker stops evictions."""
+        self._breaker_openings.inc()
+
+    def policy_read(self, result: str) -> None:
+        """Note a new version of the configuration file: loaded or rejected."""
+        self._reloads.labels(result).inc()
 
     def cancelled(self) -> None:
         """Note that a pod has no deadline any more."""
@@ -161,23 +210,25 @@ class Metrics:
         Gauge(f"{PREFIX}_{name}", text, registry=self.registry).set_function(read)
 
 
-class _WatchAges(Collector):
-    """The age of the most silent watch of each kind; a kind that is not watched has none."""
+class _ByLabel(Collector):
+    """A gauge with one label; the values there are not are not told."""
 
-    def __init__(self, read: Callable[[], dict[str, float]]) -> None:
-        self._read = read
+    def __init__(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
+        self._name = name
+        self._text = text
+        self._label = label
+        self._values = read
 
     def describe(self) -> list[Metric]:
         """Name the metric without reading it."""
         return [self._family()]
 
     def collect(self) -> list[Metric]:
-        """Read the ages."""
+        """Read the values."""
         family = self._family()
-        for kind, seconds in self._read().items():
-            family.add_metric([kind], seconds)
+        for value, number in self._values().items():
+            family.add_metric([value], number)
         return [family]
 
     def _family(self) -> GaugeMetricFamily:
-        text = "Seconds since the most silent watch of a kind was last heard of."
-        return GaugeMetricFamily(f"{PREFIX}_watch_age_seconds", text, labels=["kind"])
+        return GaugeMetricFamily(self._name, self._text, labels=[self._label])

@@ -68,6 +68,21 @@ class Observations:
         return is_known
 
 
+def matters_to(controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
+    """Return what tells which objects (kind and JSON) to bring: all nodes, and pods of nodes that are or were tainted.
+
+    That is for the watch of all bound pods. What names no node in a way that can be read is brought, to be told of.
+    """
+
+    def matters(kind: str, body: Mapping[str, Any]) -> bool:
+        if kind != "Pod":
+            return True
+        node_name = (body.get("spec") or {}).get("nodeName")
+        return not isinstance(node_name, str | None) or controller.attends(node_name)
+
+    return matters
+
+
 def _gone(scope: WatchScope, body: Mapping[str, Any]) -> Fact | None:
     identity = _identity(body)
     if identity is None:

@@ -4,18 +4,23 @@ For people who start the command by hand; in a cluster the controller waits for 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, Call
+from taint_eviction.core.policy import EvictionMode
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
 
 _FORBIDDEN = 403
 _REVIEWS = "authorization.k8s.io/v1"
 _READS = [(verb, resource) for resource in ("nodes", "pods") for verb in ("get", "list", "watch")]
-_WRITES = [("patch", "pods/status"), ("delete", "pods"), ("create", "events"), ("patch", "events")]
+_WRITES = [("patch", "pods/status"), ("delete", "pods")]
+_EVICTIONS = [("create", "pods/eviction")]
+_EVENTS = [("create", "events"), ("patch", "events")]
 _LEASES = [(verb, "leases") for verb in ("get", "create", "update")]
+_ORDERS = [("get", "configmaps")]
+_LATCHES = [("create", "configmaps"), ("patch", "configmaps")]
 
 
 async def reach(calls: ApiCalls) -> None:
@@ -27,18 +32,38 @@ async def reach(calls: ApiCalls) -> None:
 
 async def missing_rights(calls: ApiCalls, settings: Settings) -> list[str]:
     """Name the rights that are missing, as ``verb resource``; what the server would not say is not missing."""
-    needed = _READS + ([] if settings.dry_run else _WRITES) + (_LEASES if settings.election.enabled else [])
+    needed = list(_needed(settings))
     allowed = await asyncio.gather(*(_allowed(calls, verb, resource, settings) for verb, resource in needed))
     return [f"{verb} {resource}" for (verb, resource), yes in zip(needed, allowed, strict=True) if not yes]
+
+
+def _needed(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield verbs and resources that it will use, set as it is."""
+    yield from _READS
+    if settings.election.enabled:
+        yield from _LEASES
+    if settings.orders.enabled:
+        yield from _ORDERS
+    if settings.dry_run_events or not settings.dry_run:
+        yield from _EVENTS
+    if settings.dry_run:
+        return
+    yield from _WRITES
+    if {settings.policy.mode, *(rule.mode for rule in settings.policy.rules)} - {None, EvictionMode.DELETE}:
+        yield from _EVICTIONS
+    if settings.orders.enabled:
+        yield from _LATCHES
 
 
 async def _allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings) -> bool:
     plural, _, subresource = resource.partition("/")
     attributes = {"verb": verb, "resource": plural, "subresource": subresource}
-    if plural == "leases":
-        attributes |= {"group": "coordination.k8s.io", "namespace": settings.election.lease_namespace}
+    own = {"leases": ("coordination.k8s.io", settings.election.lease_name), "configmaps": ("", settings.orders.name)}
+    if plural in own:
+        group, name = own[plural]
+        attributes |= {"group": group, "namespace": settings.election.lease_namespace}
         if verb != "create":  # one that is to be created has no name yet when it is authorized
-            attributes["name"] = settings.election.lease_name
+            attributes["name"] = name
     body = {
         "apiVersion": _REVIEWS,
         "kind": "SelfSubjectAccessReview",

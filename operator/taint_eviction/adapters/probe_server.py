@@ -1,13 +1,14 @@
-"""The small HTTP server for probes and metrics: /healthz, /readyz, /metrics; GET and HEAD only.
+"""The small HTTP server for probes, metrics, and documents about what goes on; GET and HEAD only.
 
-Knows nothing of what it serves: each probe asks a callable, metrics come from one. An exception in a callable is
-answered with 500, never with silence: a probe that hangs tells nobody anything.
+Knows nothing of what it serves: each probe and each document asks a callable, metrics come from one. An exception in a
+callable is answered with 500, never with silence: a probe that hangs tells nobody anything.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import orjson
 from aiohttp import web
 
 logger = logging.getLogger(__name__)
@@ -16,6 +17,8 @@ logger = logging.getLogger(__name__)
 _STOP_SECONDS = 1.0
 
 Probe = Callable[[], tuple[bool, str]]
+# From the query to the HTTP status and what is to be said as JSON.
+Document = Callable[[Mapping[str, str]], tuple[int, dict[str, Any]]]
 
 
 class ListenError(Exception):
@@ -42,13 +45,19 @@ class Address(NamedTuple):
 
 
 class ProbeServer:
-    """Serves probes and metrics from ``start`` to ``stop``. ``probes`` is by path: ``{"/healthz": …}``."""
+    """Serves from ``start`` to ``stop``. ``probes`` and ``documents`` are by path: ``{"/healthz": …}``."""
 
     def __init__(
-        self, address: Address, probes: Mapping[str, Probe], render_metrics: Callable[[], bytes], content_type: str
+        self,
+        address: Address,
+        probes: Mapping[str, Probe],
+        documents: Mapping[str, Document],
+        render_metrics: Callable[[], bytes],
+        content_type: str,
     ) -> None:
         self._address = address
         self._probes = dict(probes)
+        self._documents = dict(documents)
         self._render_metrics = render_metrics
         self._content_type = content_type
         self._runner: web.ServerRunner | None = None
@@ -81,17 +90,20 @@ class ProbeServer:
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405, text="only GET and HEAD\n", headers={"Allow": "GET, HEAD"})
         try:
-            return self._respond(request.path)
+            return self._respond(request.path, request.query)
         except Exception:
             logger.exception("%s cannot be answered", request.path)
             return web.Response(status=500, text="internal error; see the log\n")
 
-    def _respond(self, path: str) -> web.Response:
+    def _respond(self, path: str, query: Mapping[str, str]) -> web.Response:
         if path == "/metrics":
             return web.Response(body=self._render_metrics(), headers={"Content-Type": self._content_type})
+        if (document := self._documents.get(path)) is not None:
+            status, content = document(query)
+            return web.Response(status=status, body=orjson.dumps(content) + b"\n", content_type="application/json")
         probe = self._probes.get(path)
         if probe is None:
-            paths = ", ".join(sorted([*self._probes, "/metrics"]))
+            paths = ", ".join(sorted([*self._probes, *self._documents, "/metrics"]))
             return web.Response(status=404, text=f"no such path; there are {paths}\n")
         ok, text = probe()
         return web.Response(status=200 if ok else 503, text=f"{text}\n")

@@ -10,8 +10,18 @@ import click
 
 from taint_eviction import __version__
 
-# Each is the object of its name in the module of its name.
-_COMMANDS = ("run", "demo", "plan", "replay")
+# Each is the object of its name in this module.
+_COMMANDS = {
+    "run": "run",
+    "demo": "demo",
+    "plan": "plan",
+    "replay": "replay",
+    "pause": "pause",
+    "resume": "pause",
+    "breaker": "breaker",
+    "status": "status",
+    "explain": "explain",
+}
 
 
 class _ImportedWhenUsed(click.Group):
@@ -25,7 +35,7 @@ class _ImportedWhenUsed(click.Group):
         """Return a command by its name, None if there is none."""
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
-        found: click.Command = getattr(import_module(f"taint_eviction.cli.{cmd_name}"), cmd_name)
+        found: click.Command = getattr(import_module(f"taint_eviction.cli.{_COMMANDS[cmd_name]}"), cmd_name)
         return found
 
 

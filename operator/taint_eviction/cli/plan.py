@@ -6,8 +6,9 @@ Changes nothing. Not here: what becomes of pods (``core.forecast``), and how it 
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import orjson
@@ -21,9 +22,11 @@ from taint_eviction.cli.pictures import html_option, write_page
 from taint_eviction.cli.plan_values import When
 from taint_eviction.cli.plan_views import print_plan
 from taint_eviction.cli.progress import Progress
+from taint_eviction.cli.run_flags import deciding_flags, read_deciding_settings
 from taint_eviction.cli.values import Seconds
-from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.instants import Moment
+from taint_eviction.files.marked_yaml import Malformed
+from taint_eviction.files.policy_file import read_policy_file
 from taint_eviction.picture.of_plan import picture_of_plan
 from taint_eviction.planning.changes import (
     Changes,
@@ -36,12 +39,15 @@ from taint_eviction.planning.changes import (
 )
 from taint_eviction.planning.cluster import read_cluster, try_evictions
 from taint_eviction.planning.document import plan_document
-from taint_eviction.planning.files import read_files
+from taint_eviction.planning.files import STDIN, read_files
 from taint_eviction.planning.gates import ANY, Gate, read_gate
 from taint_eviction.planning.inventory import Inventory
-from taint_eviction.planning.plan import Mode, Plan, make_plan
+from taint_eviction.planning.plan import Plan, make_plan
+from taint_eviction.planning.wording import skipped_kinds
+from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.settings import Settings
 
 EXIT_FORESEEN, EXIT_MALFORMED, EXIT_CLUSTER = 1, 2, 3
 
@@ -65,13 +71,7 @@ _many = partial(click.option, multiple=True, allow_from_autoenv=False)
 @_many("--zone", metavar="ZONE", help="Zones of the nodes that patterns mean.")
 @_flag("--at", type=When(), help="When the changes are made: a time, or a span from now.  [default: now]")
 @_flag("--now", type=When(), help="When the files were written, for what has passed since.  [default: now]")
-@_flag(
-    "--mode",
-    type=click.Choice([mode.value for mode in Mode]),
-    default=Mode.DELETE.value,
-    help="How pods would be evicted: budgets count only for evictions.",
-)
-@_flag("--keep-finished", is_flag=True, help="As of run: leave Succeeded and Failed pods alone.")
+@deciding_flags
 @_flag("--kubeconfig", help="Kubeconfig file. Without it: $KUBECONFIG, in-cluster, or ~/.kube/config.")
 @_flag("--context", help="Context of the kubeconfig to use instead of its current one.")
 @_flag("--call-timeout", type=Seconds(), default=30.0, help="Longest wait for any one API call.")
@@ -92,20 +92,31 @@ def plan(files: tuple[str, ...], **flags: Any) -> None:
     if os.environ.get("NO_COLOR"):
         click.get_current_context().color = False
     try:
-        changes = _read_changes(flags)
+        changes, settings = _read_changes(flags), _read_settings(flags)
         gates = [*map(read_gate, flags["fail_on"]), *([ANY] if flags["exit_code"] else [])]
-        made = _from_files(files, changes, flags) if files else asyncio.run(_from_cluster(changes, flags))
+        making = (changes, settings, flags)
+        made = _from_files(files, *making) if files else asyncio.run(_from_cluster(*making))
+    except Malformed as malformed:
+        _give_up(EXIT_MALFORMED, *map(str, malformed.problems))
     except (ValueError, CredentialsError) as error:
-        _give_up(str(error), EXIT_MALFORMED)
+        _give_up(EXIT_MALFORMED, str(error))
     except CallFailed as error:
-        _give_up(str(error), EXIT_CLUSTER)
+        _give_up(EXIT_CLUSTER, str(error))
     _show(made, flags)
     sys.exit(_exit_code(made, gates))
 
 
-def _give_up(message: str, code: int) -> None:
-    click.echo(f"taint-eviction: {message}", err=True)
+def _give_up(code: int, *messages: str) -> NoReturn:
+    for message in messages:
+        click.echo(f"taint-eviction: {message}", err=True)
     sys.exit(code)
+
+
+def _read_settings(flags: dict[str, Any]) -> Settings:
+    settings = read_deciding_settings(flags)
+    if problems := settings.problems():
+        raise WrongChange("; ".join(problems))
+    return replace(settings, policy=read_policy_file(flags["config"], settings.policy)) if flags["config"] else settings
 
 
 def _read_changes(flags: dict[str, Any]) -> Changes:
@@ -122,24 +133,27 @@ def _read_changes(flags: dict[str, Any]) -> Changes:
 # From files
 
 
-def _from_files(files: tuple[str, ...], changes: Changes, flags: dict[str, Any]) -> Plan:
+def _from_files(files: tuple[str, ...], changes: Changes, settings: Settings, flags: dict[str, Any]) -> Plan:
+    if files.count(STDIN) > 1:
+        raise WrongChange("- is stdin, which can be read only once")
     progress = Progress()
     inventory = read_files(files, sys.stdin.buffer, progress)
     progress.done(len(inventory))
-    if not len(inventory) and not inventory.problems:
-        raise WrongChange(f"there is no node, pod or budget in {', '.join(files)}")
+    if not len(inventory):
+        skipped = f" (skipped: {kinds})" if (kinds := skipped_kinds(inventory)) else ""
+        nothing = f"there is no node, pod or budget in {', '.join(files)}{skipped}"
+        _give_up(EXIT_MALFORMED, *inventory.problems, nothing)
     wall = read_wall()
     epoch = _instant(flags["now"], wall)
-    return _plan(inventory, changes, Moment(epoch, epoch), flags)
+    return _plan(inventory, changes, settings, Moment(epoch, epoch), flags)
 
 
-def _plan(inventory: Inventory, changes: Changes, now: Moment, flags: dict[str, Any]) -> Plan:
+def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Moment, flags: dict[str, Any]) -> Plan:
     at = now.instant_of(_instant(flags["at"], now.server_epoch))
     if at < now.at:
         raise WrongChange("--at is in the past: changes can only be made now or later")
     what_if = apply_changes(changes, inventory, at)
-    policy = DecisionPolicy(evict_finished=not flags["keep_finished"])
-    return make_plan(inventory, what_if, changes.described(), now, policy, Mode(flags["mode"]))
+    return make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
 
 
 def _instant(when: tuple[bool, float] | None, now: float) -> float:
@@ -153,7 +167,7 @@ def _instant(when: tuple[bool, float] | None, now: float) -> float:
 # From a cluster
 
 
-async def _from_cluster(changes: Changes, flags: dict[str, Any]) -> Plan:
+async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, Any]) -> Plan:
     if flags["now"] is not None:
         raise WrongChange("--now is for files: a cluster tells its own time")
     clock = ServerClock()
@@ -167,9 +181,8 @@ async def _from_cluster(changes: Changes, flags: dict[str, Any]) -> Plan:
             raise CallFailed(f"{connection.where}: {connection.url}: {error}", status=error.status) from error
         await sharpen(calls, clock)
         progress.done(len(inventory))
-        made = _plan(inventory, changes, clock.now(), flags)
-        if made.mode is not Mode.DELETE:
-            await try_evictions(calls, made)
+        made = _plan(inventory, changes, settings, clock.now(), flags)
+        await try_evictions(calls, made)
         return made
     finally:
         await connection.close()
@@ -186,8 +199,11 @@ def _show(made: Plan, flags: dict[str, Any]) -> None:
             click.echo(yaml.dump(plan_document(made), Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
         case output:
             print_plan(made, wide=output == "wide")
-    for sentence in [*made.inventory.problems, *made.inventory.complaints]:
-        click.echo(f"taint-eviction: {sentence}", err=True)
+    inventory = made.inventory
+    for sentences, count in ((inventory.problems, inventory.unread), (inventory.complaints, inventory.complained)):
+        more = [f"… and {count - len(sentences)} more like these"] if count > len(sentences) else []
+        for sentence in [*sentences, *more]:
+            click.echo(f"taint-eviction: {sentence}", err=True)
     if flags["html"]:
         write_page(flags["html"], picture_of_plan(made))
 

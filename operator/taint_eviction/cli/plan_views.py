@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import click
 
-from taint_eviction.planning.plan import Mode, Plan, PlannedBudget, PlannedNode, PlannedPod
-from taint_eviction.planning.wording import held_by, leaves, moment, notes, summary, why
+from taint_eviction.planning.plan import Plan, PlannedBudget, PlannedNode, PlannedPod
+from taint_eviction.planning.wording import held_by, leaves, moment, notes, paused, summary, why
 
 _MOST_PODS = 50
 _MOST_ROWS = 20
@@ -95,6 +95,8 @@ def _why(pod: PlannedPod) -> str:
     parts = [why(pod.forecast)]
     if pod.blocked:
         parts.append(f"BLOCKED: {held_by(pod)}")
+    if pod.paused_by:
+        parts.append(paused(pod))
     if pod.leaves_at is not None and pod.facts.bare:
         parts.append("gone for good: nobody creates it again")
     if pod.recreated_for_ever:
@@ -151,15 +153,16 @@ def _print_budgets(plan: Plan, wide: bool) -> None:
 
 
 def _budget_row(each: PlannedBudget, plan: Plan) -> Row:
-    said = ""
+    said = []
     if each.violation is not None:
         at = moment(each.violation.at, plan.now)
-        said = f"VIOLATED at {at}, down to {each.violation.lowest} healthy"
-    elif each.blocked:
-        said = f"BLOCKS {len(each.blocked)} of them"
-    elif plan.mode is not Mode.DELETE and each.leaving:
-        said = "lets them go"
-    return str(each.budget), str(each.before.healthy), str(each.before.desired), str(each.leaving), said
+        said.append(f"VIOLATED at {at}, down to {each.violation.lowest} healthy")
+    if each.blocked:
+        said.append(f"BLOCKS {len(each.blocked)} of them")
+    if not said and each.asking:
+        said.append("lets them go")
+    numbers = str(each.before.healthy), str(each.before.desired), str(each.leaving)
+    return str(each.budget), *numbers, "; ".join(said)
 
 
 def _print_unschedulable(plan: Plan) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 import click
 
 from taint_eviction.cli.pictures import html_option, record_in, write_page, write_text
+from taint_eviction.files.marked_yaml import Malformed, Problem, decoded
 from taint_eviction.history.record import Record
 from taint_eviction.history.to_scenario import scenario_text
 from taint_eviction.picture.of_history import picture_of_record
 from taint_eviction.picture.of_replay import picture_of_replay
 from taint_eviction.simulation.expectations import Verdict
-from taint_eviction.simulation.marked_yaml import Malformed, Problem
 from taint_eviction.simulation.replay import ReplayResult
 from taint_eviction.simulation.scenario import read_scenario
 from taint_eviction.simulation.timeline import Entry, What
@@ -36,6 +36,9 @@ _COLOURS = {
     What.CANCELLED: "green",
     What.CALL_FAILED: "magenta",
     What.REFUSED: "magenta",
+    What.BLOCKED: "magenta",
+    What.BREAKER_OPENED: "red",
+    What.BREAKER_CLOSED: "green",
     What.STEP: "cyan",
 }
 
@@ -52,15 +55,15 @@ _COLOURS = {
     help="Timelines for people, or one JSON document.",
 )
 @html_option
-@click.option("--to-scenario", metavar="FILE", help="Write a journal or log as a scenario file, to change and keep.")
+@click.option("--to-scenario", metavar="FILE", help="Write a record as a scenario file, to change and keep.")
 def replay(files: tuple[str, ...], output: str, html: str | None, to_scenario: str | None) -> None:
     """Play scenario FILEs on a virtual clock and check what they expect.
 
     A scenario says which nodes and pods there are, what happens when, and which pods leave. It is played through the
     controller itself against a simulated cluster, an hour in a moment. Directories are walked for *.yaml; - is stdin.
 
-    A journal (run --journal) or a log (run --log-format json) is a story, too: what the controller did then is what is
-    expected now.
+    A journal (run --journal), an audit log (run --audit-log) or a log (run --log-format json) is a story, too: what the
+    controller did then is what is expected now.
 
     Exit code: 0 all as expected, 1 an expectation was broken, 2 a file is malformed.
     """
@@ -129,11 +132,7 @@ def _text(file: str, records: dict[str, Record]) -> str:
     if record is not None:
         records[file] = record
         return scenario_text(record)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise Malformed([Problem(file, line, "the file is not UTF-8 text")]) from error
+    return decoded(raw, file)
 
 
 # For machines

@@ -5,7 +5,7 @@ import gc
 import logging
 import sys
 from dataclasses import replace
-from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,19 @@ import click
 
 from taint_eviction import __version__
 from taint_eviction.adapters import preflight
+from taint_eviction.adapters.audit import AuditLog
 from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection
 from taint_eviction.adapters.journal import Journal
 from taint_eviction.adapters.probe_server import Address, ListenError
+from taint_eviction.adapters.rotating_lines import Lines, RotatingLines
 from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.run_flags import read_settings, run_flags
 from taint_eviction.cli.signals import StopSignals
-from taint_eviction.cli.values import HostPort, Seconds
+from taint_eviction.files.marked_yaml import Malformed
+from taint_eviction.files.policy_file import read_policy_file
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.settings import ElectionSettings, RetrySettings, Settings, WatchSettings
+from taint_eviction.settings import Settings
 from taint_eviction.wiring import Application
 
 logger = logging.getLogger(__name__)
@@ -29,117 +33,33 @@ logger = logging.getLogger(__name__)
 _UNAUTHORIZED = 401
 EXIT_BUG, EXIT_USAGE, EXIT_CLUSTER = 1, 2, 3
 
-_flag = partial(click.option, show_envvar=True, show_default=True)
-_DEFAULT = Settings()
-
 
 @click.command(context_settings={"auto_envvar_prefix": "TAINT_EVICTION"})
-@_flag("--kubeconfig", help="Kubeconfig file. Without it: $KUBECONFIG, in-cluster, or ~/.kube/config.")
-@_flag("--context", help="Context of the kubeconfig to use instead of its current one.")
-@_flag("--listen", type=HostPort(), help="Serve /metrics, /healthz and /readyz here.")
-@_flag(
-    "--wait-for-api",
-    is_flag=True,
-    help="Wait for an API server that is away instead of giving up; in a pod it always does.",
-)
-@_flag("--dry-run", is_flag=True, help="Decide, log and count, but change nothing.")
-@_flag(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Logs for people, or a JSON object a line.",
-)
-@_flag(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", help="Least severe logs."
-)
-@_flag(
-    "--workers",
-    type=int,
-    default=_DEFAULT.workers,
-    help="Evictions in flight at most; half of them for retries at most.",
-)
-@_flag(
-    "--call-timeout", type=Seconds(), default=_DEFAULT.call_timeout_seconds, help="Longest wait for any one API call."
-)
-@_flag(
-    "--grace-period",
-    type=Seconds(),
-    default=_DEFAULT.grace_seconds,
-    help="How long evictions in flight may end at stop.",
-)
-@_flag("--keep-finished", is_flag=True, help="Leave Succeeded and Failed pods (and their logs) alone.")
-@_flag(
-    "--retry-first", type=Seconds(), default=_DEFAULT.retry.first_seconds, help="Wait before the first retry; doubles."
-)
-@_flag("--retry-most", type=Seconds(), default=_DEFAULT.retry.most_seconds, help="Longest wait between retries.")
-@_flag(
-    "--resync-interval",
-    type=Seconds(),
-    default=_DEFAULT.watch.resync_seconds,
-    help="List what is watched anew this often.",
-)
-@_flag(
-    "--linger",
-    type=Seconds(),
-    default=_DEFAULT.watch.linger_seconds,
-    help="Watch a node's pods on after its taint went.",
-)
-@_flag(
-    "--whole-cluster-from",
-    type=int,
-    default=_DEFAULT.watch.whole_cluster_from,
-    help="From this many tainted nodes on, watch all bound pods with one watch.",
-)
-@_flag("--leader-elect/--no-leader-elect", default=True, help="Act only while holding the Lease.")
-@_flag("--leader-elect-lease-duration", type=Seconds(), default=_DEFAULT.election.lease_duration_seconds)
-@_flag("--leader-elect-renew-deadline", type=Seconds(), default=_DEFAULT.election.renew_deadline_seconds)
-@_flag("--leader-elect-retry-period", type=Seconds(), default=_DEFAULT.election.retry_period_seconds)
-@_flag(
-    "--leader-elect-resource-name", help="Name of the Lease.  [default: taint-eviction-controller, dry run: …-dry-run]"
-)
-@_flag("--leader-elect-resource-namespace", help="Namespace of the Lease.  [default: the pod's own, else kube-system]")
-@_flag("--journal", metavar="FILE", help="Write what is observed and done here, for replay; the one before is FILE.1.")
-@_flag("--journal-megabytes", type=click.IntRange(1), default=64, help="Size of each of the journal's two files.")
+@run_flags
 def run(**flags: Any) -> None:
     """Run the controller against a cluster.
 
     Watches nodes, and the pods of nodes with NoExecute taints; evicts them when they stop tolerating the taints.
     """
     set_up_logging(flags["log_format"], flags["log_level"])
-    settings = read_settings(flags)
-    if problems := settings.problems():
-        for problem in problems:
-            click.echo(f"taint-eviction: {problem}", err=True)
+    settings, problems = _configure(flags)
+    for problem in problems:
+        click.echo(f"taint-eviction: {problem}", err=True)
+    if problems:
         sys.exit(EXIT_USAGE)
     sys.exit(_run(settings, flags))
 
 
-def read_settings(flags: dict[str, Any]) -> Settings:
-    """Turn the values of the flags into settings."""
-    lease_name = flags["leader_elect_resource_name"]
-    if lease_name is None:
-        lease_name = _DEFAULT.election.lease_name + ("-dry-run" if flags["dry_run"] else "")
-    return Settings(
-        workers=flags["workers"],
-        call_timeout_seconds=flags["call_timeout"],
-        grace_seconds=flags["grace_period"],
-        evict_finished=not flags["keep_finished"],
-        dry_run=flags["dry_run"],
-        retry=RetrySettings(flags["retry_first"], flags["retry_most"]),
-        watch=WatchSettings(
-            resync_seconds=flags["resync_interval"],
-            linger_seconds=flags["linger"],
-            whole_cluster_from=flags["whole_cluster_from"],
-        ),
-        election=ElectionSettings(
-            enabled=flags["leader_elect"],
-            lease_duration_seconds=flags["leader_elect_lease_duration"],
-            renew_deadline_seconds=flags["leader_elect_renew_deadline"],
-            retry_period_seconds=flags["leader_elect_retry_period"],
-            lease_name=lease_name,
-            lease_namespace=flags["leader_elect_resource_namespace"] or "",
-        ),
-    )
+def _configure(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
+    """Return the settings, and everything that is wrong with them and with the file of ``--config``."""
+    settings = read_settings(flags)
+    problems = settings.problems()
+    if flags["config"]:
+        try:
+            settings = replace(settings, policy=read_policy_file(flags["config"], settings.policy))
+        except Malformed as malformed:
+            problems += map(str, malformed.problems)
+    return settings, problems
 
 
 def _run(settings: Settings, flags: dict[str, Any]) -> int:
@@ -174,7 +94,14 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     listen = Address(*flags["listen"]) if flags["listen"] is not None else None
     journal = Journal(Path(flags["journal"]), flags["journal_megabytes"] * 2**20) if flags["journal"] else None
     application = Application(
-        connection, clock, settings, listen=listen, reinstall_signal_handlers=signals.install, journal=journal
+        connection,
+        clock,
+        settings,
+        listen=listen,
+        reinstall_signal_handlers=signals.install,
+        journal=journal,
+        audit=_audit_log(flags),
+        policy_file=flags["config"],
     )
     try:
         if not (connection.in_cluster or flags["wait_for_api"]):
@@ -188,6 +115,17 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     await application.run(stop)
     logger.info("stopped")
     return 0
+
+
+def _audit_log(flags: dict[str, Any]) -> AuditLog | None:
+    match flags["audit_log"]:
+        case None | "":
+            return None
+        case "-":
+            lines = Lines(FileIO(sys.stdout.fileno(), "wb", closefd=False), "the audit log", "stdout")
+        case file:
+            lines = RotatingLines(Path(file), flags["audit_megabytes"] * 2**20, "the audit log")
+    return AuditLog(lines, flags["dry_run"])
 
 
 def _with_lease_namespace(settings: Settings, connection: Connection) -> Settings:

@@ -1,12 +1,16 @@
 """Kinds of values that flags take."""
 
+import math
 import re
 from typing import Any
 
 import click
 
-_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+from taint_eviction.core.breaker import NodeThreshold
+from taint_eviction.files.durations import parse_seconds
+
+_SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%", re.ASCII)
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class Seconds(click.ParamType[float]):
@@ -16,16 +20,10 @@ class Seconds(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read the span; fail with an example of a right one."""
-        if isinstance(value, int | float):
-            return float(value)
-        text = str(value).strip()
         try:
-            return float(text)
-        except ValueError:
-            parts = _PARTS.findall(text)
-            if not parts or "".join(number + unit for number, unit in parts) != text:
-                self.fail(f"{text!r} is no span of time; write seconds (90) or a duration (1m30s, 500ms)", param, ctx)
-            return sum(float(number) * _UNITS[unit] for number, unit in parts)
+            return parse_seconds(value)
+        except ValueError as expected:
+            self.fail(f"{value!r} is no span of time; write {expected}", param, ctx)
 
 
 class HostPort(click.ParamType[tuple[str, int]]):
@@ -41,3 +39,44 @@ class HostPort(click.ParamType[tuple[str, int]]):
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
             self.fail(f"{value!r} is not HOST:PORT, as in 127.0.0.1:8080 or :8080", param, ctx)
         return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class HoldSpan(Seconds):
+    """A span of time, or ``forever``: infinite seconds."""
+
+    name = "duration|forever"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the span."""
+        return math.inf if value in ("forever", math.inf) else super().convert(value, param, ctx)
+
+
+class Threshold(click.ParamType[NodeThreshold | None]):
+    """How many nodes are too many: ``25%``, ``40``, or ``25%,40`` for whichever comes first.
+
+    ``exempt`` is a word for none at all, "" where that cannot be said.
+    """
+
+    name = "nodes"
+
+    def __init__(self, exempt: str = "") -> None:
+        self._exempt = exempt
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NodeThreshold | None:
+        """Read number and share."""
+        if isinstance(value, NodeThreshold):
+            return value
+        text = str(value).strip()
+        if self._exempt and text == self._exempt:
+            return None
+        number, percent = None, None
+        for part in text.split(","):
+            share = _SHARE.fullmatch(part.strip())
+            if share and percent is None:
+                percent = float(share[1])
+            elif _NUMBER.fullmatch(part.strip()) and number is None:
+                number = int(part)
+            else:
+                words = f", or {self._exempt}" if self._exempt else ""
+                self.fail(f"{text!r} is no number of nodes; write 25%, 40, or 25%,40{words}", param, ctx)
+        return NodeThreshold(number, percent)

@@ -1,7 +1,7 @@
 """The brain's own loop, without the loop: observe(fact) → effects; take_due → work; settle(outcome) → effects.
 
 Level-triggered: whatever a fact says, the pods it touches are decided from the state that is known then, in both
-directions, also when overdue. A timer is only a hint; ``take_due`` and ``decide_again`` ask the decision once more.
+directions, also when overdue. A timer is only a hint; ``take_due`` and ``obstacle`` ask the decision once more.
 
 Pods matter only on nodes that carry NoExecute taints: those of other nodes are not kept. So whoever feeds it tells a
 node's pods again when the node becomes tainted (``NodeTainted``), and says when it stops telling (``PodsReleased``).
@@ -12,16 +12,22 @@ is, nothing else of it is scheduled; everything belongs to a UID, so what ends l
 Errors: what the world does wrong arrives as an ``Outcome``; an exception in here is our own bug.
 """
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
+from taint_eviction.core.agenda import Agenda
+from taint_eviction.core.brakes import Brakes, Hold
+from taint_eviction.core.breaker import BreakerPolicy, Wave
 from taint_eviction.core.cluster import Cluster, KnownPod
 from taint_eviction.core.conditions import ConditionLedger
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
 from taint_eviction.core.effects import (
+    Block,
     CalledOff,
     Cancelled,
+    CutOff,
     Done,
     Effect,
     Evicted,
@@ -49,47 +55,81 @@ from taint_eviction.core.facts import (
     PodsSwept,
 )
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.lanes import LaneKey
 from taint_eviction.core.objects import NamespacedName, PodRef
-from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
+from taint_eviction.core.orders import Orders
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Handling
 
 # An answer asked so long after a deletion was accepted, and that still does not show it, says that it was undone.
 _DELETION_SHOWS_SECONDS = 60.0
 
+_NO_ORDERS = Orders()
+
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The failed attempts at one pod so far: how many, since when, and what the last one was told."""
+    """The failed attempts at one pod so far: how many, since when, and what the last one was told.
+
+    ``block``: a budget forbids it for now, None: something is wrong. ``asked``: the eviction API was asked for it.
+    """
 
     since_at: float
     tries: int
     retry_at: float
     message: str
+    block: Block | None = None
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A pod that has a deadline or is being evicted. ``hold``: what holds it back though it is due, None: nothing."""
+
+    known: KnownPod
+    decision: Evict
+    handling: Handling
+    in_flight: bool
+    trouble: Trouble | None
+    hold: Hold | None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All there is to say about one known pod. ``trouble`` None: no attempt has failed."""
+    """All there is to say about one known pod.
+
+    ``pending`` None: it stays, or its deletion was accepted already (``deleted``).
+    """
 
     known: KnownPod
     decision: Decision
-    in_flight: bool
     deleted: bool
-    trouble: Trouble | None
+    pending: Pending | None
 
 
 class Controller:
     """Decides what to do about the pods it is told of; see the module.
 
     ``dry_run``: work that is done has changed nothing. So a pod that was "evicted" is left alone until its eviction is
-    called off, and no condition is ever taken back.
+    called off, and no condition is ever taken back. ``orders`` None: not known yet, so that everything is held.
     """
 
-    def __init__(self, policy: DecisionPolicy | None = None, dry_run: bool = False) -> None:
+    def __init__(
+        self,
+        policy: DecisionPolicy | None = None,
+        dry_run: bool = False,
+        *,
+        eviction_policy: EvictionPolicy | None = None,
+        breaker: BreakerPolicy | None = None,
+        orders: Orders | None = _NO_ORDERS,
+    ) -> None:
         self.cluster = Cluster()
+        self.eviction_policy = eviction_policy or EvictionPolicy()
+        breaker = breaker or BreakerPolicy()
+        self.brakes = Brakes(breaker, orders)
         self._policy = policy or DecisionPolicy()
         self._dry_run = dry_run
-        self._first_tries = TimedWorkerQueue()
-        self._retries = TimedWorkerQueue()
+        settle_seconds = breaker.settle_seconds if breaker.enabled else 0.0
+        self._agenda = Agenda(self.eviction_policy, settle_seconds, lambda key: self._held_lane(key) is not None)
         self._conditions = ConditionLedger()
         # By UID: the decision by which a pod is scheduled or in flight.
         self._wanted: dict[str, Evict] = {}
@@ -131,6 +171,7 @@ class Controller:
         if change is None:
             return []
         name = fact.node.name
+        self.brakes.breaker.node_changed(name, self.cluster.nodes[name].sightings)
         effects: list[Effect] = [TaintRewritten(name, taint) for taint in change.rewritten]
         if change.is_tainted and not change.was_tainted:
             self._attended.add(name)
@@ -143,6 +184,7 @@ class Controller:
         known = self.cluster.drop_node(fact, now)
         if known is None:
             return []
+        self.brakes.breaker.node_changed(fact.name, ())
         effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
         return effects + self._redecide_all(self.cluster.pods_on(fact.name), now)
 
@@ -199,7 +241,7 @@ class Controller:
             if not due:
                 self._trouble.pop(ref.uid, None)  # What failed so far was another eviction.
             self._owe_condition(ref, not due and self._conditions.may_carry(ref), now)
-            return self._schedule(known, decision)
+            return self._schedule(known, decision, now.at)
         alive = not known.pod.terminating and ref.uid not in self._deleted
         self._owe_condition(ref, alive and (known.pod.marked or self._conditions.may_carry(ref)), now)
         return self._unschedule(known, decision.reason if isinstance(decision, Stay) else None, now)
@@ -208,23 +250,22 @@ class Controller:
         taints = self.cluster.taints_on(known.pod.node_name)
         return decide(known.pod, known.bound, taints, self._policy)
 
-    def _schedule(self, known: KnownPod, decision: Evict) -> list[Effect]:
+    def _schedule(self, known: KnownPod, decision: Evict, now: float) -> list[Effect]:
         ref, before = known.pod.ref, self._wanted.get(known.pod.ref.uid)
         self._wanted[ref.uid] = decision
-        trouble = self._trouble.get(ref.uid)
+        self.brakes.breaker.evicts(known.pod.node_name or "", decision.deciding.taint)
+        trouble, lane = self._trouble.get(ref.uid), self._lane(known, decision)
         if trouble is None:
-            self._retries.cancel(ref)
-            self._first_tries.schedule(ref, decision.fire_at)
+            self._agenda.schedule(ref, lane, decision.fire_at, now)
         else:
-            self._retries.schedule(ref, max(decision.fire_at, trouble.retry_at))
+            self._agenda.schedule(ref, lane, max(decision.fire_at, trouble.retry_at), now, retry=True)
         if before is not None and before.fire_at == decision.fire_at:
             return []
         return [Scheduled(ref, known.pod.node_name or "", decision, before.fire_at if before else None)]
 
     def _unschedule(self, known: KnownPod, reason: StayReason | None, now: Moment) -> list[Effect]:
         ref = known.pod.ref
-        self._first_tries.cancel(ref)
-        self._retries.cancel(ref)
+        self._agenda.forget(ref)
         self._trouble.pop(ref.uid, None)
         decision, asked = self._wanted.pop(ref.uid, None), ref.uid in self._asked
         self._asked.discard(ref.uid)
@@ -253,63 +294,116 @@ class Controller:
             self._conditions.write_off(ref)
         return self._unschedule(known, None, now)
 
+    def _handling(self, known: KnownPod, decision: Evict) -> Handling:
+        pod = known.pod
+        return self.eviction_policy.handling(decision.deciding.taint.key, pod.ref.key.namespace, pod.labels)
+
+    def _lane(self, known: KnownPod, decision: Evict) -> LaneKey:
+        rule = self._handling(known, decision).rule
+        return LaneKey(known.pod.node_name or "", known.pod.ref.key.namespace, "" if rule is None else rule.name)
+
+    # What holds it back
+
+    def order(self, orders: Orders, now: Moment) -> list[Effect]:
+        """Take in what people have ordered."""
+        before, effects = self.brakes.orders, self.brakes.order(orders, now)
+        if orders != before:
+            self._agenda.reconsider()
+        self._agenda.advance(now.at)
+        self.brakes.breaker.count_due(self._agenda.due())
+        return effects
+
+    def look(self, now: Moment) -> list[Effect]:
+        """Let the circuit breaker look at what is going on; to be asked before work is taken."""
+        self._agenda.advance(now.at)
+        return self.brakes.look(self.cluster.nodes, self._agenda.due(), now)
+
+    def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
+        """Go on with another policy of evicting."""
+        self.eviction_policy = policy
+        self._agenda.change_policy(policy, now.at)
+        return self._redecide_all(list(self.cluster.pods.values()), now)
+
+    def _held_lane(self, key: LaneKey) -> Hold | None:
+        paused = any(rule.pause for rule in self.eviction_policy.rules if rule.name == key.rule)
+        return Hold.RULE_PAUSED if paused else self.brakes.lane(key)
+
+    def _hold(self, known: KnownPod, decision: Evict) -> Hold | None:
+        return self.brakes.whole() or self._held_lane(self._lane(known, decision))
+
+    def wave(self, now: Moment) -> Wave:
+        """Say what the circuit breaker sees."""
+        return self.brakes.breaker.wave(self.cluster.nodes, self._agenda.due(), now)
+
     # What is to be done
 
-    def next_fire_at(self, retries: bool = True) -> float | None:
-        """Return when the next piece of work is due, None if there is none; ``retries`` False: first tries alone."""
-        queues = (self._first_tries, self._retries, self._conditions.owed) if retries else (self._first_tries,)
-        instants = [fire_at for queue in queues if (fire_at := queue.next_fire_at()) is not None]
-        return min(instants, default=None)
+    def next_at(self, now: float, retries: bool = True) -> float | None:
+        """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
+        instants = [self._agenda.next_at(now, retries, stopped=self.brakes.whole() is not None)]
+        if retries:
+            instants.append(self._conditions.owed.next_fire_at())
+        return min((instant for instant in instants if instant is not None), default=None)
 
     def take_due(self, now: Moment, most: int, most_retries: int) -> list[Work]:
-        """Begin what is due: at most ``most`` pieces of work, first tries before retries, each most overdue first.
+        """Begin what is due: at most ``most`` pieces of work, first tries before retries, as ``lanes`` orders them.
 
         At most ``most_retries`` of them are retries or take-backs. Each is in flight until it is settled.
         """
         taken: list[Work] = []
-        while len(taken) < most and (entry := self._first_tries.pop_due(now.at)) is not None:
-            self._begin(self._eviction(entry), taken)
+        self._agenda.advance(now.at)
+        stopped = self.brakes.whole() is not None
+        while not stopped and len(taken) < most and (ref := self._agenda.take(now.at, retry=False)) is not None:
+            self._begin(self._eviction(ref, now), taken)
         room = min(most, len(taken) + most_retries)
         while len(taken) < room and (entry := self._conditions.owed.pop_due(now.at)) is not None:
             known = self.cluster.pod(entry.ref)
             node_name = known.pod.node_name if known is not None else None
             self._begin(TakeBack(entry.ref, node_name or "", self._conditions.tries(entry.ref)), taken)
-        while len(taken) < room and (entry := self._retries.pop_due(now.at)) is not None:
-            self._begin(self._eviction(entry), taken)
+        while not stopped and len(taken) < room and (ref := self._agenda.take(now.at, retry=True)) is not None:
+            self._begin(self._eviction(ref, now), taken)
         return taken
 
-    def _eviction(self, entry: Entry) -> Eviction:
-        known = self.cluster.pods[entry.ref.key]
-        trouble = self._trouble.get(entry.ref.uid)
+    def _eviction(self, ref: PodRef, now: Moment) -> Eviction:
+        known, decision, trouble = self.cluster.pods[ref.key], self._wanted[ref.uid], self._trouble.get(ref.uid)
         return Eviction(
-            entry.ref,
+            ref,
             known.pod.node_name or "",
-            self._wanted[entry.ref.uid],
+            decision,
             known.pod.marked,
             trouble.tries if trouble else 0,
+            self._asks_eviction_api(self._handling(known, decision), decision, trouble, now),
         )
+
+    @staticmethod
+    def _asks_eviction_api(handling: Handling, decision: Evict, trouble: Trouble | None, now: Moment) -> bool:
+        """Tell whether budgets hold. However late it is, the eviction API is asked once before they do not."""
+        if handling.mode is not EvictionMode.EVICT_THEN_DELETE:
+            return handling.mode is EvictionMode.EVICT
+        return trouble is None or not trouble.asked or now.at < decision.fire_at + handling.evict_timeout_seconds
 
     def _begin(self, work: Work, taken: list[Work]) -> None:
         # Whatever else is scheduled for the pod waits: settling decides anew and schedules it again.
-        for queue in (self._first_tries, self._retries, self._conditions.owed):
-            queue.cancel(work.ref)
+        self._agenda.cancel(work.ref)
+        self._conditions.owed.cancel(work.ref)
         self._in_flight[work.ref.uid] = work
         taken.append(work)
 
-    def decide_again(self, work: Work, now: Moment) -> bool:
-        """Tell whether ``work``, in flight, is still wanted by what is known now. To be asked just before each call."""
+    def obstacle(self, work: Work, now: Moment) -> CalledOff | Held | None:
+        """Say what keeps ``work``, in flight, from going on by what is known now; to be asked just before each call."""
         known = self.cluster.pod(work.ref)
         decision = None if known is None else self._decide(known)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
         if isinstance(work, TakeBack):
-            return not due
-        if isinstance(decision, Evict) and due:
-            self._wanted[work.ref.uid] = decision  # The reason may have changed; what is told at the end is the last.
-        return due
+            return CalledOff() if due else None
+        if known is None or not isinstance(decision, Evict) or not due:
+            return CalledOff()
+        self._wanted[work.ref.uid] = decision  # The reason may have changed; what is told at the end is the last.
+        return None if self._hold(known, decision) is None and self._agenda.may_send(work.ref) else Held()
 
-    def will_delete(self, ref: PodRef) -> None:
+    def will_delete(self, ref: PodRef, now: Moment) -> None:
         """Note that a pod's deletion is about to be asked for: from here on it may be done, whatever the answer is."""
         self._asked.add(ref.uid)
+        self._agenda.send(ref, now.at)
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
@@ -323,12 +417,15 @@ class Controller:
         if self._in_flight.get(ref.uid) is not work:
             raise ValueError(f"{ref} ({ref.uid}) is settled but not in flight")
         del self._in_flight[ref.uid]
+        if isinstance(work, Eviction):
+            blocked = isinstance(outcome, Failed) and outcome.block is not None
+            self._agenda.end(ref, ended_pod=not (blocked or isinstance(outcome, PodIsGone)))
         match outcome:
             case Done():
                 return self._settle_done(work, now)
             case PodIsGone():
                 return self._settle_gone(work, now)
-            case CalledOff() | Held():
+            case CalledOff() | CutOff() | Held():
                 return self._resume(work, now)
             case Failed():
                 return self._settle_failed(work, outcome, now)
@@ -342,6 +439,7 @@ class Controller:
             return self._resume(work, now, owed=False)
         self._trouble.pop(uid, None)
         self._asked.discard(uid)
+        self._agenda.forget(work.ref)
         decision = self._wanted.pop(uid, work.decision)
         if self.cluster.pod(work.ref) is not None:
             self._deleted[uid] = now.at
@@ -357,15 +455,27 @@ class Controller:
                 self._conditions.try_again(work.ref, work.tries + 1, outcome.retry_at)
             return self._resume(work, now)
         before = self._trouble.get(uid)
-        trouble = Trouble(before.since_at if before else now.at, work.tries + 1, outcome.retry_at, outcome.message)
-        self._trouble[uid] = trouble
+        since_at, tries = before.since_at if before else now.at, work.tries + 1
+        asked = (before is not None and before.asked) or (work.by_eviction_api and uid in self._asked)
+        retry_at = min(outcome.retry_at, max(now.at, self._deletes_at(work) if asked else math.inf))
+        self._trouble[uid] = Trouble(since_at, tries, retry_at, outcome.message, outcome.block, asked)
+        if outcome.block is not None:
+            self._asked.discard(uid)  # It was not done: whoever ends the pod now is somebody else.
         effects = self._resume(work, now)
         if uid in self._wanted:
-            refused = Refused(
-                work.ref, work.node_name, trouble.message, trouble.tries, trouble.since_at, trouble.retry_at
-            )
-            effects.append(refused)
+            told = (outcome.message, tries, since_at, retry_at, outcome.block)
+            effects.append(Refused(work.ref, work.node_name, *told))
         return effects
+
+    def _deletes_at(self, work: Eviction) -> float:
+        """Say when a pod that the eviction API was asked for is deleted without asking it."""
+        known, decision = self.cluster.pod(work.ref), self._wanted.get(work.ref.uid)
+        if known is None or decision is None or not work.by_eviction_api:
+            return math.inf
+        handling = self._handling(known, decision)
+        if handling.mode is not EvictionMode.EVICT_THEN_DELETE:
+            return math.inf
+        return decision.fire_at + handling.evict_timeout_seconds
 
     def _resume(self, work: Work, now: Moment, owed: bool = True) -> list[Effect]:
         """Decide anew on the pod of a piece of work that has ended; if it is no longer known, let go of it."""
@@ -382,6 +492,7 @@ class Controller:
         self._trouble.pop(uid, None)
         self._deleted.pop(uid, None)
         self._asked.discard(uid)
+        self._agenda.forget(work.ref)
         if self._wanted.pop(uid, None) is None:
             return []
         return [Cancelled(work.ref, work.node_name, None)]
@@ -413,19 +524,38 @@ class Controller:
         going = known.pod.terminating or (ref.uid in self._deleted and not self._dry_run)
         return (known.pod.resource_version or 0) >= version or (terminating and going)
 
-    def pending(self) -> Iterator[tuple[KnownPod, Evict, Trouble | None]]:
+    def pending(self, now: Moment) -> Iterator[Pending]:
         """Go through the pods that have a deadline or are being evicted, in no particular order."""
         for known in self.cluster.pods.values():
-            decision = self._wanted.get(known.pod.ref.uid)
-            if decision is not None:
-                yield known, decision, self._trouble.get(known.pod.ref.uid)
+            if known.pod.ref.uid in self._wanted:
+                yield self._pending(known, now)
 
-    def explain(self, key: NamespacedName) -> Explanation | None:
+    def pending_count(self) -> int:
+        """Count them."""
+        return len(self._wanted)
+
+    def due_count(self) -> int:
+        """Count those of them that are due and have not been attempted, held ones left out."""
+        return self._agenda.due()
+
+    def troubles(self) -> Collection[Trouble]:
+        """Return the failed attempts at all pods that are still to go."""
+        return self._trouble.values()
+
+    def _pending(self, known: KnownPod, now: Moment) -> Pending:
+        ref, decision = known.pod.ref, self._wanted[known.pod.ref.uid]
+        trouble, in_flight, hold = self._trouble.get(ref.uid), ref.uid in self._in_flight, None
+        if decision.fire_at <= now.at and not in_flight:
+            hold = self._hold(known, decision)
+            if hold is None and (trouble is None or trouble.retry_at <= now.at):
+                hold = Hold.SETTLING if self._agenda.is_settling(ref) else Hold.LIMITED
+        return Pending(known, decision, self._handling(known, decision), in_flight, trouble, hold)
+
+    def explain(self, key: NamespacedName, now: Moment) -> Explanation | None:
         """Say all there is to say about the pod of this name; None if it is not known."""
         known = self.cluster.pods.get(key)
         if known is None:
             return None
         uid = known.pod.ref.uid
-        return Explanation(
-            known, self._decide(known), uid in self._in_flight, uid in self._deleted, self._trouble.get(uid)
-        )
+        pending = self._pending(known, now) if uid in self._wanted else None
+        return Explanation(known, self._decide(known), uid in self._deleted, pending)

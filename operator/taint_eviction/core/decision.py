@@ -6,14 +6,15 @@ comes from ``cluster``; what is done about it is ``controller``'s business.
 Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/tainteviction.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource
 from taint_eviction.core.matching import matches
-from taint_eviction.core.objects import Pod, Taint, Toleration
+from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint, Toleration
 
 
 class StayReason(Enum):
@@ -26,16 +27,21 @@ class StayReason(Enum):
     NODE_UNKNOWN = "its node does not exist or has not been seen"
     NODE_CLEAN = "its node has no NoExecute taint"
     TOLERATED = "it tolerates every NoExecute taint of its node for ever"
+    HELD = "its owner holds it for ever, by the annotation taint-eviction/hold"
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionPolicy:
     """What operators may choose about decisions; the defaults are Kubernetes' own.
 
-    ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them).
+    ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them). ``default_seconds``: by
+    taint key, how long pods tolerate it that have no toleration for it. ``most_hold_seconds``: how far past its
+    deadline its owner may hold a pod; 0: not at all, infinite: for ever.
     """
 
     evict_finished: bool = True
+    default_seconds: Mapping[str, int] = field(default_factory=dict)
+    most_hold_seconds: float = 0.0
 
 
 class SeenTaint(NamedTuple):
@@ -52,7 +58,7 @@ class TaintVerdict:
     ``toleration`` is the first that matches, None where none does. ``overruled`` is the first later one in the pod's
     list that matches too and has other seconds: it would have decided otherwise, but only the first counts.
     ``start_at`` is when the tolerance began to run, by the word of ``start_source``. ``fire_at`` is when it runs out,
-    None for never.
+    None for never. ``by_default``: the pod has no such toleration, the policy gives it to all that lack one.
     """
 
     taint: Taint
@@ -61,6 +67,7 @@ class TaintVerdict:
     start_at: float
     start_source: TimeSource
     fire_at: float | None
+    by_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +80,15 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """The pod leaves at ``fire_at``, because of ``deciding``; ``verdicts`` has that one and the others."""
+    """The pod leaves at ``fire_at``, because of ``deciding``; ``verdicts`` has that one and the others.
+
+    ``held_seconds``: so much of it is its owner's doing, by the annotation taint-eviction/hold.
+    """
 
     fire_at: float
     deciding: TaintVerdict
     verdicts: tuple[TaintVerdict, ...]
+    held_seconds: float = 0.0
 
 
 Decision = Stay | Evict
@@ -98,14 +109,17 @@ def decide(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint] | None,
         return Stay(StayReason.NODE_UNKNOWN)
     if not taints:
         return Stay(StayReason.NODE_CLEAN)
-    verdicts = tuple(judge(pod.tolerations, seen, bound) for seen in taints)
+    verdicts = tuple(judge(pod.tolerations, seen, bound, policy) for seen in taints)
     fire_at, deciding = None, None
     for verdict in verdicts:
         if verdict.fire_at is not None and (fire_at is None or verdict.fire_at < fire_at):
             fire_at, deciding = verdict.fire_at, verdict
     if fire_at is None or deciding is None:
         return Stay(StayReason.TOLERATED, verdicts)
-    return Evict(fire_at, deciding, verdicts)
+    held_seconds = min(pod.hold_seconds or 0.0, policy.most_hold_seconds)
+    if held_seconds == math.inf:
+        return Stay(StayReason.HELD, verdicts)
+    return Evict(fire_at + held_seconds, deciding, verdicts, held_seconds)
 
 
 def _left_alone(pod: Pod, policy: DecisionPolicy) -> StayReason | None:
@@ -120,15 +134,19 @@ def _left_alone(pod: Pod, policy: DecisionPolicy) -> StayReason | None:
     return None
 
 
-def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting) -> TaintVerdict:
+def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, policy: DecisionPolicy) -> TaintVerdict:
     """Say what one taint means for a pod with these tolerations that has been on the node since ``bound``."""
     matching = [toleration for toleration in tolerations if matches(toleration, seen.taint)]
+    by_default = not matching and seen.taint.key in policy.default_seconds
+    if by_default:
+        seconds = policy.default_seconds[seen.taint.key]
+        matching = [Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, seconds)]
     first = matching[0] if matching else None
     overruled = next((other for other in matching[1:] if _spans(other) != _spans(matching[0])), None)
     start = max(seen.since, bound, key=lambda sighting: sighting.start_at)
     span = 0.0 if first is None else _spans(first)
     fire_at = None if span is None else start.start_at + span
-    return TaintVerdict(seen.taint, first, overruled, start.start_at, start.source, fire_at)
+    return TaintVerdict(seen.taint, first, overruled, start.start_at, start.source, fire_at, by_default)
 
 
 def _spans(toleration: Toleration) -> float | None:

@@ -119,7 +119,7 @@ class EvictionVerdict(Enum):
 
 
 class EvictionApi:
-    """Answers evictions in the order in which they would be asked for, and keeps count."""
+    """Answers evictions in the order in which they would be asked for, and keeps count of all who leave."""
 
     def __init__(self, standings: dict[NamespacedName, Standing]) -> None:
         self._standings = standings
@@ -138,6 +138,11 @@ class EvictionApi:
             return EvictionVerdict.BLOCKED
         self._allowed[budget.key] -= 1
         return EvictionVerdict.ALLOWED
+
+    def delete(self, pod: CoveredPod, budgets: Iterable[Budget]) -> None:
+        """Take a pod as deleted, past the eviction API: its budgets allow one disruption less."""
+        for budget in budgets if pod.ready and not pod.past_budgets else ():
+            self._allowed[budget.key] -= 1
 
     def _passes_unhealthy(self, budget: Budget) -> bool:
         at = self._standings[budget.key]

@@ -5,9 +5,46 @@
 """
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 from taint_eviction.core.decision import Evict, StayReason
 from taint_eviction.core.objects import PodRef, Taint
+from taint_eviction.core.orders import Latch, Pause
+
+# What the eviction API may say
+
+
+class BlockReason(Enum):
+    """Why the eviction API lets a pod stay for now; nothing is wrong with the call."""
+
+    BUDGET = "budget"
+    BUDGET_NOT_READY = "budget_not_ready"
+    BUDGET_OVERLOADED = "budget_overloaded"
+    BUDGET_NEGATIVE = "budget_negative"
+    SEVERAL_BUDGETS = "several_budgets"
+
+    @property
+    def text(self) -> str:
+        """Say it in a sentence's second half."""
+        return _BLOCKS[self]
+
+
+_BLOCKS = {
+    BlockReason.BUDGET: "its PodDisruptionBudget allows no disruption now",
+    BlockReason.BUDGET_NOT_READY: "its PodDisruptionBudget has not been counted yet",
+    BlockReason.BUDGET_OVERLOADED: "its PodDisruptionBudget has too many disruptions under way",
+    BlockReason.BUDGET_NEGATIVE: "its PodDisruptionBudget is exceeded already",
+    BlockReason.SEVERAL_BUDGETS: "more than one PodDisruptionBudget covers it, which the eviction API refuses for ever",
+}
+
+
+class Block(NamedTuple):
+    """What the eviction API said. ``budget`` is the PodDisruptionBudget's name, "" where the server named none."""
+
+    reason: BlockReason
+    budget: str
+
 
 # Effects
 
@@ -65,7 +102,10 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A pod's eviction failed for the ``tries``-th time since ``since_at``; it is tried again at ``retry_at``."""
+    """A pod's eviction failed for the ``tries``-th time since ``since_at``; it is tried again at ``retry_at``.
+
+    ``block``: a budget forbids it for now, None: something is wrong.
+    """
 
     ref: PodRef
     node_name: str
@@ -73,9 +113,38 @@ class Refused:
     tries: int
     since_at: float
     retry_at: float
+    block: Block | None = None
 
 
-Effect = NodeTainted | NodeCleared | TaintRewritten | Scheduled | Cancelled | Evicted | Refused
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """People hold evictions back; ``scope`` says which, in words."""
+
+    scope: str
+    pause: Pause
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What people held back goes on."""
+
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerOpened:
+    """The circuit breaker holds all evictions back."""
+
+    latch: Latch
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerClosed:
+    """The circuit breaker lets evictions go on."""
+
+
+PodEffect = Scheduled | Cancelled | Evicted | Refused
+Effect = NodeTainted | NodeCleared | TaintRewritten | PodEffect | Paused | Resumed | BreakerOpened | BreakerClosed
 
 
 # Work
@@ -83,13 +152,17 @@ Effect = NodeTainted | NodeCleared | TaintRewritten | Scheduled | Cancelled | Ev
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Evict this pod now. ``tries`` counts the attempts that failed before, 0 for the first."""
+    """Evict this pod now. ``tries`` counts the attempts that failed before, 0 for the first.
+
+    ``by_eviction_api``: ask the eviction API for it, so that budgets hold; else delete it.
+    """
 
     ref: PodRef
     node_name: str
     decision: Evict
     marked: bool
     tries: int
+    by_eviction_api: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +199,25 @@ class CalledOff:
 
 
 @dataclass(frozen=True, slots=True)
+class CutOff:
+    """Ended from outside, in the middle: what was sent last may have been done. To be decided anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """Still wanted, but not allowed just now (not leading): to be taken up again as if it had not been begun."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It did not work: to be tried again at ``retry_at``. ``message`` is the server's own where it gave one."""
+    """It did not work: to be tried again at ``retry_at``. ``message`` is the server's own where it gave one.
+
+    ``block``: a budget forbids the eviction for now, None: something else is wrong.
+    """
 
     message: str
     retry_at: float
+    block: Block | None = None
 
 
-Outcome = Done | PodIsGone | CalledOff | Held | Failed
+Outcome = Done | PodIsGone | CalledOff | CutOff | Held | Failed

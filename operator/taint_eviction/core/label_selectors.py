@@ -1,12 +1,12 @@
 """Label selectors: parsed from what people type, and asked whether they choose an object.
 
-Not here: how a selector is spelled in JSON (``planning.reading``).
+Not here: how a selector is spelled in JSON (``planning.reading``) and in files (``files.policy_file``).
 
 Reference: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GREATER, LESS = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
@@ -15,6 +15,9 @@ OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 _KEY = r"(?P<key>[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?)"
 _SET = re.compile(rf"{_KEY}\s+(?P<operator>in|notin)\s*\(\s*(?P<values>[A-Za-z0-9._, -]*?)\s*\)", re.ASCII)
 _EQUALITY = re.compile(rf"{_KEY}\s*(?P<operator>==|=|!=|>|<)\s*(?P<value>[A-Za-z0-9._-]*)", re.ASCII)
+_LABEL_KEY = re.compile(_KEY, re.ASCII)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?", re.ASCII)
+_INTEGER = re.compile(r"-?\d{1,19}", re.ASCII)
 _EXISTENCE = re.compile(rf"(?P<absent>!?)\s*{_KEY}", re.ASCII)
 # Commas between terms, not those inside parentheses.
 _COMMA = re.compile(r",(?![^()]*\))")
@@ -60,7 +63,23 @@ LabelSelector = tuple[Requirement, ...]
 
 def chooses(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Tell whether the selector chooses an object with these labels."""
-    return all(requirement.holds(labels) for requirement in selector)
+    return all(term.holds(labels) for term in selector)
+
+
+def requirement(key: str, operator: str, values: Collection[str] = ()) -> Requirement:
+    """Make a term of ``matchExpressions``; raise ``ValueError`` with what is wrong with it."""
+    if not _LABEL_KEY.fullmatch(key):
+        raise ValueError(f"{key!r} is no label's key")
+    for value in values:
+        if not _LABEL_VALUE.fullmatch(value):
+            raise ValueError(f"{value!r} is no label's value")
+    if operator not in OPERATORS:
+        raise ValueError(f"the operator must be one of {', '.join(OPERATORS)}, not {operator!r}")
+    if operator in (IN, NOT_IN) and not values:
+        raise ValueError(f"the operator {operator} needs values")
+    if operator in (EXISTS, DOES_NOT_EXIST) and values:
+        raise ValueError(f"the operator {operator} takes no values")
+    return Requirement(key, operator, frozenset(values))
 
 
 def parse_selector(text: str) -> LabelSelector:
@@ -73,10 +92,11 @@ def _requirement(term: str) -> Requirement:
     if found := _SET.fullmatch(term):
         values = frozenset(value.strip() for value in found["values"].split(","))
         return Requirement(found["key"], IN if found["operator"] == "in" else NOT_IN, values)
-    if found := _EQUALITY.fullmatch(term):
+    found = _EQUALITY.fullmatch(term)
+    if found and (found["operator"] not in (">", "<") or _INTEGER.fullmatch(found["value"])):
         return Requirement(found["key"], _EQUALITIES[found["operator"]], frozenset([found["value"]]))
     if found := _EXISTENCE.fullmatch(term):
         return Requirement(found["key"], DOES_NOT_EXIST if found["absent"] else EXISTS)
     raise ValueError(
-        "a label selector (key=value, key!=value, key in (a,b), key notin (a,b), key, !key; with commas between them)"
+        "a label selector (key=value, key!=value, key in (a,b), key notin (a,b), key, !key, key>1; commas between them)"
     )

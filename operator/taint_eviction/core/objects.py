@@ -7,7 +7,8 @@ by Kubernetes. Instants of this process are a different thing: see ``instants``.
 Reference: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from taint_eviction.core.instants import TimeSource
@@ -15,6 +16,10 @@ from taint_eviction.core.instants import TimeSource
 NO_EXECUTE = "NoExecute"
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
+
+# The NoExecute taints that the node lifecycle controller sets by itself.
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 class NamespacedName(NamedTuple):
@@ -100,7 +105,8 @@ class Pod:
     ``node_name`` None: not bound. ``bound_at`` with ``bound_time_source``: when it was bound, by the best of the fields
     that say so; None where none does. ``terminating``: it has a deletionTimestamp. ``finished``: phase Succeeded or
     Failed. ``mirror``: it stands for a static pod of its kubelet. ``marked``: it has the condition DisruptionTarget,
-    status True, with the reason this controller writes.
+    status True, with the reason this controller writes. ``hold_seconds``: for how long past its deadline its owner asks
+    to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: for ever.
     """
 
     ref: PodRef
@@ -113,3 +119,5 @@ class Pod:
     finished: bool = False
     mirror: bool = False
     marked: bool = False
+    hold_seconds: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)

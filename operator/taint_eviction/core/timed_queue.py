@@ -7,10 +7,10 @@ Passive and synchronous: it never waits and never acts. Cancelling is for the ow
 entry leaves by ``pop_due`` or ``cancel`` and nothing of it remains, so a pod that is recreated under the same name
 always gets an entry of its own.
 
-A heap of seconds, and a heap of entries for each second: with a million entries one heap of all costs four times as
-much, as each step down it looks somewhere else in memory. Entries that were replaced or cancelled stay where they are
-until they surface or outnumber the live ones (``held <= 2 x live + _SLACK``), and are recognised by not being the entry
-of their key.
+A heap of seconds, and the entries of each second, put in order when its turn comes: with a million entries one heap of
+all costs four times as much, as each step down it looks somewhere else in memory. Entries that were replaced or
+cancelled stay where they are until they surface or outnumber the live ones (``held <= 2 x live + _SLACK``), and are
+recognised by not being the entry of their key.
 
 Reference: ``TimedWorkerQueue`` in pkg/controller/tainteviction keeps a key after its work ran, and never lets go of it:
 kubernetes/kubernetes#107543, #110401, #125332.
@@ -41,6 +41,8 @@ class TimedWorkerQueue:
         self._entries: dict[NamespacedName, Entry] = {}
         self._seconds: list[int] = []
         self._by_second: dict[int, list[Entry]] = {}
+        # The seconds whose entries are a heap; those of the others stand as they were scheduled.
+        self._heaps: set[int] = set()
         self._held = 0
         self._scheduled = 0
 
@@ -102,11 +104,20 @@ class TimedWorkerQueue:
 
     def _first(self) -> Entry | None:
         while self._seconds:
-            entry = self._by_second[self._seconds[0]][0]
+            entry = self._foremost()[0]
             if self._entries.get(entry.ref.key) is entry:
                 return entry
             self._let_go_of_first()
         return None
+
+    def _foremost(self) -> list[Entry]:
+        """Return the entries of the first second, as a heap."""
+        second = self._seconds[0]
+        entries = self._by_second[second]
+        if second not in self._heaps:
+            heapq.heapify(entries)
+            self._heaps.add(second)
+        return entries
 
     def _hold(self, entry: Entry) -> None:
         second = int(entry.fire_at)
@@ -114,19 +125,23 @@ class TimedWorkerQueue:
         if entries is None:
             self._by_second[second] = [entry]
             heapq.heappush(self._seconds, second)
-        else:
+        elif second in self._heaps:
             heapq.heappush(entries, entry)
+        else:
+            entries.append(entry)
         self._held += 1
 
     def _let_go_of_first(self) -> None:
-        entries = self._by_second[self._seconds[0]]
+        entries = self._foremost()
         heapq.heappop(entries)
         self._held -= 1
         if not entries:
-            del self._by_second[heapq.heappop(self._seconds)]
+            second = heapq.heappop(self._seconds)
+            del self._by_second[second]
+            self._heaps.discard(second)
 
     def _prune(self) -> None:
         if self._held > 2 * len(self._entries) + _SLACK:
-            self._seconds, self._by_second, self._held = [], {}, 0
+            self._seconds, self._by_second, self._heaps, self._held = [], {}, set(), 0
             for entry in self._entries.values():
                 self._hold(entry)

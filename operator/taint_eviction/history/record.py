@@ -1,4 +1,4 @@
-"""A record of what happened, as read from a journal or a log; and how its lines are read.
+"""A record of what happened, as read from a journal, an audit log or a log; and how its lines are read.
 
 Lines that are cut, garbled or of other things are counted with their place, and the rest is used.
 """
@@ -7,54 +7,47 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
 
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.history.audit_lines import AuditReading, is_audit_line
+from taint_eviction.history.happening import Happening
 
-# The controller's words about pods and nodes that a record is made of.
-_WORDS = frozenset(
+# The controller's words about pods and nodes that a record is made of, and about what held it back.
+_HELD = frozenset(("paused", "resumed", "breaker_opened", "breaker_closed"))
+_WORDS = _HELD | frozenset(
     ("node", "node gone", "pod", "pod gone", "tainted", "cleared", "scheduled", "cancelled", "evicted", "refused")
 )
 _MOST_PROBLEMS = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One line: ``at`` in seconds since the epoch, ``what`` as the journal has it, and its fields."""
-
-    at: float
-    what: str
-    fields: dict[str, Any]
-
-    def text(self, name: str) -> str:
-        """Return a field as text, "" where it is absent."""
-        value = self.fields.get(name)
-        return value if isinstance(value, str) else ""
-
-    def number(self, name: str) -> float | None:
-        """Return a field as a number, None where it is none."""
-        value = self.fields.get(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-    @property
-    def due(self) -> float | None:
-        """The deadline that it tells of, in seconds since the epoch."""
-        return self.number("due") or parse_rfc3339(self.fields.get("deadline"))
-
-
 @dataclass(slots=True)
 class Record:
-    """Happenings in the order of time. ``observed``: it has nodes and pods themselves, as only a journal has."""
+    """Happenings in the order of time. ``audit``: of attempts alone, and what can be concluded from them."""
 
     name: str
     happenings: list[Happening] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     skipped: int = 0
+    audit: bool = False
 
     @property
     def observed(self) -> bool:
         """Tell whether nodes and pods themselves were recorded."""
         return any(happening.what in ("node", "pod") for happening in self.happenings)
+
+    @property
+    def missing(self) -> str:
+        """Say what it does not tell of, "" where it tells of all that matters."""
+        found = []
+        if self.audit:
+            found.append("This was an audit log: pods that stayed and taints that were removed are missing.")
+        elif not self.observed:
+            found.append(
+                "This was a log: pods that never had a deadline and tolerations that did not count are missing."
+            )
+        if any(happening.what in _HELD for happening in self.happenings):
+            found.append("Pauses and the circuit breaker are missing.")
+        return " ".join(found)
 
     @property
     def begins_at(self) -> float:
@@ -63,16 +56,19 @@ class Record:
 
 
 def read_record(lines: Iterable[bytes], name: str) -> Record:
-    """Read a journal, or a log as ``run --log-format json`` writes it."""
-    record = Record(name)
+    """Read a journal, an audit log, or a log as ``run --log-format json`` writes it."""
+    record, audit = Record(name), AuditReading()
     for number, raw in enumerate(lines, 1):
         if not raw.strip():
             continue
-        problem = _read_line(raw, record)
+        problem = _read_line(raw, record, audit)
         if problem is not None and len(record.problems) < _MOST_PROBLEMS:
             record.problems.append(f"{name}:{number}: {problem}")
+    concluded = audit.happenings()
+    record.audit = bool(concluded)
+    record.happenings += concluded
     record.happenings.sort(key=lambda happening: happening.at)
-    if not record.observed:
+    if not record.observed and not record.audit:
         record.happenings = _spread(record.happenings)
     return record
 
@@ -87,13 +83,17 @@ def _spread(happenings: list[Happening]) -> list[Happening]:
     return spread
 
 
-def _read_line(raw: bytes, record: Record) -> str | None:
+def _read_line(raw: bytes, record: Record, audit: AuditReading) -> str | None:
     """Take in a line; return what is wrong with it, None if nothing is."""
     try:
         told = json.loads(raw)
     except ValueError:
         record.skipped += 1
         return "the line is cut in the middle" if not raw.endswith(b"\n") else "the line is no JSON"
+    if isinstance(told, dict) and is_audit_line(told):
+        problem = audit.read(told)
+        record.skipped += problem is not None
+        return problem
     if not isinstance(told, dict) or told.get("what") not in _WORDS:
         record.skipped += not (isinstance(told, dict) and told.get("what") == "journal")
         return None

@@ -1,7 +1,7 @@
 """A record as a scenario file: the same nodes, pods, taints and instants, to be replayed, changed, and kept as a test.
 
 What the controller did becomes what is expected. A log tells less than a journal: there only the pods that had a
-deadline are known, and of their tolerations the one that counted.
+deadline are known, and of their tolerations the one that counted; an audit log, only those that were to go.
 """
 
 import re
@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from taint_eviction.history.record import Happening, Record
+from taint_eviction.history.happening import Happening
+from taint_eviction.history.record import Record
 
 # What is seen so soon after the beginning was there before it.
 _AT_THE_BEGINNING_SECONDS = 3.0
@@ -25,7 +26,7 @@ def scenario_text(record: Record) -> str:
     for happening in record.happenings:
         story.tell(happening)
     document = {
-        "about": f"Recorded: {record.name}.",
+        "about": f"Recorded: {record.name}. {record.missing}".strip(),
         # Pods have their tolerations already.
         "settings": {"defaultTolerationSeconds": None},
         "given": {"nodes": story.nodes, "pods": story.pods},
@@ -41,6 +42,7 @@ class _Story:
         self.pods: list[JsonObject] = []
         self.steps: list[JsonObject] = []
         self._begin = record.begins_at
+        self._end = round(record.happenings[-1].at - self._begin, 3) if record.happenings else 0.0
         self._observed = record.observed
         # A log's times are whole seconds; a journal's are as late as the fact was.
         self._slack = 0.1 if record.observed else 1.0
@@ -49,6 +51,8 @@ class _Story:
         self._evicted: dict[str, list[float]] = {}
         self._cancelled: set[str] = set()
         self._gone: set[str] = set()
+        self._audit = record.audit
+        self._tainted_at: dict[tuple[str, str], float] = {}
 
     def tell(self, happening: Happening) -> None:
         """Take in what happened next."""
@@ -65,6 +69,8 @@ class _Story:
                 self._pod(pod, happening.text("uid"), self._body(happening), self._since(happening, at))
             case "pod gone":
                 self._pod_gone(pod, happening.text("uid"), at)
+            case "taint":
+                self._add_taint(happening.text("node"), happening.text("taint"), at)
             case "scheduled":
                 self._scheduled(happening, at)
             case "evicted":
@@ -162,29 +168,27 @@ class _Story:
         if self._observed:
             return
         node, pod, uid = happening.text("node"), happening.text("pod"), happening.text("uid")
-        key, _, rest = happening.text("taint").rpartition(":")[0].partition("=")
-        taint = {"key": key, **({"value": rest} if rest else {}), "effect": "NoExecute"}
         self._ensure_node(node)
         known = self._bodies.get(pod)
         if known is None or known[0] != uid:
             namespace, _, name = pod.rpartition("/")
-            tolerations = self._tolerations(happening, key)
+            tolerations = [found for cause in _causes(happening) for found in _toleration(*cause)]
             body = {"name": name, "namespace": namespace or "default", "nodeName": node, "tolerations": tolerations}
             self._bodies[pod] = uid, body
-            if known is None:
-                self.pods.append(body)
-            else:
+            if known is not None:
                 self._step(at, "recreate", {"pod": pod, "node": node})
+            elif self._audit and at > self._tainted_at[node, happening.text("taint")]:
+                self._step(at, "create", body)  # Its countdown began later than the taint: it came later.
+            else:
+                self.pods.append(body)
+        self._add_taint(node, happening.text("taint"), at)
+
+    def _add_taint(self, node: str, text: str, at: float) -> None:
+        self._ensure_node(node)
+        self._tainted_at.setdefault((node, text), at)
+        taint = _read_taint(text)
         if taint not in self._taints[node]:
             self._node(node, [*self._taints[node], taint], max(at, _AT_THE_BEGINNING_SECONDS / 100))
-
-    def _tolerations(self, happening: Happening, key: str) -> list[JsonObject]:
-        told = happening.fields.get("toleration")
-        if not isinstance(told, str):
-            return []
-        found = _FOR.search(told)
-        seconds = {} if found is None else {"tolerationSeconds": int(found[1])}
-        return [{"key": key, "operator": "Exists", "effect": "NoExecute", **seconds}]
 
     # The rest
 
@@ -197,5 +201,30 @@ class _Story:
             pod: {"evicted": [{"at": at, "within": _WITHIN_SECONDS + self._slack} for at in instants]}
             for pod, instants in self._evicted.items()
         }
+        if self._audit:
+            # What became of the others is not in it; only that nothing did once it ends.
+            rest = {pod: {"notEvicted": {"from": self._end + self._slack}} for pod in self._bodies.keys() - expected}
+            return {**expected, **dict(sorted(rest.items()))}
         spared = sorted(self._cancelled - expected.keys())
         return {**expected, **{pod: {"notEvicted": True} for pod in spared if pod in self._bodies}}
+
+
+def _causes(happening: Happening) -> list[tuple[str, object]]:
+    """List taints with the tolerations that counted: an audit log tells all, a log the one that decided."""
+    told = happening.fields.get("taints")
+    if isinstance(told, list):
+        return [(str(taint.get("taint")), taint.get("toleration")) for taint in told]
+    return [(happening.text("taint"), happening.fields.get("toleration"))]
+
+
+def _read_taint(text: str) -> JsonObject:
+    key, _, value = text.rpartition(":")[0].partition("=")
+    return {"key": key, **({"value": value} if value else {}), "effect": "NoExecute"}
+
+
+def _toleration(taint: str, told: object) -> list[JsonObject]:
+    if not isinstance(told, str):
+        return []
+    found = _FOR.search(told)
+    seconds = {} if found is None else {"tolerationSeconds": int(found[1])}
+    return [{"key": _read_taint(taint)["key"], "operator": "Exists", "effect": "NoExecute", **seconds}]

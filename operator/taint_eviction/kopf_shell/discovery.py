@@ -17,7 +17,7 @@ from taint_eviction.runtime.ports import WatchEnded
 
 # All that Kopf asks for, a test says, if it is shown no other groups.
 _PATHS = ("/api", "/api/v1", "/apis")
-_NEEDED = frozenset({"nodes", "pods", "namespaces"})
+_NEEDED = ("nodes", "pods", "namespaces")
 
 
 class Discovery:
@@ -61,13 +61,18 @@ class Discovery:
             raise WatchEnded(one_line(error)) from error
         if not answer.ok:
             raise WatchEnded(refusal(answer.status, found))
-        if path == "/api/v1" and (missing := _NEEDED - _names(found)):
+        if path == "/api/v1" and (missing := set(_NEEDED) - _names(found)):
+            self._answers.pop(path, None)  # to be asked again
             raise WatchEnded(f"the API server offers no {', '.join(sorted(missing))}")
 
 
 def _names(found: Any) -> set[str]:
+    return {name for item in _resources(found) if isinstance(name := item.get("name"), str)}
+
+
+def _resources(found: Any) -> list[dict[str, Any]]:
     resources = found.get("resources") if isinstance(found, dict) else None
-    return {item.get("name", "") for item in resources or ()}
+    return [item for item in resources if isinstance(item, dict)] if isinstance(resources, list) else []
 
 
 def _cut_down(found: Any) -> Any:
@@ -77,5 +82,5 @@ def _cut_down(found: Any) -> Any:
     if "groups" in found:
         return {**found, "groups": []}
     if "resources" in found:
-        return {**found, "resources": [item for item in found["resources"] if item.get("name") in _NEEDED]}
+        return {**found, "resources": [item for item in _resources(found) if item.get("name") in _NEEDED]}
     return found

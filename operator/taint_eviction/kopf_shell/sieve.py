@@ -7,10 +7,14 @@ place Kopf gets a bookmark with the event's version, so that it goes on from the
 What the listener knows already, from a list of its own or as the answer to a call, is swallowed as well: of a watch
 that begins behind such a list nothing is left to tell.
 
+And of an object that Kopf has never been shown, the ending is not brought to Kopf only to be forgotten again: the
+listener is told at once. When a whole zone is evicted, that is nearly all there is.
+
 What is told is never wrong, but it may be silent about a newer resourceVersion of an unchanged object. Lists are always
 told in full but for what the listener says it knows, so a fresh list repairs whatever it has lost.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
@@ -42,6 +46,9 @@ _SPEC = ("taints", "tolerations", "nodeName", "unschedulable", "priority", "term
 _STATUS = ("phase", "startTime")
 _CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
 _MARK = 'k:{"type":"DisruptionTarget"}'
+_EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
+# Before what is no JSON, as Kopf reads a little more than JSON: NaN, or half of a surrogate pair.
+_NO_JSON = b"no JSON: "
 _ANNOTATIONS = frozenset({"kubernetes.io/config.mirror", "taint-eviction/hold"})
 
 
@@ -50,12 +57,10 @@ def cut_down(body: JsonObject) -> JsonObject:
 
     Raises AttributeError or TypeError where the object does not have the shape of one.
     """
-    metadata = body.get("metadata") or {}
-    spec = body.get("spec") or {}
-    status = body.get("status") or {}
+    metadata, spec, status = _part(body, "metadata"), _part(body, "spec"), _part(body, "status")
     kept: JsonObject = {name: body[name] for name in ("apiVersion", "kind") if name in body}
     kept["metadata"] = _picked(metadata, _METADATA)
-    annotations = metadata.get("annotations") or {}
+    annotations = _part(metadata, "annotations")
     kept["metadata"]["annotations"] = {name: annotations[name] for name in _ANNOTATIONS & annotations.keys()}
     entries = metadata.get("managedFields") or ()
     kept["metadata"]["managedFields"] = [*_owners_of_taints(entries), *_owners_of_marks(entries)]
@@ -65,6 +70,21 @@ def cut_down(body: JsonObject) -> JsonObject:
         condition for condition in status.get("conditions") or () if condition.get("type") in _CONDITIONS
     ]
     return kept
+
+
+def _part(body: JsonObject, name: str) -> JsonObject:
+    """Return an object in an object; what is none must not pass for an empty one: a node without taints."""
+    part = body.get(name)
+    if part is not None and not isinstance(part, dict):
+        raise TypeError(f"{name} is not an object")
+    return part or {}
+
+
+def _text(metadata: JsonObject, name: str) -> str:
+    text = metadata[name]
+    if not isinstance(text, str):
+        raise TypeError(f"{name} is not a string")
+    return text
 
 
 def _picked(part: JsonObject, names: tuple[str, ...]) -> JsonObject:
@@ -88,60 +108,101 @@ def _owners_of_marks(entries: Iterable[JsonObject]) -> Iterator[JsonObject]:
 
 
 class Sieve:
-    """One watch's filter. Remembers of each object that was told or known, 16 bytes by which to know it again."""
+    """One watch's filter. Remembers of each object that was told or known, 16 bytes by which to know it again.
+
+    What Kopf has been shown of, it is shown the end of, too: so its events stay in order, and Kopf lets go of it.
+    """
 
     def __init__(self, wanted: Wanted | None = None, known: Known | None = None) -> None:
         self._wanted = wanted
         self._known = known
         self._told: dict[str, bytes] = {}
+        self._shown: set[str] = set()
         self.swallowed = 0
 
     def list_page(self, answer: JsonObject, *, first: bool) -> JsonObject:
         """Cut down a page of a list; ``first`` forgets what was told before: it may have vanished since."""
         if first:
             self._told.clear()
+        items = answer.get("items")
+        if not isinstance(items, list):
+            return answer
         kind = str(answer.get("kind", "")).removesuffix("List")
         kept = []
-        for item in answer.get("items") or ():
+        for item in items:
             try:
                 body = cut_down(item)
-                uid = body["metadata"]["uid"]
+                uid, digest = _text(body["metadata"], "uid"), _digest(body)
             except (KeyError, TypeError, AttributeError):
                 kept.append(item)  # the listener shall see, and say, that it is malformed
                 continue
             if self._wanted is None or self._wanted(kind, body):
-                self._told[uid] = _digest(body)
+                self._told[uid] = digest
                 if self._known is None or not self._known(kind, body):
+                    self._shown.add(uid)
                     kept.append(body)
         return {**answer, "items": kept}
 
-    def strain(self, lines: Iterable[bytes]) -> list[bytes]:
-        """Return what Kopf shall see of these lines of a watch."""
+    def strain(self, lines: Iterable[bytes]) -> tuple[list[bytes], list[JsonObject]]:
+        """Return what Kopf shall see of these lines of a watch, and the events that the listener shall be told at once.
+
+        The listener must have been told before the next lines are strained.
+        """
         passed: list[bytes] = []
+        endings: list[JsonObject] = []
         bookmark: bytes | None = None  # only the last of several has anything to say
         for line in lines:
-            kept, is_bookmark = self._strain_one(line)
+            kept, is_bookmark = self._strain_one(line, endings)
             if is_bookmark:
                 bookmark = kept
             else:
                 passed.append(kept)
                 bookmark = None
-        return [*passed, bookmark] if bookmark is not None else passed
+        return ([*passed, bookmark] if bookmark is not None else passed), endings
 
-    def _strain_one(self, line: bytes) -> tuple[bytes, bool]:
+    def _strain_one(self, line: bytes, endings: list[JsonObject]) -> tuple[bytes, bool]:
         try:
             event = orjson.loads(line)
+        except ValueError:
+            return _NO_JSON + line, False  # nor shall Kopf make anything of it, but end by it
+        try:
             event_type = event["type"]
-            if event_type not in {"ADDED", "MODIFIED", "DELETED"}:
+            if event_type not in _EVENTS:
                 return line, False
             body = cut_down(event["object"])
-            uid, version = body["metadata"]["uid"], body["metadata"]["resourceVersion"]
-        except (ValueError, KeyError, TypeError, AttributeError):
+            uid, version = _text(body["metadata"], "uid"), _text(body["metadata"], "resourceVersion")
+        except (KeyError, TypeError, AttributeError):
+            self._forget(event)
             return line, False  # not what it should be: Kopf shall see it, and end by it where it must
-        if self._news(event_type, body, uid):
+        try:
+            return self._sift(event_type, body, uid, version, endings)
+        except orjson.JSONEncodeError:  # nested too deeply to be written again
+            self._forget(event)
+            return line, False
+
+    def _sift(
+        self, event_type: str, body: JsonObject, uid: str, version: str, endings: list[JsonObject]
+    ) -> tuple[bytes, bool]:
+        news = self._news(event_type, body, uid)
+        if news and (uid in self._shown or not _is_ending(event_type, body)):
+            self._note_shown(event_type, uid)
             return orjson.dumps({"type": event_type, "object": body}), False
-        self.swallowed += 1
+        if news:
+            endings.append({"type": event_type, "object": body})
+        else:
+            self.swallowed += 1
         return _bookmark(body, version), True
+
+    def _forget(self, event: Any) -> None:
+        """Forget what was told of an object: the listener may read more of this event than can be cut down."""
+        with contextlib.suppress(KeyError, TypeError):
+            self._told.pop(event["object"]["metadata"]["uid"], None)
+
+    def _note_shown(self, event_type: str, uid: str) -> None:
+        if event_type == "DELETED":
+            self._shown.discard(uid)
+        else:
+            self._shown.add(uid)
 
     def _news(self, event_type: str, body: JsonObject, uid: str) -> bool:
         """Tell whether the listener should hear of this, and remember it if so."""
@@ -159,7 +220,17 @@ class Sieve:
         return self._known is None or not self._known(kind, body)
 
 
+def _is_ending(event_type: str, body: JsonObject) -> bool:
+    """Tell whether an object is gone, is going, or has been marked for it."""
+    return (
+        event_type == "DELETED"
+        or "deletionTimestamp" in body["metadata"]
+        or any(condition["type"] == "DisruptionTarget" for condition in body["status"]["conditions"])
+    )
+
+
 def _digest(body: JsonObject) -> bytes:
+    """Return what to know it by, its version aside; raise TypeError where it is nested too deeply to be written."""
     metadata = {name: value for name, value in body["metadata"].items() if name != "resourceVersion"}
     parts: Any = (metadata, body["spec"], body["status"])
     return blake2b(orjson.dumps(parts), digest_size=16).digest()

@@ -22,7 +22,7 @@ _ERROR_EVENT = b'{"type":"ERROR"'
 
 
 class Tap:
-    """Listens in on one embedded Kopf, and is what its handler reports to.
+    """Listens in on one embedded Kopf, is what its handler reports to, and tells what the sieve keeps from it.
 
     ``trouble`` is what the API server, or the way to it, last refused; None after the next request that succeeded.
     ``bug`` fails with what the listener raised, which is ours and must end the watch. ``alive`` turns true with every
@@ -47,7 +47,7 @@ class Tap:
         self._muted = True
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """Tell the listener what Kopf's handler was given."""
+        """Tell the listener what Kopf's handler was given, or what Kopf need not be given."""
         self._tell(lambda: self._listener.on_event(event["type"], event["object"]))
 
     def _tell(self, what: Callable[[], None]) -> None:
@@ -109,7 +109,8 @@ class Tap:
     def _list_page(self, page: Any, first: bool) -> Any:
         if not isinstance(page, dict):
             return page
-        self._listed = self._listed or not (page.get("metadata") or {}).get("continue")
+        metadata = page.get("metadata")
+        self._listed = self._listed or not (isinstance(metadata, dict) and metadata.get("continue"))
         return page if self._sieve is None else self._sieve.list_page(page, first=first)
 
     def _opened(self) -> None:
@@ -125,13 +126,18 @@ class Tap:
         for line in lines:
             if line.startswith(_ERROR_EVENT):
                 self._note_error_event(line)
-        return lines if self._sieve is None else self._sieve.strain(lines)
+        if self._sieve is None:
+            return lines
+        passed, endings = self._sieve.strain(lines)
+        for event in endings:
+            self.on_event(event)
+        return passed
 
     def _note_error_event(self, line: bytes) -> None:
         try:
             status = orjson.loads(line)["object"]
             self.trouble = one_line(f"ERROR event {status.get('code')}: {status.get('message')}")
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, AttributeError, TypeError):
             self.trouble = "an ERROR event that can't be read"
 
 

@@ -3,8 +3,9 @@
 An embedded Kopf is started with ``kopf.spawn_tasks`` and ended here, by cancelling its own tasks and no others;
 ``kopf.operator`` and ``kopf.run_tasks`` would cancel every task that was created in the loop since.
 
-Does not restart anything, does not list for itself, and never writes. The listener is told from Kopf's workers, per
-object in the order of the stream, and nothing more once ``watch`` was cancelled.
+Does not restart anything, does not list for itself, and never writes. The listener is told from Kopf's workers, or of
+endings as they are read (see ``sieve``), per object in the order of the stream, and nothing more once ``watch`` was
+cancelled.
 """
 
 import asyncio

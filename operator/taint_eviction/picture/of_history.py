@@ -1,11 +1,13 @@
-"""A record as a picture: the controller's journal, or its log, by the API server's clock."""
+"""A record as a picture: the controller's journal, its audit log, or its log, by the API server's clock."""
 
-from taint_eviction.history.record import Happening, Record
+from taint_eviction.history.happening import Happening
+from taint_eviction.history.record import Record
 from taint_eviction.picture.scene import Band, Bar, Kind, Lane, Mark, Picture
 
 _MARKS = {
     "scheduled": Kind.SCHEDULED,
     "cancelled": Kind.CANCELLED,
+    "called off": Kind.CANCELLED,
     "evicted": Kind.EVICTED,
     "refused": Kind.REFUSED,
     "pod gone": Kind.GONE,
@@ -18,7 +20,7 @@ def picture_of_record(record: Record) -> Picture:
     last = max([1.0, *(happening.at - begin for happening in record.happenings)])
     about = f"{record.name}: {len(record.happenings)} lines used, {record.skipped} skipped"
     picture = Picture("What happened", about, -0.04 * last, 1.06 * last, begin)
-    picture.notes = list(record.problems)
+    picture.notes = [*([record.missing] if record.missing else []), *record.problems]
     drawing = _Drawing(begin)
     for happening in record.happenings:
         drawing.add(happening)
@@ -42,6 +44,8 @@ class _Drawing:
                 self._taints(node, {_name(taint) for taint in happening.fields.get("taints") or []}, at)
             case "node gone" | "cleared":
                 self._taints(node, set(), at)
+            case "taint":
+                self._open.setdefault(node, {})[happening.text("taint")] = at
             case what if what in _MARKS:
                 self._mark(happening, at)
             case _:
@@ -70,7 +74,7 @@ class _Drawing:
                 self._count_down(lane, at)
                 due = happening.due
                 lane.outcome, lane.why, lane.deadline = "due", why, None if due is None else due - self._begin
-            case "cancelled" if lane.left_at is None:
+            case "cancelled" | "called off" if lane.left_at is None:
                 self._count_down(lane, at)
                 lane.outcome, lane.why, lane.deadline = "cancelled", why, None
             case "evicted":

@@ -4,7 +4,7 @@ from taint_eviction.core.decision import Evict
 from taint_eviction.core.objects import NO_EXECUTE
 from taint_eviction.picture.scene import Band, Bar, Kind, Lane, Mark, Picture
 from taint_eviction.planning.plan import Plan, PlannedNode, PlannedPod
-from taint_eviction.planning.wording import held_by, notes, summary, why
+from taint_eviction.planning.wording import held_by, notes, paused, summary, why
 
 # A tolerance of years would make everything else a point: the axis ends here, and what comes later at its end.
 _LONGEST_SECONDS = 7 * 86400.0
@@ -63,10 +63,11 @@ def _lane(pod: PlannedPod, plan: Plan) -> Lane:
     shown = max(due, 0.0)
     if shown > start:
         lane.bars.append(Bar(start, shown, Kind.COUNTDOWN, f"tolerance running: {lane.why}"))
-    if pod.blocked:
+    held = f"blocked: {held_by(pod)}" if pod.blocked else paused(pod)
+    if held:
         lane.outcome = "blocked"
-        lane.marks.append(Mark(shown, Kind.BLOCKED, f"blocked: {held_by(pod)}"))
-        lane.why += f"; blocked: {held_by(pod)}"
+        lane.marks.append(Mark(shown, Kind.BLOCKED, held))
+        lane.why += f"; {held}"
     else:
         lane.marks.append(Mark(shown, Kind.EVICTED, f"leaves: {lane.why}"))
     return lane

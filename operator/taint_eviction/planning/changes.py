@@ -5,6 +5,7 @@ wrong is a ``WrongChange``: one sentence that says what is right.
 """
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -20,6 +21,10 @@ from taint_eviction.simulation import short_forms
 _TAINT_FORM = "NODE=KEY[=VALUE]:EFFECT, as in node-1=maintenance=now:NoExecute (EFFECT: {})".format(
     ", ".join(short_forms.EFFECTS)
 )
+# What Kubernetes takes as key and value: a name, with a domain before the key's or not.
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_KEY = re.compile(rf"(?:[a-z0-9.-]{{1,253}}/)?{_NAME}", re.ASCII)
+_VALUE = re.compile(rf"(?:{_NAME})?", re.ASCII)
 _UNTAINT_FORM = "NODE=KEY[:EFFECT], as in node-1=maintenance or node-1=maintenance:NoExecute"
 
 
@@ -68,7 +73,7 @@ def read_taint(text: str) -> tuple[str, Taint]:
         parsed = short_forms.parse_taint(rest)
     except ValueError:
         raise WrongChange(f"{text!r} is not {_TAINT_FORM}") from None
-    if not node:
+    if not node or not _KEY.fullmatch(parsed["key"]) or not _VALUE.fullmatch(parsed.get("value", "")):
         raise WrongChange(f"{text!r} is not {_TAINT_FORM}")
     return node, Taint(parsed["key"], parsed["effect"], parsed.get("value", ""))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, Call
+from taint_eviction.adapters.evictions import eviction_body
 from taint_eviction.core.disruption_budgets import EvictionVerdict
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan, PlannedPod
@@ -73,7 +74,7 @@ async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
     Each is asked for as if it were the only one, as the server forgets a dry run: so a budget that allows one of five
     allows each of them here, and only the arithmetic tells that it does not allow all.
     """
-    wanted = [pod for pod in plan.leaving if pod.budgets]
+    wanted = [pod for pod in plan.leaving if pod.asks and pod.budgets]
     if len(wanted) > _MOST_TRIES:
         plan.notes.append(
             f"only the first {_MOST_TRIES} of {len(wanted)} pods with budgets were tried on the API server"
@@ -94,32 +95,29 @@ async def try_evictions(calls: ApiCalls, plan: Plan) -> None:
 
 
 async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event) -> None:
-    key = pod.ref.key
-    body = {
-        "apiVersion": _POLICY,
-        "kind": "Eviction",
-        "metadata": {"namespace": key.namespace, "name": key.name},
-        "deleteOptions": {"preconditions": {"uid": pod.ref.uid}},
-    }
+    key, body = pod.ref.key, eviction_body(pod.ref)
     try:
-        answer = await calls.make(
-            Call("create", "pods/eviction", key.namespace, key.name, query={"dryRun": "All"}, body=body)
-        )
+        answer = await calls.make(Call("create", "pods/eviction", key.namespace, key.name, {"dryRun": "All"}, body))
     except CallFailed as error:
         pod.server_answer = f"the API server could not be asked: {error}"
         return
-    if answer.outcome is Outcome.DONE:
+    failure = answer.failure
+    if failure is None:
         pod.server_allows = True
-    elif answer.status == _FORBIDDEN and "pods/eviction" in str(answer.failure):
+    elif answer.status == _FORBIDDEN and "pods/eviction" in str(failure):
         refused.set()
+    elif failure.block is None and answer.status >= _TOO_MANY:
+        # A server that is busy or broken has said nothing about the pod.
+        pod.server_answer = f"the API server could not be asked: {failure}"
     else:
         pod.server_allows = False
-        pod.server_answer = f"the API server says: {answer.failure}"
+        pod.server_answer = f"the API server says: {failure}"
 
 
 def _confirmed(asked: Sequence[PlannedPod]) -> str:
+    allowed = sum(pod.server_allows is True for pod in asked)
     blocked = sum(pod.server_allows is False for pod in asked)
     otherwise = sum(pod.server_allows is False and pod.verdict is EvictionVerdict.ALLOWED for pod in asked)
-    allowed = len(asked) - blocked
     said = f"confirmed by dry-run evictions, each pod by itself: the API server allows {allowed} and refuses {blocked}"
-    return said + (f"; {otherwise} refused that the arithmetic allows" if otherwise else "")
+    said += f"; {otherwise} refused that the arithmetic allows" if otherwise else ""
+    return said + (f"; {unasked} could not be asked" if (unasked := len(asked) - allowed - blocked) else "")

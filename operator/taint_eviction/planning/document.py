@@ -6,8 +6,9 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.decision import Decision, Evict, TaintVerdict
 from taint_eviction.core.disruption_budgets import Standing
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.policy import Handling
 from taint_eviction.planning.plan import Plan, PlannedBudget, PlannedPod, Tally
-from taint_eviction.planning.wording import held_by, notes, summary, why
+from taint_eviction.planning.wording import held_by, notes, paused, summary, why
 
 API_VERSION, KIND = "taint-eviction/v1alpha1", "Plan"
 
@@ -28,8 +29,10 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "bare": len(plan.bare),
             "brokenBudgets": len(plan.broken_budgets),
             "blocked": sum(pod.blocked for pod in plan.leaving),
+            "paused": sum(bool(pod.paused_by) for pod in plan.leaving),
             "recreatedForEver": sum(pod.recreated_for_ever for pod in plan.leaving),
             "orphaned": sum(pod.forecast.orphaned for pod in plan.pods),
+            "unread": plan.inventory.unread,
         },
         "pods": [_pod(pod, plan.now) for pod in plan.pods],
         "nodes": [
@@ -78,8 +81,16 @@ def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
         "recreatedForEver": pod.recreated_for_ever or None,
         "budgets": [str(budget) for budget in pod.budgets] or None,
         "blocked": held_by(pod) or None if pod.leaves_at is not None else None,
+        "paused": paused(pod) or None,
+        **_by_rule(pod.handling),
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _by_rule(handling: Handling | None) -> dict[str, str]:
+    if handling is None or handling.rule is None:
+        return {}
+    return {"rule": handling.rule.name, "mode": handling.mode.value}
 
 
 def _decided(decision: Decision, now: Moment) -> dict[str, Any]:
@@ -89,6 +100,7 @@ def _decided(decision: Decision, now: Moment) -> dict[str, Any]:
     return {
         "leavesAt": format_rfc3339(now.epoch_of(decision.fire_at)),
         "inSeconds": round(decision.fire_at - now.at, 3),
+        "heldSeconds": decision.held_seconds or None,
         "verdicts": verdicts,
     }
 
@@ -98,6 +110,7 @@ def _verdict(verdict: TaintVerdict, now: Moment) -> dict[str, Any]:
         "taint": str(verdict.taint),
         "toleration": None if verdict.toleration is None else str(verdict.toleration),
         "overruled": None if verdict.overruled is None else str(verdict.overruled),
+        "byDefault": verdict.by_default,
         "since": format_rfc3339(now.epoch_of(verdict.start_at)),
         "sinceBy": verdict.start_source.value,
         "until": None if verdict.fire_at is None else format_rfc3339(now.epoch_of(verdict.fire_at)),

@@ -56,17 +56,21 @@ class NodeFacts:
 class Inventory:
     """All that was read.
 
-    ``skipped`` counts objects of other kinds; ``problems`` has a sentence with its place for everything that could not
-    be read: what is in here is then not all there is. ``complaints``: what was left out of objects that could be read.
-    ``budgets_known`` False: there may be budgets, but they could not be asked for.
+    ``skipped`` counts objects of other kinds, ``repeated`` those that were given before, of which the last counts.
+    ``problems`` has a sentence with its place for what could not be read, the first hundred of ``unread``: what is in
+    here is then not all there is. ``complaints``: what was left out of objects that could be read, the first hundred of
+    ``complained``. ``budgets_known`` False: there may be budgets, but they could not be asked for.
     """
 
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     pods: dict[NamespacedName, PodFacts] = field(default_factory=dict)
     budgets: dict[NamespacedName, Budget] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
     problems: list[str] = field(default_factory=list)
+    unread: int = 0
     complaints: list[str] = field(default_factory=list)
+    complained: int = 0
     notes: list[str] = field(default_factory=list)
     budgets_known: bool = True
 

@@ -128,6 +128,8 @@ class _Text:
             if end == len(self._window) and not self._ended:
                 self._more()
                 continue
+            if "\\u" in self._window[self._at : end] and not _is_unicode(value):
+                raise self._bad("it has half of a character, written as an escape")
             self._at = end
             return value
 
@@ -162,3 +164,12 @@ class _Text:
         self._ended = not raw
         self._window, self._at, self._counted_to = kept + added, 0, 0
         return not self._ended
+
+
+def _is_unicode(value: Any) -> bool:
+    """Tell whether a value could be written again: escapes may name halves of characters, that no text has."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

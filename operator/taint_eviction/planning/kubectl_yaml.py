@@ -5,41 +5,36 @@ up (None) at the first thing that is otherwise: then a real parser reads the ite
 """
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
-# Fields that a plan does not need and that make most of the text: with all that is indented below them.
-_SKIPPED = {
-    "metadata": ("managedFields", "finalizers", "generateName", "selfLink"),
-    "spec": (
-        *("containers", "initContainers", "ephemeralContainers", "volumes", "affinity", "topologySpreadConstraints"),
-        *("securityContext", "imagePullSecrets", "hostAliases", "dnsConfig", "readinessGates", "overhead"),
-        *("podCIDRs", "resourceClaims", "schedulingGates"),
-    ),
-    "status": (
-        *("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses", "hostIPs", "podIPs"),
-        *("addresses", "allocatable", "capacity", "daemonEndpoints", "images", "nodeInfo", "volumesAttached"),
-        *("volumesInUse", "runtimeHandlers", "features", "resourceClaimStatuses"),
-    ),
-}
+import yaml
+
+from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION, MIRROR_ANNOTATION
+
+# The fields of metadata, spec and status that a plan needs; the others make most of the text.
+_NEEDED = (
+    *("annotations", "creationTimestamp", "deletionTimestamp", "generation", "labels", "name", "namespace"),
+    *("ownerReferences", "resourceVersion", "uid", "nodeName", "taints", "tolerations"),
+    *("conditions", "phase", "startTime"),
+    # Those of budgets.
+    *("maxUnavailable", "minAvailable", "selector", "unhealthyPodEvictionPolicy"),
+    *("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods", "observedGeneration"),
+)
+_NEEDED_ANNOTATIONS = (MIRROR_ANNOTATION, HOLD_ANNOTATION)
 _KEPT_KINDS = ("Node", "Pod", "PodDisruptionBudget")
 _KIND = re.compile(r"^  kind: ([A-Za-z]+)$", re.MULTILINE)
+_PLAIN_KEY = "[A-Za-z0-9_./-]+"
 _LINE = re.compile(
     r"(?P<indent> *)(?P<dash>- )?"
-    r"(?:(?P<key>[A-Za-z0-9_./-]+|'[^'\n]*'|\"[^\"\\\n]*\"):(?: (?P<value>.*))?|(?P<item>.+))"
+    rf"(?:(?P<key>{_PLAIN_KEY}|'[^'\n]*'|\"[^\"\\\n]*\"):(?: (?P<value>.*))?|(?P<item>.+))"
 )
-# Plain scalars that are text in every YAML: none that could be a number, a boolean, null or a time.
-_TEXT = re.compile(
-    r"[A-Za-z/][A-Za-z0-9._/=+:-]*[A-Za-z0-9._/=+-]|[A-Za-z]"
-    # Several words.
-    r"|[A-Za-z][A-Za-z0-9._/=+-]*(?: [A-Za-z0-9._/=+-]+)+"
-    # UIDs, IPv4 addresses, percentages.
-    r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]{1,3}(?:\.[0-9]{1,3}){3}|[0-9]{1,3}%"
-)
+# A plain scalar that ends with its line; what it means is the resolvers' business.
+_PLAIN = re.compile(r"[A-Za-z0-9_/.(][ -~]*")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 _QUOTED = re.compile(r"'((?:[^']|'')*)'|\"([^\"\\]*)\"")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "{}": {}, "[]": []}
-# What YAML 1.1 does not take as text either.
-_DOUBTFUL = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "~"})
 
 
 class _OtherLayout(Exception):
@@ -51,23 +46,34 @@ def read_item(text: str) -> dict[str, Any] | None:
     if not text.startswith("- apiVersion: "):
         return None
     kind = _KIND.search(text)
-    if kind is None:
+    if kind is None or kind[1].endswith("List"):
         return None
     if kind[1] not in _KEPT_KINDS:
         return {"kind": kind[1]}
-    kept = _SKIP.sub("", text)
-    # A Node's managedFields tell when its taints were written.
-    if kind[1] == "Node" and "\n    taints:" in text:
+    # They tell when a Node's taints were written.
+    if kind[1] == "Node" and "\n    taints:" in text and "\n    managedFields:" in text:
         return None
+    kept = _ANNOTATIONS.sub(_needed_annotations, _OTHERS.sub("", text))
     try:
         return _Block(kept.replace("- ", "  ", 1)).mapping(2)
     except _OtherLayout:
         return None
 
 
-_NAMES = "|".join(name for names in _SKIPPED.values() for name in names)
-# Such a key in the fourth column, and every line below that is indented further or is an item of its list.
-_SKIP = re.compile(rf"^    (?:{_NAMES}):(?: .*)?\n(?:(?:     .*|    - .*|    -)\n|\n)*", re.MULTILINE)
+def _others(indent: int, names: Iterable[str]) -> str:
+    """Match a plain key in this column that is none of these, and every line below it that belongs to it."""
+    column = " " * indent
+    below = rf"(?:{column} .*|{column}- .*|{column}-|)\n"
+    return rf"^{column}(?!(?:{'|'.join(map(re.escape, names))}):){_PLAIN_KEY}:(?: .*)?\n(?:{below})*"
+
+
+_OTHERS = re.compile(_others(4, _NEEDED), re.MULTILINE)
+_ANNOTATIONS = re.compile(r"^    annotations:\n((?:      .*\n|\n)+)", re.MULTILINE)
+_OTHER_ANNOTATIONS = re.compile(_others(6, _NEEDED_ANNOTATIONS), re.MULTILINE)
+
+
+def _needed_annotations(found: re.Match[str]) -> str:
+    return f"    annotations:\n{_OTHER_ANNOTATIONS.sub('', found[1])}"
 
 
 class _Block:
@@ -94,8 +100,8 @@ class _Block:
         return found
 
     def _pair(self, found: dict[str, Any], key: str, value: str | None, indent: int) -> None:
-        name = _scalar(key) if key[0] in "'\"" else key
-        if name in found:
+        name = _scalar(key)
+        if not isinstance(name, str) or name in found:
             raise _OtherLayout
         found[name] = self._nested(indent) if not value else _scalar(value)
 
@@ -128,21 +134,21 @@ class _Block:
         return items
 
 
+@lru_cache(8192)
 def _scalar(text: str) -> Any:
-    if _TEXT.fullmatch(text):
-        if text.lower() in _DOUBTFUL:
-            return _word(text)
-        return text
     if _INTEGER.fullmatch(text):
         return int(text)
+    if text in _WORDS:
+        return _WORDS[text]
     quoted = _QUOTED.fullmatch(text)
     if quoted is not None:
         return quoted[1].replace("''", "'") if quoted[1] is not None else quoted[2]
-    return _word(text)
-
-
-def _word(text: str) -> Any:
-    if text not in _WORDS:
+    if not _PLAIN.fullmatch(text) or ": " in text or " #" in text or text[-1] in " :" or not _is_text(text):
         raise _OtherLayout
-    value = _WORDS[text]
-    return type(value)() if isinstance(value, dict | list) else value
+    return text
+
+
+def _is_text(text: str) -> bool:
+    """Tell whether YAML takes a plain scalar as it stands: as no number, boolean, null or time."""
+    resolvers = yaml.CSafeLoader.yaml_implicit_resolvers
+    return not any(pattern.match(text) for _, pattern in resolvers.get(text[0], ()))

@@ -6,9 +6,8 @@ Made from an inventory and a what-if; decides nothing itself (``core.forecast``)
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
-from taint_eviction.core.decision import DecisionPolicy
+from taint_eviction.core.decision import DecisionPolicy, Evict
 from taint_eviction.core.disruption_budgets import (
     Budget,
     CoveredPod,
@@ -23,16 +22,9 @@ from taint_eviction.core.forecast import PodForecast, WhatIf, forecast
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Taint
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Handling
 from taint_eviction.core.scheduling import discouraging, repelling
 from taint_eviction.planning.inventory import Inventory, Owner, PodFacts
-
-
-class Mode(Enum):
-    """How pods would be evicted."""
-
-    DELETE = "delete"
-    EVICT = "evict"
-    EVICT_THEN_DELETE = "evict-then-delete"
 
 
 @dataclass(slots=True)
@@ -43,8 +35,9 @@ class PlannedPod:
     which it would only be if need be. ``kept_from``: for a pod
     without a node, the nodes that it could not be scheduled on for their taints. ``recreated_for_ever``: its DaemonSet
     creates it there again each time.
-    ``verdict``: what the eviction API would say, None in mode delete or where it stays. ``server_allows``: what the API
-    server itself said to a dry-run eviction of this pod alone, None where it was not asked, ``server_answer`` in words.
+    ``handling``: how it would be evicted, None where it stays. ``verdict``: what the eviction API would say, None where
+    it would not be asked. ``server_allows``: what the API server itself said to a dry-run eviction of this pod alone,
+    None where it was not asked, ``server_answer`` in words.
     """
 
     facts: PodFacts
@@ -54,6 +47,7 @@ class PlannedPod:
     budgets: tuple[Budget, ...] = ()
     kept_from: dict[str, tuple[Taint, ...]] = field(default_factory=dict)
     recreated_for_ever: bool = False
+    handling: Handling | None = None
     verdict: EvictionVerdict | None = None
     server_allows: bool | None = None
     server_answer: str = ""
@@ -67,6 +61,23 @@ class PlannedPod:
     def leaves_at(self) -> float | None:
         """The instant at which it would leave; None if it stays."""
         return self.forecast.leaves_at
+
+    @property
+    def paused_by(self) -> str:
+        """The name of the rule that holds it, "" if none does."""
+        rule = None if self.handling is None else self.handling.rule
+        return rule.name if rule is not None and rule.pause else ""
+
+    @property
+    def asks_to_be_held(self) -> bool:
+        """Tell whether its owner asks for more time than it is granted."""
+        decision = self.forecast.decision
+        return isinstance(decision, Evict) and (self.facts.pod.hold_seconds or 0.0) > decision.held_seconds
+
+    @property
+    def asks(self) -> bool:
+        """Tell whether it would leave by way of the eviction API."""
+        return self.handling is not None and self.handling.mode is not EvictionMode.DELETE and not self.paused_by
 
     @property
     def blocked(self) -> bool:
@@ -100,12 +111,16 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBudget:
-    """What becomes of a budget: deletions may violate it, evictions may be blocked by it."""
+    """What becomes of a budget: deletions may violate it, evictions may be blocked by it.
+
+    ``leaving``: how many of those that it covers leave, ``asking``: how many of them by way of the eviction API.
+    """
 
     budget: Budget
     before: Standing
     covered: int
     leaving: int
+    asking: int
     violation: Violation | None
     blocked: tuple[PodRef, ...]
 
@@ -114,14 +129,15 @@ class PlannedBudget:
 class Plan:
     """Everything there is to say.
 
-    ``leaving``: the pods that leave, in the order in which they do. ``unknown_nodes``: how many pods are bound to nodes
-    that were not told of.
+    ``mode``: how pods are evicted of which no rule says otherwise. ``leaving``: the pods that leave, in the order in
+    which they do; also those that something holds then. ``unknown_nodes``: how many pods are bound to nodes that were
+    not told of.
     """
 
     now: Moment
     what_if: WhatIf
     described: list[str]
-    mode: Mode
+    mode: EvictionMode
     inventory: Inventory
     pods: list[PlannedPod]
     leaving: list[PlannedPod] = field(default_factory=list)
@@ -148,20 +164,33 @@ class Plan:
 
 
 def make_plan(
-    inventory: Inventory, what_if: WhatIf, described: list[str], now: Moment, policy: DecisionPolicy, mode: Mode
+    inventory: Inventory,
+    what_if: WhatIf,
+    described: list[str],
+    now: Moment,
+    policy: DecisionPolicy,
+    eviction: EvictionPolicy,
 ) -> Plan:
     """Forecast every pod of the inventory and add it up."""
     nodes = [facts.node for facts in inventory.nodes.values()]
     forecasts = forecast(nodes, [facts.pod for facts in inventory.pods.values()], what_if, now, policy)
     pods = [PlannedPod(inventory.pods[each.pod.ref.key], each) for each in forecasts]
-    plan = Plan(now, what_if, described, mode, inventory, pods, notes=list(inventory.notes))
+    plan = Plan(now, what_if, described, eviction.mode, inventory, pods, notes=list(inventory.notes))
     found = [(pod.leaves_at, pod.ref.key, pod) for pod in pods if pod.leaves_at is not None]
     plan.leaving = [pod for _, _, pod in sorted(found, key=lambda each: each[:2])]
+    _add_handling(plan, eviction)
     _add_nodes(plan)
     _add_scheduling(plan)
     _add_up(plan)
     _add_budgets(plan)
     return plan
+
+
+def _add_handling(plan: Plan, eviction: EvictionPolicy) -> None:
+    for pod in plan.leaving:
+        decision = pod.forecast.decision
+        if isinstance(decision, Evict):
+            pod.handling = eviction.handling(decision.deciding.taint.key, pod.ref.key.namespace, pod.facts.labels)
 
 
 def _add_nodes(plan: Plan) -> None:
@@ -210,24 +239,32 @@ def _add_up(plan: Plan) -> None:
 def _add_budgets(plan: Plan) -> None:
     covered = _cover(plan)
     standings = {key: standing(plan.inventory.budgets[key], pods) for key, pods in covered.items()}
-    leaving = plan.leaving
-    blocked: dict[NamespacedName, list[PodRef]] = {}
-    if plan.mode is not Mode.DELETE:
-        api = EvictionApi(standings)
-        for pod in leaving:
-            pod.verdict = api.evict(_covered(pod.facts), pod.budgets)
-            if pod.blocked:
-                for budget in pod.budgets:
-                    blocked.setdefault(budget.key, []).append(pod.ref)
-    departures: dict[NamespacedName, list[tuple[float, CoveredPod]]] = {}
-    for pod in leaving:
+    _ask(plan.leaving, EvictionApi(standings))
+    leaving: dict[NamespacedName, list[PlannedPod]] = {key: [] for key in plan.inventory.budgets}
+    for pod in plan.leaving:
         for budget in pod.budgets:
-            departures.setdefault(budget.key, []).append((pod.leaves_at or 0.0, _covered(pod.facts)))
+            leaving[budget.key].append(pod)
     for key, budget in plan.inventory.budgets.items():
-        gone = departures.get(key, [])
-        violated = violation(standings[key], gone) if plan.mode is Mode.DELETE else None
-        held = tuple(blocked.get(key, ()))
-        plan.budgets.append(PlannedBudget(budget, standings[key], len(covered[key]), len(gone), violated, held))
+        before, going = standings[key], leaving[key]
+        asking, blocked = sum(pod.asks for pod in going), tuple(pod.ref for pod in going if pod.blocked)
+        violated = _violation(before, going)
+        plan.budgets.append(PlannedBudget(budget, before, len(covered[key]), len(going), asking, violated, blocked))
+
+
+def _ask(leaving: Iterable[PlannedPod], api: EvictionApi) -> None:
+    for pod in leaving:
+        if pod.asks:
+            pod.verdict = api.evict(_covered(pod.facts), pod.budgets)
+        elif not pod.paused_by:
+            api.delete(_covered(pod.facts), pod.budgets)
+
+
+def _violation(before: Standing, leaving: Iterable[PlannedPod]) -> Violation | None:
+    """Say whether deletions break a budget, among evictions that it allows; evictions alone never do."""
+    gone = [pod for pod in leaving if not (pod.blocked or pod.paused_by)]
+    if all(pod.asks for pod in gone):
+        return None
+    return violation(before, [(pod.leaves_at or 0.0, _covered(pod.facts)) for pod in gone])
 
 
 def _cover(plan: Plan) -> Mapping[NamespacedName, list[CoveredPod]]:

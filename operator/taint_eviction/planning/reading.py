@@ -5,18 +5,28 @@ Nodes and pods are read as the controller reads them. Files are often written by
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
-from taint_eviction.core import label_selectors as selectors
 from taint_eviction.core.disruption_budgets import Budget, BudgetStatus
-from taint_eviction.core.label_selectors import LabelSelector, Requirement
+from taint_eviction.core.label_selectors import IN, LabelSelector, requirement
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.planning.inventory import Inventory, Labels, NodeFacts, Owner, PodFacts
+from taint_eviction.simulation.short_forms import EFFECTS
 
 _MOST_PROBLEMS = 100
+_GROUPS = {"Node": "", "Pod": "", "PodDisruptionBudget": "policy"}
+_TAINT_FORM = "a taint is written {{key: maintenance, value: now, effect: NoExecute}}, with an effect of {}".format(
+    ", ".join(EFFECTS)
+)
+_JSON_WORDS = {"NoneType": "null", "list": "a list", "bool": "true or false"}
+_JSON_WORDS["str"] = "text (kubectl prints objects with -o json or -o yaml)"
+
+Body = Mapping[str, Any]
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 
 class InventoryReader:
@@ -26,51 +36,91 @@ class InventoryReader:
         self.inventory = inventory
 
     def put(self, body: Any, place: str) -> None:
-        """Take in an object; whatever is wrong with it becomes a problem, and the others are not affected."""
-        if not isinstance(body, Mapping):
-            self.problem(place, f"an object was expected, not {type(body).__name__}")
-            return
-        kind = body.get("kind")
+        """Take in an object, or all of a List; what is wrong becomes a problem, and the others are not affected."""
+        for each in _unpacked(body):
+            if isinstance(each, Mapping):
+                self._put(each, place)
+            else:
+                name = type(each).__name__
+                self.problem(place, f"an object was expected, not {_JSON_WORDS.get(name, 'a number')}")
+
+    def _put(self, body: Body, place: str) -> None:
         try:
-            match kind:
+            match _kind(body):
                 case "Node":
                     self._put_node(body, place)
                 case "Pod":
                     self._put_pod(body, place)
                 case "PodDisruptionBudget":
                     budget = read_budget(body)
-                    self.inventory.budgets[budget.key] = budget
-                case _:
-                    self.inventory.skipped[kind if isinstance(kind, str) and kind else "objects without a kind"] += 1
+                    self._keep(self.inventory.budgets, budget.key, budget)
+                case kind:
+                    self.inventory.skipped[kind] += 1
         except (MalformedObject, ValueError) as error:
-            self.problem(place, str(error))
+            text = str(error)
+            self.problem(place, f"{text}; {_TAINT_FORM}" if "spec.taints" in text else text)
 
     def problem(self, place: str, what: str) -> None:
-        """Note what could not be read; beyond a hundred only that there are more."""
+        """Note what could not be read."""
+        self.inventory.unread += 1
         if len(self.inventory.problems) < _MOST_PROBLEMS:
             self.inventory.problems.append(f"{place}: {what}")
-        elif len(self.inventory.problems) == _MOST_PROBLEMS:
-            self.inventory.problems.append(f"{place}: and more like these")
 
-    def _put_node(self, body: Mapping[str, Any], place: str) -> None:
+    def _put_node(self, body: Body, place: str) -> None:
         node, complaints = read_node(_completed(body, namespaced=False))
-        self._complain(place, f"Node {node.name}", complaints)
-        self.inventory.nodes[node.name] = NodeFacts(node, _labels(body))
+        self._keep(self.inventory.nodes, node.name, NodeFacts(node, _labels(body)))
+        if len((body.get("spec") or {}).get("taints") or ()) > len(node.taints):
+            # Without a taint the plan may say the opposite of what is true.
+            self.problem(place, f"Node {node.name}: {'; '.join(complaints)}; {_TAINT_FORM}")
+        else:
+            self._complain(place, f"Node {node.name}", complaints)
 
-    def _put_pod(self, body: Mapping[str, Any], place: str) -> None:
+    def _put_pod(self, body: Body, place: str) -> None:
         pod, complaints = read_pod(_completed(body, namespaced=True))
+        if body.get("spec") is None:
+            raise ValueError(f"Pod {pod.ref}: spec is missing: has the text been cut?")
         self._complain(place, f"Pod {pod.ref}", complaints)
         status = body.get("status")
         phase = status.get("phase") if isinstance(status, Mapping) else None
         facts = PodFacts(pod, _labels(body), _owner(body), _is_ready(status, pod.finished), phase == "Pending")
-        self.inventory.pods[pod.ref.key] = facts
+        self._keep(self.inventory.pods, pod.ref.key, facts)
+
+    def _keep(self, kept: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
+        self.inventory.repeated += key in kept
+        kept[key] = value
 
     def _complain(self, place: str, name: str, complaints: tuple[str, ...]) -> None:
+        self.inventory.complained += bool(complaints)
         if complaints and len(self.inventory.complaints) < _MOST_PROBLEMS:
             self.inventory.complaints.append(f"{place}: {name}: {'; '.join(complaints)}")
 
 
-def _completed(body: Mapping[str, Any], namespaced: bool) -> Mapping[str, Any]:
+def _unpacked(body: Any) -> Iterator[Any]:
+    """Go through the items of a List, and of Lists in it; of anything else, through itself."""
+    waiting = [body]
+    while waiting:
+        found = waiting.pop()
+        kind = str(found.get("kind", "List")) if isinstance(found, Mapping) and "items" in found else ""
+        if not kind.endswith("List"):
+            yield found
+            continue
+        items = [] if found["items"] is None else found["items"]
+        if not isinstance(items, list):
+            items = [items]
+        inner = {"kind": kind.removesuffix("List")} if kind != "List" else {}
+        waiting += [{**inner, **item} if isinstance(item, Mapping) else item for item in reversed(items)]
+
+
+def _kind(body: Body) -> str:
+    """Name the kind, and the API group where it is not Kubernetes' own: others have Nodes, too."""
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if not isinstance(kind, str) or not kind:
+        return "without a kind"
+    group = version.rpartition("/")[0] if isinstance(version, str) else _GROUPS.get(kind, "")
+    return f"{kind}.{group}" if group != _GROUPS.get(kind, group) else kind
+
+
+def _completed(body: Body, namespaced: bool) -> Body:
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
         return body
@@ -83,7 +133,7 @@ def _completed(body: Mapping[str, Any], namespaced: bool) -> Mapping[str, Any]:
     return {**body, "metadata": filled}
 
 
-def _labels(body: Mapping[str, Any]) -> Labels:
+def _labels(body: Body) -> Labels:
     labels = (body.get("metadata") or {}).get("labels")
     if not isinstance(labels, Mapping):
         return {}
@@ -95,7 +145,7 @@ def _shared_labels(items: tuple[tuple[str, str], ...]) -> Labels:
     return {sys.intern(key): sys.intern(value) for key, value in items}
 
 
-def _owner(body: Mapping[str, Any]) -> Owner | None:
+def _owner(body: Body) -> Owner | None:
     """Return the owner that controls the pod: others (a Node for mirror pods, a custom resource) create nothing."""
     references = (body.get("metadata") or {}).get("ownerReferences")
     for reference in references if isinstance(references, list) else ():
@@ -123,7 +173,7 @@ def _is_ready(status: object, finished: bool) -> bool:
 # Budgets
 
 
-def read_budget(body: Mapping[str, Any]) -> Budget:
+def read_budget(body: Body) -> Budget:
     """Read a PodDisruptionBudget; raise ``ValueError`` if it cannot be used."""
     metadata = _mapping(body.get("metadata"), "metadata")
     name = metadata.get("name")
@@ -133,6 +183,8 @@ def read_budget(body: Mapping[str, Any]) -> Budget:
     key = NamespacedName(str(namespace), name)
     try:
         spec = _mapping(body.get("spec"), "spec")
+        if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+            raise ValueError("spec.minAvailable and spec.maxUnavailable exclude each other")
         return Budget(
             key,
             _selector(spec.get("selector")),
@@ -169,7 +221,7 @@ def _selector(value: object) -> LabelSelector | None:
         return None
     spec = _mapping(value, "spec.selector")
     labels = _mapping(spec.get("matchLabels"), "spec.selector.matchLabels")
-    terms = [Requirement(str(key), selectors.IN, frozenset([str(label)])) for key, label in labels.items()]
+    terms = [requirement(str(key), IN, [str(label)]) for key, label in labels.items()]
     expressions = spec.get("matchExpressions") or []
     if not isinstance(expressions, list):
         raise ValueError("spec.selector.matchExpressions is not a list")
@@ -177,9 +229,12 @@ def _selector(value: object) -> LabelSelector | None:
         path = f"spec.selector.matchExpressions[{index}]"
         term = _mapping(expression, path)
         values = term.get("values") or []
-        if term.get("operator") not in selectors.OPERATORS or not isinstance(values, list):
-            raise ValueError(f"{path} has no operator among {', '.join(selectors.OPERATORS)}")
-        terms.append(Requirement(str(term.get("key")), term["operator"], frozenset(str(each) for each in values)))
+        if not isinstance(values, list):
+            raise ValueError(f"{path}.values is not a list")
+        try:
+            terms.append(requirement(str(term.get("key")), str(term.get("operator")), [str(each) for each in values]))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
     return tuple(terms)
 
 

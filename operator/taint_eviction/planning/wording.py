@@ -1,14 +1,18 @@
 """A plan in words: spans, instants, reasons, and the one line that says it all."""
 
+from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.forecast import PodForecast
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
-from taint_eviction.planning.plan import Mode, Plan, PlannedPod
+from taint_eviction.core.policy import EvictionMode
+from taint_eviction.planning.inventory import Inventory
+from taint_eviction.planning.plan import Plan, PlannedPod
 
 # What leaves within so long of the change leaves at once.
 _AT_ONCE_SECONDS = 1.0
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_MOST_KINDS = 8
 _ORPHANED = "its node is deleted: the pod garbage collector removes it"
 
 
@@ -47,7 +51,8 @@ def why(forecast: PodForecast) -> str:
         return _ORPHANED
     decision = forecast.decision
     if isinstance(decision, Evict):
-        return because(decision.deciding)
+        held = f"; its owner holds it {span(decision.held_seconds)} longer" if decision.held_seconds else ""
+        return because(decision.deciding) + held
     if decision.reason is StayReason.TOLERATED:
         return str(decision.reason.value) + "".join(_beside(verdict) for verdict in decision.verdicts)
     return str(decision.reason.value)
@@ -57,7 +62,8 @@ def because(verdict: TaintVerdict) -> str:
     """Name the taint that decides and the toleration that counts; and one that would have said otherwise."""
     if verdict.toleration is None:
         return f"{verdict.taint} is not tolerated"
-    return f"{verdict.taint} is tolerated by [{verdict.toleration}]{_beside(verdict)}"
+    by_default = " by default" if verdict.by_default else ""
+    return f"{verdict.taint} is tolerated{by_default} by [{verdict.toleration}]{_beside(verdict)}"
 
 
 def _beside(verdict: TaintVerdict) -> str:
@@ -75,6 +81,11 @@ def held_by(pod: PlannedPod) -> str:
     return f"{pod.verdict.value} ({', '.join(str(budget) for budget in pod.budgets)})"
 
 
+def paused(pod: PlannedPod) -> str:
+    """Say which rule holds a pod that is due; "" if none does."""
+    return f"would be held: paused by rule {pod.paused_by}" if pod.paused_by else ""
+
+
 # The summary
 
 
@@ -85,13 +96,15 @@ def summary(plan: Plan) -> str:
     total = sum(node.tally.total for node in scope)
     leaving = plan.leaving
     if not scope:
-        return f"no pod {would} leave: {_of_nodes(len(plan.nodes))} a NoExecute taint{_unread(plan)}"
+        return f"no pod {would} leave: {_of_nodes(len(plan.nodes))} NoExecute taint{_unknown(plan)}{_unread(plan)}"
     head = f"{len(leaving)} of {_many(total, 'pod')} on {_many(len(scope), 'node')} {would} leave"
     later = plan.what_if.at - plan.now.at
     if later >= _AT_ONCE_SECONDS:
         head = f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): {head}"
     when = _when(plan)
-    return "; ".join([head + (f": {when}" if when else ""), *_consequences(plan, would)]) + _unread(plan)
+    return (
+        "; ".join([head + (f": {when}" if when else ""), *_consequences(plan, would)]) + _unknown(plan) + _unread(plan)
+    )
 
 
 def _when(plan: Plan) -> str:
@@ -112,13 +125,18 @@ def _consequences(plan: Plan, would: str) -> list[str]:
     orphans = sum(pod.forecast.orphaned for pod in plan.pods)
     for_ever = sum(pod.recreated_for_ever for pod in leaving)
     found = [f"{anyway} of them anyway"] if anyway else []
-    broken = len(plan.broken_budgets)
-    if broken and plan.mode is Mode.DELETE:
-        found.append(f"{_many(broken, 'budget')} {would} be violated")
+    violated = sum(each.violation is not None for each in plan.budgets)
+    if violated:
+        found.append(f"{_many(violated, 'budget')} {would} be violated")
     blocked = sum(pod.blocked for pod in leaving)
     if blocked:
-        by = f" by {_many(broken, 'budget')}" if broken else ""
+        blocking = sum(bool(each.blocked) for each in plan.budgets)
+        by = f" by {_many(blocking, 'budget')}" if blocking else ""
         found.append(f"{_many(blocked, 'pod')} {would} be blocked{by}")
+    held = sum(bool(pod.paused_by) for pod in leaving)
+    if held:
+        rules = sorted({pod.paused_by for pod in leaving if pod.paused_by})
+        found.append(f"{_many(held, 'pod')} {would} be held: paused by {_named(rules, 'rule')}")
     if plan.bare:
         found.append(f"{_many(len(plan.bare), 'bare pod')} gone for good")
     if for_ever:
@@ -128,12 +146,21 @@ def _consequences(plan: Plan, would: str) -> list[str]:
     return found
 
 
+def _named(names: list[str], what: str) -> str:
+    return f"{what if len(names) == 1 else f'{what}s'} {', '.join(names)}"
+
+
 def _of_nodes(count: int) -> str:
-    return {0: "there is no node with", 1: "the one node has not"}.get(count, f"none of {count} nodes has")
+    return {0: "there is no node with a", 1: "the one node has no"}.get(count, f"none of {count} nodes has a")
+
+
+def _unknown(plan: Plan) -> str:
+    count = plan.unknown_nodes.total()
+    return f"; nothing can be said of {_many(count, 'pod')} on nodes that are not in the input" if count else ""
 
 
 def _unread(plan: Plan) -> str:
-    count = len(plan.inventory.problems)
+    count = plan.inventory.unread
     return "" if not count else f"; INCOMPLETE: {_many(count, 'part')} of the input could not be read"
 
 
@@ -141,20 +168,35 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+def skipped_kinds(inventory: Inventory) -> str:
+    """List how many objects of which other kinds were skipped, "" if none was."""
+    kinds = inventory.skipped.most_common(_MOST_KINDS)
+    rest = inventory.skipped.total() - sum(count for _, count in kinds)
+    return ", ".join([f"{count} {kind}" for kind, count in kinds] + ([f"{rest} others"] if rest else []))
+
+
 def notes(plan: Plan) -> list[str]:
     """Say what else should be known about this plan, a sentence each."""
     found = list(plan.notes)
     if plan.unknown_nodes:
         named = ", ".join(sorted(plan.unknown_nodes)[:5]) + (", …" if len(plan.unknown_nodes) > 5 else "")
-        pods = sum(plan.unknown_nodes.values())
-        found.append(f"{_many(pods, 'pod')} on nodes that are not in the input ({named}): nothing can be said of them")
-    skipped = ", ".join(f"{count} {kind}" for kind, count in plan.inventory.skipped.most_common(8))
-    if skipped:
+        found.append(f"nodes that pods are on, but that are not in the input: {named}")
+    if skipped := skipped_kinds(plan.inventory):
         found.append(f"skipped objects of other kinds: {skipped}")
+    if plan.inventory.repeated:
+        found.append(f"{_many(plan.inventory.repeated, 'object')} given more than once: the last of each counts")
+    if plan.inventory.complained:
+        found.append(f"{_many(plan.inventory.complained, 'object')} could be read in part only (see stderr)")
     if any(each.before.counted for each in plan.budgets):
         found.append("budgets without a current status are counted from the pods that are known")
     if not plan.inventory.budgets_known:
         found.append("budgets are not known: nothing is said of them")
-    if plan.mode is Mode.EVICT_THEN_DELETE and any(pod.blocked for pod in plan.leaving):
+    asking = sum(pod.asks_to_be_held for pod in plan.leaving)
+    if asking:
+        found.append(
+            f"{_many(asking, 'pod')} asked to be held for longer than is granted (annotation {HOLD_ANNOTATION})"
+        )
+    blocked = [pod.handling for pod in plan.leaving if pod.blocked]
+    if any(handling is not None and handling.mode is EvictionMode.EVICT_THEN_DELETE for handling in blocked):
         found.append("what is blocked is deleted once the evict timeout has passed after its deadline")
     return found

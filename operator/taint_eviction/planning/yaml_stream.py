@@ -16,11 +16,22 @@ from taint_eviction.planning.kubectl_yaml import read_item
 
 _ITEMS = re.compile(r"items:\s*(#.*)?")
 _ITEM = re.compile(r"( *)- ")
+_DEEPEST = 500
 _DOCUMENT = re.compile(r"---(\s|$)")
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as JSON has it: no timestamps."""
+    """YAML as Kubernetes reads it: no timestamps, and no key twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                what = f"the key {key.value!r} is there twice"
+                raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
+            seen.add(key.value)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -51,7 +62,8 @@ class _Part:
 def _cut(source: BinaryIO) -> Iterator[_Part]:
     cutting = _Cutting()
     for number, line in enumerate(io.TextIOWrapper(source, "utf-8-sig", newline=None), 1):
-        yield from cutting.feed(number, line)
+        if not cutting.goes_on(line):
+            yield from cutting.feed(number, line)
     yield from cutting.end()
 
 
@@ -65,13 +77,19 @@ class _Cutting:
         self._begin: str | None = None
         self._kind = ""
 
+    def goes_on(self, line: str) -> bool:
+        """Take in a line that belongs to the item that has begun; tell whether it did. Most lines do."""
+        item = self._item
+        if item is None or line[0] not in " \n#" or line.startswith(self._begin or " "):
+            return False
+        item.lines.append(line)
+        return True
+
     def feed(self, number: int, line: str) -> Iterator[_Part]:
-        """Take in a line and yield the parts that it ends."""
+        """Take in any other line and yield the parts that it ends."""
         if self._begin and line.startswith(self._begin):
             yield from self._end_item()
             self._item = _Part(number, True, self._kind)
-            self._item.lines.append(line)
-        elif self._item is not None and line[0] in " \n#":
             self._item.lines.append(line)
         elif line.startswith("---") and _DOCUMENT.match(line):
             yield from self.end()
@@ -121,20 +139,18 @@ def _objects(part: _Part) -> Iterator[tuple[Any, int]]:
         yield item, part.line
         return
     loaded = _load(text, part.line)
-    if isinstance(loaded, BadText):
-        yield loaded, part.line
-    elif isinstance(loaded, list):
-        yield from ((item, part.line) for item in loaded)
-    elif isinstance(loaded, dict) and isinstance(loaded.get("items", ()), list):
-        kind = str(loaded.get("kind", "")).removesuffix("List")
-        for item in loaded["items"]:
-            yield ({"kind": kind, **item} if kind and isinstance(item, dict) else item), part.line
-    elif loaded is not None and not (isinstance(loaded, dict) and "items" in loaded and loaded["items"] is None):
-        yield loaded, part.line
+    if isinstance(loaded, dict) and "items" in loaded and loaded["items"] is None:
+        # They were parts of their own; kubectl writes the kind behind them.
+        if "kind" not in loaded:
+            yield BadText(part.line, "this list does not end with its kind: has the text been cut?"), part.line
+    elif loaded is not None:
+        yield from ((each, part.line) for each in (loaded if isinstance(loaded, list) else [loaded]))
 
 
 def _load(text: str, line: int) -> Any:
     """Parse a text; return a ``BadText`` in the place of what cannot be."""
+    if _is_too_deep(text):
+        return BadText(line, "it is nested too deeply")
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -143,3 +159,19 @@ def _load(text: str, line: int) -> Any:
         return BadText(line + (mark.line if mark else 0), f"no YAML: {what}")
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return BadText(line, f"no YAML: {' '.join(str(error).split())}")
+
+
+def _is_too_deep(text: str) -> bool:
+    """Tell whether the parser would run out of stack, which ends the process."""
+    if sum(map(text.count, "[{-?:")) <= _DEEPEST:
+        return False
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                return True
+    except yaml.YAMLError:
+        # What is wrong is told by the parser itself.
+        pass
+    return False

@@ -10,7 +10,7 @@ Invariant: never two pieces of work for one pod at a time (the brain hands out n
 import asyncio
 import contextlib
 
-from taint_eviction.core.effects import CalledOff, Eviction, Outcome, Work
+from taint_eviction.core.effects import CutOff, Eviction, Outcome, Work
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import Gate
@@ -82,10 +82,11 @@ class Driver:
             task.add_done_callback(self._ended)
         if len(begun) == free:
             return _LONGEST_WAIT_SECONDS
-        next_fire_at = self._live.controller.next_fire_at(retries=free_for_retries > 0)
-        if next_fire_at is None:
+        now = self._live.clock.now().at
+        next_at = self._live.controller.next_at(now, retries=free_for_retries > 0)
+        if next_at is None:
             return _LONGEST_WAIT_SECONDS
-        return min(max(0.0, next_fire_at - self._live.clock.now().at), _LONGEST_WAIT_SECONDS)
+        return min(max(0.0, next_at - now), _LONGEST_WAIT_SECONDS)
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -93,7 +94,7 @@ class Driver:
                 await self._live.changed.wait()
 
     async def _carry_out(self, work: Work) -> None:
-        outcome: Outcome = CalledOff()
+        outcome: Outcome = CutOff()
         try:
             outcome = await self._evictor.carry_out(work)
         finally:

@@ -22,3 +22,7 @@ class DryRunWriter:
     async def delete(self, ref: PodRef) -> bool:
         """Say yes."""
         return True
+
+    async def evict(self, ref: PodRef) -> bool:
+        """Say yes."""
+        return True

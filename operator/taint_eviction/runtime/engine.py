@@ -9,14 +9,18 @@ from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.pod_watches import PodWatches
 from taint_eviction.runtime.ports import NodesScope
+from taint_eviction.runtime.standing_orders import StandingOrders
 from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
 
 
 class Engine:
     """Runs one controller."""
 
-    def __init__(self, live: LiveController, doors: WatchDoors, driver: Driver) -> None:
+    def __init__(
+        self, live: LiveController, doors: WatchDoors, driver: Driver, orders: StandingOrders | None = None
+    ) -> None:
         self._live = live
+        self._orders = orders
         self._stale_after = doors.settings.stale_after_seconds
         self._nodes = SupervisedWatch(NodesScope(), doors)
         self._pods = PodWatches(doors)
@@ -30,6 +34,8 @@ class Engine:
             group.create_task(self._nodes.run(), name="nodes")
             group.create_task(self._follow_taints(), name="pods")
             group.create_task(self._driver.run(), name="driver")
+            if self._orders is not None:
+                group.create_task(self._orders.run(), name="orders")
 
     async def _follow_taints(self) -> None:
         await self._nodes.listed.wait()
@@ -49,6 +55,8 @@ class Engine:
             return False, "the nodes have not been listed yet"
         if not self.synced():
             return False, "the pods of some tainted nodes have not been listed yet"
+        if self._live.controller.brakes.orders is None:
+            return False, "whether evictions are paused has not been read yet: nothing is evicted"
         for kind, seconds in self.silences().items():
             if seconds > self._stale_after:
                 return False, f"the watch of {kind} has been silent for {seconds:.0f} s"

@@ -19,6 +19,8 @@ from taint_eviction.settings import RetrySettings
 # No server means to be left alone for longer; what a proxy says must not silence an eviction for a day.
 _LONGEST_ADVICE_SECONDS = 600.0
 
+_FIRST_BLOCKED_SECONDS = 5.0
+
 
 class Evictor:
     """Carries out pieces of work, any number at a time."""
@@ -51,25 +53,30 @@ class Evictor:
         except CallFailed as failure:
             if not self._gate.may_act():
                 return Held()
-            wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._chance)
-            return Failed(str(failure), self._live.clock.now().at + wait)
+            if failure.block is not None:
+                wait = blocked_seconds(work.tries, failure.retry_after_seconds, self._retry, self._chance)
+            else:
+                wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._chance)
+            return Failed(str(failure), self._live.clock.now().at + wait, failure.block)
 
     async def _evict(self, work: Eviction) -> Outcome:
         if (obstacle := await self._obstacle(work)) is not None:
             return obstacle
-        if await self._mark(work) is None:
+        # The eviction API sets a condition of its own, once it has agreed.
+        pod = await (self._read_pod(work.ref) if work.by_eviction_api else self._mark(work))
+        if pod is None:
             return PodIsGone()
         if (obstacle := await self._obstacle(work)) is not None:
             return obstacle
         self._live.will_delete(work.ref)
-        return Done() if await self._writer.delete(work.ref) else PodIsGone()
+        end = self._writer.evict if work.by_eviction_api else self._writer.delete
+        return Done() if await end(work.ref) else PodIsGone()
 
     async def _obstacle(self, work: Eviction) -> Outcome | None:
         """Decide again on a live node: None if the next call may be made right now."""
-        exists = await self._node_reads.fresh(work.node_name)
-        if not exists or not self._live.decide_again(work):
+        if not await self._node_reads.fresh(work.node_name):
             return CalledOff()
-        return None if self._gate.may_act() else Held()
+        return self._live.obstacle(work) or (None if self._gate.may_act() else Held())
 
     async def _mark(self, work: Eviction) -> Pod | None:
         """Set the condition and take in the live pod; where that is refused, read the pod instead.
@@ -92,8 +99,8 @@ class Evictor:
             return PodIsGone()
         if pod.terminating or not pod.marked:
             return Done()
-        if not self._live.decide_again(work):
-            return CalledOff()
+        if (obstacle := self._live.obstacle(work)) is not None:
+            return obstacle
         if not self._gate.may_act():
             return Held()
         asked_at = self._live.clock.now().at
@@ -122,3 +129,16 @@ def backoff_seconds(tries: int, advised_seconds: float | None, retry: RetrySetti
     if advised_seconds is None or advised_seconds <= own:
         return own
     return min(advised_seconds, _LONGEST_ADVICE_SECONDS) + retry.first_seconds * chance.uniform(0.0, 0.5)
+
+
+def blocked_seconds(tries: int, advised_seconds: float | None, retry: RetrySettings, chance: random.Random) -> float:
+    """Say how long to wait after a budget's no that follows ``tries`` earlier failures.
+
+    What the server advises; else 5 s, doubled up to the cap: budgets free up when other pods become ready, and asking
+    more often does not hasten that. Up to a fifth more at random, so that those who were told the same don't come back
+    together.
+    """
+    if advised_seconds is None or advised_seconds <= 0:
+        most = max(retry.most_seconds, _FIRST_BLOCKED_SECONDS)
+        advised_seconds = min(most, _FIRST_BLOCKED_SECONDS * 2.0 ** min(tries, 30))
+    return min(advised_seconds, _LONGEST_ADVICE_SECONDS) * chance.uniform(1.0, 1.2)

@@ -7,10 +7,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Effect, NodeCleared, NodeTainted, Outcome, Work
+from taint_eviction.core.effects import CalledOff, Effect, Held, NodeCleared, NodeTainted, Outcome, Work
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import PodRef
+from taint_eviction.core.orders import Orders
+from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.runtime.ports import Clock, Teller
 
 
@@ -18,7 +20,8 @@ class LiveController:
     """One brain, living.
 
     ``changed`` is set whenever a deadline may have changed or a worker has become free, ``taints_changed`` whenever a
-    node has become tainted or clean; whoever waits for them clears them. ``heard`` is given each fact before the brain.
+    node has become tainted or clean; whoever waits for them clears them. ``heard`` is given each fact before the brain,
+    ``began`` and ``attempted`` each piece of work that begins and has ended.
     """
 
     def __init__(
@@ -27,11 +30,15 @@ class LiveController:
         clock: Clock,
         tellers: Iterable[Teller],
         heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None,
+        began: Callable[[Work, Moment], None] = lambda _work, _now: None,
+        attempted: Callable[[Work, Outcome, Moment], None] = lambda _work, _outcome, _now: None,
     ) -> None:
         self.controller = controller
         self.clock = clock
         self._tellers = tuple(tellers)
         self._heard = heard
+        self._began = began
+        self._attempted = attempted
         self.changed = asyncio.Event()
         self.taints_changed = asyncio.Event()
 
@@ -41,13 +48,30 @@ class LiveController:
         self._heard(fact, now)
         self._told(self.controller.observe(fact, now), now)
 
-    def take_due(self, most: int, most_retries: int) -> list[Work]:
-        """Begin what is due; see ``Controller.take_due``."""
-        return self.controller.take_due(self.clock.now(), most, most_retries)
+    def order(self, orders: Orders) -> None:
+        """Take in what people have ordered."""
+        now = self.clock.now()
+        self._told(self.controller.order(orders, now), now)
+        self.changed.set()
 
-    def decide_again(self, work: Work) -> bool:
-        """Tell whether a piece of work in flight is still wanted at this very moment."""
-        return self.controller.decide_again(work, self.clock.now())
+    def change_policy(self, policy: EvictionPolicy) -> None:
+        """Go on with another policy of evicting."""
+        now = self.clock.now()
+        self._told(self.controller.change_policy(policy, now), now)
+        self.changed.set()
+
+    def take_due(self, most: int, most_retries: int) -> list[Work]:
+        """Begin what is due, unless the circuit breaker sees too much of it; see ``Controller.take_due``."""
+        now = self.clock.now()
+        self._told(self.controller.look(now), now)
+        begun = self.controller.take_due(now, most, most_retries)
+        for work in begun:
+            self._began(work, now)
+        return begun
+
+    def obstacle(self, work: Work) -> CalledOff | Held | None:
+        """Say what keeps a piece of work in flight from going on at this very moment."""
+        return self.controller.obstacle(work, self.clock.now())
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written."""
@@ -55,11 +79,12 @@ class LiveController:
 
     def will_delete(self, ref: PodRef) -> None:
         """Note that a pod's deletion is about to be asked for."""
-        self.controller.will_delete(ref)
+        self.controller.will_delete(ref, self.clock.now())
 
     def settle(self, work: Work, outcome: Outcome) -> None:
         """Take in how a piece of work ended."""
         now = self.clock.now()
+        self._attempted(work, outcome, now)
         self._told(self.controller.settle(work, outcome, now), now)
         self.changed.set()
 

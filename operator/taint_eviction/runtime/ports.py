@@ -10,22 +10,32 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from taint_eviction.core.effects import Effect
+from taint_eviction.core.effects import Block, Effect
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
+from taint_eviction.core.orders import Latch, Orders
 
 
 class CallFailed(Exception):
     """The API server refused a call, did not answer in time, or could not be reached.
 
     ``status`` is the HTTP status, None where there was no answer. ``retry_after_seconds`` is what the server advised,
-    None where it advised nothing. The message is the server's own where it gave one.
+    None where it advised nothing. The message is the server's own where it gave one. ``block``: it is the eviction
+    API's word on budgets, None: it is not.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+        block: Block | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
+        self.block = block
 
 
 class WatchEnded(Exception):
@@ -91,6 +101,26 @@ class ClusterWriter(Protocol):
 
     async def delete(self, ref: PodRef) -> bool:
         """Ask for the pod's deletion with its own grace period; True once the API server has accepted it."""
+        ...
+
+    async def evict(self, ref: PodRef) -> bool:
+        """Ask the eviction API for it; True once accepted. A budget's no is a ``CallFailed`` with its ``block``."""
+        ...
+
+
+class OrdersStore(Protocol):
+    """Where orders are kept in the cluster."""
+
+    async def read(self) -> Orders | None:
+        """Read them; None if they were never kept, or their object is gone."""
+        ...
+
+    async def write_latch(self, latch: Latch) -> None:
+        """Keep that the breaker is open, unless it was reset since; whatever else is ordered stays."""
+        ...
+
+    async def write_reset(self, reset_epoch: float) -> None:
+        """Keep that the breaker was closed then."""
         ...
 
 

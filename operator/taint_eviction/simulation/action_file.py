@@ -5,14 +5,15 @@ Most take a short form, as a command line would have it (``taint: node-1 mainten
 
 from collections.abc import Callable
 
+from taint_eviction.files.marked_yaml import Marked
 from taint_eviction.simulation import actions as do
 from taint_eviction.simulation import short_forms
+from taint_eviction.simulation.hold_file import HoldReading
 from taint_eviction.simulation.kubernetes_json import JsonObject
-from taint_eviction.simulation.marked_yaml import Marked
-from taint_eviction.simulation.trouble_file import MANAGER, TroubleReading
+from taint_eviction.simulation.trouble_file import MANAGER
 
 
-class ActionReading(TroubleReading):
+class ActionReading(HoldReading):
     """Reads actions; None where a problem leaves nothing to do."""
 
     def action(self, keyword: str, at: Marked) -> do.Action | None:
@@ -195,6 +196,15 @@ _READERS: dict[str, Callable[[ActionReading, Marked], do.Action | None]] = {
     "relist": ActionReading.relist,
     "freeze": ActionReading.freeze,
     "partition": ActionReading.partition,
+    "pause": ActionReading.pause,
+    "resume": ActionReading.resume,
+    "resetBreaker": ActionReading.reset_breaker,
+    "loseOrders": ActionReading.lose_orders,
+    "createBudget": ActionReading.create_budget,
+    "changeBudget": ActionReading.change_budget,
+    "deleteBudget": ActionReading.delete_budget,
+    "setHold": ActionReading.set_hold,
+    "changePolicy": ActionReading.change_policy,
 }
 
 ACTIONS = frozenset(_READERS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.simulation.faults import Picked, Trouble
+from taint_eviction.simulation.hold_actions import HoldAction
 from taint_eviction.simulation.kubernetes_json import JsonObject
 
 
@@ -243,6 +244,14 @@ class FreezeKubelet:
     frozen: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SetHold:
+    """Write the annotation by which a pod's owner holds its eviction; None removes it."""
+
+    pod: NamespacedName
+    hold: str | None
+
+
 Action = (
     AddTaints
     | RemoveTaints
@@ -272,6 +281,8 @@ Action = (
     | RelistWatches
     | StepHostClock
     | FreezeKubelet
+    | SetHold
+    | HoldAction
 )
 
 

@@ -19,11 +19,12 @@ from taint_eviction.runtime.ports import CallFailed, Page
 from taint_eviction.runtime.supervised_watch import Interpret
 from taint_eviction.simulation import kubernetes_json as kube
 from taint_eviction.simulation.audit import Auditor, Phase, Trace, unaudited
-from taint_eviction.simulation.cluster import Deletion, SimulatedCluster
+from taint_eviction.simulation.cluster import SimulatedCluster
 from taint_eviction.simulation.faults import Call, Faults, Trouble
 from taint_eviction.simulation.kubernetes_json import JsonObject
+from taint_eviction.simulation.pod_writes import PodWrites
 from taint_eviction.simulation.timeline import Entry, Timeline, What
-from taint_eviction.simulation.virtual_clock import ProcessClock, timestamp, virtual_now
+from taint_eviction.simulation.virtual_clock import ProcessClock, virtual_now
 
 AnswerT = TypeVar("AnswerT")
 
@@ -61,6 +62,7 @@ class World:
     network: Network
     parsing: Parsing
     timeline: Timeline
+    pod_writes: PodWrites
     auditor: Auditor = unaudited
 
 
@@ -88,6 +90,7 @@ class SimulatedApi:
         self.name = name
         self._world = world
         self._cluster = world.cluster
+        self._writes = world.pod_writes
         self._clock = clock
         self._own_faults = own_faults or Faults()
         self._closed = False
@@ -133,11 +136,7 @@ class SimulatedApi:
 
     async def read_pod(self, ref: PodRef) -> Pod | None:
         """Read a pod; None if there is none of this name, or it has another UID."""
-        return self._live(await self.call(Call.READ_POD, str(ref), lambda: self._pod_of(ref), ref.uid))
-
-    def _pod_of(self, ref: PodRef) -> JsonObject | None:
-        body = self._cluster.pods.get(ref.key)
-        return body if body is not None and body["metadata"]["uid"] == ref.uid else None
+        return self._live(await self.call(Call.READ_POD, str(ref), lambda: self._writes.pod_of(ref), ref.uid))
 
     def _live(self, body: JsonObject | None) -> Pod | None:
         if body is None:
@@ -151,47 +150,21 @@ class SimulatedApi:
 
     async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
         """Set the DisruptionTarget condition and return the live pod."""
-        marking = self.call(Call.MARK, str(ref), lambda: self._set_condition(ref, "True", already), ref.uid)
+        marking = self.call(Call.MARK, str(ref), lambda: self._writes.mark(ref, already), ref.uid)
         return self._live(await marking)
 
     async def unmark(self, pod: Pod, now: Moment) -> Pod | None:
         """Set the condition's status to False on exactly this version of ``pod``; return the live pod."""
-        unmarking = self.call(Call.UNMARK, str(pod.ref), lambda: self._unset_condition(pod), pod.ref.uid)
+        unmarking = self.call(Call.UNMARK, str(pod.ref), lambda: self._writes.unmark(pod), pod.ref.uid)
         return self._live(await unmarking)
-
-    def _set_condition(self, ref: PodRef, status: str, keeps_time: bool) -> JsonObject | None:
-        body = self._pod_of(ref)
-        if body is None:
-            return None
-        condition = kube.disruption_target(status, None if keeps_time else timestamp(virtual_now()))
-        if body == (written := kube.with_condition(body, condition)):
-            return body
-        before = kube.condition_status(body)
-        self._cluster.change_pod(ref.key, lambda _: written)
-        if before != status:
-            self._note(What.MARKED if status == "True" else What.UNMARKED, ref)
-        return self._cluster.pods[ref.key]
-
-    def _unset_condition(self, pod: Pod) -> JsonObject | None:
-        body = self._pod_of(pod.ref)
-        if body is not None and body["metadata"]["resourceVersion"] != str(pod.resource_version):
-            raise CallFailed("the object has been modified: apply your changes to the latest version", status=409)
-        return self._set_condition(pod.ref, "False", False)
 
     async def delete(self, ref: PodRef) -> bool:
         """Ask for the pod's deletion; True once the API server has accepted it."""
-        return await self.call(Call.DELETE, str(ref), lambda: self._delete(ref), ref.uid)
+        return await self.call(Call.DELETE, str(ref), lambda: self._writes.delete(ref), ref.uid)
 
-    def _delete(self, ref: PodRef) -> bool:
-        node_name = self._cluster.last_node_of(ref.key) or ""
-        match deletion := self._cluster.delete_pod(ref.key, ref.uid):
-            case Deletion.ACCEPTED:
-                self._note(What.EVICTED, ref, f"from {node_name}")
-            case Deletion.ALREADY_TERMINATING:
-                self._note(What.DELETED_AGAIN, ref, deletion.value)
-            case Deletion.NOT_FOUND | Deletion.OTHER_UID:
-                self._note(What.DELETE_MISSED, ref, deletion.value)
-        return deletion in (Deletion.ACCEPTED, Deletion.ALREADY_TERMINATING)
+    async def evict(self, ref: PodRef) -> bool:
+        """Ask the eviction API for it; True once accepted, ``CallFailed`` with its ``block`` where a budget says no."""
+        return await self.call(Call.EVICT, str(ref), lambda: self._writes.evict(ref), ref.uid)
 
     # Time
 
@@ -221,12 +194,13 @@ class SimulatedApi:
             async with asyncio.timeout(timeout):
                 answer, answered_at = await journey.answer
         except TimeoutError:
-            raise CallFailed(f"no answer within {timeout:g} s") from None
+            answer, answered_at = CallFailed(f"no answer within {timeout:g} s"), None
         if self._closed:
             raise asyncio.CancelledError
         if answered_at is not None:
             self._clock.heard_answer_of(answered_at)
         if isinstance(answer, CallFailed):
+            self._trace(journey, Phase.FAILED, answer)
             raise answer
         self._trace(journey, Phase.ANSWERED, answer)
         return answer  # type: ignore[no-any-return]
@@ -250,25 +224,16 @@ class SimulatedApi:
             return
         trouble, answered_at = journey.trouble, virtual_now()
         fails = trouble.fails or trouble.hangs
-        self._trace(journey, Phase.ARRIVED, None, refused=fails)
-        answer: object = None
-        if not fails or trouble.takes_effect:
-            try:
-                answer = act()
-                self._trace(journey, Phase.CARRIED_OUT, answer)
-            except CallFailed as failure:
-                answer = failure
+        self._trace(journey, Phase.ARRIVED, None)
+        answer = _refusal(trouble) if fails and not trouble.takes_effect else _outcome(act)
+        done = Phase.REFUSED if isinstance(answer, CallFailed) else Phase.CARRIED_OUT
+        self._trace(journey, done, answer)
         if not fails:
             self._send_back(journey, answer, answered_at)
             return
         self._note_failure(journey)
         if not trouble.hangs:
-            refusal = CallFailed(
-                trouble.message or (f"HTTP {trouble.status}" if trouble.status else "the connection was refused"),
-                status=trouble.status,
-                retry_after_seconds=trouble.retry_after_seconds,
-            )
-            self._send_back(journey, refusal, answered_at if trouble.status is not None else None)
+            self._send_back(journey, _refusal(trouble), answered_at if trouble.status is not None else None)
 
     def _note_failure(self, journey: _Journey) -> None:
         trouble = journey.trouble
@@ -281,20 +246,9 @@ class SimulatedApi:
         seconds = 0.0 if answered_at is None else self._world.network.one_way_seconds + journey.trouble.back_seconds
         self._later(seconds, _answer, journey.answer, (answer, answered_at))
 
-    def _trace(self, journey: _Journey, phase: Phase, body: object, refused: bool = False) -> None:
-        self._world.auditor(
-            Trace(
-                self.name,
-                journey.number,
-                phase,
-                journey.call,
-                journey.subject,
-                journey.uid,
-                virtual_now(),
-                body,
-                refused,
-            )
-        )
+    def _trace(self, journey: _Journey, phase: Phase, body: object) -> None:
+        what = (journey.number, phase, journey.call, journey.subject, journey.uid)
+        self._world.auditor(Trace(self.name, *what, virtual_now(), body))
 
     def saw(self, body: JsonObject) -> None:
         """Note that a watch has brought an object."""
@@ -304,8 +258,21 @@ class SimulatedApi:
         """Let nothing through any more: the process was killed."""
         self._closed = True
 
-    def _note(self, what: What, ref: PodRef, why: str = "") -> None:
-        self._world.timeline.add(Entry(virtual_now(), what, str(ref), ref.uid, why))
+
+def _outcome(act: Callable[[], object]) -> object:
+    """Do it; return the answer, or the refusal."""
+    try:
+        return act()
+    except CallFailed as refusal:
+        return refusal
+
+
+def _refusal(trouble: Trouble) -> CallFailed:
+    return CallFailed(
+        trouble.message or (f"HTTP {trouble.status}" if trouble.status else "the connection was refused"),
+        status=trouble.status,
+        retry_after_seconds=trouble.retry_after_seconds,
+    )
 
 
 def _answer(waiting: "asyncio.Future[object]", answer: object) -> None:

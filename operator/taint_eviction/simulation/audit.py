@@ -12,12 +12,19 @@ from taint_eviction.simulation.faults import Call
 
 
 class Phase(Enum):
-    """How far a call has come. ``SAW``: no call, but a watch brought an object."""
+    """How far a call has come.
+
+    Once it has ``ARRIVED`` it is ``CARRIED_OUT`` or ``REFUSED`` at the same instant. The caller hears of it when it is
+    ``ANSWERED``, or has ``FAILED`` for it: refused, unanswered, or carried out with a failure for an answer. ``SAW``:
+    no call, but a watch brought an object.
+    """
 
     SENT = "sent"
     ARRIVED = "arrived"
     CARRIED_OUT = "carried out"
+    REFUSED = "refused"
     ANSWERED = "answered"
+    FAILED = "failed"
     SAW = "saw"
 
 
@@ -25,8 +32,8 @@ class Phase(Enum):
 class Trace:
     """One moment of one call (``number``, of the ``process``).
 
-    ``uid`` is the UID it was asked for, "" where the call names none. ``body`` is what it was carried out with: lists,
-    objects, None. ``refused``: it arrived, and is refused or fails; ``CARRIED_OUT`` comes only if it took effect.
+    ``uid`` is the UID it was asked for, "" where the call names none. ``body`` is what it was carried out with
+    (lists, objects, None), or the failure.
     """
 
     process: str
@@ -37,7 +44,6 @@ class Trace:
     uid: str
     at: float
     body: Any = None
-    refused: bool = False
 
 
 Auditor = Callable[[Trace], None]

@@ -1,7 +1,9 @@
 """Reads what a scenario expects: a mapping from pods (or patterns of their names) to what should happen to them."""
 
+import math
 from collections.abc import Callable
 
+from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.simulation.action_file import ActionReading
 from taint_eviction.simulation.expectations import (
     Claim,
@@ -18,9 +20,9 @@ from taint_eviction.simulation.expectations import (
     NotEvicted,
     Scheduling,
 )
-from taint_eviction.simulation.marked_yaml import Marked, described
+from taint_eviction.simulation.hold_expectations import BreakerExpectation, EvictCalls, IsBlocked
 from taint_eviction.simulation.object_file import named
-from taint_eviction.simulation.timeline import What
+from taint_eviction.simulation.timeline import BREAKER, What
 
 _HAPPENINGS = {
     "evicted": What.EVICTED,
@@ -40,7 +42,17 @@ class ExpectationReading(ActionReading):
         if not isinstance(at.value, dict):
             self.problem(at.line, f"expect must be a mapping of pods, not {described(at)}")
             return []
-        return [self._expectation(name, at.key_lines[name], value) for name, value in at.value.items()]
+        return [
+            self._expectation(name, at.key_lines[name], value) for name, value in at.value.items() if name != BREAKER
+        ]
+
+    def breaker_expectation(self, at: Marked | None) -> BreakerExpectation | None:
+        """Read what the ``expect`` says of the circuit breaker."""
+        if at is None or not isinstance(at.value, dict) or BREAKER not in at.value:
+            return None
+        fields = self.fields(at.value[BREAKER], BREAKER_CLAIMS, "the expectation of the breaker")
+        instants = {name: self._instants(value, name) for name, value in fields.items()}
+        return BreakerExpectation(instants.get("opened"), instants.get("closed"), at.key_lines[BREAKER])
 
     def _expectation(self, name: str, line: int, at: Marked) -> Expectation:
         key = named(name)
@@ -57,8 +69,9 @@ class ExpectationReading(ActionReading):
                 claims.append(claim)
         if "evicted" in fields and "notEvicted" in fields and fields["notEvicted"].value is True:
             self.problem(line, f"{name!r} cannot be both evicted and notEvicted")
-        how_many = self._how_many(fields["pods"]) if "pods" in fields else None
-        return Expectation(str(key), line, tuple(claims), how_many)
+        items = fields.get("pods", Marked([], line, {}))
+        how_many = [self._how_many(item) for item in (items if isinstance(items.value, list) else [items])]
+        return Expectation(str(key), line, tuple(claims), tuple(how_many))
 
     def _instants(self, at: Marked, what: str) -> tuple[Instant, ...]:
         items = self.items(at, what) if isinstance(at.value, list) else [at]
@@ -115,16 +128,31 @@ class ExpectationReading(ActionReading):
             return HasCondition("none" if value is None else str(value))
         return HasCondition(self.text(at, "condition", ("True", "False", "none")))
 
-    def _how_many(self, at: Marked) -> HowMany | None:
+    def _blocked(self, at: Marked) -> Claim | None:
+        if at.value == []:
+            return IsBlocked(None)
+        if not isinstance(at.value, dict):
+            return IsBlocked(self._instant(at, "blocked"))
+        fields = self.fields(at, ("at", "within", "by"), "blocked")
+        by = fields.pop("by", Marked([], at.line, {}))
+        names = tuple(self.use_budget(item).name for item in (by if isinstance(by.value, list) else [by]))
+        return IsBlocked(self._instant(Marked(fields, at.line, at.key_lines), "blocked"), names)
+
+    def _evict_calls(self, at: Marked) -> Claim | None:
+        return EvictCalls(self.whole_number(at, "evictCalls", 0))
+
+    def _how_many(self, at: Marked) -> HowMany:
         if not isinstance(at.value, dict):
             count = self.whole_number(at, "pods", 0)
             return HowMany(count, count)
-        fields = self.fields(at, ("atLeast", "atMost"), "pods")
-        if not fields:
+        fields = self.fields(at, ("atLeast", "atMost", "from", "to"), "pods")
+        if not {"atLeast", "atMost"} & fields.keys():
             self.problem(at.line, "pods lacks 'atLeast' or 'atMost'")
         least = self.whole_number(fields["atLeast"], "atLeast", 0) if "atLeast" in fields else None
         most = self.whole_number(fields["atMost"], "atMost", 0) if "atMost" in fields else None
-        return HowMany(least, most)
+        since = self.seconds(fields["from"], "from") if "from" in fields else -math.inf
+        until = self.seconds(fields["to"], "to") if "to" in fields else math.inf
+        return HowMany(least, most, since, until)
 
 
 _CLAIMS: dict[str, Callable[[ExpectationReading, Marked], Claim | None]] = {
@@ -135,7 +163,10 @@ _CLAIMS: dict[str, Callable[[ExpectationReading, Marked], Claim | None]] = {
     "deletes": ExpectationReading._deletes,
     "ends": ExpectationReading._ends,
     "condition": ExpectationReading._has_condition,
+    "blocked": ExpectationReading._blocked,
+    "evictCalls": ExpectationReading._evict_calls,
 }
 
 # All that can be expected of a pod.
 CLAIMS = frozenset({*_HAPPENINGS, *_CLAIMS, "pods"})
+BREAKER_CLAIMS = frozenset({"opened", "closed"})

@@ -7,11 +7,12 @@ A pod that no expectation mentions, or none about evictions, must not be evicted
 """
 
 import fnmatch
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from taint_eviction.simulation.timeline import Entry, Timeline, What
+from taint_eviction.simulation.timeline import BY_EVICTION, Entry, Timeline, What
 
 _EARLY_SECONDS = 0.001
 
@@ -68,7 +69,8 @@ class Claim(Protocol):
         ...
 
 
-def _seconds(entries: Iterable[Entry]) -> str:
+def seconds_of(entries: Iterable[Entry]) -> str:
+    """List when they happened, for people."""
     return ", ".join(f"{entry.at:.3f}" for entry in entries) or "never"
 
 
@@ -86,7 +88,7 @@ class Happens:
             instant.met_by(entry.at) for instant, entry in zip(self.instants, entries, strict=True)
         )
         expected = ", ".join(str(instant) for instant in self.instants) or "never"
-        return f"{word} at {expected}", f"{word} at {_seconds(entries)}", met
+        return f"{word} at {expected}", f"{word} at {seconds_of(entries)}", met
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class NotEvicted:
         """Look for evictions."""
         evicted = [entry for entry in history.of(What.EVICTED) if entry.at >= self.since]
         expected = "not evicted" + ("" if self.since == float("-inf") else f" from {self.since:g} on")
-        return expected, f"evicted at {_seconds(evicted)}", not evicted
+        return expected, f"evicted at {seconds_of(evicted)}", not evicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,41 +198,48 @@ class HasCondition:
 
 
 def _delete_calls(history: PodHistory) -> list[Entry]:
-    arrived = history.of(What.EVICTED, What.DELETED_AGAIN, What.DELETE_MISSED)
+    ended = history.of(What.EVICTED, What.DELETED_AGAIN, What.DELETE_MISSED)
+    arrived = [entry for entry in ended if not entry.why.endswith(BY_EVICTION)]
     refused = [entry for entry in history.of(What.CALL_FAILED) if entry.why.startswith("delete: ")]
     return arrived + [entry for entry in refused if "took effect" not in entry.why]
 
 
 @dataclass(frozen=True, slots=True)
 class HowMany:
-    """Of all pods that the pattern matches, so many are evicted; None for no bound."""
+    """Of all pods that the pattern matches, so many are evicted from ``since`` on, before ``until``; None: no bound."""
 
     least: int | None
     most: int | None
+    since: float = -math.inf
+    until: float = math.inf
 
     def judge(self, histories: Sequence[PodHistory]) -> tuple[str, str, bool]:
         """Count them."""
-        evicted = sum(bool(history.of(What.EVICTED)) for history in histories)
+        evicted = sum(
+            any(self.since <= entry.at < self.until for entry in history.of(What.EVICTED)) for history in histories
+        )
         bounds = [f"at least {self.least}"] * (self.least is not None) + [f"at most {self.most}"] * (
             self.most is not None
         )
         met = (self.least is None or evicted >= self.least) and (self.most is None or evicted <= self.most)
-        return f"{' and '.join(bounds)} pods evicted", f"{evicted} pods evicted", met
+        spans = ["" if self.since == -math.inf else f" from {self.since:g} on"]
+        spans += ["" if self.until == math.inf else f" before {self.until:g}"]
+        return f"{' and '.join(bounds)} pods evicted{''.join(spans)}", f"{evicted} pods evicted", met
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is expected of each pod whose ``namespace/name`` the pattern matches; ``how_many`` of all of them."""
+    """What is expected of each pod whose ``namespace/name`` the pattern matches; ``how_many`` go of all of them."""
 
     pattern: str
     line: int
     claims: tuple[Claim, ...]
-    how_many: HowMany | None = None
+    how_many: tuple[HowMany, ...] = ()
 
     @property
     def is_about_evictions(self) -> bool:
         """Tell whether it says which evictions are right."""
-        return self.how_many is not None or any(
+        return bool(self.how_many) or any(
             isinstance(claim, NotEvicted) or (isinstance(claim, Happens) and claim.what is What.EVICTED)
             for claim in self.claims
         )
@@ -250,8 +259,8 @@ def judge(expectations: Sequence[Expectation], histories: Sequence[PodHistory]) 
             verdicts.append(Verdict(expectation.pattern, expectation.line, "a pod", "no such pod, ever", False))
         for history in matched:
             verdicts += [Verdict(history.name, expectation.line, *claim.check(history)) for claim in expectation.claims]
-        if expectation.how_many is not None:
-            verdicts.append(Verdict(expectation.pattern, expectation.line, *expectation.how_many.judge(matched)))
+        for how_many in expectation.how_many:
+            verdicts.append(Verdict(expectation.pattern, expectation.line, *how_many.judge(matched)))
     return tuple(verdicts) + tuple(verdict for history in histories for verdict in _undisturbed(expectations, history))
 
 
@@ -264,7 +273,7 @@ def _undisturbed(expectations: Sequence[Expectation], history: PodHistory) -> li
         verdicts.append(Verdict(history.name, line, *NotEvicted().check(history)))
     again = history.of(What.DELETED_AGAIN)
     if again and not any(expectation.counts_deletes for expectation in about):
-        seen = f"deleted again at {_seconds(again)}"
+        seen = f"deleted again at {seconds_of(again)}"
         verdicts.append(Verdict(history.name, line, "never deleted while terminating", seen, False))
     return [verdict for verdict in verdicts if not verdict.held]
 

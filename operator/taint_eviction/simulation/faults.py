@@ -19,11 +19,14 @@ class Call(Enum):
     MARK = "mark"
     UNMARK = "unmark"
     DELETE = "delete"
+    EVICT = "evict"
     WATCH_NODES = "watchNodes"
     WATCH_PODS = "watchPods"
     VERSION = "version"
     READ_LEASE = "readLease"
     WRITE_LEASE = "writeLease"
+    READ_ORDERS = "readOrders"
+    WRITE_ORDERS = "writeOrders"
 
 
 @dataclass(frozen=True, slots=True)

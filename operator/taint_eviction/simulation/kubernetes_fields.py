@@ -36,6 +36,12 @@ POD_STATUS = _names(
     "resize resourceClaimStatuses resources startTime"
 )
 
+BUDGET_SPEC = _names("maxUnavailable minAvailable selector unhealthyPodEvictionPolicy")
+
+BUDGET_STATUS = _names(
+    "conditions currentHealthy desiredHealthy disruptedPods disruptionsAllowed expectedPods observedGeneration"
+)
+
 CONDITION = _names("lastProbeTime lastTransitionTime message observedGeneration reason status type")
 
 TAINT = _names("effect key timeAdded value")
@@ -49,8 +55,13 @@ NODE_SHORT = {
 }
 POD_SHORT = {
     **dict.fromkeys(
-        ("name", "namespace", "labels", "annotations", "creationTimestamp", "finalizers", "ownerReferences"), "metadata"
+        ("name", "namespace", "labels", "annotations", "hold", "creationTimestamp", "finalizers", "ownerReferences"),
+        "metadata",
     ),
     **dict.fromkeys(("nodeName", "tolerations", "terminationGracePeriodSeconds"), "spec"),
     **dict.fromkeys(("phase", "startTime", "conditions"), "status"),
+}
+BUDGET_SHORT = {
+    **dict.fromkeys(("name", "namespace"), "metadata"),
+    **dict.fromkeys(("selector", "minAvailable", "maxUnavailable", "unhealthyPodEvictionPolicy"), "spec"),
 }

@@ -12,6 +12,8 @@ from typing import Any
 
 JsonObject = dict[str, Any]
 
+HOLD_ANNOTATION = "taint-eviction/hold"
+
 CONDITION_TYPE = "DisruptionTarget"
 CONDITION_REASON = "DeletionByTaintManager"
 CONDITION_MESSAGE = "Taint manager: deleting due to NoExecute taint"
@@ -123,6 +125,12 @@ def tells_when_bound(pod: Mapping[str, Any]) -> bool:
     return not isinstance(status, Mapping) or "conditions" in status or "startTime" in status
 
 
+def with_hold(pod: Mapping[str, Any], hold: str | None) -> JsonObject:
+    """Return the pod with the annotation by which its owner holds its eviction; None removes it."""
+    annotations = {**part_of(part_of(pod, "metadata"), "annotations"), HOLD_ANNOTATION: hold}
+    return with_metadata(pod, annotations={name: value for name, value in annotations.items() if value is not None})
+
+
 def with_condition(pod: Mapping[str, Any], condition: Mapping[str, Any]) -> JsonObject:
     """Return the pod with the condition merged by its type, as a strategic merge patch does."""
     conditions = list_in(part_of(pod, "status"), "conditions")
@@ -144,6 +152,12 @@ def disruption_target(status: str, time: str | None) -> JsonObject:
         "message": CONDITION_MESSAGE,
     }
     return condition if time is None else {**condition, "lastTransitionTime": time}
+
+
+def eviction_target(time: str | None) -> JsonObject:
+    """Make the DisruptionTarget condition that the eviction API sets; ``time`` as in ``disruption_target``."""
+    condition = {**disruption_target("True", time), "reason": "EvictionByEvictionAPI"}
+    return {**condition, "message": "Eviction API: evicting"}
 
 
 def condition_status(pod: Mapping[str, Any]) -> str | None:

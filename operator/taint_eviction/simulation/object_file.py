@@ -8,10 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.files.durations import parse_seconds
+from taint_eviction.files.marked_yaml import Marked, Reading, described
 from taint_eviction.simulation import kubernetes_fields as known
+from taint_eviction.simulation import kubernetes_json as kube
 from taint_eviction.simulation import short_forms
 from taint_eviction.simulation.kubernetes_json import JsonObject
-from taint_eviction.simulation.marked_yaml import Marked, Reading, described
 from taint_eviction.simulation.virtual_clock import timestamp
 
 DEFAULT_NAMESPACE = "default"
@@ -59,26 +61,14 @@ class ObjectReading(Reading):
                 name = written(pod)
                 self.problem(line, f"no pod of this scenario is called {name!r}{self._nearest(name, pods)}")
 
-    # Spans and times
-
-    def seconds(self, at: Marked, what: str, least: float | None = None) -> float:
-        """Read a span or a second of the scenario, not below ``least``."""
-        try:
-            seconds = short_forms.parse_seconds(at.value)
-        except ValueError as expected:
-            self.problem(at.line, f"{what} must be {expected}, not {described(at)}")
-            return least or 0.0
-        if least is not None and seconds < least:
-            self.problem(at.line, f"{what} must be at least {least:g} s, not {described(at)}")
-            return least
-        return seconds
+    # Times
 
     def time(self, at: Marked, what: str) -> str:
         """Read a time: as Kubernetes writes it, or a second of the scenario (before its begin: negative)."""
         if isinstance(at.value, str) and "T" in at.value:
             return at.value
         try:
-            return timestamp(short_forms.parse_seconds(at.value))
+            return timestamp(parse_seconds(at.value))
         except ValueError:
             self.problem(at.line, f"{what} must be a time (2030-01-01T00:00:00Z, or seconds: -1h), not {described(at)}")
             return ""
@@ -143,6 +133,8 @@ class ObjectReading(Reading):
         else:
             parts = self._parts(at, known.POD_SHORT, "a pod", known.POD_SPEC, known.POD_STATUS)
             body = self._assemble(parts, {"spec": self._pod_spec, "status": self._pod_status})
+            if (hold := body["metadata"].pop("hold", None)) is not None:
+                body = kube.with_hold(body, hold)
             found = self._named(parts, body, at.line, "a pod")
         for body in found:
             body["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)
@@ -211,13 +203,24 @@ class ObjectReading(Reading):
         if name in ("creationTimestamp", "deletionTimestamp"):
             return self.time(value, name)
         if name in ("annotations", "labels"):
-            if not isinstance(value.value, dict):
-                self.problem(value.line, f"{name} must be a mapping, not {described(value)}")
-                return {}
-            return {key: self.text(item, f"{name}.{key}") for key, item in value.value.items()}
+            return self._texts(value, name)
+        if name == "hold":
+            return self._hold(value)
         if name == "finalizers":
             return [self.text(item, "a finalizer") for item in self.items(value, name)]
         return value.plain()
+
+    def _texts(self, at: Marked, what: str) -> dict[str, str]:
+        if not isinstance(at.value, dict):
+            self.problem(at.line, f"{what} must be a mapping, not {described(at)}")
+            return {}
+        return {key: self.text(item, f"{what}.{key}") for key, item in at.value.items()}
+
+    def _hold(self, at: Marked) -> str:
+        """Read what the annotation says: true, false, or a span; it need not make sense."""
+        if isinstance(at.value, bool):
+            return "true" if at.value else "false"
+        return f"{at.value:g}" if isinstance(at.value, int | float) else self.text(at, "hold")
 
     def _node_spec(self, name: str, value: Marked) -> Any:
         if name == "taints":

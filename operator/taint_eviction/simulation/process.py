@@ -18,6 +18,7 @@ from taint_eviction.simulation.api import SimulatedApi, World
 from taint_eviction.simulation.faults import Faults
 from taint_eviction.simulation.freezing import FREEZER, Freezer
 from taint_eviction.simulation.lease import SimulatedLease, SimulatedLeaseStore
+from taint_eviction.simulation.orders import SimulatedOrders, SimulatedOrdersStore
 from taint_eviction.simulation.timeline import Timeline
 from taint_eviction.simulation.virtual_clock import HostClock, ProcessClock
 from taint_eviction.simulation.watches import SimulatedWatcher, Streams
@@ -59,6 +60,7 @@ class Surroundings:
     gate: SimulatedGate
     seed: str
     own_faults: Faults
+    orders: SimulatedOrders
     lease: SimulatedLease | None = None
     tellers: Callable[[Timeline], Iterable[Teller]] = no_tellers
 
@@ -67,6 +69,7 @@ class ControllerProcess:
     """The ``incarnation``-th process of a replica, counted from 1; ``name`` tells it from all others."""
 
     def __init__(self, surroundings: Surroundings, name: str, incarnation: int) -> None:
+        self.name = name
         world, settings = surroundings.world, surroundings.settings
         clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
         chance = random.Random(f"{surroundings.seed}/{incarnation}")
@@ -85,12 +88,13 @@ class ControllerProcess:
             interpret=world.parsing.interpret,
             gate=gate,
             tellers=[Witness(world.timeline, clock), *surroundings.tellers(world.timeline)],
+            orders=SimulatedOrdersStore(api, surroundings.orders),
         )
         self.freezer = Freezer()
         context = copy_context()
         context.run(FREEZER.set, self.freezer)
         assembled = context.run(assemble, doors, settings, chance)
-        self.controller, self.engine = assembled.live.controller, assembled.engine
+        self.live, self.engine = assembled.live, assembled.engine
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
@@ -119,4 +123,5 @@ class ControllerProcess:
 
     def has_plans(self) -> bool:
         """Tell whether anything is scheduled or in flight."""
-        return self.controller.next_fire_at() is not None or any(True for _ in self.controller.pending())
+        controller = self.live.controller
+        return controller.pending_count() > 0 or controller.next_at(self.live.clock.now().at) is not None

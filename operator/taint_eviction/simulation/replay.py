@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.files.marked_yaml import Malformed, Problem
 from taint_eviction.runtime.ports import Teller
 from taint_eviction.simulation import kubernetes_json as kube
 from taint_eviction.simulation.api import Parsing
@@ -25,7 +26,7 @@ from taint_eviction.simulation.expectations import (
     histories_of,
     judge,
 )
-from taint_eviction.simulation.marked_yaml import Malformed, Problem
+from taint_eviction.simulation.hold_expectations import judge_breaker
 from taint_eviction.simulation.process import no_tellers
 from taint_eviction.simulation.scenario import Scenario
 from taint_eviction.simulation.stage import Stage
@@ -95,6 +96,7 @@ class _Replay:
             parsing,
             seed=scenario.name,
             default_toleration_seconds=scenario.default_toleration_seconds,
+            ready_seconds=scenario.ready_seconds,
             tellers=tellers,
             replicas=scenario.replicas,
         )
@@ -103,10 +105,8 @@ class _Replay:
 
     async def run(self) -> ReplayResult:
         self._stage.cluster.subscribe(lambda change: self._note_name(change.body) if change.is_pod else None)
-        for node in self._scenario.nodes:
-            self._stage.create_node(node)
-        for pod in self._scenario.pods:
-            self._stage.cluster.create_pod(pod)
+        scenario = self._scenario
+        self._stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.orders)
         await self._perform(before_start=True)
         await sleep_until(0.0)
         self._stage.start_controllers()
@@ -117,7 +117,7 @@ class _Replay:
         self._stage.busy()  # Raises the bug that has ended the controller, if one did.
         timeline = tuple(self._timeline)
         await self._stage.kill_controllers()
-        verdicts = judge(self._scenario.expectations, histories)
+        verdicts = judge(scenario.expectations, histories) + judge_breaker(scenario.breaker, self._timeline)
         return ReplayResult(self._scenario, timeline, verdicts, ended_at)
 
     def _note_name(self, body: kube.JsonObject) -> None:
@@ -143,7 +143,9 @@ class _Replay:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _expected_seconds(self) -> list[float]:
-        seconds: list[float] = []
+        breaker = self._scenario.breaker
+        instants = () if breaker is None else (*(breaker.opened or ()), *(breaker.closed or ()))
+        seconds = [instant.at + instant.within_seconds for instant in instants]
         for claim in (claim for expectation in self._scenario.expectations for claim in expectation.claims):
             match claim:
                 case Happens():

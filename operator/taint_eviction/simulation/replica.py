@@ -1,13 +1,16 @@
 """One replica of the controller: a host with its clock, its own network, and one process after the other."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable
 
+from taint_eviction.core.policy import PolicyRule
 from taint_eviction.runtime.ports import Teller
 from taint_eviction.settings import Settings
 from taint_eviction.simulation.api import World
 from taint_eviction.simulation.faults import Call, Faults, Picked, Trouble
 from taint_eviction.simulation.lease import SimulatedLease
+from taint_eviction.simulation.orders import SimulatedOrders
 from taint_eviction.simulation.process import ControllerProcess, SimulatedGate, Surroundings
 from taint_eviction.simulation.timeline import Entry, Timeline, What
 from taint_eviction.simulation.virtual_clock import HostClock, virtual_now
@@ -24,6 +27,7 @@ class Replica:
         *,
         settings: Settings,
         gate: SimulatedGate,
+        orders: SimulatedOrders,
         lease: SimulatedLease | None,
         seed: str,
         tellers: Callable[[Timeline], Iterable[Teller]],
@@ -36,7 +40,7 @@ class Replica:
         self._timeline = world.timeline
         seed = seed if lease is None else f"{seed}/{number}"
         self._surroundings = Surroundings(
-            world, self.host, settings, self.nodes, self.pods, gate, seed, self._own_faults, lease, tellers
+            world, self.host, settings, self.nodes, self.pods, gate, seed, self._own_faults, orders, lease, tellers
         )
         self._incarnations = 0
         self._starting: asyncio.TimerHandle | None = None
@@ -81,6 +85,15 @@ class Replica:
         self._own_faults.add(Picked(frozenset(Call), until=virtual_now() + for_seconds), Trouble(hangs=True))
         self.nodes.cut(for_seconds)
         self.pods.cut(for_seconds)
+
+    def change_rules(self, rules: tuple[PolicyRule, ...]) -> None:
+        """Let the process read other rules for evictions, as later ones will."""
+        settings = self._surroundings.settings
+        policy = dataclasses.replace(settings.policy, rules=rules)
+        settings = dataclasses.replace(settings, policy=policy)
+        self._surroundings = dataclasses.replace(self._surroundings, settings=settings)
+        if self.process is not None:
+            self.process.live.change_policy(policy)
 
     def make_peace(self) -> None:
         """Let everything work from now on: network, watches, and the process if it was frozen."""

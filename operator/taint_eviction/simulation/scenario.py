@@ -5,18 +5,23 @@ format is documented in tests/scenarios/README.md.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from taint_eviction.settings import RetrySettings, Settings, WatchSettings
+from taint_eviction.core.orders import Orders
+from taint_eviction.files.marked_yaml import Malformed, Marked, load
+from taint_eviction.settings import Settings
 from taint_eviction.simulation.action_file import ACTIONS
 from taint_eviction.simulation.actions import Step
+from taint_eviction.simulation.budgets import Budget
 from taint_eviction.simulation.expectation_file import ExpectationReading
 from taint_eviction.simulation.expectations import Expectation
+from taint_eviction.simulation.hold_expectations import BreakerExpectation
 from taint_eviction.simulation.kubernetes_json import JsonObject
-from taint_eviction.simulation.marked_yaml import Malformed, Marked, load
+from taint_eviction.simulation.settings_file import SettingsReading
 
+GIVEN = ("nodes", "pods", "budgets", "orders")
 _TOP = ("name", "about", "settings", "given", "timeline", "expect", "until")
 
 # How much of an action the timeline shows.
@@ -28,8 +33,9 @@ class Scenario:
     """A scenario as it was read; ``until`` None: until nothing is left to happen (see ``replay``).
 
     ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
-    no such admission. ``replicas``: how many controllers there are, the one that is elected acts; None: one, without
-    election.
+    no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
+    there are, the one that is elected acts; None: one, without election. ``orders`` is what stands in the ConfigMap at
+    the beginning; None: there is none. ``breaker`` None: it is expected never to open.
     """
 
     file: str
@@ -41,8 +47,12 @@ class Scenario:
     expectations: tuple[Expectation, ...]
     settings: Settings
     default_toleration_seconds: int | None
+    ready_seconds: float
     until: float | None
     replicas: int | None = None
+    budgets: tuple[Budget, ...] = ()
+    orders: Orders | None = None
+    breaker: BreakerExpectation | None = None
 
 
 def read_scenario(text: str, file: str) -> Scenario:
@@ -55,23 +65,25 @@ def read_scenario(text: str, file: str) -> Scenario:
     return scenario
 
 
-class _ScenarioReading(ExpectationReading):
+class _ScenarioReading(SettingsReading, ExpectationReading):
     def scenario(self, at: Marked) -> Scenario:
         top = self.fields(at, _TOP, "a scenario")
         if isinstance(at.value, dict):
             self.only(top, ("about", "given", "expect"), at.line, "a scenario")
         nothing = Marked({}, at.line, {})
-        given = self.fields(top.get("given", nothing), ("nodes", "pods"), "given")
-        settings, seconds, replicas = self._settings(top.get("settings", nothing))
+        given = self.fields(top.get("given", nothing), GIVEN, "given")
+        settings = self.settings(top.get("settings", nothing))
         steps = self._steps(top)
         until = self.seconds(top["until"], "until", 0.0) if "until" in top else None
         if until is not None and steps and steps[-1].at > until:
             self.problem(top["until"].line, f"until {until:g} comes before the last step, at {steps[-1].at:g}")
-        self._check_replicas(replicas)
+        self._check_replicas(settings.replicas)
         nodes = [node for item in self.items(given.get("nodes"), "nodes") for node in self.nodes(item)]
         pods = [pod for item in self.items(given.get("pods"), "pods") for pod in self.pods(item)]
-        self._check_unique(nodes, given.get("nodes", at).line)
-        self._check_unique(pods, given.get("pods", at).line)
+        budgets = [self.budget(item) for item in self.items(given.get("budgets"), "budgets")]
+        self._check_unique([_name_of(node) for node in nodes], given.get("nodes", at).line)
+        self._check_unique([_name_of(pod) for pod in pods], given.get("pods", at).line)
+        self._check_unique([budget.key for budget in budgets if budget is not None], given.get("budgets", at).line)
         return Scenario(
             file=self.file,
             name=self.text(top["name"], "name") if "name" in top else PurePath(self.file).stem,
@@ -80,10 +92,14 @@ class _ScenarioReading(ExpectationReading):
             pods=tuple(pods),
             steps=steps,
             expectations=tuple(self.expectations(top["expect"])) if "expect" in top else (),
-            settings=settings,
-            default_toleration_seconds=seconds,
+            settings=settings.settings,
+            default_toleration_seconds=settings.default_toleration_seconds,
+            ready_seconds=settings.ready_seconds,
             until=until,
-            replicas=replicas,
+            replicas=settings.replicas,
+            budgets=tuple(budget for budget in budgets if budget is not None),
+            orders=self.orders(given["orders"]) if "orders" in given else None,
+            breaker=self.breaker_expectation(top.get("expect")),
         )
 
     def _check_replicas(self, replicas: int | None) -> None:
@@ -91,25 +107,9 @@ class _ScenarioReading(ExpectationReading):
             if number > (replicas or 1):
                 self.problem(line, f"there is no replica {number}: settings say {replicas or 1}")
 
-    def _check_unique(self, bodies: list[JsonObject], line: int) -> None:
-        names = [(body["metadata"].get("namespace"), body["metadata"]["name"]) for body in bodies]
-        for name in sorted({name for name in names if names.count(name) > 1} if len(names) < 1000 else set(), key=str):
+    def _check_unique(self, names: list[tuple[str, str]], line: int) -> None:
+        for name in sorted({name for name in names if names.count(name) > 1} if len(names) < 1000 else set()):
             self.problem(line, f"{name[1]!r} is given twice")
-
-    def _settings(self, at: Marked) -> tuple[Settings, int | None, int | None]:
-        fields = self.fields(at, SETTINGS, "settings")
-        spans = {_SPANS[name]: self.seconds(value, name, 0.0) for name, value in fields.items() if name in _SPANS}
-        counts = {name: self.whole_number(fields[name], name, 1) for name in _COUNTS if name in fields}
-        admission: int | None = 300
-        if _ADMISSION in fields:
-            value = fields[_ADMISSION]
-            admission = None if value.value is None else self.whole_number(value, _ADMISSION, 0)
-        evict_finished = self.boolean(fields["evictFinished"], "evictFinished") if "evictFinished" in fields else True
-        settings = _settings(spans, counts, evict_finished)
-        for problem in settings.problems():
-            self.problem(at.line, f"settings: {problem}")
-        replicas = self.whole_number(fields[_REPLICAS], _REPLICAS, 1) if _REPLICAS in fields else None
-        return settings, admission, replicas
 
     def _steps(self, top: dict[str, Marked]) -> tuple[Step, ...]:
         steps: list[Step] = []
@@ -147,35 +147,5 @@ def _shown(keyword: str, value: Any) -> str:
     return f"{keyword} {text}" if len(text) <= _MOST_TEXT else f"{keyword} {text[:_MOST_TEXT]}…"
 
 
-_ADMISSION = "defaultTolerationSeconds"
-_REPLICAS = "replicas"
-_COUNTS = ("workers", "wholeClusterFrom")
-_SPANS = {
-    "callTimeout": "call_timeout_seconds",
-    "nodeRead": "node_read_seconds",
-    "retryFirst": "first_seconds",
-    "retryMost": "most_seconds",
-    "resyncInterval": "resync_seconds",
-    "linger": "linger_seconds",
-}
-SETTINGS = frozenset({*_SPANS, *_COUNTS, "evictFinished", _ADMISSION, _REPLICAS})
-
-
-def _settings(spans: dict[str, float], counts: dict[str, int], evict_finished: bool) -> Settings:
-    default = Settings()
-
-    def chosen(*names: str) -> dict[str, Any]:
-        return {name: spans[name] for name in names if name in spans}
-
-    retry: RetrySettings = replace(default.retry, **chosen("first_seconds", "most_seconds"))
-    watch: WatchSettings = replace(default.watch, **chosen("resync_seconds", "linger_seconds"))
-    if "wholeClusterFrom" in counts:
-        watch = replace(watch, whole_cluster_from=counts["wholeClusterFrom"])
-    return replace(
-        default,
-        **chosen("call_timeout_seconds", "node_read_seconds"),
-        workers=counts.get("workers", default.workers),
-        evict_finished=evict_finished,
-        retry=retry,
-        watch=watch,
-    )
+def _name_of(body: JsonObject) -> tuple[str, str]:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]

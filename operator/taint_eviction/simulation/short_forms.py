@@ -1,4 +1,4 @@
-"""Short ways to write spans, taints and tolerations, as people write them on a command line.
+"""Short ways to write taints and tolerations, as people write them on a command line.
 
 Each function raises ``ValueError`` with what is right instead. Kubernetes' own shapes are read by ``object_file``.
 """
@@ -6,43 +6,17 @@ Each function raises ``ValueError`` with what is right instead. Kubernetes' own 
 import re
 
 from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
+from taint_eviction.files.durations import parse_seconds
 from taint_eviction.simulation.kubernetes_json import JsonObject
 
 EFFECTS = (NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE)
 
-_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?", re.ASCII)
 _TOLERATION = re.compile(r"(?P<what>\S+)(?:\s+for\s+(?P<span>.+))?")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}", re.ASCII)
 
 # A range in a name may make so many objects.
 _MOST_IN_A_RANGE = 20_000
-
-# Beyond this virtual time loses its microseconds, and no scenario lives so long.
-_MOST_SECONDS = 1e9
-
-
-def parse_seconds(value: object) -> float:
-    """Read a span or a second: a number, or text as ``90``, ``1m30s``, ``500ms``; with a minus: before."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value) if abs(value) <= _MOST_SECONDS else float("nan")
-    else:
-        seconds = _parse_span(str(value).strip()) if isinstance(value, str) else float("nan")
-    if not abs(seconds) <= _MOST_SECONDS:
-        raise ValueError("seconds (90) or a duration (1m30s, 500ms)")
-    return seconds
-
-
-def _parse_span(text: str) -> float:
-    sign, text = (-1.0, text[1:]) if text.startswith("-") else (1.0, text)
-    parts = _PARTS.findall(text)
-    if parts and "".join(number + unit for number, unit in parts) == text:
-        return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
-    try:
-        return sign * float(text)
-    except ValueError:
-        return float("nan")
 
 
 def parse_taint(text: str) -> JsonObject:

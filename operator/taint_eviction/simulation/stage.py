@@ -7,16 +7,21 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
+from taint_eviction.core.orders import Orders
 from taint_eviction.runtime.ports import Teller
 from taint_eviction.settings import Settings
 from taint_eviction.simulation import actions as do
 from taint_eviction.simulation import kubernetes_json as kube
 from taint_eviction.simulation.api import Network, Parsing, World
 from taint_eviction.simulation.audit import Auditor, unaudited
+from taint_eviction.simulation.budgets import Budget, SimulatedBudgets
 from taint_eviction.simulation.cluster import Impossible, SimulatedCluster
 from taint_eviction.simulation.faults import Call, Faults, Picked, Trouble
+from taint_eviction.simulation.holding import hold_back
 from taint_eviction.simulation.kubelets import Kubelets
 from taint_eviction.simulation.lease import SimulatedLease
+from taint_eviction.simulation.orders import SimulatedOrders
+from taint_eviction.simulation.pod_writes import PodWrites
 from taint_eviction.simulation.process import SimulatedGate, no_tellers
 from taint_eviction.simulation.replica import Replica
 from taint_eviction.simulation.timeline import Entry, Timeline, What
@@ -27,7 +32,8 @@ from taint_eviction.simulation.watches import Streams
 class Stage:
     """One world with its controllers in it: one that always acts unless told otherwise, or replicas with a Lease.
 
-    ``auditor`` is told of every call. ``nodes`` and ``pods`` are the watches of the first replica.
+    ``auditor`` is told of every call. ``ready_seconds``: how long it takes a pod to get ready. ``nodes`` and ``pods``
+    are the watches of the first replica.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class Stage:
         *,
         seed: str,
         default_toleration_seconds: int | None = 300,
+        ready_seconds: float = 0.0,
         tellers: Callable[[Timeline], Iterable[Teller]] = no_tellers,
         replicas: int | None = None,
         auditor: Auditor = unaudited,
@@ -45,16 +52,45 @@ class Stage:
         self.timeline = timeline
         self.cluster = SimulatedCluster(timeline, default_toleration_seconds)
         self.kubelets = Kubelets(self.cluster)
+        self.budgets = SimulatedBudgets(self.cluster, ready_seconds=ready_seconds)
+        self.orders = SimulatedOrders(timeline)
         self.faults = Faults()
         self.gate = SimulatedGate()
         self.lease = None if replicas is None else SimulatedLease()
         network = Network(call_timeout_seconds=settings.call_timeout_seconds)
-        world = World(self.cluster, self.faults, network, parsing, timeline, auditor)
+        writes = PodWrites(self.cluster, self.budgets, timeline)
+        world = World(self.cluster, self.faults, network, parsing, timeline, writes, auditor)
         self.replicas = [
-            Replica(number, world, settings=settings, gate=self.gate, lease=self.lease, seed=seed, tellers=tellers)
+            Replica(
+                number,
+                world,
+                settings=settings,
+                gate=self.gate,
+                orders=self.orders,
+                lease=self.lease,
+                seed=seed,
+                tellers=tellers,
+            )
             for number in range(1, (replicas or 1) + 1)
         ]
         self.nodes, self.pods = self.replicas[0].nodes, self.replicas[0].pods
+
+    def give(
+        self,
+        nodes: Iterable[kube.JsonObject],
+        pods: Iterable[kube.JsonObject],
+        budgets: Iterable[Budget] = (),
+        orders: Orders | None = None,
+    ) -> None:
+        """Put there what is there from the beginning; budgets are counted already."""
+        for node in nodes:
+            self.create_node(node)
+        for pod in pods:
+            self.cluster.create_pod(pod)
+        for budget in budgets:
+            self.budgets.create(budget)
+        self.budgets.count()
+        self.orders.orders = orders
 
     # The controllers
 
@@ -101,14 +137,14 @@ class Stage:
                 self._change_nodes(action)
             case do.CreatePods() | do.DeletePod() | do.RecreatePod() | do.BindPod():
                 self._change_pods(action)
-            case do.ChangeTolerations() | do.FinishPod() | do.RemoveFinalizers() | do.ResetCondition():
+            case do.ChangeTolerations() | do.FinishPod() | do.RemoveFinalizers() | do.ResetCondition() | do.SetHold():
                 self._write_pod(action)
             case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
                 self._disturb_watches(action)
             case do.DisturbCalls() | do.Outage() | do.Lead() | do.StepHostClock():
                 self._disturb(action)
             case _:
-                assert_never(action)
+                hold_back(action, self.budgets, self.orders, self.replicas)
 
     def _change_taints(self, action: do.AddTaints | do.RemoveTaints | do.SetTaints) -> None:
         present = kube.taints_of(self.cluster.node(action.node))
@@ -174,7 +210,9 @@ class Stage:
             case _:
                 assert_never(action)
 
-    def _write_pod(self, action: do.ChangeTolerations | do.FinishPod | do.RemoveFinalizers | do.ResetCondition) -> None:
+    def _write_pod(
+        self, action: do.ChangeTolerations | do.FinishPod | do.RemoveFinalizers | do.ResetCondition | do.SetHold
+    ) -> None:
         match action:
             case do.ChangeTolerations():
                 written = kube.with_spec(self.cluster.pod(action.pod), tolerations=list(action.tolerations))
@@ -187,6 +225,9 @@ class Stage:
             case do.ResetCondition():
                 reset = {"type": kube.CONDITION_TYPE, "status": "False", "lastTransitionTime": timestamp(virtual_now())}
                 self.cluster.change_pod(action.pod, lambda pod: kube.with_condition(pod, reset))
+            case do.SetHold():
+                hold = action.hold
+                self.cluster.change_pod(action.pod, lambda pod: kube.with_hold(pod, hold))
             case _:
                 assert_never(action)
 

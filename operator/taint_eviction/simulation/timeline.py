@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+# The subject of what happens to the circuit breaker.
+BREAKER = "breaker"
+# How it ends that a call was made to the eviction API, and no DELETE.
+BY_EVICTION = ", by the eviction API"
+
 
 class What(Enum):
     """Kinds of entries; the value is how it is written for people."""
@@ -20,10 +25,14 @@ class What(Enum):
     EVICTED = "evicted"
     DELETED_AGAIN = "deleted again"
     DELETE_MISSED = "delete missed"
+    # The eviction API said no: because of budgets.
+    BLOCKED = "blocked"
     MARKED = "marked"
     UNMARKED = "unmarked"
     CALL_FAILED = "call failed"
     GONE = "gone"
+    BREAKER_OPENED = "opened"
+    BREAKER_CLOSED = "closed"
     # What the controller says.
     TAINTED = "tainted"
     CLEARED = "cleared"
@@ -34,12 +43,16 @@ class What(Enum):
     DROPPED = "dropped"
     SAID_EVICTED = "says evicted"
     REFUSED = "refused"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    SAID_OPEN = "says open"
+    SAID_CLOSED = "says closed"
     EVENT = "event"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened: at this second of the scenario, to this pod (``namespace/name``) or node.
+    """One thing that happened: at this second of the scenario, to this pod (``namespace/name``), node, or the breaker.
 
     ``uid`` is "" where it does not matter which bearer of the name it was. ``due_at``: for ``SCHEDULED``, when;
     ``late_seconds``: for ``SAID_EVICTED``, how long after the deadline. ``why`` is for people.

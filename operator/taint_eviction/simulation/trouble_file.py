@@ -2,15 +2,15 @@
 
 from collections.abc import Collection
 
+from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.simulation import actions as do
 from taint_eviction.simulation.faults import Call, Picked, Trouble
-from taint_eviction.simulation.marked_yaml import Marked, described
 from taint_eviction.simulation.object_file import ObjectReading, named
 
 _CALLS = {
     **{call.value: frozenset({call}) for call in Call},
     "all": frozenset(Call),
-    "writes": frozenset({Call.MARK, Call.UNMARK, Call.DELETE}),
+    "writes": frozenset({Call.MARK, Call.UNMARK, Call.DELETE, Call.EVICT}),
     "reads": frozenset({Call.LIST_NODES, Call.LIST_PODS, Call.READ_NODE, Call.READ_POD}),
 }
 _WATCHES = {"nodes": (True, False), "pods": (False, True), "all": (True, True)}

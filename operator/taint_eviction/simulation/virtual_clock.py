@@ -26,9 +26,14 @@ def timestamp(at: float) -> str:
     return datetime.fromtimestamp(date_of(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def server_time(at: float) -> float:
+    """Return the API server's time at this instant: seconds since the epoch."""
+    return SCENARIO_EPOCH + SUBSECOND + at
+
+
 def date_of(at: float) -> int:
     """Return the ``Date`` of an answer given at this instant: whole seconds since the epoch, cut off."""
-    return int((SCENARIO_EPOCH + SUBSECOND + at) // 1)
+    return int(server_time(at) // 1)
 
 
 class HostClock:
@@ -43,7 +48,7 @@ class HostClock:
 
     def read(self) -> float:
         """Read the clock: seconds since the epoch."""
-        return SCENARIO_EPOCH + SUBSECOND + virtual_now() + self.ahead_seconds
+        return server_time(virtual_now()) + self.ahead_seconds
 
 
 class ProcessClock:

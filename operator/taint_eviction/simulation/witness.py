@@ -4,18 +4,23 @@ from typing import assert_never
 
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import (
+    BreakerClosed,
+    BreakerOpened,
     Cancelled,
     Effect,
     Evicted,
     NodeCleared,
     NodeTainted,
+    Paused,
+    PodEffect,
     Refused,
+    Resumed,
     Scheduled,
     TaintRewritten,
 )
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import PodRef
-from taint_eviction.simulation.timeline import Entry, Timeline, What
+from taint_eviction.simulation.timeline import BREAKER, Entry, Timeline, What
 from taint_eviction.simulation.virtual_clock import ProcessClock
 
 
@@ -38,6 +43,19 @@ class Witness:
                 return Entry(at, What.CLEARED, effect.name)
             case TaintRewritten():
                 return Entry(at, What.REWRITTEN, effect.node_name, why=str(effect.taint))
+            case Paused():
+                return Entry(at, What.PAUSED, effect.scope, why=effect.pause.reason)
+            case Resumed():
+                return Entry(at, What.RESUMED, effect.scope)
+            case BreakerOpened():
+                return Entry(at, What.SAID_OPEN, BREAKER, why=effect.latch.cause)
+            case BreakerClosed():
+                return Entry(at, What.SAID_CLOSED, BREAKER)
+            case _:
+                return self._about_pod(effect, at)
+
+    def _about_pod(self, effect: PodEffect, at: float) -> Entry:
+        match effect:
             case Scheduled():
                 due_at = self._clock.scenario_second(effect.decision.fire_at)
                 return _about(effect.ref, at, What.SCHEDULED, self._why(effect.decision), due_at=due_at)
@@ -58,9 +76,10 @@ class Witness:
     def _why(self, decision: Evict) -> str:
         verdict = decision.deciding
         start = f"{self._clock.scenario_second(verdict.start_at):.3f} ({verdict.start_source.value})"
-        if verdict.toleration is None:
-            return f"{verdict.taint} is not tolerated"
-        return f"{verdict.taint} is tolerated for {verdict.toleration.toleration_seconds} s from {start}"
+        why = f"{verdict.taint} is not tolerated"
+        if verdict.toleration is not None:
+            why = f"{verdict.taint} is tolerated for {verdict.toleration.toleration_seconds} s from {start}"
+        return f"{why}, and held for {decision.held_seconds:g} s more" if decision.held_seconds else why
 
 
 def _about(

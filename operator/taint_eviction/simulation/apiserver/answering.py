@@ -18,6 +18,7 @@ from .clock import ServerClock, monotonic
 from .connection import reset_connection
 from .discovery import discovery_document, serves
 from .faults import Fault, Faults
+from .pod_proxy import ask_pod
 from .reading import JSON, read_object, send_list, send_object
 from .registry import Registry
 from .request_info import RequestInfo, parse_request
@@ -194,6 +195,8 @@ class Answerer:
                 return await send_watch(request, info, self.registry.store, self.hub, self.clock, self.watching)
             case "list":
                 return await send_list(request, info, self.registry.store, self.clock)
+            case "get" if info.subresource == "proxy":
+                return await ask_pod(self.registry, info)
             case "get":
                 return send_object(request, read_object(self.registry, info), info, self.clock)
             case verb if verb in _WRITES:

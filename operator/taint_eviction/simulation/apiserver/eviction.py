@@ -1,7 +1,9 @@
 """The two subresources that act on pods: eviction, which asks the budgets first, and binding.
 
-Reference: kubernetes/pkg/registry/core/pod/storage/{eviction,storage}.go. One difference: a conflict is answered at
-once, while the real server tries for up to ten seconds before it says so.
+As in the real server a budget is asked, and pays, before the preconditions are looked at.
+
+Reference: kubernetes/pkg/registry/core/pod/storage/{eviction,storage}.go, texts as of 1.35. One difference: a conflict
+is answered at once, while the real server tries for up to ten seconds before it says so.
 """
 
 from __future__ import annotations
@@ -80,15 +82,26 @@ def _check_and_decrement(registry: Registry, record: Record, pod_name: str, opti
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise forbidden("policy", "poddisruptionbudget", name, why)
     if status.get("disruptionsAllowed", 0) == 0:
-        wanted, found = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        cause = f"The disruption budget {name} needs {wanted} healthy pods and has {found} currently"
-        raise too_many_requests(WOULD_VIOLATE, 0, [_cause(cause)])
+        raise too_many_requests(WOULD_VIOLATE, 0, [_cause(f"The disruption budget {name} {_exhausted(status)}")])
     status["disruptionsAllowed"] -= 1
     if status["disruptionsAllowed"] == 0:
         status["conditions"] = disruption_conditions(budget, 0, registry.clock.timestamp())
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: registry.clock.timestamp()}
     if not options.dry_run:
         registry.replace(record, budget, _BUDGET_WRITE)
+
+
+def _exhausted(status: JsonObject) -> str:
+    """Why no disruption is allowed; a condition's message says more than numbers that it makes doubtful."""
+    conditions = [c for c in status.get("conditions") or [] if c.get("type") == "DisruptionAllowed"]
+    said = next((c for c in conditions if c.get("status") == "False" and c.get("message")), None)
+    wanted, found = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    if said is not None and said.get("reason") == "SyncFailed":
+        return f"does not allow evicting pods currently because it failed sync: {said['message']}"
+    if found <= wanted:
+        return f"needs {wanted} healthy pods and has {found} currently"
+    because = f" ({said.get('reason')}): {said['message']}" if said is not None else ""
+    return f"does not allow evicting pods currently{because}"
 
 
 def _cause(message: str) -> JsonObject:

@@ -53,7 +53,9 @@ def parse_request(method: str, path: str, query: Mapping[str, str]) -> RequestIn
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] in RESOURCES:
         namespace, rest = rest[1], rest[2:]
     resource = RESOURCES.get(rest[0]) if rest else None
-    if resource is None or (resource.group, resource.version) != (group, version) or len(rest) > 3:
+    if resource is None or (resource.group, resource.version) != (group, version):
+        return _no_resource(method, path, query)
+    if len(rest) > 3 and rest[2] != "proxy":
         return _no_resource(method, path, query)
     if bool(namespace) and not resource.namespaced:
         return _no_resource(method, path, query)

@@ -81,6 +81,7 @@ _TABLE = (
             _status("Pod"),
             Subresource("binding", "Binding", ("create",)),
             Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+            Subresource("proxy", "PodProxyOptions", ("get",)),
         ),
         kept_fields={"spec.nodeName": ("spec", "nodeName"), "status.phase": ("status", "phase")},
         other_fields={

@@ -22,7 +22,7 @@ from .defaults import (
 )
 from .resources import ResourceType
 from .status import FieldError, JsonObject, bad_request
-from .validation import forbidden_field, node_errors, pod_errors, pod_update_errors
+from .validation import config_map_errors, forbidden_field, node_errors, pod_errors, pod_update_errors
 
 _SYSTEM_METADATA = (
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
@@ -50,6 +50,16 @@ def check_shape(resource: ResourceType, obj: Mapping[str, object]) -> None:
         if not isinstance(obj.get(part, {}), dict | None):
             why = f"json: cannot unmarshal {type(obj[part]).__name__} into Go struct field {resource.kind}.{part}"
             raise bad_request(f'{resource.kind} in version "{api_version}" cannot be handled as a {kind}: {why}')
+    if resource.plural == "configmaps":
+        _check_config_map_shape(obj)
+
+
+def _check_config_map_shape(config_map: Mapping[str, object]) -> None:
+    for part in ("data", "binaryData"):
+        values = config_map.get(part) or {}
+        if not isinstance(values, dict) or not all(isinstance(value, str | None) for value in values.values()):
+            why = f"json: cannot unmarshal into Go struct field ConfigMap.{part} of type map of strings"
+            raise bad_request(f'ConfigMap in version "v1" cannot be handled as a ConfigMap: {why}')
 
 
 def prepare_create(resource: ResourceType, obj: JsonObject, options: WriteOptions) -> None:
@@ -87,6 +97,8 @@ def create_errors(resource: ResourceType, obj: JsonObject, admission: Admission)
             return pod_errors(obj, comparisons=admission.toleration_comparison_operators)
         case "nodes":
             return node_errors(obj)
+        case "configmaps":
+            return config_map_errors(obj)
     return []
 
 
@@ -97,6 +109,8 @@ def update_errors(
     errors = 2 * _finalizer_errors(obj, old)
     if resource.plural == "nodes":
         return errors + 2 * node_errors(obj)
+    if resource.plural == "configmaps":
+        return errors + config_map_errors(obj)
     if resource.plural == "pods" and not options.subresource and not options.keep_status:
         return errors + pod_update_errors(obj, old, comparisons=admission.toleration_comparison_operators)
     return errors

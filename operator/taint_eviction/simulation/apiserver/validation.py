@@ -32,7 +32,12 @@ BAD_LABEL = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+BAD_CONFIG_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 _QUALIFIED_NAME = re.compile(r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 _LONGEST_NAME = 253
@@ -107,6 +112,21 @@ def node_errors(node: JsonObject) -> list[FieldError]:
             shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": added}
             errors.append(FieldError("FieldValueDuplicate", field, f"Duplicate value: {_quoted(shown)}: {unique}"))
         seen.add((key, effect))
+    return errors
+
+
+def config_map_errors(config_map: JsonObject) -> list[FieldError]:
+    """Of the keys: what they are made of, how long they are, and that none is in both maps."""
+    errors: list[FieldError] = []
+    for part, other in (("data", "binaryData"), ("binaryData", "data")):
+        for key in config_map.get(part) or {}:
+            field = f"{part}[{key}]"
+            if len(key) > _LONGEST_NAME:
+                errors.append(refused(field, key, f"must be no more than {_LONGEST_NAME} bytes"))
+            if not _CONFIG_KEY.fullmatch(key):
+                errors.append(refused(field, key, BAD_CONFIG_KEY))
+            if key in (config_map.get(other) or {}):
+                errors.append(refused(field, key, f"duplicate of key present in {other}"))
     return errors
 
 

@@ -6,11 +6,15 @@ numbers where text is meant. Times stay text, as in JSON. Not here: what the key
 """
 
 import difflib
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import yaml
+
+from taint_eviction.files.durations import parse_seconds
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,8 +71,27 @@ _Loader.yaml_implicit_resolvers = {
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
-# Aliases can make a small file huge: no scenario written by hand has so many values.
+# Aliases can make a small file huge: nothing written by hand has so many values.
 _MOST_VALUES = 50_000
+# Python refuses to write integers of thousands of digits, and nothing here needs more than 64 bits.
+_LARGEST_INTEGER = 10**30
+
+
+def read_text(path: Path) -> str:
+    """Read a file; raise ``Malformed`` where that is not possible, or it is no UTF-8."""
+    try:
+        return decoded(path.read_bytes(), str(path))
+    except OSError as error:
+        raise Malformed([Problem(str(path), 1, f"it cannot be read: {error.strerror or error}")]) from error
+
+
+def decoded(raw: bytes, file: str) -> str:
+    """Return a file's bytes as text; raise ``Malformed`` if it is no UTF-8."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise Malformed([Problem(file, line, "the file is not UTF-8 text")]) from error
 
 
 def load(text: str, file: str) -> Marked:
@@ -83,7 +106,7 @@ def load(text: str, file: str) -> Marked:
         mark = error.problem_mark or error.context_mark
         what = " ".join(str(error.problem or error.context or "it is no YAML").split())
         raise Malformed([Problem(file, mark.line + 1 if mark else 1, what)]) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise Malformed([Problem(file, 1, f"it is no YAML: {' '.join(str(error).split())}")]) from error
 
 
@@ -123,7 +146,14 @@ class _Marking:
         return Marked(values, line, lines)
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
-        value = self._loader.construct_object(node)
+        line = node.start_mark.line + 1
+        try:
+            value = self._loader.construct_object(node)
+        except (LookupError, AttributeError) as error:
+            # PyYAML's way to say that a value does not fit its tag: !!bool maybe, !!int "".
+            raise Malformed([Problem(self._file, line, f"{node.value[:40]!r} is no {node.tag}")]) from error
+        if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+            raise Malformed([Problem(self._file, line, "no number may be as large as this one")])
         return value if value is None or isinstance(value, bool | int | float | str) else node.value
 
 
@@ -138,8 +168,9 @@ class Reading:
         self.problems: list[Problem] = []
 
     def problem(self, line: int, what: str) -> None:
-        """Note a problem."""
-        self.problems.append(Problem(self.file, line, what))
+        """Note a problem; what cannot be printed is escaped, so that it stays one line."""
+        shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in what)
+        self.problems.append(Problem(self.file, line, shown))
 
     def fields(self, at: Marked, known: Collection[str], what: str) -> dict[str, Marked]:
         """Read a mapping whose keys are among ``known``; ``what`` names it for people."""
@@ -173,7 +204,10 @@ class Reading:
             if among and at.value not in among:
                 self.problem(at.line, f"{what} must be one of {_listed(among)}, not {at.value!r}")
             return at.value
-        hint = f" (write it in quotes: '{at.value}')" if isinstance(at.value, int | float) else ""
+        hint = ""
+        if isinstance(at.value, int | float):
+            # What of true and false was written, as yes or off, is not known any more.
+            hint = " (write it in quotes)" if isinstance(at.value, bool) else f" (write it in quotes: '{at.value}')"
         self.problem(at.line, f"{what} must be text, not {described(at)}{hint}")
         return ""
 
@@ -191,6 +225,25 @@ class Reading:
         bound = "" if least is None else f" of at least {least}"
         self.problem(at.line, f"{what} must be a whole number{bound}, not {described(at)}")
         return least or 0
+
+    def number(self, at: Marked, what: str) -> float:
+        """Read a number of more than 0."""
+        if isinstance(at.value, int | float) and not isinstance(at.value, bool) and 0 < at.value < math.inf:
+            return float(at.value)
+        self.problem(at.line, f"{what} must be a number of more than 0, not {described(at)}")
+        return 1.0
+
+    def seconds(self, at: Marked, what: str, least: float | None = None) -> float:
+        """Read a span of time in seconds, not below ``least``."""
+        try:
+            seconds = parse_seconds(at.value)
+        except ValueError as expected:
+            self.problem(at.line, f"{what} must be {expected}, not {described(at)}")
+            return least or 0.0
+        if least is not None and seconds < least:
+            self.problem(at.line, f"{what} must be at least {least:g} s, not {described(at)}")
+            return least
+        return seconds
 
     def only(self, fields: Mapping[str, Marked], needed: Collection[str], line: int, what: str) -> bool:
         """Note which of the needed keys are missing; tell whether none is."""

@@ -1,0 +1,103 @@
+"""The audit log: what was asked of the cluster about pods, and how that ended; a JSON object a line for each attempt.
+
+For whoever asks afterwards who removed a pod, and by whose taint. Other than the journal it has no state of the cluster
+in it, so each line can be read by itself, and ``history`` draws it all the same.
+
+Reads no clock: whoever tells brings the moment.
+"""
+
+from typing import Any, assert_never
+
+import orjson
+
+from taint_eviction.adapters.kubernetes_times import format_micro_time
+from taint_eviction.adapters.rotating_lines import Lines
+from taint_eviction.core.decision import Evict, TaintVerdict
+from taint_eviction.core.effects import (
+    CalledOff,
+    CutOff,
+    Done,
+    Eviction,
+    Failed,
+    Held,
+    Outcome,
+    PodIsGone,
+    TakeBack,
+    Work,
+)
+from taint_eviction.core.instants import Moment
+
+
+class AuditLog:
+    """Writes ``lines``. ``dry_run`` is noted in each of them: what is told as done was not."""
+
+    def __init__(self, lines: Lines, dry_run: bool = False) -> None:
+        self._lines = lines
+        self._dry_run = dry_run
+
+    def attempted(self, work: Work, outcome: Outcome, now: Moment) -> None:
+        """Take in an attempt that has ended."""
+        block = outcome.block if isinstance(outcome, Failed) else None
+        line = {
+            "time": format_micro_time(now.server_epoch),
+            "action": "evict" if isinstance(work, Eviction) else "take-back",
+            "outcome": outcome_word(work, outcome),
+            "pod": str(work.ref),
+            "uid": work.ref.uid,
+            "node": work.node_name,
+            **(_eviction(work, now) if isinstance(work, Eviction) else {}),
+            "tries": work.tries + 1,
+            "answer": outcome.message if isinstance(outcome, Failed) else None,
+            "budget": block and block.budget,
+            "dry_run": self._dry_run,
+        }
+        self._lines.write(orjson.dumps(line) + b"\n")
+
+    def close(self) -> None:
+        """Write no more."""
+        self._lines.close()
+
+
+def outcome_word(work: Work, outcome: Outcome) -> str:
+    """Name how an attempt ended."""
+    match outcome:
+        case Done():
+            return "taken-back" if isinstance(work, TakeBack) else "evicted"
+        case PodIsGone():
+            return "gone"
+        case CalledOff():
+            return "called-off"
+        case CutOff():
+            return "cut-off"
+        case Held():
+            return "held"
+        case Failed():
+            return "refused" if outcome.block is None else "blocked"
+        case _:
+            assert_never(outcome)
+
+
+def _eviction(work: Eviction, now: Moment) -> dict[str, Any]:
+    """Tell why it was evicted, and by which call; the taint that decided comes first."""
+    decision = work.decision
+    return {
+        "taints": [_taint(verdict, now) for verdict in _deciding_first(decision)],
+        "deadline": format_micro_time(now.epoch_of(decision.fire_at)),
+        "held_seconds": decision.held_seconds,
+        "late_seconds": round(max(0.0, now.at - decision.fire_at), 3),
+        "mode": "evict" if work.by_eviction_api else "delete",
+    }
+
+
+def _deciding_first(decision: Evict) -> list[TaintVerdict]:
+    return sorted(decision.verdicts, key=lambda verdict: verdict is not decision.deciding)
+
+
+def _taint(verdict: TaintVerdict, now: Moment) -> dict[str, Any]:
+    return {
+        "taint": str(verdict.taint),
+        "toleration": None if verdict.toleration is None else str(verdict.toleration),
+        "by_default": verdict.by_default,
+        "since": format_micro_time(now.epoch_of(verdict.start_at)),
+        "since_by": verdict.start_source.value,
+    }

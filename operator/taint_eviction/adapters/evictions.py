@@ -1,0 +1,63 @@
+"""The eviction API: what it is asked, and which of its refusals are a PodDisruptionBudget's.
+
+Nothing is wrong with a call that a budget refuses: the pod is asked for again later. So a budget's 429 is told from
+that of a busy server, its 403 from missing rights, and the 500 for several budgets from a server that is broken. All
+else that refuses an eviction (a webhook, a namespace that is being deleted) is a refusal like any other.
+
+Reference: pkg/registry/core/pod/storage/eviction.go; the texts are those of Kubernetes 1.20 to 1.35.
+"""
+
+import re
+from typing import Any
+
+from taint_eviction.adapters.answers import Refusal
+from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.objects import PodRef
+
+_CAUSE = "DisruptionBudget"
+_NAMED = re.compile(r"The disruption budget ([\w.-]+) ")
+_NOT_READY = "is still being processed by the server"
+_SEVERAL = "This pod has more than one PodDisruptionBudget"
+
+# What a 403 in a budget's name may say.
+_FORBIDDEN = (
+    ("DisruptedPods map too big", BlockReason.BUDGET_OVERLOADED),
+    ("disruptions allowed is negative", BlockReason.BUDGET_NEGATIVE),
+)
+
+
+def eviction_body(ref: PodRef) -> dict[str, Any]:
+    """Make the Eviction of exactly this pod, with its own grace period."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": ref.key.namespace, "name": ref.key.name},
+        "deleteOptions": {"preconditions": {"uid": ref.uid}},
+    }
+
+
+def block_of(status: int, refusal: Refusal) -> Block | None:
+    """Say why a budget refuses, and which; None where it is no budget that refuses."""
+    match status:
+        case 403:
+            return _block_of_forbidden(refusal)
+        case 429:
+            told = (cause.get("message") for cause in refusal.causes if cause.get("reason") == _CAUSE)
+            return next((_block_of_cause(str(message)) for message in told), None)
+        case 500 if refusal.message.startswith(_SEVERAL):
+            return Block(BlockReason.SEVERAL_BUDGETS, "")
+    return None
+
+
+def _block_of_cause(message: str) -> Block:
+    named = _NAMED.match(message)
+    reason = BlockReason.BUDGET_NOT_READY if _NOT_READY in message else BlockReason.BUDGET
+    return Block(reason, named[1] if named else "")
+
+
+def _block_of_forbidden(refusal: Refusal) -> Block | None:
+    if refusal.details.get("kind") != "poddisruptionbudget":
+        return None
+    name = refusal.details.get("name")
+    found = (reason for text, reason in _FORBIDDEN if text in refusal.message)
+    return next((Block(reason, name if isinstance(name, str) else "") for reason in found), None)

@@ -1,0 +1,90 @@
+"""All there is to say about one pod, as a document for machines: does it go, why, when, and what keeps it from going.
+
+Pure, as ``status_document``, whose words it uses. Not here: how it is put to people (``cli``).
+"""
+
+from taint_eviction.adapters.status_document import (
+    JsonObject,
+    ProcessState,
+    deadline,
+    document_head,
+    epoch_text,
+    eviction,
+    finite,
+    time_text,
+)
+from taint_eviction.core.controller import Controller, Explanation
+from taint_eviction.core.decision import Evict, TaintVerdict
+from taint_eviction.core.instants import Moment, TimeSource
+from taint_eviction.core.objects import NamespacedName, Taint
+from taint_eviction.core.scheduling import discouraging, repelling
+
+_KIND = "Explanation"
+
+
+def unknown_document(key: NamespacedName, process: ProcessState, now: Moment) -> JsonObject:
+    """Say what can be said of a pod that is not known."""
+    text = "there is no such pod, or its node has no NoExecute taint: only pods on nodes that have one are known"
+    if process.why_not:
+        text = f"this replica does not know all pods: {process.why_not}"
+    return {
+        **document_head(_KIND, process, now),
+        "namespace": key.namespace,
+        "name": key.name,
+        "known": False,
+        "text": text,
+    }
+
+
+def explanation_document(
+    explanation: Explanation, controller: Controller, process: ProcessState, now: Moment
+) -> JsonObject:
+    """Say all there is to say about a pod: whether it goes, why, when, and what keeps it from going."""
+    pod, decision, pending = explanation.known.pod, explanation.decision, explanation.pending
+    evict, stays = (decision, None) if isinstance(decision, Evict) else (None, decision.reason)
+    node = controller.cluster.nodes.get(pod.node_name or "")
+    taints = () if node is None else node.node.taints
+    return {
+        **document_head(_KIND, process, now),
+        "namespace": pod.ref.key.namespace,
+        "name": pod.ref.key.name,
+        "known": True,
+        "uid": pod.ref.uid,
+        "node": pod.node_name,
+        "outcome": "deleted" if explanation.deleted else "leaves" if stays is None else "stays",
+        "staysBecause": stays and stays.value,
+        "leavesBecause": evict and str(evict.deciding.taint),
+        **({} if evict is None else deadline(evict, now)),
+        "taints": [_taint(taint, controller, pod.node_name, now) for taint in taints],
+        "verdicts": [_verdict(verdict, now) for verdict in decision.verdicts],
+        "holdAnnotation": None if pod.hold_seconds is None else _annotation(pod.hold_seconds, evict),
+        "eviction": pending and eviction(pending, controller, process, now),
+        "notSchedulableAgain": [str(taint) for taint in repelling(pod.tolerations, taints)],
+        "preferablyNotScheduledAgain": [str(taint) for taint in discouraging(pod.tolerations, taints)],
+    }
+
+
+def _taint(taint: Taint, controller: Controller, node_name: str | None, now: Moment) -> JsonObject:
+    """Say since when it has been there: NoExecute taints are watched, of the others only their own word is known."""
+    seen = next((seen.since for seen in controller.cluster.taints_on(node_name) or () if seen.taint == taint), None)
+    if seen is not None:
+        return {"taint": str(taint), "since": time_text(seen.start_at, now), "sinceBy": seen.source.value}
+    by = None if taint.time_added is None else TimeSource.TIME_ADDED.value
+    return {"taint": str(taint), "since": epoch_text(taint.time_added), "sinceBy": by}
+
+
+def _verdict(verdict: TaintVerdict, now: Moment) -> JsonObject:
+    return {
+        "taint": str(verdict.taint),
+        "toleration": verdict.toleration and str(verdict.toleration),
+        "overruled": verdict.overruled and str(verdict.overruled),
+        "byDefault": verdict.by_default,
+        "since": time_text(verdict.start_at, now),
+        "sinceBy": verdict.start_source.value,
+        "until": None if verdict.fire_at is None else time_text(verdict.fire_at, now),
+    }
+
+
+def _annotation(hold_seconds: float, evict: Evict | None) -> JsonObject:
+    """Say what the annotation asks for (None: for ever) and what is granted (None where it need not be)."""
+    return {"asksSeconds": finite(hold_seconds), "grantedSeconds": evict and evict.held_seconds}

@@ -1,0 +1,105 @@
+"""Lines that are appended to a file, as journal and audit log do: of bounded size, and never a reason to stop.
+
+A file that cannot be written any more (a full disk, a pipe that nobody reads) ends the lines, loudly, and nothing else.
+Does not know what the lines say.
+"""
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_MOST_BYTES = 64 * 2**20
+
+
+class _File(Protocol):
+    """What is needed of an unbuffered binary file."""
+
+    def write(self, data: bytes, /) -> int | None: ...
+
+    def close(self) -> None: ...
+
+
+class Lines:
+    """Lines that go to ``file``, which is unbuffered. ``what`` and ``where`` name them where they end."""
+
+    def __init__(self, file: _File | None, what: str, where: str) -> None:
+        self._file = file
+        self._what = what
+        self._where = where
+
+    def write(self, line: bytes) -> None:
+        """Append a line, or several."""
+        if self._file is None:
+            return
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._give_up(error)
+
+    def close(self) -> None:
+        """Write no more."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _give_up(self, error: OSError) -> None:
+        logger.error("%s ends here, the controller goes on: %s: %s", self._what, self._where, error.strerror or error)
+        self.close()
+
+
+class RotatingLines(Lines):
+    """Lines in a file; when it is full, it becomes ``FILE.1`` and a new one begins. ``most_bytes`` bounds each of them.
+
+    ``begin`` writes how a file begins, and is told whether it continues an older one.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        most_bytes: int,
+        what: str,
+        begin: Callable[[bool], bytes] = lambda _continues: b"",
+    ) -> None:
+        super().__init__(None, what, str(path))
+        self._path = path
+        self._most_bytes = most_bytes
+        self._begin = begin
+        self._size = 0
+        self._open("ab")
+
+    def write(self, line: bytes) -> None:
+        """Append a line."""
+        if self._file is None:
+            return
+        if self._size and self._size + len(line) > self._most_bytes:
+            self._rotate()
+        elif not self._size:
+            line = self._begin(False) + line
+        self._append(line)
+
+    def _append(self, data: bytes) -> None:
+        super().write(data)
+        self._size += len(data)
+
+    def _rotate(self) -> None:
+        self.close()
+        try:
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+        except OSError as error:
+            self._give_up(error)
+            return
+        self._open("wb")
+        self._append(self._begin(True))
+
+    def _open(self, mode: str) -> None:
+        try:
+            self._file = self._path.open(mode, buffering=0)
+            self._size = self._path.stat().st_size
+        except OSError as error:
+            self._give_up(error)

@@ -1,0 +1,133 @@
+"""How pods are evicted, once it is decided that they go: by which call, how fast, and what is held back.
+
+The first rule that matches a pod and the taint that decides on it counts; what it leaves open, and what no rule
+matches, is as the policy says for all. Decides neither whether nor when a pod goes: that is ``decision``'s business.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from taint_eviction.core.label_selectors import LabelSelector, chooses
+
+
+class EvictionMode(Enum):
+    """Which call ends a pod.
+
+    ``DELETE``: a DELETE, which knows no budgets. ``EVICT``: the eviction API; PodDisruptionBudgets hold, however long.
+    ``EVICT_THEN_DELETE``: the same for a bounded time past the deadline, then a DELETE.
+    """
+
+    DELETE = "delete"
+    EVICT = "evict"
+    EVICT_THEN_DELETE = "evict-then-delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many evictions: ``per_second`` in the long run, ``burst`` of them without waiting, ``at_once`` in flight.
+
+    None: as many as there are. ``burst`` None: a second's worth, at least 1.
+    """
+
+    per_second: float | None = None
+    burst: int | None = None
+    at_once: int | None = None
+
+    @property
+    def most_tokens(self) -> float:
+        """How many evictions can be saved up."""
+        if self.per_second is None:
+            return math.inf
+        return float(max(1, math.ceil(self.per_second)) if self.burst is None else self.burst)
+
+    def problems(self, what: str) -> list[str]:
+        """Say everything that is wrong with it, a sentence each; ``what`` names it."""
+        found = []
+        if self.per_second is not None and not (0 < self.per_second < math.inf):
+            found.append(f"{what}: evictions per second must be more than 0, not {self.per_second:g}; to hold, pause")
+        if self.burst is not None and self.burst < 1:
+            found.append(f"{what}: the burst must be at least 1, not {self.burst}")
+        if self.burst is not None and self.per_second is None:
+            found.append(f"{what}: a burst without evictions per second means nothing")
+        if self.at_once is not None and self.at_once < 1:
+            found.append(f"{what}: at least 1 eviction at once, not {self.at_once}; to hold, pause")
+        return found
+
+
+UNLIMITED = Limit()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRule:
+    """What holds for some pods. What is empty matches all; what is None or unlimited is as for all pods.
+
+    ``taint_keys`` and ``namespaces`` are names, or beginnings of names followed by ``*``. ``limit`` is shared by all
+    pods of the rule, and comes on top of the limits for all. ``pause``: nothing of it is evicted.
+    """
+
+    name: str
+    taint_keys: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    pod_selector: LabelSelector = ()
+    mode: EvictionMode | None = None
+    evict_timeout_seconds: float | None = None
+    limit: Limit = UNLIMITED
+    pause: bool = False
+
+    def matches(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether it matches a pod that goes because of a taint with this key."""
+        return (
+            _named(taint_key, self.taint_keys)
+            and _named(namespace, self.namespaces)
+            and chooses(self.pod_selector, labels)
+        )
+
+
+def _named(name: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(
+        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What holds for one pod: ``rule`` is the one that matched, None where none did."""
+
+    rule: PolicyRule | None
+    mode: EvictionMode
+    evict_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPolicy:
+    """What holds for all pods, and the rules for some.
+
+    ``evict_timeout_seconds``: how long past the deadline EVICT_THEN_DELETE goes on asking the eviction API. ``whole``
+    limits all evictions together, ``per_node`` those of each node, ``per_namespace`` those of each namespace.
+    """
+
+    mode: EvictionMode = EvictionMode.DELETE
+    evict_timeout_seconds: float = 300.0
+    whole: Limit = UNLIMITED
+    per_node: Limit = UNLIMITED
+    per_namespace: Limit = UNLIMITED
+    rules: tuple[PolicyRule, ...] = field(default=())
+
+    def handling(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> Handling:
+        """Say what holds for a pod that goes because of a taint with this key."""
+        rule = next((rule for rule in self.rules if rule.matches(taint_key, namespace, labels)), None)
+        if rule is None:
+            return Handling(None, self.mode, self.evict_timeout_seconds)
+        timeout = self.evict_timeout_seconds if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds
+        return Handling(rule, rule.mode or self.mode, timeout)
+
+    def problems(self) -> list[str]:
+        """Say everything that is wrong with it, a sentence each."""
+        limits = {"all evictions": self.whole, "evictions per node": self.per_node}
+        limits["evictions per namespace"] = self.per_namespace
+        found = [problem for what, limit in limits.items() for problem in limit.problems(what)]
+        if self.evict_timeout_seconds < 0:
+            found.append(f"the evict timeout must not be negative, as {self.evict_timeout_seconds:g} s is")
+        return found

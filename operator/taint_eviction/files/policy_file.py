@@ -1,0 +1,210 @@
+"""The policy file: the rules of an eviction policy, versioned, and read strictly.
+
+``read_policy`` raises ``Malformed`` with all problems of a file at once. The format is documented in
+manifests/POLICY.md. Not here: what holds for all pods, which is set by flags, and what rules mean (``core.policy``).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from taint_eviction.core.label_selectors import IN, OPERATORS, LabelSelector, Requirement, parse_selector, requirement
+from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction.files.marked_yaml import Malformed, Marked, Reading, described, load, read_text
+
+API_VERSION, KIND = "taint-eviction/v1", "EvictionPolicy"
+
+TOP = ("apiVersion", "kind", "rules")
+RULE = ("name", "match", "mode", "evictTimeout", "limits", "pause")
+MATCH = ("taintKeys", "namespaces", "podSelector")
+LIMITS = ("evictionsPerSecond", "burst", "concurrency")
+_SELECTOR = ("matchLabels", "matchExpressions")
+_EXPRESSION = ("key", "operator", "values")
+_TIMEOUT = "evictTimeout"
+
+# Each pod is held against one after the other.
+_MOST_RULES = 1000
+
+_TAINT_KEYS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*\*?|\*", re.ASCII)
+_NAMESPACES = re.compile(r"[a-z0-9][a-z0-9-]*\*?|\*", re.ASCII)
+
+
+def read_policy_file(path: Path, base: EvictionPolicy) -> EvictionPolicy:
+    """Read a file's rules into ``base``; raise ``Malformed`` also where it cannot be read at all."""
+    return read_policy(read_text(path), str(path), base)
+
+
+def read_policy(text: str, file: str, base: EvictionPolicy) -> EvictionPolicy:
+    """Return ``base`` with the rules of a file, which ``file`` names in problems; raise ``Malformed`` with them all."""
+    reading = PolicyReading(file)
+    rules = reading.policy(load(text, file))
+    if reading.problems:
+        raise Malformed(reading.problems)
+    return replace(base, rules=rules)
+
+
+class PolicyReading(Reading):
+    """Reads a policy, or ``rules`` that stand in another file."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+        # Rules of which it is known what they match, with their lines.
+        self._matching: list[tuple[PolicyRule, int]] = []
+
+    def policy(self, at: Marked) -> tuple[PolicyRule, ...]:
+        """Read the whole document, and return its rules."""
+        top = self.fields(at, TOP, "a policy")
+        if not isinstance(at.value, dict):
+            return ()
+        for key, right in (("apiVersion", API_VERSION), ("kind", KIND)):
+            if key not in top:
+                self.problem(at.line, f"a policy lacks {key!r}; write {key}: {right}")
+            elif top[key].value != right:
+                self.problem(top[key].line, f"{key} must be {right}, not {described(top[key])}")
+        self.only(top, ("rules",), at.line, "a policy")
+        return self.rules(top["rules"]) if "rules" in top else ()
+
+    def rules(self, at: Marked) -> tuple[PolicyRule, ...]:
+        """Read a list of rules."""
+        items = self.items(at, "rules")
+        if len(items) > _MOST_RULES:
+            self.problem(at.line, f"there may be at most {_MOST_RULES} rules, not {len(items)}")
+            return ()
+        rules = tuple(self._rule(item) for item in items)
+        self._check_names(zip(rules, items, strict=True))
+        self._check_order()
+        return rules
+
+    def _check_names(self, rules: Iterable[tuple[PolicyRule, Marked]]) -> None:
+        lines: dict[str, int] = {}
+        for rule, at in rules:
+            if rule.name in lines:
+                self.problem(at.line, f"there is a rule {rule.name!r} already, in line {lines[rule.name]}")
+            elif rule.name:
+                lines[rule.name] = at.line
+
+    def _check_order(self) -> None:
+        for index, (rule, line) in enumerate(self._matching):
+            for earlier, earlier_line in self._matching[:index]:
+                if _covers(earlier, rule):
+                    what = f"rule {earlier.name!r} in line {earlier_line} matches all that it matches"
+                    self.problem(line, f"rule {rule.name!r} can never count: {what}, and the first that matches counts")
+                    break
+
+    def _rule(self, at: Marked) -> PolicyRule:
+        so_far = len(self.problems)
+        fields = self.fields(at, RULE, "a rule")
+        if isinstance(at.value, dict):
+            self.only(fields, ("name",), at.line, "a rule")
+        match = self.fields(fields["match"], MATCH, "match") if "match" in fields else {}
+        rule = PolicyRule(
+            name=self._name(fields["name"]) if "name" in fields else "",
+            taint_keys=self._patterns(match.get("taintKeys"), "taintKeys", _TAINT_KEYS, "the key of a taint"),
+            namespaces=self._patterns(match.get("namespaces"), "namespaces", _NAMESPACES, "a namespace's name"),
+            pod_selector=self._selector(match["podSelector"]) if "podSelector" in match else (),
+        )
+        if len(self.problems) == so_far:
+            self._matching.append((rule, at.line))
+        return replace(
+            rule,
+            mode=self._mode(fields["mode"]) if "mode" in fields else None,
+            evict_timeout_seconds=self.seconds(fields[_TIMEOUT], _TIMEOUT, 1.0) if _TIMEOUT in fields else None,
+            limit=self._limit(fields["limits"]) if "limits" in fields else UNLIMITED,
+            pause=self.boolean(fields["pause"], "pause") if "pause" in fields else False,
+        )
+
+    def _name(self, at: Marked) -> str:
+        name = self.text(at, "name")
+        # It goes into logs and metrics.
+        if isinstance(at.value, str) and not (name.strip() and name.isprintable()):
+            self.problem(at.line, f"name must be a line of text, not {described(at)}")
+        return name
+
+    def _mode(self, at: Marked) -> EvictionMode | None:
+        modes = {mode.value: mode for mode in EvictionMode}
+        return modes.get(self.text(at, "mode", modes))
+
+    def _limit(self, at: Marked) -> Limit:
+        fields = self.fields(at, LIMITS, "limits")
+        if "burst" in fields and "evictionsPerSecond" not in fields:
+            self.problem(at.key_lines["burst"], "a burst without evictionsPerSecond means nothing")
+        counts = {name: self.whole_number(fields[name], name, 1) for name in LIMITS[1:] if name in fields}
+        rate = fields.get("evictionsPerSecond")
+        return Limit(
+            None if rate is None else self.number(rate, "evictionsPerSecond"),
+            counts.get("burst"),
+            counts.get("concurrency"),
+        )
+
+    # What a rule matches
+
+    def _patterns(self, at: Marked | None, field: str, right: re.Pattern[str], what: str) -> tuple[str, ...]:
+        if at is None:
+            return ()
+        if at.value in (None, []):
+            self.problem(at.line, f"{field} is empty; leave it out where all are meant")
+        names = []
+        for item in self.items(at, field):
+            names.append(self.text(item, f"an item of {field}"))
+            if isinstance(item.value, str) and not right.fullmatch(item.value):
+                self.problem(item.line, f"{described(item)} is not {what}, or the beginning of one followed by *")
+        return tuple(names)
+
+    def _selector(self, at: Marked) -> LabelSelector:
+        """Read a selector: as ``kubectl -l`` takes it, or Kubernetes' own shape."""
+        if isinstance(at.value, str):
+            try:
+                return parse_selector(at.value)
+            except ValueError as expected:
+                self.problem(at.line, f"{at.value!r} is not {expected}")
+                return ()
+        fields = self.fields(at, _SELECTOR, "podSelector")
+        labels = fields.get("matchLabels")
+        terms = [] if labels is None else self._labels(labels)
+        for item in self.items(fields.get("matchExpressions"), "matchExpressions"):
+            terms += self._expression(item)
+        return tuple(terms)
+
+    def _labels(self, at: Marked) -> list[Requirement]:
+        if not isinstance(at.value, dict):
+            self.problem(at.line, f"matchLabels must be a mapping of labels, not {described(at)}")
+            return []
+        return [
+            term
+            for key, value in at.value.items()
+            for term in self._requirement(at.key_lines[key], key, IN, [self.text(value, f"the label {key!r}")])
+        ]
+
+    def _expression(self, at: Marked) -> list[Requirement]:
+        fields = self.fields(at, _EXPRESSION, "an item of matchExpressions")
+        if not isinstance(at.value, dict) or not self.only(fields, ("key", "operator"), at.line, "matchExpressions"):
+            return []
+        so_far = len(self.problems)
+        key, operator = self.text(fields["key"], "key"), self.text(fields["operator"], "operator", OPERATORS)
+        values = [self.text(item, "an item of values") for item in self.items(fields.get("values"), "values")]
+        return self._requirement(at.line, key, operator, values) if len(self.problems) == so_far else []
+
+    def _requirement(self, line: int, key: str, operator: str, values: list[str]) -> list[Requirement]:
+        try:
+            return [requirement(key, operator, values)]
+        except ValueError as error:
+            self.problem(line, str(error))
+            return []
+
+
+def _covers(earlier: PolicyRule, later: PolicyRule) -> bool:
+    """Tell whether a rule matches all that another one matches, as far as that can be seen without labels."""
+    return (
+        _names_all(earlier.taint_keys, later.taint_keys)
+        and _names_all(earlier.namespaces, later.namespaces)
+        and set(earlier.pod_selector) <= set(later.pod_selector)
+    )
+
+
+def _names_all(wide: tuple[str, ...], narrow: tuple[str, ...]) -> bool:
+    return all(any(_names(pattern, name) for pattern in wide or ("*",)) for name in narrow or ("*",))
+
+
+def _names(pattern: str, name: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

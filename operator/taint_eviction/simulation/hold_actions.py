@@ -1,0 +1,78 @@
+"""What a scenario's timeline can do to hold evictions back, or to let them go: a closed union of values.
+
+Not here: how they are written (``hold_file``), and what they do (``holding``).
+"""
+
+from dataclasses import dataclass
+
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.policy import PolicyRule
+from taint_eviction.simulation.budgets import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class PauseEvictions:
+    """Hold the evictions of a node or a namespace; of all where neither is named."""
+
+    node: str | None = None
+    namespace: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeEvictions:
+    """Take a pause back: of a node or a namespace, or that of all where neither is named; ``every``: all pauses."""
+
+    node: str | None = None
+    namespace: str | None = None
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResetBreaker:
+    """Close the circuit breaker, as a human does."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoseOrders:
+    """Somebody deletes the ConfigMap with pauses and the breaker's latch."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateBudget:
+    """Create a PodDisruptionBudget."""
+
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBudget:
+    """Write the whole spec of a PodDisruptionBudget."""
+
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBudget:
+    """Delete a PodDisruptionBudget."""
+
+    budget: NamespacedName
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicy:
+    """Change the configuration file's rules: all controllers read it again."""
+
+    rules: tuple[PolicyRule, ...]
+
+
+HoldAction = (
+    PauseEvictions
+    | ResumeEvictions
+    | ResetBreaker
+    | LoseOrders
+    | CreateBudget
+    | ChangeBudget
+    | DeleteBudget
+    | ChangePolicy
+)

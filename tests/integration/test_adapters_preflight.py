@@ -1,0 +1,74 @@
+"""The look before the start: what is asked for depends on what will be done, and a no is told in plain words."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from adapters_stage import Stage, stage
+
+from taint_eviction.adapters.preflight import in_words, missing_rights
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
+from taint_eviction.settings import ElectionSettings, OrdersSettings, Settings
+
+READS = {f"{verb} {resource}" for verb in ("get", "list", "watch") for resource in ("nodes", "pods")}
+WRITES = {"patch pods/status", "delete pods"}
+EVENTS = {"create events", "patch events"}
+LEASE = {"get leases", "create leases", "update leases"}
+LATCH = {"create configmaps", "patch configmaps"}
+EVICTION = {"create pods/eviction"}
+
+
+@pytest.fixture
+async def at(tmp_path: Path) -> AsyncIterator[Stage]:
+    """A server by which nothing is allowed."""
+    async with stage(tmp_path) as made:
+        made.server.faults.add(path="selfsubjectaccessreviews", status=201, message="{}", plain_text=True)
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        (Settings(), READS | WRITES | EVENTS | LEASE | LATCH | {"get configmaps"}),
+        (Settings(dry_run=True), READS | LEASE | {"get configmaps"}),
+        (Settings(dry_run=True, dry_run_events=True), READS | EVENTS | LEASE | {"get configmaps"}),
+        (
+            Settings(orders=OrdersSettings(enabled=False), election=ElectionSettings(enabled=False)),
+            READS | WRITES | EVENTS,
+        ),
+        (
+            Settings(policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE)),
+            READS | WRITES | EVENTS | LEASE | LATCH | EVICTION | {"get configmaps"},
+        ),
+        (
+            Settings(policy=EvictionPolicy(rules=(PolicyRule("a"), PolicyRule("b", mode=EvictionMode.EVICT)))),
+            READS | WRITES | EVENTS | LEASE | LATCH | EVICTION | {"get configmaps"},
+        ),
+    ],
+)
+async def test_only_what_will_be_used_is_asked_for(at: Stage, settings: Settings, asked: set[str]) -> None:
+    """Each right once, and all of them are missing here."""
+    missing = await missing_rights(at.calls, settings)
+    assert set(missing) == asked
+    assert len(missing) == len(asked)
+    assert all(right in in_words(missing) for right in asked)
+
+
+async def test_lease_and_config_map_are_asked_for_by_name(at: Stage) -> None:
+    """In the namespace of the Lease; one that is to be created has no name yet."""
+    election = ElectionSettings(lease_name="mine", lease_namespace="here")
+    await missing_rights(at.calls, Settings(election=election, orders=OrdersSettings(name="ours")))
+    reviews = at.server.requests.select(verb="create")
+    asked = [entry.body["spec"]["resourceAttributes"] for entry in reviews]
+    assert {
+        (found["resource"], found["verb"]): (found["group"], found["namespace"], found.get("name"))
+        for found in asked
+        if "namespace" in found
+    } == {
+        ("leases", "create"): ("coordination.k8s.io", "here", None),
+        ("leases", "get"): ("coordination.k8s.io", "here", "mine"),
+        ("leases", "update"): ("coordination.k8s.io", "here", "mine"),
+        ("configmaps", "create"): ("", "here", None),
+        ("configmaps", "get"): ("", "here", "ours"),
+        ("configmaps", "patch"): ("", "here", "ours"),
+    }

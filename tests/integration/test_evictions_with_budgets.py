@@ -1,0 +1,384 @@
+"""The whole controller in the modes evict and evict-then-delete, before an API server that keeps budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from faults_stage import (
+    KEY,
+    PROMPT_SECONDS,
+    QUICK,
+    Controlled,
+    Json,
+    add_nodes,
+    condition_of,
+    controlling,
+    deletes,
+    events_about,
+    is_leaving,
+    monotonic,
+    tolerates,
+)
+
+from taint_eviction.core.controller import Pending
+from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.simulation.apiserver import ApiServer, LoggedRequest, pod_object
+
+EVICT = replace(QUICK, policy=EvictionPolicy(mode=EvictionMode.EVICT))
+THEN_DELETE = EvictionPolicy(mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=1.0)
+EXHAUSTED = Block(BlockReason.BUDGET, "web")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask again 20 times a second what a budget refuses, not every 5 s."""
+    monkeypatch.setattr("taint_eviction.runtime.evictor._FIRST_BLOCKED_SECONDS", 0.05)
+
+
+def add_pod(server: ApiServer, name: str, node: str = "n1", *tolerations: Json) -> str:
+    """Create a pod that is ready, labelled by its name without its number, and return its UID."""
+    pod = pod_object("default", name, node, timestamp=server.clock.timestamp())
+    pod["spec"]["tolerations"] = list(tolerations)
+    return str(server.create("pods", pod)["metadata"]["uid"])
+
+
+def add_budget(server: ApiServer, app: str = "web", name: str | None = None, **spec: Any) -> None:
+    """Create a budget for the pods of an application, called like it."""
+    selector = {"matchLabels": {"app": app}}
+    server.create("poddisruptionbudgets", {"metadata": {"name": name or app}, "spec": {"selector": selector, **spec}})
+
+
+def free(server: ApiServer) -> None:
+    """Let the budget allow everything."""
+    server.patch("poddisruptionbudgets", "web", {"spec": {"minAvailable": 0}})
+
+
+def asked(server: ApiServer, name: str | None = None) -> list[LoggedRequest]:
+    """Return the requests for evictions that have arrived, for one pod or all."""
+    wanted = {} if name is None else {"name": name}
+    return server.requests.select(verb="create", resource="pods/eviction", **wanted)
+
+
+def written(server: ApiServer) -> set[tuple[str, str]]:
+    """Return what has been done to pods, by verb and resource."""
+    changing = {"create", "patch", "update", "delete"}
+    return {(r.verb, r.resource) for r in server.requests.entries if r.verb in changing and "pods" in r.resource}
+
+
+def pending(running: Controlled, name: str) -> Pending | None:
+    """Return what the controller has in mind for a pod of the default namespace."""
+    now = running.clock.now()
+    waiting = running.application.live.controller.pending(now)
+    return next((found for found in waiting if found.known.pod.ref.key.name == name), None)
+
+
+def block_of(running: Controlled, name: str) -> Block | None:
+    """Return by which budget the controller says that a pod is blocked."""
+    found = pending(running, name)
+    return None if found is None or found.trouble is None else found.trouble.block
+
+
+async def let_go(running: Controlled, name: str) -> None:
+    """Wait until the controller has nothing in mind for a pod, and no request is under way that it had begun before."""
+    await running.until(lambda: pending(running, name) is None and running.application.driver.in_flight == 0)
+
+
+def counting(server: ApiServer) -> Callable[[], int]:
+    """Count from now on how few pods of ``web`` were ready at the worst moment."""
+    worst = [99]
+
+    def count(_: object) -> None:
+        pods = server.list("pods", label_selector="app=web")
+        serving = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        ready = [c for pod in serving for c in pod["status"].get("conditions") or [] if c["type"] == "Ready"]
+        worst[0] = min(worst[0], sum(c["status"] == "True" for c in ready))
+
+    server.store.subscribe(count)
+    return lambda: worst[0]
+
+
+# Evictions that nothing forbids
+
+
+async def test_eviction_is_one_request_after_live_reads_of_node_and_pod() -> None:
+    """No condition is written: the API server sets its own. It is counted and told of like a deletion."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        server.kubelets.finish_after_seconds = 30.0
+        uid = add_pod(server, "web-0")
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("pod_deletions_total") == 1)
+            await running.until(lambda: events_about(server, uid))
+        assert written(server) == {("create", "pods/eviction")}
+        [request] = asked(server)
+        assert request.body["deleteOptions"] == {"preconditions": {"uid": uid}}
+        reads = [r.resource for r in server.requests.entries if r.verb == "get" and r.number < request.number]
+        assert reads[-2:] == ["nodes", "pods"]
+        assert condition_of(server, "web-0")["reason"] == "EvictionByEvictionAPI"
+        assert events_about(server, uid) == ["Marking for deletion Pod default/web-0"]
+
+
+async def test_eviction_whose_answer_was_lost_is_not_asked_for_again() -> None:
+    """The pod is seen terminating: it was done, and it is counted and told of once."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        server.kubelets.finish_after_seconds = 30.0
+        uid = add_pod(server, "web-0")
+        server.faults.add(resource="pods/eviction", times=1, reset=True, when="after")
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("pod_deletions_total") == 1)
+            await running.until(lambda: events_about(server, uid))
+        assert len(asked(server)) == 1
+        assert len(events_about(server, uid)) == 1
+
+
+# Budgets
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_budget_of_two_of_three_lets_pods_go_one_by_one() -> None:
+    """Each waits until the one before it is ready again elsewhere, and the budget holds all the time."""
+    names = ("web-0", "web-1", "web-2")
+    async with ApiServer(seed=1) as server:
+        server.kubelets.start_after_seconds = 0.1
+        add_nodes(server, "n1", "n2")
+        before = {add_pod(server, name) for name in names}
+        add_budget(server, minAvailable=2)
+        for name in names:
+            server.recreate_when_gone("default", name, node="n2")
+        fewest = counting(server)
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: running.metric("pod_deletions_total") == 3)
+            await running.until(lambda: len(server.list("pods", field_selector="spec.nodeName=n2")) == 3)
+        assert fewest() == 2
+        assert not before & {pod["metadata"]["uid"] for pod in server.list("pods")}
+        assert [request.code for request in asked(server)].count(201) == 3
+        assert written(server) <= {("create", "pods/eviction"), ("create", "pods"), ("create", "pods/binding")}
+
+
+async def test_exhausted_budget_is_asked_every_five_seconds_and_no_more_often_until_it_is_free() -> None:
+    """Each pod shows as blocked with the budget's name; once the budget allows it, the next request does it."""
+    names = ("web-0", "web-1", "web-2")
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        for name in names:
+            add_pod(server, name)
+        add_budget(server, minAvailable=3)
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: all(block_of(running, name) == EXHAUSTED for name in names))
+            assert not any(is_leaving(server, name) for name in names)
+            free(server)
+            await running.until(lambda: all(is_leaving(server, name) for name in names))
+        for name in names:
+            assert [request.code for request in asked(server, name)] == [429, 201]
+            first, second = asked(server, name)
+            assert 5.0 <= second.arrived_at - first.arrived_at < 6.0 + PROMPT_SECONDS
+
+
+async def test_advice_of_a_budget_that_is_not_counted_yet_is_honoured() -> None:
+    """429 with Retry-After 1 and the cause of such a budget: not sooner than that, and not only after 5 s."""
+    cause = {
+        "reason": "DisruptionBudget",
+        "message": "The disruption budget web is still being processed by the server.",
+    }
+    details = {"causes": [cause], "retryAfterSeconds": 1}
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web-0")
+        server.faults.add(resource="pods/eviction", times=1, status=429, details=details, headers={"Retry-After": "1"})
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: block_of(running, "web-0") == Block(BlockReason.BUDGET_NOT_READY, "web"))
+            await running.until(lambda: is_leaving(server, "web-0"))
+        first, second = asked(server)
+        assert 1.0 <= second.arrived_at - first.arrived_at < 1.2 + PROMPT_SECONDS
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_two_budgets_block_a_pod_and_nobody_else_until_one_is_gone() -> None:
+    """The API server names neither; a pod of the same node that has one budget goes at once."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web-0")
+        add_pod(server, "db-0")
+        add_budget(server, maxUnavailable=1)
+        add_budget(server, name="second", maxUnavailable=1)
+        add_budget(server, "db", maxUnavailable=1)
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: block_of(running, "web-0") == Block(BlockReason.SEVERAL_BUDGETS, ""))
+            await running.until(lambda: is_leaving(server, "db-0"))
+            assert not is_leaving(server, "web-0")
+            server.delete("poddisruptionbudgets", "second")
+            await running.until(lambda: is_leaving(server, "web-0"))
+        assert {request.code for request in asked(server, "web-0")[:-1]} == {500}
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_many_blocked_pods_do_not_keep_others_from_going() -> None:
+    """They hold no worker while they wait: with two workers and thirty pods blocked, a pod without budget goes."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2")
+        for number in range(30):
+            add_pod(server, f"web-{number}")
+        add_pod(server, "db-0", "n2")
+        add_budget(server, maxUnavailable=0)
+        async with controlling(server, replace(EVICT, workers=2)) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: len({request.name for request in asked(server)}) == 30)
+            tainted_at = monotonic()
+            server.taint("n2", KEY)
+            await running.until(lambda: is_leaving(server, "db-0"))
+            assert asked(server, "db-0")[-1].arrived_at - tainted_at < PROMPT_SECONDS
+        assert {request.name for request in asked(server) if request.code == 201} == {"db-0"}
+
+
+async def test_missing_right_to_evict_is_no_budget_and_is_tried_again() -> None:
+    """403 in the pod's name: an ordinary failure with the ordinary backoff."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web-0")
+        server.answerer.authorize = lambda request: request.resource_name != "pods/eviction"
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await server.requests.wait_for(resource="pods/eviction", count=3)
+            found = pending(running, "web-0")
+            assert found is not None
+            assert found.trouble is not None
+            assert found.trouble.block is None
+            server.answerer.authorize = None
+            await running.until(lambda: is_leaving(server, "web-0"))
+
+
+# What is not wanted any more
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_untainting_a_blocked_pods_node_ends_the_asking() -> None:
+    """The pod stays though its budget would let it go now; another node's blocked pod is asked for on and on."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2")
+        add_pod(server, "web-0")
+        add_pod(server, "db-0", "n2")
+        add_budget(server, maxUnavailable=0)
+        add_budget(server, "db", maxUnavailable=0)
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            server.taint("n2", KEY)
+            await running.until(lambda: block_of(running, "web-0") and block_of(running, "db-0"))
+            server.untaint("n1", KEY)
+            await let_go(running, "web-0")
+            free(server)
+            times = len(asked(server, "web-0"))
+            others = len(asked(server, "db-0"))
+            await running.until(lambda: len(asked(server, "db-0")) > others + 5)
+            assert len(asked(server, "web-0")) == times
+            assert not is_leaving(server, "web-0")
+            assert condition_of(server, "web-0") == {}
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_blocked_pods_successor_on_a_clean_node_is_not_asked_for() -> None:
+    """W2: what was blocked was another pod of that name."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2")
+        add_pod(server, "web-0")
+        add_pod(server, "db-0")
+        add_budget(server, maxUnavailable=0)
+        add_budget(server, "db", maxUnavailable=0)
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: block_of(running, "web-0") and block_of(running, "db-0"))
+            server.delete("pods", "web-0", grace_period_seconds=0)
+            add_pod(server, "web-0", "n2")
+            await let_go(running, "web-0")
+            free(server)
+            times, others = len(asked(server, "web-0")), len(asked(server, "db-0"))
+            await running.until(lambda: len(asked(server, "db-0")) > others + 5)
+            assert len(asked(server, "web-0")) == times
+        assert not is_leaving(server, "web-0")
+
+
+async def test_eviction_that_arrives_late_never_touches_the_successor() -> None:
+    """W2: the pod is replaced while the request is under way; its precondition makes it a 409, and that is the end."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2")
+        add_pod(server, "web-0")
+        server.faults.add(resource="pods/eviction", times=1, delay_seconds=0.2)
+        async with controlling(server, EVICT) as running:
+            server.taint("n1", KEY)
+            await server.requests.wait_for(resource="pods/eviction")
+            server.delete("pods", "web-0", grace_period_seconds=0)
+            add_pod(server, "web-0", "n2")
+            await running.until(lambda: asked(server)[0].code == 409)
+            await running.until(lambda: running.application.driver.in_flight == 0)
+            assert running.metric("pod_deletions_total") == 0
+        assert len(asked(server)) == 1
+        assert not is_leaving(server, "web-0")
+
+
+# Evict, then delete
+
+
+async def test_evict_then_delete_deletes_once_the_time_for_the_budget_is_over() -> None:
+    """A second past the deadline though the budget still says no; the condition is then the controller's own."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        server.kubelets.finish_after_seconds = 30.0
+        uid = add_pod(server, "web-0", "n1", tolerates(1))
+        add_budget(server, minAvailable=1)
+        async with controlling(server, replace(QUICK, policy=THEN_DELETE)) as running:
+            tainted_at = monotonic()
+            server.taint("n1", KEY)
+            await running.until(lambda: block_of(running, "web-0") == EXHAUSTED)
+            await running.until(lambda: is_leaving(server, "web-0"))
+            await running.until(lambda: events_about(server, uid))
+            assert running.metric("pod_deletions_total") == 1
+        [refused], [deletion] = asked(server), deletes(server)
+        # A second of tolerance, and one for the budget.
+        assert 1.0 <= refused.arrived_at - tainted_at < 1.0 + PROMPT_SECONDS
+        assert 2.0 <= deletion.arrived_at - tainted_at < 2.0 + PROMPT_SECONDS
+        assert deletion.body["preconditions"] == {"uid": uid}
+        assert condition_of(server, "web-0")["reason"] == "DeletionByTaintManager"
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_evict_then_delete_prefers_the_budget_that_frees_up_in_time() -> None:
+    """No DELETE is sent for a pod that its budget lets go within its time."""
+    patient = replace(THEN_DELETE, evict_timeout_seconds=60.0)
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web-0")
+        add_budget(server, minAvailable=1)
+        async with controlling(server, replace(QUICK, policy=patient)) as running:
+            server.taint("n1", KEY)
+            await running.until(lambda: block_of(running, "web-0") == EXHAUSTED)
+            free(server)
+            await running.until(lambda: is_leaving(server, "web-0"))
+        assert not deletes(server)
+
+
+async def test_evict_then_delete_asks_the_budget_once_however_late_it_is() -> None:
+    """A pod that was due an hour ago, when the controller starts, is evicted and not deleted where that is allowed."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        server.clock.offset_seconds = -3600
+        add_pod(server, "web-0")
+        add_pod(server, "db-0")
+        server.taint("n1", KEY)
+        server.clock.offset_seconds = 0
+        add_budget(server, maxUnavailable=0)
+        patient = replace(THEN_DELETE, evict_timeout_seconds=1800.0)
+        async with controlling(server, replace(QUICK, policy=patient)) as running:
+            await running.until(lambda: is_leaving(server, "web-0") and is_leaving(server, "db-0"))
+        assert [request.code for request in asked(server, "db-0")] == [201]
+        assert [request.code for request in asked(server, "web-0")] == [429]
+        assert [request.name for request in deletes(server)] == ["web-0"]

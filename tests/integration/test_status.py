@@ -1,0 +1,431 @@
+"""``status`` and ``explain`` as people use them: at a URL, and by the Lease, through the API server, at the leader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from faults_stage import (
+    KEY,
+    QUICK,
+    ROOT,
+    Controlled,
+    Json,
+    add_nodes,
+    add_pod,
+    controlling,
+    free_port,
+    process,
+    tolerates,
+    until,
+    write_kubeconfig,
+)
+from test_apiserver_pod_proxy import listening
+
+from taint_eviction.cli import cli
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.settings import ElectionSettings
+from taint_eviction.simulation.apiserver import ApiServer, pod_object
+from taint_eviction.simulation.apiserver.request_info import RequestInfo
+
+LEASE = ElectionSettings()
+NOT_READY = "node.kubernetes.io/not-ready"
+ELECTED = replace(QUICK, election=LEASE, default_not_ready_seconds=300, policy=EvictionPolicy(EvictionMode.EVICT))
+
+
+@dataclass
+class Said:
+    """What a command has printed, and how it ended."""
+
+    code: int
+    out: str
+    complaints: str
+
+
+async def command(*words: str, **environment: str) -> Said:
+    """Run a command as a person does."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "taint_eviction", *words),
+        env={**inherited, "PYTHONPATH": str(ROOT / "operator"), **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, complaints = await started.communicate()
+    return Said(await started.wait(), out.decode(), complaints.decode())
+
+
+@dataclass
+class Cluster:
+    """A server with a leading controller, whose pod is there, and the flags by which commands find it."""
+
+    server: ApiServer
+    controlled: Controlled
+    flags: tuple[str, ...]
+
+    async def explain(self, pod: str) -> list[str]:
+        """What is printed about a pod of the default namespace."""
+        said = await command("explain", f"default/{pod}", *self.flags)
+        assert (said.code, said.complaints) == (0, "")
+        return said.out.splitlines()
+
+    async def status(self, *flags: str) -> dict[str, Any]:
+        """The status as JSON."""
+        said = await command("status", "-o", "json", *self.flags, *flags)
+        assert (said.code, said.complaints) == (0, "")
+        document: dict[str, Any] = json.loads(said.out)
+        return document
+
+
+def add_guarded_pod(server: ApiServer, name: str, node: str) -> None:
+    """Create a pod that is ready, and a budget that lets it never go."""
+    pod = pod_object("default", name, node, timestamp=server.clock.timestamp())
+    server.create("pods", {**pod, "metadata": {**pod["metadata"], "labels": {"app": "db"}}})
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}}
+    server.create("poddisruptionbudgets", {"metadata": {"name": "db"}, "spec": spec})
+
+
+def add_controllers_pod(server: ApiServer) -> None:
+    """Create the pod that this process pretends to be: it has the host's name, and is on loopback."""
+    pod = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
+    server.create("pods", {**pod, "status": {**pod["status"], "podIP": "127.0.0.1"}})
+
+
+def prepare(server: ApiServer) -> None:
+    """Taint nodes whose pods wait, stay, are paused and are blocked; admission leaves default tolerances to us."""
+    server.admission.default_toleration_seconds = None
+    add_nodes(server, "n1", "n2", "n3", "cp")
+    server.taint("n1", KEY)
+    server.taint("n1", "dedicated", effect="NoSchedule")
+    server.taint("n2", KEY)
+    server.taint("n3", NOT_READY)
+    add_pod(server, "waits", "n1", tolerates(600), tolerates(3600, ""))
+    add_pod(server, "stays", "n1", tolerates())
+    add_guarded_pod(server, "db-0", "n1")
+    add_pod(server, "paused", "n2")
+    add_pod(server, "defaults", "n3")
+    data = {"pause-node.n2": '{"since": "2026-01-01T00:00:00Z", "reason": "disk swap"}'}
+    name = {"name": ELECTED.orders.name, "namespace": LEASE.lease_namespace}
+    server.create("configmaps", {"metadata": name, "data": data})
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """A cluster in which everything is as it will stay for a while."""
+    async with ApiServer(seed=1) as server:
+        prepare(server)
+        async with controlling(server, ELECTED) as controlled:
+            application = controlled.application
+            await controlled.until(application._may_act)
+            await controlled.until(application.live.controller.troubles)
+            add_controllers_pod(server)
+            config = write_kubeconfig(tmp_path / "config", server)
+            yield Cluster(server, controlled, ("--kubeconfig", str(config), "--port", str(controlled.listen.port)))
+
+
+async def test_status_says_how_the_leader_stands(cluster: Cluster) -> None:
+    """By its Lease, through the API server to its pod."""
+    said = await command("status", *cluster.flags)
+    assert (said.code, said.complaints) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0].startswith(f"{socket.gethostname()}_")
+    assert " leads by Lease kube-system/taint-eviction-controller: ready, version " in lines[0]
+    assert lines[1] == "4 pods to go on 3 tainted nodes: 1 blocked, 1 held, 2 waiting; mode evict"
+    assert "evictions of node n2 are paused (since 2026-01-01T00:00:00Z: disk swap)" in lines
+    table = lines[lines.index("") + 1 :]
+    assert table[0].split() == ["DUE", "STATE", "POD", "NODE", "WHY"]
+    assert [row.split("default/")[1].split()[0] for row in table[1:]] == ["db-0", "paused", "defaults", "waits"]
+    assert "\x1b[" not in said.out
+    [asked] = cluster.server.requests.select(resource="pods/proxy")
+    assert asked.query == {"limit": "1000"}
+
+
+async def test_status_at_a_url_is_the_same(cluster: Cluster) -> None:
+    """No API server is needed; JSON has all there is."""
+    said = await command("status", "--server", f"http://{cluster.controlled.listen}/", "-o", "json")
+    direct = json.loads(said.out)
+    through = await cluster.status()
+    assert direct["counts"] == {"inFlight": 0, "due": 0, "retrying": 0, "blocked": 1, "held": 1, "waiting": 2}
+    changing = {"now", "pending"}
+    assert {name: value for name, value in direct.items() if name not in changing} == {
+        name: value for name, value in through.items() if name not in changing
+    }
+    assert [pod["name"] for pod in through["pending"]] == ["db-0", "paused", "defaults", "waits"]
+
+
+async def test_status_may_be_of_one_namespace_and_bounded(cluster: Cluster) -> None:
+    """What is left out is counted."""
+    assert (await cluster.status("-n", "elsewhere"))["pendingTotal"] == 0
+    bounded = await cluster.status("--limit", "1", "-n", "default")
+    assert (len(bounded["pending"]), bounded["pendingTotal"]) == (1, 4)
+
+
+async def test_explain_names_an_overruled_toleration(cluster: Cluster) -> None:
+    """And a taint that would keep the pod from coming back."""
+    told = await cluster.explain("waits")
+    assert told[0].startswith("default/waits leaves node n1 in 9 m ")
+    assert told[1:3] == [
+        f"  because   {KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 600 s]",
+        "  but       [*:NoExecute for 3600 s], later in its list, would have said otherwise:"
+        " only the first that matches counts",
+    ]
+    assert told[-1] == "  again     such a pod would not be scheduled there: dedicated:NoSchedule not tolerated"
+
+
+async def test_explain_tells_a_default_tolerance(cluster: Cluster) -> None:
+    """It is nowhere in the pod."""
+    told = await cluster.explain("defaults")
+    assert told[1] == (
+        f"  because   {NOT_READY}:NoExecute is tolerated by default [{NOT_READY}:NoExecute for 300 s]:"
+        " the pod has no such toleration"
+    )
+
+
+async def test_explain_tells_a_pause(cluster: Cluster) -> None:
+    """Whose it is, and why."""
+    held = "  held      evictions from its node are paused (since 2026-01-01T00:00:00Z: disk swap)"
+    assert held in await cluster.explain("paused")
+
+
+async def test_explain_names_the_budget_that_blocks(cluster: Cluster) -> None:
+    """In the server's words."""
+    [told] = [line for line in await cluster.explain("db-0") if line.startswith("  blocked")]
+    assert told.startswith("  blocked   its PodDisruptionBudget allows no disruption now (db); tried ")
+    assert re.search(r"; tried \d+ times? since ", told)
+    assert "Cannot evict pod as it would violate the pod's disruption budget." in told
+
+
+async def test_explain_says_why_a_pod_stays(cluster: Cluster) -> None:
+    """Exit code 0: nothing is wrong with that."""
+    told = await cluster.explain("stays")
+    assert told[0] == "default/stays stays on node n1: it tolerates every NoExecute taint of its node for ever"
+
+
+async def test_explain_says_that_it_does_not_know_a_pod(cluster: Cluster) -> None:
+    """Exit code 0; JSON says that it is not known."""
+    assert (await cluster.explain("nobody"))[0].startswith("default/nobody is not known: there is no such pod, or ")
+    said = await command("explain", "default/nobody", "-o", "json", *cluster.flags)
+    assert (said.code, json.loads(said.out)["known"]) == (0, False)
+
+
+async def test_the_status_is_watched_as_a_document_a_line(cluster: Cluster) -> None:
+    """Until whoever watches has seen enough and interrupts it, which is a good end."""
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "taint_eviction", "status", "--watch", "--interval", "0.05", "-o", "json"),
+        *cluster.flags,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "operator")},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert started.stdout is not None
+    documents = [json.loads(await started.stdout.readline()) for _ in range(2)]
+    started.send_signal(signal.SIGINT)
+    _, complaints = await started.communicate()
+    assert [document["pendingTotal"] for document in documents] == [4, 4]
+    assert (started.returncode, complaints) == (0, b"")
+
+
+@contextlib.asynccontextmanager
+async def terminal(*words: str) -> AsyncIterator[bytearray]:
+    """Run a command at a terminal; what it shows is collected until the end of the block."""
+    ours, theirs = pty.openpty()
+    shown = bytearray()
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "taint_eviction", *words),
+        env={**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TERM": "xterm", "COLUMNS": "200", "LINES": "30"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        try:
+            shown.extend(os.read(ours, 2**16))
+        except OSError:  # It has ended.
+            loop.remove_reader(ours)
+
+    loop.add_reader(ours, read)
+    try:
+        yield shown
+    finally:
+        loop.remove_reader(ours)
+        started.kill()
+        await started.wait()
+        os.close(ours)
+
+
+async def test_a_terminal_shows_the_status_in_place(cluster: Cluster) -> None:
+    """And goes on showing what it saw last while nobody answers."""
+    async with terminal("status", "--watch", "--interval", "0.05", *cluster.flags) as shown:
+        await until(lambda: b"default/waits" in shown)
+        cluster.server.delete("pods", socket.gethostname(), LEASE.lease_namespace, grace_period_seconds=0)
+        await until(lambda: b"cannot be asked" in shown)
+        last = bytes(shown).rpartition(b"leads by Lease")[2]
+        assert b"as of " in last
+        assert b"\x1b[1A" in shown
+
+
+# Nobody answers
+
+
+async def test_a_url_at_which_nobody_listens_exits_3() -> None:
+    """With a hint."""
+    said = await command("status", "--server", f"http://127.0.0.1:{free_port()}")
+    assert (said.code, said.out) == (3, "")
+    assert said.complaints.endswith("; does a controller --listen there?\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "complaint"),
+    [(200, "that is no answer of a taint-eviction controller"), (404, "/status answers HTTP 404: ")],
+)
+async def test_a_url_at_which_somebody_else_answers_exits_3(code: int, complaint: str) -> None:
+    """Whatever it answers."""
+    async with listening(code) as port:
+        said = await command("status", "--server", f"http://127.0.0.1:{port}")
+    assert said.code == 3
+    assert complaint in said.complaints
+
+
+async def test_an_api_server_out_of_reach_exits_3(tmp_path: Path) -> None:
+    """It is named."""
+    async with ApiServer() as server:
+        config = write_kubeconfig(tmp_path / "config", server)
+    said = await command("status", "--kubeconfig", str(config))
+    assert said.code == 3
+    assert f"{server.url}: the API server cannot be reached" in said.complaints
+
+
+def lease(server: ApiServer, holder: str) -> None:
+    """Create the Lease."""
+    metadata = {"name": LEASE.lease_name, "namespace": LEASE.lease_namespace}
+    server.create("leases", {"metadata": metadata, "spec": {"holderIdentity": holder}})
+
+
+@pytest.mark.parametrize(
+    ("holder", "complaint"),
+    [
+        (None, "there is no Lease kube-system/taint-eviction-controller: is the controller installed there?"),
+        ("", "nobody holds the Lease kube-system/taint-eviction-controller: no controller acts now"),
+        ("a-host_uuid", "it may run on a host's network: ask it there by --server"),
+        ("cp-0_uuid", "does it listen on port 8080 (--listen), for more than its own loopback?"),
+    ],
+)
+async def test_whoever_cannot_be_found_exits_3(tmp_path: Path, holder: str | None, complaint: str) -> None:
+    """No Lease, no holder, a holder that is no pod, a pod that does not listen."""
+    async with ApiServer() as server:
+        if holder is not None:
+            lease(server, holder)
+        server.create("pods", pod_object(LEASE.lease_namespace, "cp-0", "cp", timestamp=server.clock.timestamp()))
+        said = await command("status", "--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)))
+    assert (said.code, said.out) == (3, "")
+    assert complaint in said.complaints
+
+
+async def test_a_right_that_is_missing_is_named(tmp_path: Path) -> None:
+    """Whoever may read Leases need not have it."""
+
+    def authorize(info: RequestInfo) -> bool:
+        return info.subresource != "proxy"
+
+    async with ApiServer(authorize=authorize) as server:
+        lease(server, "cp-0_uuid")
+        said = await command("status", "--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)))
+    assert said.code == 3
+    assert "it takes a user who may get pods/proxy" in said.complaints
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "web-0"),
+        ("explain", "shop/web-0/x"),
+        ("explain",),
+        ("status", "--server", "localhost:8080"),
+        ("status", "--server", "ftp://localhost"),
+        ("status", "--server", "http://localhost?a=b"),
+        ("status", "--limit", "-1"),
+    ],
+)
+def test_wrong_words_exit_2(words: tuple[str, ...]) -> None:
+    """With a sentence on stderr and nothing on stdout."""
+    result = CliRunner().invoke(cli, words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error: " in result.stderr
+
+
+async def test_a_kubeconfig_that_is_none_exits_2() -> None:
+    """One line says what is wrong with it."""
+    said = await command("status", "--kubeconfig", "/nowhere")
+    assert (said.code, said.out) == (2, "")
+    assert said.complaints.startswith("taint-eviction: ")
+
+
+# The audit log
+
+
+def lines_of(file: Path) -> list[Json]:
+    """Return the audit log's lines."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+async def test_an_audit_log_has_a_line_for_each_attempt(tmp_path: Path) -> None:
+    """Also for one that the API server refused; and it can be replayed."""
+    file = tmp_path / "audit"
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        uid = add_pod(server, "web-0", "n1", tolerates(1))
+        server.faults.add(verb="delete", resource="pods", status=500, times=1)
+        server.taint("n1", KEY)
+        config = write_kubeconfig(tmp_path / "config", server)
+        async with process(config, "--audit-log", str(file)):
+            await until(lambda: len(lines_of(file)) == 2, 30)
+    refused, evicted = lines_of(file)
+    assert [(line["action"], line["outcome"], line["tries"]) for line in (refused, evicted)] == [
+        ("evict", "refused", 1),
+        ("evict", "evicted", 2),
+    ]
+    assert "(HTTP 500)" in refused["answer"]
+    assert (evicted["pod"], evicted["uid"], evicted["node"]) == ("default/web-0", uid, "n1")
+    assert evicted["taints"][0]["toleration"] == f"{KEY}:NoExecute for 1 s"
+    assert 0 <= evicted["late_seconds"] < 10
+    replayed = await command("replay", str(file))
+    assert (replayed.code, replayed.complaints) == (0, "")
+    assert "default/web-0: evicted" in replayed.out
+
+
+async def test_an_audit_log_may_go_to_stdout(tmp_path: Path) -> None:
+    """Where collectors read; logs are on stderr."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "web-0", "n1")
+        server.taint("n1", KEY)
+        config = write_kubeconfig(tmp_path / "config", server)
+        started = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "taint_eviction", "run", "--kubeconfig", str(config)),
+            *("--no-leader-elect", "--audit-log", "-"),
+            env={**os.environ, "PYTHONPATH": str(ROOT / "operator")},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert started.stdout is not None
+        async with asyncio.timeout(30):
+            line = json.loads(await started.stdout.readline())
+        started.terminate()
+        rest, _ = await started.communicate()
+    assert (line["outcome"], line["pod"], rest) == ("evicted", "default/web-0", b"")

@@ -1,0 +1,170 @@
+"""The audit log as a record: what its lines let one conclude is drawn, and played again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.planning.test_history import EPOCH, Hand, played, read
+from tests.unit.builders import node, pod, taint, tolerates
+
+from taint_eviction.adapters.audit import AuditLog
+from taint_eviction.adapters.journal import Journal
+from taint_eviction.adapters.rotating_lines import RotatingLines
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import (
+    Block,
+    BlockReason,
+    CalledOff,
+    Done,
+    Failed,
+    Outcome,
+    Paused,
+    PodIsGone,
+    Resumed,
+    TakeBack,
+    Work,
+)
+from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.orders import Pause
+from taint_eviction.history.to_scenario import scenario_text
+from taint_eviction.picture.of_history import picture_of_record
+from taint_eviction.picture.scene import Kind
+from taint_eviction.runtime.live_controller import LiveController
+
+
+class Incident:
+    """A controller with an audit log, by a clock that is moved by hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = Hand()
+        self.audit = AuditLog(RotatingLines(path, 2**20, "the audit log"))
+        self.live = LiveController(Controller(), self.clock, [], attempted=self.audit.attempted)
+        self.refusals: dict[str, list[Outcome]] = {}
+
+    def see(self, *facts: Fact) -> None:
+        """Tell facts now."""
+        for fact in facts:
+            self.live.observe(fact)
+
+    def until(self, second: float) -> None:
+        """Evict all that is due up to then; each pod vanishes at once, unless it was refused first."""
+        while (due := self.live.controller.next_at(self.clock.at)) is not None and due <= second:
+            self.clock.at = max(self.clock.at, due)
+            for work in self.live.take_due(10, 10):
+                self.settle(work)
+        self.clock.at = second
+
+    def settle(self, work: Work) -> None:
+        """End one attempt."""
+        left = self.refusals.get(work.ref.key.name)
+        if left:
+            self.live.settle(work, left.pop(0))
+            return
+        self.live.settle(work, Done())
+        self.see(PodGone(work.ref))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the audit log is."""
+    return tmp_path / "audit"
+
+
+@pytest.fixture
+def incident(file: Path) -> Iterator[Incident]:
+    """An incident of one's own."""
+    made = Incident(file)
+    yield made
+    made.audit.close()
+
+
+def wave(on: Incident) -> None:
+    """Two taints, and three pods: one goes at once, one by its second toleration, one comes later and is blocked."""
+    on.see(NodeSeen(node(taint(), taint("k2", "v"))))
+    on.see(PodSeen(pod(tolerates(), name="a", uid="a")))
+    on.see(PodSeen(pod(tolerates(), tolerates(20, "k2"), name="b", uid="b")))
+    on.until(5)
+    on.see(PodSeen(pod(tolerates(10), tolerates(60, "k2"), name="c", uid="c", bound_at=5.0)))
+    on.refusals["c"] = [Failed("no (HTTP 429)", 16.0, Block(BlockReason.BUDGET, "web"))]
+    on.until(30)
+
+
+def test_an_audit_log_becomes_a_picture(incident: Incident, file: Path) -> None:
+    """Taints since they counted, countdowns, refusals and evictions; and it says what it cannot know."""
+    wave(incident)
+    record = read(file)
+    assert (record.problems, record.skipped) == ([], 0)
+    picture = picture_of_record(record)
+    drawn = {lane.pod: ([mark.kind for mark in lane.marks], lane.left_at, lane.outcome) for lane in picture.lanes}
+    assert drawn == {
+        "shop/a": ([Kind.SCHEDULED, Kind.EVICTED], 0.0, "evicted"),
+        "shop/b": ([Kind.SCHEDULED, Kind.EVICTED], 20.0, "evicted"),
+        "shop/c": ([Kind.SCHEDULED, Kind.REFUSED, Kind.EVICTED], 16.0, "evicted"),
+    }
+    countdowns = [(bar.begin, bar.end) for lane in picture.lanes for bar in lane.bars if bar.kind is Kind.COUNTDOWN]
+    assert countdowns == [(0.0, 20.0), (5.0, 15.0)]
+    [bands] = picture.bands.values()
+    assert {(band.taint, band.begin) for band in bands} == {("k1:NoExecute", 0.0), ("k2=v:NoExecute", 0.0)}
+    assert picture.notes == [record.missing]
+
+
+def test_an_audit_log_becomes_a_scenario_that_holds(incident: Incident, file: Path) -> None:
+    """Each pod with the tolerations that counted, those of taints that did not decide, too."""
+    wave(incident)
+    text = scenario_text(read(file))
+    result = played(text)
+    assert result.broken == ()
+    assert sorted(verdict.pod for verdict in result.verdicts) == ["shop/a", "shop/b", "shop/c"]
+    assert "pods that stayed and taints that were removed are missing" in " ".join(text.split())
+
+
+def test_a_pod_whose_eviction_was_called_off_is_expected_nothing_of(incident: Incident, file: Path) -> None:
+    """Why it was called off is in no audit log: the replay may evict it."""
+    incident.see(NodeSeen(node(taint())), PodSeen(pod()))
+    incident.refusals["web-0"] = [CalledOff()]
+    [work] = incident.live.take_due(10, 10)
+    incident.settle(work)
+    assert played(scenario_text(read(file))).broken == ()
+
+
+def test_a_pod_that_somebody_else_deleted_goes_in_the_scenario_too(incident: Incident, file: Path) -> None:
+    """It was gone when its turn came."""
+    incident.see(NodeSeen(node(taint())), PodSeen(pod(tolerates(5))))
+    incident.refusals["web-0"] = [PodIsGone()]
+    incident.until(10)
+    result = played(scenario_text(read(file)))
+    assert result.broken == ()
+    assert [(step.at, step.text.split()[0]) for step in result.scenario.steps][-1] == (5.0, "delete")
+
+
+def test_take_backs_are_no_evictions(incident: Incident, file: Path) -> None:
+    """They are in the audit log, but not in its picture, and nothing is skipped."""
+    incident.audit.attempted(TakeBack(pod().ref, "n1", 0), Done(), Moment(0.0, EPOCH))
+    record = read(file)
+    assert (record.happenings, record.skipped, record.problems) == ([], 0, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"action": "evict", "outcome": "evicted", "taints": []}', "the line does not tell its time"),
+        ('{"action": "evict", "outcome": "evicted", "time": "2030-01-01T00:00:00Z"}', "the line names no taint"),
+    ],
+)
+def test_a_line_that_lacks_something_is_told_with_its_place(file: Path, line: str, problem: str) -> None:
+    """And counted."""
+    file.write_text(f"{line}\n")
+    record = read(file)
+    assert (record.problems, record.skipped) == ([f"audit:1: {problem}"], 1)
+
+
+def test_a_journal_with_pauses_says_that_a_scenario_lacks_them(tmp_path: Path) -> None:
+    """They are no lines of no use."""
+    journal = Journal(tmp_path / "journal")
+    journal.observed(NodeSeen(node(taint())), Moment(0.0, EPOCH))
+    for effect in (Paused("all evictions", Pause(EPOCH, "upgrade")), Resumed("all evictions")):
+        journal.tell(effect, Moment(1.0, EPOCH + 1))
+    journal.close()
+    record = read(tmp_path / "journal")
+    assert (record.skipped, record.missing) == (0, "Pauses and the circuit breaker are missing.")

@@ -1,0 +1,152 @@
+"""Plans with a policy: which rule says by which call a pod would go, and which pods are paused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.planning.shop import NOON_TEXT, SHOP, JsonObject, budget, inventory_of, node, planned, pod, run, tolerates
+
+from taint_eviction.core.label_selectors import parse_selector
+from taint_eviction.core.policy import EvictionMode, PolicyRule
+from taint_eviction.picture.of_plan import picture_of_plan
+from taint_eviction.planning.plan import Plan
+from taint_eviction.planning.wording import notes, summary
+
+DELETE, EVICT, EVICT_THEN_DELETE = EvictionMode
+TAINTED = node("node-1", "k=v:NoExecute")
+WEB = {"matchLabels": {"app": "web"}}
+HEAD = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules:\n"
+TAINT = ("--taint", "*=maintenance=now:NoExecute", "-l", "pool=web")
+
+
+def web(name: str, *tolerations: JsonObject, **labels: str) -> JsonObject:
+    """Write a pod of one app on the tainted node."""
+    return pod(name, "node-1", *tolerations, owner="ReplicaSet/web", labels={"app": "web", **labels})
+
+
+def with_rules(*rules: PolicyRule, mode: EvictionMode = DELETE, budgets: tuple[JsonObject, ...] = ()) -> Plan:
+    """Plan for three pods: the first two leave at once, the last in a minute and for another taint."""
+    other = node("node-1", "k=v:NoExecute", "other=v:NoExecute")
+    tolerant = (tolerates(None, "k"), tolerates(60, "other"))
+    pods = (web("a", tier="gold"), web("b"), web("c", *tolerant))
+    return planned(inventory_of(other, *pods, *budgets), None, *rules, mode=mode)
+
+
+def modes(plan: Plan) -> dict[str, EvictionMode]:
+    """Say by which call each pod would go."""
+    return {pod.ref.key.name: pod.handling.mode for pod in plan.leaving if pod.handling is not None}
+
+
+@pytest.mark.parametrize(
+    ("rule", "evicted"),
+    [
+        (PolicyRule("all", mode=EVICT), "abc"),
+        (PolicyRule("taint", taint_keys=("k",), mode=EVICT), "ab"),
+        (PolicyRule("taints", taint_keys=("oth*",), mode=EVICT), "c"),
+        (PolicyRule("namespace", namespaces=("shop",), mode=EVICT), "abc"),
+        (PolicyRule("elsewhere", namespaces=("team-*",), mode=EVICT), ""),
+        (PolicyRule("labels", pod_selector=parse_selector("tier=gold"), mode=EVICT), "a"),
+        (PolicyRule("nothing said"), ""),
+    ],
+)
+def test_a_rule_says_how_the_pods_that_it_matches_go(rule: PolicyRule, evicted: str) -> None:
+    """By the taint that decides, the namespace and the labels; the others go as all do."""
+    assert "".join(name for name, mode in modes(with_rules(rule)).items() if mode is EVICT) == evicted
+
+
+def test_the_mode_holds_where_no_rule_says_otherwise() -> None:
+    """It is the base of the policy."""
+    plan = with_rules(PolicyRule("gold", pod_selector=parse_selector("tier=gold"), mode=DELETE), mode=EVICT)
+    assert modes(plan) == {"a": DELETE, "b": EVICT, "c": EVICT}
+    assert plan.mode is EVICT
+
+
+def test_what_is_paused_would_be_held() -> None:
+    """It is due, and no call would be made: it breaks no budget."""
+    paused = PolicyRule("freeze", pod_selector=parse_selector("tier=gold"), pause=True)
+    plan = with_rules(paused, budgets=(budget("web", WEB, minAvailable=1),))
+    assert [(pod.ref.key.name, pod.paused_by) for pod in plan.leaving] == [("a", "freeze"), ("b", ""), ("c", "")]
+    assert not plan.broken_budgets
+    assert with_rules(budgets=(budget("web", WEB, minAvailable=1),)).broken_budgets
+    assert "; 1 pod will be held: paused by rule freeze" in summary(plan)
+    (lane,) = [lane for lane in picture_of_plan(plan).lanes if lane.pod == "shop/a"]
+    assert lane.outcome == "blocked"
+    assert lane.why == "k=v:NoExecute is not tolerated; would be held: paused by rule freeze"
+
+
+def test_what_is_paused_does_not_use_up_a_budget() -> None:
+    """The eviction API is not asked for it, so others may go."""
+    paused = PolicyRule("freeze", pod_selector=parse_selector("tier=gold"), pause=True)
+    plan = with_rules(paused, mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),))
+    assert {pod.ref.key.name: pod.blocked for pod in plan.leaving} == {"a": False, "b": False, "c": True}
+
+
+def test_a_deletion_leaves_less_of_a_budget_to_evictions() -> None:
+    """Who goes first by a DELETE counts as gone when the eviction API is asked for the next."""
+    gold = PolicyRule("gold", pod_selector=parse_selector("tier=gold"), mode=DELETE)
+    plan = with_rules(gold, mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),))
+    assert {pod.ref.key.name: pod.blocked for pod in plan.leaving} == {"a": False, "b": True, "c": True}
+    (each,) = plan.budgets
+    assert (each.leaving, each.asking, each.violation) == (3, 2, None)
+
+
+def test_a_deletion_after_evictions_may_violate_their_budget() -> None:
+    """The evictions that it allowed count, too, and those that it blocked do not."""
+    late = PolicyRule("late", taint_keys=("other",), mode=DELETE)
+    plan = with_rules(late, mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),))
+    (each,) = plan.broken_budgets
+    assert [str(ref) for ref in each.blocked] == ["shop/b"]
+    assert each.violation is not None
+    assert (each.violation.at - plan.now.at, each.violation.lowest) == (60.0, 1)
+    assert "1 budget will be violated; 1 pod will be blocked by 1 budget" in summary(plan)
+
+
+def test_what_a_rule_deletes_after_a_time_is_noted() -> None:
+    """Whatever the mode of the others."""
+    said = "what is blocked is deleted once the evict timeout has passed after its deadline"
+    blocking = (budget("web", WEB, minAvailable=3),)
+    assert said in notes(with_rules(PolicyRule("all", mode=EVICT_THEN_DELETE), budgets=blocking))
+    assert said not in notes(with_rules(PolicyRule("all", mode=EVICT), mode=EVICT_THEN_DELETE, budgets=blocking))
+
+
+# The command
+
+
+def test_the_command_shows_what_rules_do(tmp_path: Path) -> None:
+    """In the summary, beside each pod, and for machines."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        HEAD + '  - {name: web, match: {podSelector: "app=web"}, pause: true}\n  - {name: rest, mode: evict}'
+    )
+    arguments = (SHOP, "--now", NOON_TEXT, *TAINT, "--config", str(file))
+    shown = run(*arguments).stdout
+    assert "; 8 pods would be held: paused by rule web" in shown.splitlines()[0]
+    assert "violated" not in shown.splitlines()[0]
+    assert "is not tolerated; would be held: paused by rule web" in shown
+    document = json.loads(run(*arguments, "-o", "json").stdout)
+    pods = {pod["name"]: pod for pod in document["pods"]}
+    assert document["counts"]["paused"] == 8
+    assert (pods["web-0"]["rule"], pods["web-0"]["paused"]) == ("web", "would be held: paused by rule web")
+    assert (pods["db-0"]["rule"], pods["db-0"]["mode"]) == ("rest", "evict")
+    assert "paused" not in pods["db-0"]
+
+
+def test_without_a_policy_nothing_is_said_of_rules() -> None:
+    """A plan is what it was before there were any."""
+    document = json.loads(run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "json").stdout)
+    assert document["counts"]["paused"] == 0
+    assert not any(pod.keys() & {"rule", "mode", "paused"} for pod in document["pods"])
+
+
+def test_a_policy_that_is_wrong_exits_2_with_all_problems(tmp_path: Path) -> None:
+    """As run does, and nothing is planned."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(HEAD + "  - {name: a, mode: kill}\n  - {name: b, pause: maybe}\n")
+    result = run(SHOP, "--config", str(file))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        f"taint-eviction: {file}:4: mode must be one of delete, evict, evict-then-delete, not 'kill'",
+        f"taint-eviction: {file}:5: pause must be true or false, not 'maybe'",
+        f"taint-eviction: {file}:5: rule 'b' can never count: rule 'a' in line 4 matches all that it matches,"
+        " and the first that matches counts",
+    ]

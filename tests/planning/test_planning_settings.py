@@ -1,0 +1,82 @@
+"""Plans with the controller's own settings: the same flags, and the same twins in the environment."""
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.planning.shop import NOON_TEXT, JsonObject, node, pod, run, tolerates
+
+from taint_eviction.cli.plan import plan as command
+
+LOST = "node.kubernetes.io/unreachable"
+HOLD = "taint-eviction/hold"
+FINISHED = {**pod("finished"), "status": {"phase": "Succeeded"}}
+
+
+def foretold(*flags: str, pods: list[JsonObject], **environment: str) -> tuple[dict[str, Any], dict[str, JsonObject]]:
+    """Plan for pods on a node that is lost; return the document and its pods by name."""
+    text = json.dumps([node("node-1", f"{LOST}=:NoExecute"), *pods])
+    arguments = ["-", "--now", NOON_TEXT, "-o", "json", *flags]
+    result = CliRunner().invoke(command, arguments, input=text, env=environment, catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    return document, {each["name"]: each for each in document["pods"]}
+
+
+def test_default_seconds_are_for_pods_that_lack_such_a_toleration() -> None:
+    """And it is said that the toleration is none of the pod's."""
+    _, pods = foretold(
+        "--default-unreachable-seconds", "300", pods=[pod("lacks"), pod("has", "node-1", tolerates(9, LOST))]
+    )
+    assert {name: each["inSeconds"] for name, each in pods.items()} == {"lacks": 300.0, "has": 9.0}
+    assert pods["lacks"]["why"] == f"{LOST}:NoExecute is tolerated by default by [{LOST}:NoExecute for 300 s]"
+    assert [each["verdicts"][0]["byDefault"] for each in pods.values()] == [True, False]
+    _, pods = foretold("--default-not-ready-seconds", "300", pods=[pod("lacks")])
+    assert pods["lacks"]["inSeconds"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("granted", "asked", "seconds"),
+    [("0", "5m", 0.0), ("10m", "5m", 300.0), ("2m", "5m", 120.0), ("2m", "true", 120.0), ("forever", "5m", 300.0)],
+)
+def test_an_owner_is_granted_what_it_asks_for_up_to_a_limit(granted: str, asked: str, seconds: float) -> None:
+    """Past the deadline; what it is not granted is counted."""
+    document, pods = foretold("--honour-holds", granted, pods=[pod("held", annotations={HOLD: asked})])
+    assert (pods["held"]["inSeconds"], pods["held"].get("heldSeconds", 0.0)) == (seconds, seconds)
+    assert ("its owner holds it" in pods["held"]["why"]) == (seconds > 0)
+    more = f"1 pod asked to be held for longer than is granted (annotation {HOLD})"
+    assert (more in document["notes"]) == (seconds != 300.0)
+
+
+def test_what_is_held_for_ever_stays() -> None:
+    """Where that is granted."""
+    _, pods = foretold("--honour-holds", "forever", pods=[pod("held", annotations={HOLD: "true"})])
+    assert (pods["held"]["outcome"], pods["held"]["reason"]) == ("stays", "held")
+
+
+def test_finished_pods_go_unless_they_are_kept() -> None:
+    """As with run."""
+    assert foretold(pods=[FINISHED])[1]["finished"]["outcome"] == "leaves"
+    assert foretold("--keep-finished", pods=[FINISHED])[1]["finished"]["reason"] == "finished"
+
+
+def test_the_controllers_own_environment_makes_the_controllers_own_plan() -> None:
+    """Each flag has the twin that it has for run."""
+    environment = {
+        "TAINT_EVICTION_EVICTION_MODE": "evict-then-delete",
+        "TAINT_EVICTION_DEFAULT_UNREACHABLE_SECONDS": "60",
+        "TAINT_EVICTION_HONOUR_HOLDS": "30s",
+        "TAINT_EVICTION_KEEP_FINISHED": "true",
+    }
+    document, pods = foretold(pods=[FINISHED, pod("held", annotations={HOLD: "true"})], **environment)
+    assert document["mode"] == "evict-then-delete"
+    assert pods["held"]["inSeconds"] == 90.0
+    assert pods["finished"]["outcome"] == "stays"
+
+
+def test_settings_that_are_wrong_exit_2() -> None:
+    """With the sentence that run has for it."""
+    result = run("-", "--default-unreachable-seconds", "-3", stdin=json.dumps(pod("a")))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == ("taint-eviction: the default seconds for unreachable must be a number from 0 on, not -3\n")

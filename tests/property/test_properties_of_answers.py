@@ -1,0 +1,238 @@
+"""What the API server answers, or whoever stands before it: a value or a refusal, never a wrong conclusion.
+
+Each door is asked over a connection that answers anything: any status, headers, and body.
+"""
+
+import asyncio
+import contextlib
+import json
+import math
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from kubernetes.aio.client import ApiClient as HttpClient
+from multidict import CIMultiDict
+from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
+from tests.property.outside import EPOCH, any_json, chances, node_json, pod_json, spoilt, tolerates_json
+
+from taint_eviction.adapters.api_calls import ApiCalls
+from taint_eviction.adapters.api_client import ApiClient
+from taint_eviction.adapters.lease import KubernetesLease
+from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.adapters.orders_data import EVERYTHING
+from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.core.orders import Latch, Pause
+from taint_eviction.runtime.ports import CallFailed
+
+REF = PodRef(NamespacedName("shop", "web"), "uid-web")
+NOW = Moment(0.0, EPOCH)
+# More answers than any door needs where nothing is paged; then the server is broken.
+_MOST_ANSWERS = 12
+
+LEASE = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "7"},
+    "spec": {
+        "holderIdentity": "a_1",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2030-03-17T17:46:40.000000Z",
+        "renewTime": "2030-03-17T17:46:40.000000Z",
+        "leaseTransitions": 3,
+    },
+}
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "7"},
+    "data": {"pause": "true"},
+}
+LIST = {"kind": "List", "metadata": {"resourceVersion": "9"}, "items": [node_json(1, "k1"), pod_json(2, "web")]}
+STATUS = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "status": "Failure",
+    "message": 'pods "web" not found',
+    "reason": "NotFound",
+    "details": {"name": "web", "kind": "pods", "causes": [{"reason": "DisruptionBudget", "message": "x"}]},
+    "code": 404,
+}
+CONFLICT = {
+    **STATUS,
+    "reason": "Conflict",
+    "message": "Precondition failed: UID in precondition: a, UID in object meta: b",
+}
+REAL = (
+    node_json(1, "k1", name="web"),
+    pod_json(2, "web", tolerates_json("k1", 30)),
+    LEASE,
+    CONFIG_MAP,
+    LIST,
+    STATUS,
+    CONFLICT,
+)
+
+
+class PlayedServer:
+    """Answers the same, so many times; as a session of aiohttp's, as much as is used of one."""
+
+    closed = False
+
+    def __init__(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
+        self._answer = status, CIMultiDict(headers), content
+        self._left = _MOST_ANSWERS
+
+    async def request(self, _method: str, _url: str, **_options: object) -> Any:
+        """Answer."""
+        self._left -= 1
+        status, headers, content = self._answer if self._left >= 0 else (500, CIMultiDict[str](), b"")
+
+        async def read() -> bytes:
+            return content
+
+        return SimpleNamespace(status=status, headers=headers, read=read)
+
+    def calls(self) -> ApiCalls:
+        """Return calls to this server."""
+        client = SimpleNamespace(
+            rest_client=SimpleNamespace(pool_manager=self), configuration=SimpleNamespace(host="http://api")
+        )
+        return ApiCalls(cast(HttpClient, client), 5.0, self.heard, lambda *_: None)
+
+    @staticmethod
+    def heard(epoch: float) -> None:
+        """Hear a Date."""
+        assert math.isfinite(epoch)
+
+
+def api(calls: ApiCalls) -> ApiClient:
+    """Make a client."""
+    return ApiClient(calls, MalformedObjects(lambda _kind: None))
+
+
+async def every(pages: Any) -> list[Any]:
+    """Go through a list."""
+    return [page async for page in pages]
+
+
+Door = Callable[[ApiCalls], Awaitable[Any]]
+# What says by its answer that the pod is gone, or that there is no such thing.
+GONE: dict[str, Door] = {
+    "read_node": lambda calls: api(calls).read_node("web"),
+    "read_pod": lambda calls: api(calls).read_pod(REF),
+    "mark": lambda calls: api(calls).mark(REF, False, NOW),
+    "unmark": lambda calls: api(calls).unmark(Pod(REF, "n1", resource_version=7), NOW),
+    "delete": lambda calls: api(calls).delete(REF),
+    "evict": lambda calls: api(calls).evict(REF),
+    "read_lease": lambda calls: KubernetesLease(calls, "shop", "web").read(),
+    "read_orders": lambda calls: StateConfigMap(calls, "shop", "web").read(),
+}
+
+
+async def renewed(calls: ApiCalls) -> None:
+    """Read a Lease and write it again, as whoever has it does."""
+    lease = KubernetesLease(calls, "shop", "web")
+    if (record := await lease.read()) is not None:
+        await lease.write(record)
+
+
+OTHERS: dict[str, Door] = {
+    "list_nodes": lambda calls: every(api(calls).list_nodes()),
+    "list_pods": lambda calls: every(api(calls).list_pods(None)),
+    "list_pods_of_node": lambda calls: every(api(calls).list_pods("n1")),
+    "renew": renewed,
+    "write_latch": lambda calls: StateConfigMap(calls, "shop", "web").write_latch(Latch(EPOCH, "many nodes")),
+    "write_reset": lambda calls: StateConfigMap(calls, "shop", "web").write_reset(EPOCH),
+    "pause": lambda calls: StateConfigMap(calls, "shop", "web").set_pauses({EVERYTHING: Pause(EPOCH, "why")}),
+    "resume": lambda calls: StateConfigMap(calls, "shop", "web").set_pauses({EVERYTHING: None}),
+}
+DOORS = {**GONE, **OTHERS}
+
+statuses = st.sampled_from(
+    [200, 200, 200, 201, 202, 204, 301, 400, 403, 404, 404, 409, 409, 410, 422, 422, 429, 500, 503]
+)
+odd_texts = st.sampled_from(["", "0", "5", "-1", "1e9", "9" * 12, "soon", "Wed, 01 May 2024 10:00:30 GMT", "٥", "nan"])
+headers = st.fixed_dictionaries({}, optional={"Retry-After": odd_texts, "Date": odd_texts | st.text(max_size=30)})
+spoilt_bodies = st.builds(
+    lambda body, chance, value: orjson.dumps(spoilt(body, chance, value)), st.sampled_from(REAL), chances, any_json
+)
+bodies = st.binary(max_size=60) | any_json.map(orjson.dumps) | st.sampled_from(REAL).map(orjson.dumps) | spoilt_bodies
+doors = st.sampled_from(sorted(DOORS))
+
+
+async def outcome(door: str, server: PlayedServer) -> Any:
+    """Ask by a door; return what came of it, or the refusal."""
+    try:
+        return await DOORS[door](server.calls())
+    except CallFailed as refusal:
+        return refusal
+
+
+def names_the_object(status: int, body: bytes) -> bool:
+    """Tell whether it is the API server itself that says of the object that it is not there, or another."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        told = json.loads(body)
+        return status in (404, 409, 422) and told["kind"] == "Status" and told["details"]["name"] == "web"
+    return False
+
+
+@given(doors, statuses, headers, bodies)
+@example("renew", 200, {}, orjson.dumps({**LEASE, "spec": {"leaseTransitions": 2**64 - 1}}))
+@example("renew", 200, {}, orjson.dumps({**LEASE, "metadata": {"resourceVersion": []}}))
+def test_any_answer_is_a_value_or_a_refusal(door: str, status: int, head: dict[str, str], body: bytes) -> None:
+    """A refusal is one short line, and its advice to wait is a span."""
+    found = asyncio.run(outcome(door, PlayedServer(status, head, body)))
+    if isinstance(found, CallFailed):
+        assert len(str(found)) < 600
+        assert "\n" not in str(found)
+        assert found.retry_after_seconds is None or 0 < found.retry_after_seconds < math.inf
+    elif door == "read_pod" and found is not None:
+        assert found.ref == REF
+
+
+@given(st.sampled_from(sorted(GONE)), statuses, headers, bodies)
+def test_only_who_names_the_object_can_say_that_it_is_gone(
+    door: str, status: int, head: dict[str, str], body: bytes
+) -> None:
+    """A proxy's 404 is no evicted pod, no deleted node, and no cluster without a pause."""
+    found = asyncio.run(outcome(door, PlayedServer(status, head, body)))
+    if found is None or found is False:
+        another_uid = door in ("read_pod", "mark", "unmark") and status < 300
+        assert another_uid or names_the_object(status, body)
+
+
+@given(statuses.filter(lambda status: status >= 300), headers, bodies)
+def test_no_refusal_is_an_eviction(status: int, head: dict[str, str], body: bytes) -> None:
+    """Neither of a DELETE nor of the eviction API."""
+    for door in ("delete", "evict"):
+        assert asyncio.run(outcome(door, PlayedServer(status, head, body))) is not True
+
+
+@given(chances, any_json)
+def test_a_pod_that_is_read_in_part_is_not_read(chance: random.Random, value: Any) -> None:
+    """What decides in it is as it was sent, or the answer cannot be used."""
+    sent = pod_json(2, "web", tolerates_json("k1"))
+    found = asyncio.run(outcome("read_pod", PlayedServer(200, {}, orjson.dumps(spoilt(sent, chance, value)))))
+    if isinstance(found, Pod):
+        assert [str(toleration) for toleration in found.tolerations] == ["k1:NoExecute for ever"]
+        assert found.node_name == "n1"
+
+
+@pytest.mark.parametrize("door", sorted(DOORS))
+def test_every_door_is_tried_with_an_answer_it_takes(door: str) -> None:
+    """Else these tests would only see refusals."""
+    taken = {200: [*REAL], 404: [STATUS]}
+    found = [
+        asyncio.run(outcome(door, PlayedServer(status, {}, orjson.dumps(body))))
+        for status, told in taken.items()
+        for body in told
+    ]
+    assert any(not isinstance(each, CallFailed) for each in found)

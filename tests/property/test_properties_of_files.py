@@ -1,0 +1,198 @@
+"""Files that people write: whatever stands in them, they are read, or it is said what is wrong with which line.
+
+Nothing else ever comes of them: no other exception, and no problem without a place.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
+
+from taint_eviction.core.policy import EvictionPolicy, PolicyRule
+from taint_eviction.files.marked_yaml import Malformed, Problem
+from taint_eviction.files.policy_file import LIMITS, MATCH, RULE, read_policy
+from taint_eviction.simulation.scenario import read_scenario
+
+SCENARIOS = [path.read_text(encoding="utf-8") for path in sorted(Path("tests/scenarios").glob("*.yaml"))]
+POLICY = """\
+apiVersion: taint-eviction/v1
+kind: EvictionPolicy
+rules:
+  - name: databases
+    match:
+      taintKeys: [node.kubernetes.io/unreachable, example.com/*]
+      namespaces: [shop, team-*]
+      podSelector:
+        matchLabels: {app: db}
+        matchExpressions:
+          - {key: tier, operator: In, values: [gold]}
+    mode: evict-then-delete
+    evictTimeout: 10m
+    limits: {evictionsPerSecond: 0.5, burst: 1, concurrency: 2}
+    pause: false
+  - name: batch
+    match: {podSelector: "workload=batch,!checkpointed"}
+    pause: true
+"""
+
+# What people and attackers write into YAML.
+ODD = (
+    *("", " ", "\t", "-", "- ", ":", "? ", "---", "...", "#", "'", '"', "[", "]", "{", "}", ",", "&a", "*a", "<<: *a"),
+    *("null", "~", "yes", "no", ".nan", ".inf", "-.inf", "1e999", "0", "-1", "0x", "0b", "1_0", "1:30", "9" * 40),
+    *("!!int ''", "!!float x", "!!bool maybe", "!!timestamp x", "!!binary x", "!!map x", "!x y", "%YAML 1.9"),
+    *('"\\uD800"', '"\\UFFFFFFFF"', "\x00", "\ufeff", "é", "=", "<<", "*", "a b", "a\nb", "|", ">", "@", "`"),
+)
+WORDS = (*RULE, *MATCH, *LIMITS, "matchLabels", "matchExpressions", "key", "operator", "values", "In", "apiVersion")
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(ODD)
+    | st.sampled_from(WORDS)
+    | st.text(max_size=10)
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=4), inner),
+    max_leaves=8,
+)
+chances = st.integers(0, 2**32).map(random.Random)
+
+
+def problems(read: Callable[[str, str], object], text: str) -> tuple[Problem, ...]:
+    """List what is said about a text, nothing if it can be read; each problem is one line about a line of the file."""
+    found: tuple[Problem, ...] = ()
+    try:
+        read(text, "f.yaml")
+    except Malformed as malformed:
+        found = malformed.problems or (Problem("nothing is said", 0, ""),)
+    lines = len(text.splitlines()) + 1
+    assert all(1 <= problem.line <= lines and len(str(problem).splitlines()) == 1 for problem in found), found
+    return found
+
+
+def policy(text: str, file: str) -> EvictionPolicy:
+    """Read a policy."""
+    return read_policy(text, file, EvictionPolicy())
+
+
+def with_other_lines(text: str, chance: random.Random) -> str:
+    """Leave out, repeat, move, indent or spoil some lines."""
+    lines = text.splitlines()
+    for _ in range(chance.randint(1, 3)):
+        at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+        line = lines[at]
+        cut = chance.randrange(len(line) + 1)
+        lines[at : at + 1] = chance.choice(
+            [
+                [],
+                [line, line],
+                [lines[other]],
+                [f"  {line}"],
+                [line.removeprefix("  ")],
+                [line[:cut] + chance.choice(ODD) + line[cut:]],
+                [f"{line.partition(':')[0]}: {chance.choice(ODD)}"],
+            ]
+        )
+        lines = lines or [""]
+    return "\n".join(lines)
+
+
+def with_another_value(document: Any, chance: random.Random, value: Any) -> Any:
+    """Put ``value`` somewhere into a document."""
+    if not document or not isinstance(document, dict | list) or chance.random() < 0.1:
+        return value
+    if isinstance(document, list):
+        at = chance.randrange(len(document))
+        return [*document[:at], with_another_value(document[at], chance, value), *document[at + 1 :]]
+    key = chance.choice(sorted(document))
+    return {**document, key: with_another_value(document[key], chance, value)}
+
+
+def written(document: Any) -> str:
+    """Write a document as YAML."""
+    return yaml.safe_dump(document)
+
+
+@given(st.text() | st.lists(st.sampled_from((*ODD, *WORDS, "\n", "\n  ", ": "))).map("".join))
+@example("\x85a: [")
+@example("a: |\n\u2028")
+def test_any_text_is_a_policy_or_malformed(text: str) -> None:
+    """Binary waste, and bits of YAML in any order."""
+    problems(policy, text)
+
+
+@given(values)
+def test_any_value_is_a_policy_or_malformed(value: Any) -> None:
+    """Whatever a document may hold; as its whole, and as its rules."""
+    problems(policy, written(value))
+    problems(policy, written({"apiVersion": "taint-eviction/v1", "kind": "EvictionPolicy", "rules": value}))
+
+
+@given(chances)
+def test_a_policy_with_other_lines_is_a_policy_or_malformed(chance: random.Random) -> None:
+    """Slips of an editor."""
+    problems(policy, with_other_lines(POLICY, chance))
+
+
+@given(chances, values)
+def test_a_policy_with_another_value_is_a_policy_or_malformed(chance: random.Random, value: Any) -> None:
+    """Anything in any place."""
+    problems(policy, written(with_another_value(yaml.safe_load(POLICY), chance, value)))
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4, unique=True), st.data())
+def test_each_rule_of_a_policy_that_is_read_can_count(names: list[str], data: st.DataObject) -> None:
+    """For every rule there is a pod that it matches and none before it does."""
+    patterns = st.none() | st.lists(st.sampled_from(["*", "a", "a*", "ab", "ab*", "b"]), min_size=1, max_size=2)
+    labels = st.none() | st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"))
+    written_rules = []
+    for name in names:
+        match = {"taintKeys": data.draw(patterns), "namespaces": data.draw(patterns)}
+        chosen = {"podSelector": selector} if (selector := data.draw(labels.map(_selector))) is not None else {}
+        given_only = {key: value for key, value in match.items() if value is not None}
+        written_rules.append({"name": name, "match": {**given_only, **chosen}})
+    text = written({"apiVersion": "taint-eviction/v1", "kind": "EvictionPolicy", "rules": written_rules})
+    found = problems(policy, text)
+    assert all("can never count" in problem.what for problem in found)
+    if not found:
+        read = policy(text, "f.yaml").rules
+        assert all(_is_not_covered_by_one(read[:index], rule) for index, rule in enumerate(read))
+
+
+def _selector(labels: dict[str, str] | None) -> dict[str, Any] | None:
+    return None if labels is None else {"matchLabels": labels}
+
+
+def _is_not_covered_by_one(before: tuple[PolicyRule, ...], rule: PolicyRule) -> bool:
+    """Tell by trying whether there is, for each rule before this one, a pod that only this one matches."""
+    names = ["a", "ab", "abc", "ac", "b", "c"]
+    pods = [
+        (key, namespace, {label: value for label, value in (("x", x), ("y", y)) if value})
+        for key in names
+        for namespace in names
+        for x in ("", "1", "2")
+        for y in ("", "1", "2")
+    ]
+    matched = [pod for pod in pods if rule.matches(*pod)]
+    # Labels that contradict each other choose no pod at all.
+    return not matched or all(any(not earlier.matches(*pod) for pod in matched) for earlier in before)
+
+
+@given(st.sampled_from(SCENARIOS), chances)
+def test_a_scenario_with_other_lines_is_a_scenario_or_malformed(text: str, chance: random.Random) -> None:
+    """Slips of an editor, in each file of the catalogue."""
+    problems(read_scenario, with_other_lines(text, chance))
+
+
+@given(st.sampled_from(SCENARIOS), chances, values)
+def test_a_scenario_with_another_value_is_a_scenario_or_malformed(text: str, chance: random.Random, value: Any) -> None:
+    """Anything in any place of each file of the catalogue."""
+    problems(read_scenario, written(with_another_value(yaml.safe_load(text), chance, value)))

@@ -1,0 +1,308 @@
+"""Limits, pauses and turns against an oracle that recomputes from the whole history, at every question, what may go.
+
+Instants are quarters of a second and rates powers of two, so that everything is exact.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.property.strategies import examples
+from tests.unit.builders import ref
+
+from taint_eviction.core.agenda import Agenda
+from taint_eviction.core.lanes import LaneKey
+from taint_eviction.core.policy import UNLIMITED, EvictionPolicy, Limit, PolicyRule
+
+NODES = ("n1", "n2", "n3")
+KEYS = st.builds(LaneKey, st.sampled_from(NODES), st.sampled_from(["shop", "bank"]), st.sampled_from(["", "slow"]))
+UIDS = st.sampled_from([f"p{number}" for number in range(12)])
+LIMITS = st.one_of(
+    st.just(UNLIMITED),
+    st.builds(Limit, st.sampled_from([0.25, 0.5, 1.0, 2.0]), st.sampled_from([None, 1, 2, 3])),
+    st.builds(Limit, at_once=st.sampled_from([1, 2])),
+    st.builds(Limit, st.sampled_from([0.5, 2.0]), st.sampled_from([None, 2]), st.sampled_from([1, 2])),
+)
+POLICIES = st.builds(
+    lambda whole, node, namespace, slow: EvictionPolicy(
+        whole=whole, per_node=node, per_namespace=namespace, rules=(PolicyRule("slow", limit=slow),)
+    ),
+    *[LIMITS] * 4,
+)
+
+Scope = tuple[str, str]
+
+
+def scopes_of(key: LaneKey) -> tuple[Scope, ...]:
+    """Name all that may limit a lane."""
+    return ("whole", ""), ("node", key.node_name), ("namespace", key.namespace), ("rule", key.rule)
+
+
+def limit_of(policy: EvictionPolicy, scope: Scope) -> Limit:
+    """Say by how much a policy limits it."""
+    if scope[0] == "rule":
+        return next((rule.limit for rule in policy.rules if rule.name == scope[1]), UNLIMITED)
+    return {"whole": policy.whole, "node": policy.per_node, "namespace": policy.per_namespace}[scope[0]]
+
+
+@dataclass
+class Begun:
+    """An eviction that was let through. ``counts``: under each scope that limited it, as long as it does.
+
+    ``ended_pod`` None: not known yet; of what was sent before another policy came, nothing comes back after it.
+    """
+
+    key: LaneKey
+    counts: set[Scope]
+    sent_at: float | None = None
+    over: bool = False
+    ended_pod: bool | None = None
+    outdated: bool = False
+    certain: bool = False
+
+    def spent(self) -> bool:
+        """Tell whether its token is used up, as far as is known."""
+        return self.sent_at is not None and (self.ended_pod is not False or self.certain)
+
+
+@dataclass
+class History:
+    """Everything that has happened, and what follows from it. ``order``: what has happened, one after the other."""
+
+    policies: list[tuple[float, EvictionPolicy]]
+    begun: list[Begun] = field(default_factory=list)
+    order: list[EvictionPolicy | Begun] = field(default_factory=list)
+
+    @property
+    def policy(self) -> EvictionPolicy:
+        """The one in force."""
+        return self.policies[-1][1]
+
+    def has_room(self, scope: Scope, now: float) -> bool:
+        """Say from scratch whether one more may begin."""
+        limit = limit_of(self.policy, scope)
+        open_ones = [one for one in self.begun if scope in one.counts and not one.over]
+        if limit.at_once is not None and len(open_ones) >= limit.at_once:
+            return False
+        return self.tokens(scope, now) - sum(one.sent_at is None for one in open_ones) >= 1
+
+    def tokens(self, scope: Scope, now: float) -> float:
+        """Go through all policies and all that was sent, in order."""
+        tokens, last, limit = math.inf, -math.inf, UNLIMITED
+        policies = iter(self.policies)
+        for event in self.order:
+            at = next(policies)[0] if isinstance(event, EvictionPolicy) else event.sent_at
+            assert at is not None
+            tokens, last = self.grown(tokens, at - last, limit), at
+            if isinstance(event, EvictionPolicy):
+                most = limit_of(event, scope).most_tokens
+                tokens = most if tokens >= limit.most_tokens else min(tokens, most)
+                limit = limit_of(event, scope)
+            elif event.spent() and scope in scopes_of(event.key):
+                tokens -= 1
+        return self.grown(tokens, now - last, limit)
+
+    @staticmethod
+    def grown(tokens: float, seconds: float, limit: Limit) -> float:
+        """Let tokens grow."""
+        if limit.per_second is None or seconds == math.inf:
+            return limit.most_tokens
+        return min(tokens + seconds * limit.per_second, limit.most_tokens)
+
+    def allowed(self, scope: Scope, start: float, end: float) -> float:
+        """Say how many pods may be ended in a span: the largest burst of all in force, and what grows."""
+        spans = [*pairwise(self.policies), (self.policies[-1], (math.inf, self.policy))]
+        touching = [
+            (max(a, start), min(b, end), limit_of(p, scope)) for (a, p), (b, _) in spans if a <= end and b >= start
+        ]
+        if any(limit.per_second is None for _, _, limit in touching):
+            return math.inf
+        grown = sum((until - since) * (limit.per_second or 0) for since, until, limit in touching)
+        return max(limit.most_tokens for _, _, limit in touching) + grown
+
+
+class LimitsMachine(RuleBasedStateMachine):
+    """Pods that wait, evictions that begin and end in every way, policies and pauses that change."""
+
+    @initialize(policy=POLICIES)
+    def begin(self, policy: EvictionPolicy) -> None:
+        """Start under some policy."""
+        self.now = 0.0
+        self.held: set[str] = set()
+        self.agenda = Agenda(policy, 0.0, lambda key: key.node_name in self.held)
+        self.history = History([(-1.0, policy)], order=[policy])
+        self.wanted: dict[str, tuple[LaneKey, float, bool]] = {}
+        self.flying: dict[str, Begun] = {}
+        self.waits: dict[bool, dict[str, Counter[str]]] = {False: {}, True: {}}
+
+    def may_go(self, retry: bool) -> dict[str, tuple[LaneKey, float]]:
+        """Say from scratch who may go."""
+        room = {
+            scope: self.history.has_room(scope, self.now)
+            for key, _, _ in self.wanted.values()
+            for scope in scopes_of(key)
+        }
+        return {
+            uid: (key, fire_at)
+            for uid, (key, fire_at, again) in self.wanted.items()
+            if again == retry
+            and fire_at <= self.now
+            and key.node_name not in self.held
+            and all(room[scope] for scope in scopes_of(key))
+        }
+
+    # What happens
+
+    @rule(quarters=st.integers(1, 12))
+    def time_passes(self, quarters: int) -> None:
+        """Whoever may go afterwards was to be waited for no longer than that."""
+        woken = self.agenda.next_at(self.now, retries=True, stopped=False)
+        self.now += quarters / 4
+        if self.may_go(retry=False) or self.may_go(retry=True):
+            assert woken is not None
+            assert woken <= self.now
+
+    @rule(uid=UIDS, key=KEYS, wait=st.integers(-8, 8), retry=st.booleans())
+    def want(self, uid: str, key: LaneKey, wait: int, retry: bool) -> None:
+        """A pod's eviction is wanted, or wanted otherwise than before."""
+        if uid not in self.flying:
+            self.leave(uid)
+            self.wanted[uid] = (key, self.now + wait / 4, retry)
+            self.agenda.schedule(ref(uid, uid), *self.wanted[uid][:2], self.now, retry)
+
+    @rule(uid=UIDS)
+    def forget(self, uid: str) -> None:
+        """Wanted or not, in flight or not: what is in flight has to end."""
+        self.leave(uid)
+        self.wanted.pop(uid, None)
+        self.agenda.forget(ref(uid, uid))
+
+    def leave(self, uid: str) -> None:
+        """A node that leaves its place, or changes it, begins to wait anew."""
+        if uid in self.wanted:
+            key, _, retry = self.wanted[uid]
+            self.waits[retry].pop(key.node_name, None)
+
+    @rule(retry=st.booleans(), most=st.integers(1, 6))
+    def take(self, retry: bool, most: int) -> None:
+        """Something is taken if and only if something may go; of a node the most overdue; and nodes take turns."""
+        self.agenda.advance(self.now)
+        for _ in range(most):
+            before = self.may_go(retry)
+            taken = self.agenda.take(self.now, retry)
+            assert (taken is None) == (not before)
+            if taken is None:
+                return
+            key, fire_at = before[taken.uid]
+            assert fire_at == min(at for other, at in before.values() if other.node_name == key.node_name)
+            self.check_turns({other.node_name for other, _ in before.values()}, key.node_name, retry)
+            limited = {scope for scope in scopes_of(key) if limit_of(self.history.policy, scope) != UNLIMITED}
+            self.flying[taken.uid] = Begun(key, limited)
+            self.history.begun.append(self.flying[taken.uid])
+            del self.wanted[taken.uid]
+
+    def check_turns(self, waiting: set[str], served: str, retry: bool) -> None:
+        """While a node waits and may go, no other has more than one turn more than it."""
+        waits = self.waits[retry] = {name: self.waits[retry].get(name, Counter()) for name in waiting}
+        for name, counts in waits.items():
+            counts[served] += 1
+            assert counts[served] <= counts[name] + 1
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data())
+    def send(self, data: st.DataObject) -> None:
+        """The request is sent if it still may be; never are more pods ended in any span than are allowed."""
+        uid = data.draw(st.sampled_from(sorted(self.flying)))
+        one = self.flying[uid]
+        if one.sent_at is not None:
+            return
+        assert self.agenda.may_send(ref(uid, uid)) is not one.outdated
+        if not one.outdated:
+            one.sent_at = self.now
+            self.history.order.append(one)
+            self.agenda.send(ref(uid, uid), self.now)
+            for scope in scopes_of(one.key):
+                self.check_spans(scope)
+
+    def check_spans(self, scope: Scope) -> None:
+        """Count what may have ended pods, in all spans that end now."""
+        sent = [
+            one.sent_at
+            for one in self.history.begun
+            if one.sent_at is not None and one.ended_pod is not False and scope in scopes_of(one.key)
+        ]
+        for start in set(sent):
+            assert sum(at >= start for at in sent) <= self.history.allowed(scope, start, self.now)
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), ended_pod=st.booleans())
+    def end(self, data: st.DataObject, ended_pod: bool) -> None:
+        """Sent or not, it ends; what was sent may turn out to have ended nothing."""
+        uid = data.draw(st.sampled_from(sorted(self.flying)))
+        one = self.flying.pop(uid)
+        one.over, one.ended_pod = True, ended_pod
+        self.agenda.end(ref(uid, uid), ended_pod)
+
+    @rule(policy=POLICIES)
+    def change_policy(self, policy: EvictionPolicy) -> None:
+        """What was sent counts for good under limits that stay; what was not may not be sent."""
+        for one in self.history.begun:
+            one.certain = one.certain or (one.sent_at is not None and one.ended_pod is not False)
+            one.outdated = one.outdated or one.sent_at is None
+            stay = {scope for scope in one.counts if limit_of(policy, scope) != UNLIMITED}
+            one.counts = set() if one.outdated else stay
+        self.history.policies.append((self.now, policy))
+        self.history.order.append(policy)
+        self.agenda.change_policy(policy, self.now)
+        self.waits = {False: {}, True: {}}
+
+    @rule(held=st.sets(st.sampled_from(NODES), max_size=2))
+    def pause(self, held: set[str]) -> None:
+        """Nodes are paused and resumed."""
+        self.held = held
+        self.agenda.reconsider()
+        self.waits = {False: {}, True: {}}
+
+    # What always holds
+
+    @invariant()
+    def whoever_is_wanted_waits_in_one_place(self) -> None:
+        """And nobody else does."""
+        assert sorted(self.agenda) == sorted(self.wanted)
+
+    @invariant()
+    def due_pods_are_counted(self) -> None:
+        """First tries that are due and not held, once they have moved on."""
+        self.agenda.advance(self.now)
+        free = [key for key, at, retry in self.wanted.values() if not retry and at <= self.now]
+        assert self.agenda.due() == sum(key.node_name not in self.held for key in free)
+
+    @invariant()
+    def nobody_wakes_for_nothing(self) -> None:
+        """Once all that may go has gone, what is next is later."""
+        self.agenda.advance(self.now)
+        if not self.may_go(retry=False) and not self.may_go(retry=True):
+            for retry in (False, True):
+                assert self.agenda.take(self.now, retry) is None
+            woken = self.agenda.next_at(self.now, retries=True, stopped=False)
+            assert woken is None or woken > self.now
+
+    def teardown(self) -> None:
+        """All is let go of: nothing is left."""
+        for uid in list(self.flying):
+            self.agenda.end(ref(uid, uid), ended_pod=True)
+        for number in range(12):
+            self.agenda.forget(ref(f"p{number}", f"p{number}"))
+        assert len(self.agenda) == 0
+        for lanes in (self.agenda._due_first, self.agenda._due_again):
+            assert not any([lanes._ready, lanes._kept, lanes._calls, lanes._lanes, lanes._next_turns])
+        later = self.now + 1e6
+        assert all(bucket.is_idle(later) for bucket in self.agenda._limits._buckets.values())
+
+
+LimitsMachine.TestCase.settings = settings(max_examples=examples(1), stateful_step_count=50)
+TestLimitsAgainstAnOracle = LimitsMachine.TestCase

@@ -1,0 +1,135 @@
+"""The audit log: a line for each attempt, with all that somebody may ask about it afterwards."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.builders import EPOCH, Stage, moment, node, pod, ref, taint, tolerates
+
+from taint_eviction.adapters.audit import AuditLog
+from taint_eviction.adapters.kubernetes_times import format_micro_time
+from taint_eviction.adapters.rotating_lines import Lines
+from taint_eviction.core.effects import (
+    Block,
+    BlockReason,
+    CalledOff,
+    CutOff,
+    Done,
+    Eviction,
+    Failed,
+    Held,
+    Outcome,
+    PodIsGone,
+    TakeBack,
+    Work,
+)
+
+
+class Kept:
+    """A file in memory."""
+
+    def __init__(self) -> None:
+        self.content = b""
+
+    def write(self, data: bytes) -> int:
+        """Keep it."""
+        self.content += data
+        return len(data)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def audited(work: Work, outcome: Outcome, at: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+    """The line about an attempt."""
+    kept = Kept()
+    AuditLog(Lines(kept, "the audit log", "memory"), dry_run).attempted(work, outcome, moment(at))
+    assert kept.content.endswith(b"\n")
+    line: dict[str, Any] = json.loads(kept.content)
+    return line
+
+
+def eviction() -> Eviction:
+    """An eviction that is due at 30: of two taints the second decides."""
+    on = Stage()
+    on.sees(node(taint(), taint("k2", "v")), pod(tolerates(60), tolerates(30, "k2")))
+    return on.at(30).take_eviction()
+
+
+def test_an_eviction_names_pod_taints_tolerations_and_how_late_it_was() -> None:
+    """The taint that decided comes first; times have all the precision there is."""
+    assert audited(eviction(), Done(), 30.125) == {
+        "time": format_micro_time(EPOCH + 30.125),
+        "action": "evict",
+        "outcome": "evicted",
+        "pod": "shop/web-0",
+        "uid": "a",
+        "node": "n1",
+        "taints": [
+            {
+                "taint": "k2=v:NoExecute",
+                "toleration": "k2 for 30 s",
+                "by_default": False,
+                "since": format_micro_time(EPOCH),
+                "since_by": "first sight",
+            },
+            {
+                "taint": "k1:NoExecute",
+                "toleration": "k1 for 60 s",
+                "by_default": False,
+                "since": format_micro_time(EPOCH),
+                "since_by": "first sight",
+            },
+        ],
+        "deadline": format_micro_time(EPOCH + 30),
+        "held_seconds": 0.0,
+        "late_seconds": 0.125,
+        "mode": "delete",
+        "tries": 1,
+        "answer": None,
+        "budget": None,
+        "dry_run": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [
+        (Done(), "evicted"),
+        (PodIsGone(), "gone"),
+        (CalledOff(), "called-off"),
+        (CutOff(), "cut-off"),
+        (Held(), "held"),
+        (Failed("no (HTTP 403)", 40.0), "refused"),
+        (Failed("no (HTTP 429)", 40.0, Block(BlockReason.BUDGET, "web")), "blocked"),
+    ],
+)
+def test_each_outcome_has_a_word(outcome: Outcome, word: str) -> None:
+    """What was tried and did not work is told, too."""
+    assert audited(eviction(), outcome)["outcome"] == word
+
+
+def test_a_refusal_is_told_in_the_servers_words() -> None:
+    """With the budget that forbids it, where one does."""
+    line = audited(eviction(), Failed("no (HTTP 429)", 40.0, Block(BlockReason.BUDGET, "web")))
+    assert (line["answer"], line["budget"]) == ("no (HTTP 429)", "web")
+
+
+def test_a_take_back_has_no_taints() -> None:
+    """It undoes what was done for an eviction that is not wanted any more."""
+    line = audited(TakeBack(ref(), "n1", 2), Done())
+    assert (line["action"], line["outcome"], line["tries"]) == ("take-back", "taken-back", 3)
+    assert "taints" not in line
+    assert "deadline" not in line
+
+
+def test_a_dry_run_says_so_in_each_line() -> None:
+    """Nobody shall take it for real."""
+    assert audited(eviction(), Done(), dry_run=True)["dry_run"] is True
+
+
+def test_the_call_is_told() -> None:
+    """Whether budgets could hold it."""
+    work = eviction()
+    asking = Eviction(work.ref, work.node_name, work.decision, False, 0, by_eviction_api=True)
+    assert [audited(each, Done())["mode"] for each in (work, asking)] == ["delete", "evict"]

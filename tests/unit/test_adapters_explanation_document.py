@@ -1,0 +1,219 @@
+"""One pod explained: as a document for machines, and the sentences that people get of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from tests.unit.builders import EPOCH, Stage, epoch, moment, no_schedule, node, pod, taint, tolerates
+from tests.unit.test_adapters_status_document import LEADER, STANDBY, Ticking, stage
+
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.status_document import ProcessState
+from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.cli.explain import explanation_lines
+from taint_eviction.core.decision import DecisionPolicy
+from taint_eviction.core.effects import Block, BlockReason, Done, Failed
+from taint_eviction.core.objects import PREFER_NO_SCHEDULE, Pod, Taint, Toleration
+from taint_eviction.core.orders import Orders, Pause
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
+
+NOT_READY = "node.kubernetes.io/not-ready"
+SINCE, LATER = format_rfc3339(EPOCH), format_rfc3339(EPOCH + 300)
+DELETED = "  how       by a deletion: no budget (PodDisruptionBudget) holds it"
+ABSENT = "  again     such a pod would not be scheduled there: k1:NoExecute not tolerated"
+
+
+def explained(on: Stage, process: ProcessState = LEADER, name: str = "shop/web-0") -> dict[str, Any]:
+    """The explanation as a client gets it."""
+    code, document = StatusEndpoints(on.brain, Ticking(on.now), lambda: process).explain({"pod": name})
+    assert code == 200
+    told: dict[str, Any] = orjson.loads(orjson.dumps(document))
+    return told
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without colours: these are put in by click.style."""
+    monkeypatch.setattr("taint_eviction.cli.explain.click.style", lambda text, **_: text)
+
+
+def lines(on: Stage, process: ProcessState = LEADER) -> list[str]:
+    """The explanation as people read it."""
+    return explanation_lines(explained(on, process))
+
+
+def one(*tolerations: Toleration, taints: tuple[Taint, ...] = (taint(),), **settings: Any) -> Stage:
+    """A stage on which shop/web-0 has these tolerations."""
+    on = stage(**settings)
+    on.sees(node(*taints), pod(*tolerations))
+    return on
+
+
+def held(seconds: float, told: Pod) -> Pod:
+    """The pod with its owner's annotation."""
+    return replace(told, hold_seconds=seconds)
+
+
+def test_a_pod_that_waits_names_the_toleration_that_counts_and_the_one_that_does_not() -> None:
+    """People expect the kindest to count; the first does."""
+    assert lines(one(tolerates(300), tolerates(3600))) == [
+        f"shop/web-0 leaves node n1 in 5 m, at {LATER}",
+        "  because   k1:NoExecute is tolerated by [k1 for 300 s]",
+        "  but       [k1 for 3600 s], later in its list, would have said otherwise: only the first that matches counts",
+        f"  since     {SINCE}, by first sight",
+        f"  until     {LATER}",
+        DELETED,
+        "  again     such a pod could be scheduled there",
+    ]
+
+
+def test_a_default_tolerance_is_told_as_one() -> None:
+    """The pod itself has no such toleration, so nobody would find it there."""
+    on = one(taints=(taint(NOT_READY),), policy=DecisionPolicy(default_seconds={NOT_READY: 300}))
+    text = f"  because   {NOT_READY}:NoExecute is tolerated by default [{NOT_READY}:NoExecute for 300 s]: "
+    assert lines(on)[1] == text + "the pod has no such toleration"
+
+
+def test_a_pod_that_is_due_and_paused_says_by_whom() -> None:
+    """Since when it should have gone, and why it has not."""
+    on = one()
+    on.brain.order(Orders(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
+    on.at(40)
+    assert lines(on) == [
+        f"shop/web-0 is due to leave node n1 since {SINCE}, 40 s ago",
+        "  because   k1:NoExecute is not tolerated",
+        f"  since     {SINCE}, by first sight",
+        f"  held      evictions from its node are paused (since {SINCE}: disk swap)",
+        DELETED,
+        ABSENT,
+    ]
+
+
+def test_a_pod_that_a_budget_blocks_names_it() -> None:
+    """With tries, the next of them, and the server's words."""
+    on = one(eviction_policy=EvictionPolicy(EvictionMode.EVICT))
+    on.settle(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
+    on.at(4)
+    assert lines(on)[3:5] == [
+        f"  blocked   its PodDisruptionBudget allows no disruption now (web); tried 1 time since {SINCE}, again in 6 s:"
+        " Cannot evict pod (HTTP 429)",
+        "  how       by the eviction API: budgets (PodDisruptionBudgets) hold it for as long as they like",
+    ]
+
+
+def test_a_rule_and_its_timeout_are_named() -> None:
+    """In mode evict-then-delete there is an end to asking."""
+    rule = PolicyRule("db", mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=300.0)
+    text = "by the eviction API, so that budgets (PodDisruptionBudgets) hold it"
+    expected = f"  how       {text}, until {LATER}; then by a deletion (rule db of the policy)"
+    assert lines(one(eviction_policy=EvictionPolicy(rules=(rule,))))[-2] == expected
+
+
+def test_a_pod_that_stays_says_why_and_whether_it_could_come_back() -> None:
+    """NoSchedule taints touch no running pod, but nobody expects that it could not be scheduled again."""
+    on = one(tolerates(), taints=(taint(added_at=0.0), no_schedule("k2")))
+    assert lines(on.at(100)) == [
+        "shop/web-0 stays on node n1: it tolerates every NoExecute taint of its node for ever",
+        "  because   k1:NoExecute is tolerated by [k1 for ever]",
+        f"  since     {SINCE}, by first sight",
+        "  again     such a pod would not be scheduled there: k2:NoSchedule not tolerated",
+    ]
+
+
+def test_taints_that_do_not_decide_come_after_the_one_that_does() -> None:
+    """Each with its own toleration and deadline."""
+    on = one(tolerates(600), tolerates(300, "k2"), taints=(taint(), taint("k2")))
+    assert [line.strip() for line in lines(on)[1:7]] == [
+        "because   k2:NoExecute is tolerated by [k2 for 300 s]",
+        f"since     {SINCE}, by first sight",
+        f"until     {LATER}",
+        "and       k1:NoExecute is tolerated by [k1 for 600 s]",
+        f"since     {SINCE}, by first sight",
+        f"until     {format_rfc3339(EPOCH + 600)}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("most", "granted"), [(0.0, "is granted nothing"), (60.0, "is granted 1 m"), (900.0, "is granted 5 m")]
+)
+def test_what_its_owner_asks_for_and_gets_is_told(most: float, granted: str) -> None:
+    """The annotation counts as far as the operators let it."""
+    on = stage(policy=DecisionPolicy(most_hold_seconds=most))
+    on.sees(node(taint()), held(300.0, pod()))
+    [line] = [line for line in lines(on) if line.startswith("  hold")]
+    asked = "its owner asks to hold it 5 m past its deadline (annotation taint-eviction/hold)"
+    assert line == f"  hold      {asked}, and {granted}"
+
+
+def test_a_pod_that_is_held_for_ever_stays() -> None:
+    """Infinite spans are no JSON: None says for ever."""
+    on = stage(policy=DecisionPolicy(most_hold_seconds=float("inf")))
+    on.sees(node(taint()), held(float("inf"), pod()))
+    assert explained(on)["holdAnnotation"] == {"asksSeconds": None, "grantedSeconds": None}
+    assert lines(on)[0].startswith("shop/web-0 stays on node n1: its owner holds it for ever")
+
+
+def test_an_accepted_deletion_is_told() -> None:
+    """Until the pod is gone; a dry run only would have."""
+    on = one()
+    on.settle(on.take_eviction(), Done())
+    assert lines(on)[0] == "shop/web-0 is evicted from node n1: the API server has accepted its deletion"
+    dry = replace(LEADER, dry_run=True)
+    assert lines(on, dry)[0] == "shop/web-0 would have been evicted from node n1 by now; this is a dry run"
+
+
+def test_a_pod_that_is_being_evicted_says_so() -> None:
+    """There is nothing else to wait for."""
+    on = one()
+    on.take_eviction()
+    assert "  now       it is being evicted" in lines(on)
+
+
+def test_what_the_answer_is_worth_is_told() -> None:
+    """A standby only watches; who is not ready may not know all."""
+    told = lines(one(), replace(STANDBY, why_not="the watch of pods has been silent for 200 s"))
+    assert told[-2:] == [
+        "  careful   host_uuid is not ready: the watch of pods has been silent for 200 s",
+        "  careful   host_uuid, which was asked, does not lead: it only watches",
+    ]
+
+
+def test_each_taint_of_the_node_says_since_when() -> None:
+    """NoExecute ones by what this process knows, others by their own word, which they need not have."""
+    preferred = Taint("k4", PREFER_NO_SCHEDULE, "", epoch(-50.0))
+    on = one(tolerates(), taints=(taint(added_at=-100.0), no_schedule("k3"), preferred))
+    document = explained(on)
+    assert document["taints"] == [
+        {"taint": "k1:NoExecute", "since": format_rfc3339(EPOCH - 99), "sinceBy": "timeAdded"},
+        {"taint": "k3:NoSchedule", "since": None, "sinceBy": None},
+        {"taint": "k4:PreferNoSchedule", "since": format_rfc3339(EPOCH - 50), "sinceBy": "timeAdded"},
+    ]
+    assert document["notSchedulableAgain"] == ["k3:NoSchedule"]
+    assert document["preferablyNotScheduledAgain"] == ["k4:PreferNoSchedule"]
+
+
+def test_a_pod_that_is_not_known_may_be_none_or_on_a_clean_node() -> None:
+    """Only pods on tainted nodes are kept; who is not ready knows even less."""
+    document = explained(Stage())
+    assert (document["known"], document["namespace"], document["name"]) == (False, "shop", "web-0")
+    assert lines(Stage()) == [
+        "shop/web-0 is not known: there is no such pod, or its node has no NoExecute taint:"
+        " only pods on nodes that have one are known"
+    ]
+    [starting] = lines(Stage(), replace(LEADER, why_not="the nodes have not been listed yet"))
+    assert starting.endswith("this replica does not know all pods: the nodes have not been listed yet")
+
+
+@pytest.mark.parametrize("name", ["", "web-0", "/web-0", "shop/", "shop/web-0/x"])
+def test_what_is_no_pod_is_refused(name: str) -> None:
+    """With an example of a right one."""
+    code, document = StatusEndpoints(Stage().brain, Ticking(0.0), lambda: LEADER).explain({"pod": name})
+    assert (code, document) == (400, {"error": "which pod? as in /explain?pod=NAMESPACE/NAME"})
+
+
+def test_a_pod_whose_name_has_another_bearer_is_explained_as_it_is_now() -> None:
+    """By name: the UID is told."""
+    on = one()
+    on.sees(pod(tolerates(300), uid="b"))
+    assert (explained(on)["uid"], explained(on)["outcome"]) == ("b", "leaves")

@@ -1,0 +1,177 @@
+"""The policy file while the controller runs: what counts, what is rejected, and what is said about it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.runtime_fakes import running, until, virtually
+
+from taint_eviction.adapters.policy_file_follower import Look, PolicyFileFollower
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+
+BASE = EvictionPolicy(EvictionMode.EVICT, 60.0)
+GOOD = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules: [{name: NAME}]\n"
+BAD = GOOD.replace("name:", "nam:")
+
+
+class Disk:
+    """Where the file is; reads take ``seconds``."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "policy.yaml"
+        self.seconds = 0.0
+        self.reads = 0
+
+    async def off_the_loop(self, work: Callable[[], Look]) -> Look:
+        """Do the work, late."""
+        self.reads += 1
+        await asyncio.sleep(self.seconds)
+        return work()
+
+    def write(self, name: str) -> None:
+        """Write a good policy whose rule is called so."""
+        self.path.write_text(GOOD.replace("NAME", name))
+
+
+class Stage:
+    """A follower and what it has told."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.disk = Disk(tmp_path)
+        self.applied: list[EvictionPolicy] = []
+        self.counted: list[str] = []
+        self.follower = PolicyFileFollower(
+            self.disk.path, BASE, self.applied.append, self.counted.append, off_the_loop=self.disk.off_the_loop
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the rules of all policies that were applied."""
+        return [rule.name for policy in self.applied for rule in policy.rules]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """A follower of a good file."""
+    made = Stage(tmp_path)
+    made.disk.write("first")
+    return made
+
+
+@virtually
+async def test_a_change_counts_within_two_seconds(stage: Stage) -> None:
+    """The first content at once, each other at the next look, with what the file does not say."""
+    async with running(stage.follower.run()):
+        await until(0.5)
+        assert stage.names == ["first"]
+        stage.disk.write("second")
+        await until(1.9)
+        assert stage.names == ["first"]
+        await until(2.0)
+    assert stage.names == ["first", "second"]
+    assert stage.counted == ["loaded", "loaded"]
+    assert (stage.applied[1].mode, stage.applied[1].evict_timeout_seconds) == (EvictionMode.EVICT, 60.0)
+    assert not stage.follower.invalid
+
+
+@virtually
+async def test_what_stays_the_same_is_not_applied_again(stage: Stage) -> None:
+    """Limits do not begin anew because a file was touched or written as it was."""
+    async with running(stage.follower.run()):
+        await until(3.0)
+        stage.disk.write("first")
+        await until(60.0)
+    assert stage.counted == ["loaded"]
+    assert stage.disk.reads == 31
+
+
+@virtually
+async def test_content_is_compared_and_not_times(stage: Stage, tmp_path: Path) -> None:
+    """A mounted ConfigMap changes by a swap of symbolic links: name and time of what is read may stay the same."""
+    for version in ("old", "new"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "policy.yaml").write_text(GOOD.replace("NAME", version))
+    (tmp_path / "..data").symlink_to("old")
+    stage.disk.path.unlink()
+    stage.disk.path.symlink_to("..data/policy.yaml")
+    async with running(stage.follower.run()):
+        await until(1.0)
+        (tmp_path / "..swap").symlink_to("new")
+        (tmp_path / "..swap").rename(tmp_path / "..data")
+        await until(2.0)
+    assert stage.names == ["old", "new"]
+
+
+@virtually
+async def test_a_bad_change_is_rejected_and_the_last_good_one_stays(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged with all its problems, and once."""
+    async with running(stage.follower.run()):
+        await until(1.0)
+        stage.disk.path.write_text(BAD + "pause: true\n")
+        await until(60.0)
+        assert stage.follower.invalid
+        assert stage.counted == ["loaded", "rejected"]
+        stage.disk.write("second")
+        await until(62.0)
+    assert not stage.follower.invalid
+    assert stage.names == ["first", "second"]
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    path = stage.disk.path
+    assert said == (
+        f"policy file {path} is rejected, and the policy before stays: "
+        f"{path}:3: a rule lacks 'name'; "
+        f"{path}:3: unknown key 'nam' in a rule; did you mean 'name'?; "
+        f"{path}:4: unknown key 'pause' in a policy; known: apiVersion, kind, rules"
+    )
+
+
+@virtually
+async def test_another_bad_content_is_told_anew(stage: Stage) -> None:
+    """Whoever mends a file step by step hears of each step."""
+    stage.disk.path.write_text(BAD)
+    async with running(stage.follower.run()):
+        await until(1.0)
+        stage.disk.path.write_text(BAD + "pause: true\n")
+        await until(60.0)
+    assert stage.counted == ["rejected", "rejected"]
+    assert stage.names == []
+
+
+@virtually
+async def test_a_file_that_vanishes_changes_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """It is rejected, told of once, and counts again when it comes back as it was."""
+    async with running(stage.follower.run()):
+        await until(1.0)
+        stage.disk.path.unlink()
+        await until(60.0)
+        assert stage.follower.invalid
+        assert stage.counted == ["loaded", "rejected"]
+        stage.disk.write("first")
+        await until(62.0)
+    assert not stage.follower.invalid
+    assert stage.names == ["first", "first"]
+    assert f"{stage.disk.path}:1: it cannot be read: No such file or directory" in caplog.text
+
+
+@virtually
+async def test_a_disk_that_hangs_keeps_nobody_waiting(stage: Stage) -> None:
+    """The loop turns meanwhile, and there is never more than one read under way."""
+    stage.disk.seconds = 100.0
+    async with running(stage.follower.run()):
+        await until(99.0)
+        assert (stage.disk.reads, stage.names) == (1, [])
+        await until(100.0)
+        assert stage.names == ["first"]
+
+
+async def test_files_are_read_in_a_thread(tmp_path: Path) -> None:
+    """On a real loop, as in production."""
+    (tmp_path / "policy.yaml").write_text(GOOD)
+    applied = asyncio.get_running_loop().create_future()
+    follower = PolicyFileFollower(tmp_path / "policy.yaml", BASE, applied.set_result, lambda _: None)
+    async with running(follower.run()), asyncio.timeout(10):
+        assert (await applied).rules[0].name == "NAME"

@@ -1,0 +1,314 @@
+"""The status of a controller as a document: its parts, the states of pods, and what a query may choose."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerates
+
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.status_document import STATES, LeaseSeen, ProcessState
+from taint_eviction.adapters.status_endpoints import MOST_PODS, StatusEndpoints
+from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import Block, BlockReason, Failed
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.orders import Latch, Orders, Pause
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+
+LEADER = ProcessState("1.0", "host_uuid", True, LeaseSeen("kube-system", "lease", "host_uuid"), False, "")
+STANDBY = replace(LEADER, leading=False, lease=LeaseSeen("kube-system", "lease", ""))
+SINCE = format_rfc3339(EPOCH)
+
+
+class Ticking:
+    """A clock that stands, but for ``step`` seconds whenever it is read."""
+
+    def __init__(self, at: float, step: float = 0.0) -> None:
+        self.at, self._step = at, step
+
+    def now(self) -> Moment:
+        """The instant it stands at."""
+        self.at += self._step
+        return moment(self.at)
+
+
+def stage(**settings: Any) -> Stage:
+    """A stage with a controller that is set so."""
+    made = Stage()
+    made.brain = Controller(**settings)
+    return made
+
+
+def status(on: Stage, process: ProcessState = LEADER, **query: str) -> dict[str, Any]:
+    """The status as a client gets it."""
+    code, document = StatusEndpoints(on.brain, Ticking(on.now), lambda: process).status(query)
+    assert code == 200
+    told: dict[str, Any] = orjson.loads(orjson.dumps(document))
+    return told
+
+
+def only_pod(on: Stage, process: ProcessState = LEADER) -> Mapping[str, Any]:
+    """The one pod that is to go."""
+    [told] = status(on, process)["pending"]
+    assert isinstance(told, dict)
+    return told
+
+
+def one_due(**settings: Any) -> Stage:
+    """A stage on which shop/web-0 is due since instant 0."""
+    made = stage(**settings)
+    made.sees(node(taint()), pod())
+    return made
+
+
+def test_it_says_who_answers_and_when() -> None:
+    """Version, identity, Lease, whether it acts, and the API server's time."""
+    head = status(Stage().at(3.5))
+    names = ("kind", "now", "version", "identity", "leading", "dryRun", "ready", "notReadyBecause")
+    assert {name: head[name] for name in names} == {
+        "kind": "Status",
+        "now": format_rfc3339(EPOCH + 3),
+        "version": "1.0",
+        "identity": "host_uuid",
+        "leading": True,
+        "dryRun": False,
+        "ready": True,
+        "notReadyBecause": None,
+    }
+    assert head["lease"] == {"namespace": "kube-system", "name": "lease", "holder": "host_uuid"}
+
+
+def test_it_says_why_it_is_not_ready_and_who_does_not_lead() -> None:
+    """A Lease that nobody holds has no holder; who runs alone has no Lease."""
+    document = status(Stage(), replace(STANDBY, why_not="the nodes have not been listed yet"))
+    assert (document["ready"], document["notReadyBecause"]) == (False, "the nodes have not been listed yet")
+    assert document["lease"]["holder"] is None
+    assert status(Stage(), replace(LEADER, lease=None))["lease"] is None
+
+
+def test_a_pod_that_waits_is_told_with_taint_toleration_and_deadline() -> None:
+    """By the API server's clock, and how long that still is."""
+    on = Stage()
+    on.sees(node(taint(value="v")), pod(tolerates(30)))
+    on.at(10.25)
+    assert only_pod(on) == {
+        "namespace": "shop",
+        "name": "web-0",
+        "uid": "a",
+        "node": "n1",
+        "taint": "k1=v:NoExecute",
+        "toleration": "k1 for 30 s",
+        "deadline": format_rfc3339(EPOCH + 30),
+        "dueInSeconds": 19.75,
+        "state": "waiting",
+        "hold": None,
+        "blockedBy": None,
+        "tries": 0,
+        "triedSince": None,
+        "error": None,
+        "nextTryInSeconds": None,
+        "mode": "delete",
+        "deletesAt": None,
+        "rule": None,
+    }
+
+
+def fail(on: Stage, block: Block | None) -> None:
+    """Let the first attempt fail, to be tried again after 5 s."""
+    on.settle(on.take_eviction(), Failed("no (HTTP 429)", on.now + 5, block))
+
+
+@pytest.mark.parametrize(
+    ("state", "hold", "happens"),
+    [
+        ("due", "limited", lambda on: None),
+        ("inFlight", None, lambda on: on.take()),
+        ("retrying", None, lambda on: fail(on, None)),
+        ("blocked", None, lambda on: fail(on, Block(BlockReason.BUDGET, "web"))),
+        ("held", "paused", lambda on: on.brain.order(Orders(whole=Pause()), moment(0))),
+        ("held", "node_paused", lambda on: on.brain.order(Orders(nodes={"n1": Pause()}), moment(0))),
+        ("held", "namespace_paused", lambda on: on.brain.order(Orders(namespaces={"shop": Pause()}), moment(0))),
+        ("held", "breaker_open", lambda on: on.brain.order(Orders(latch=Latch(EPOCH, "too many")), moment(0))),
+    ],
+)
+def test_each_state_has_a_name(state: str, hold: str | None, happens: Callable[[Stage], object]) -> None:
+    """One pod is in one state, which is counted."""
+    on = one_due()
+    happens(on)
+    told = only_pod(on)
+    assert (told["state"], told["hold"] and told["hold"]["reason"]) == (state, hold)
+    assert status(on)["counts"] == {name: int(name == state) for name in STATES}
+
+
+def test_what_a_pod_has_tried_is_told() -> None:
+    """How often, since when, when again, in the server's words, and which budget."""
+    on = one_due()
+    fail(on, Block(BlockReason.BUDGET, "web"))
+    on.at(2)
+    told = only_pod(on)
+    assert told["blockedBy"] == {"reason": "budget", "text": BlockReason.BUDGET.text, "budget": "web"}
+    names = ("tries", "error", "nextTryInSeconds", "triedSince")
+    assert [told[name] for name in names] == [1, "no (HTTP 429)", 3.0, SINCE]
+
+
+def test_a_pod_that_has_failed_and_is_paused_since_is_held() -> None:
+    """What it failed of is still told."""
+    on = one_due()
+    fail(on, None)
+    on.brain.order(Orders(whole=Pause()), moment(0))
+    told = only_pod(on)
+    assert (told["state"], told["error"]) == ("held", "no (HTTP 429)")
+
+
+def test_who_ordered_a_hold_is_told() -> None:
+    """Since when and why, as far as they said."""
+    on = one_due()
+    on.brain.order(Orders(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
+    assert only_pod(on)["hold"]["text"] == f"evictions from its node are paused (since {SINCE}: disk swap)"
+    on.brain.order(Orders(nodes={"n1": Pause()}), moment(0))
+    assert only_pod(on)["hold"]["text"] == "evictions from its node are paused"
+    on.brain.order(Orders(latch=Latch(EPOCH, "2 of 3 nodes")), moment(0))
+    assert only_pod(on)["hold"]["text"] == f"the circuit breaker is open (since {SINCE}: 2 of 3 nodes)"
+
+
+def test_a_standby_does_not_say_that_workers_are_busy() -> None:
+    """It will never evict the pod itself."""
+    hold = only_pod(one_due(), STANDBY)["hold"]
+    assert hold["reason"] == "not_leading"
+
+
+def test_orders_that_are_not_known_are_no_pauses() -> None:
+    """And hold everything."""
+    on = one_due(orders=None)
+    document = status(on)
+    assert (document["ordersKnown"], document["pauses"]) == (False, [])
+    assert document["pending"][0]["hold"]["reason"] == "orders_unknown"
+
+
+def test_pauses_are_listed_the_widest_first() -> None:
+    """Scope and name, since when and why where that is known."""
+    on = Stage()
+    on.brain.order(Orders(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {"shop": Pause(EPOCH)}), moment(0))
+    assert status(on)["pauses"] == [
+        {"scope": "all", "name": None, "since": SINCE, "reason": "upgrade"},
+        {"scope": "node", "name": "n1", "since": None, "reason": None},
+        {"scope": "namespace", "name": "shop", "since": SINCE, "reason": None},
+    ]
+
+
+def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
+    """Nodes newly tainted by people and by the node lifecycle controller, and pods that are due."""
+    policy = BreakerPolicy(True, NodeThreshold(2, 25.0), most_due=100, settle_seconds=0.0)
+    on = one_due(breaker=policy)
+    on.sees(node(name="n2"), node(taint("node.kubernetes.io/not-ready"), name="n3"), pod(name="b", uid="b", on="n3"))
+    assert status(on)["breaker"] == {
+        "enabled": True,
+        "open": False,
+        "since": None,
+        "cause": None,
+        "newlyTaintedNodes": 1,
+        "lifecycleNodes": 1,
+        "totalNodes": 3,
+        "duePods": 0,
+        "opensAt": [
+            "more than 2 or 25 % of the nodes newly tainted within 300 s",
+            "more than 55 % of the nodes not ready or unreachable within that time",
+            "more than 100 pods due at once",
+        ],
+    }
+    on.brain.order(Orders(latch=Latch(EPOCH, "3 of 3 nodes")), moment(0))
+    breaker = status(on)["breaker"]
+    assert (breaker["open"], breaker["since"], breaker["cause"]) == (True, SINCE, "3 of 3 nodes")
+
+
+def test_the_policy_is_told_in_short() -> None:
+    """Mode, limits where there are any, and rules; an infinite timeout is none."""
+    rule = PolicyRule("db", ("k1",), ("shop",), mode=EvictionMode.DELETE, limit=Limit(at_once=1), pause=True)
+    on = one_due(
+        eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0, per_node=Limit(2.0, 5), rules=(rule,))
+    )
+    assert status(on)["policy"] == {
+        "mode": "evict-then-delete",
+        "evictTimeoutSeconds": 60.0,
+        "limits": {"all": None, "perNode": {"perSecond": 2.0, "burst": 5}, "perNamespace": None},
+        "rules": [
+            {
+                "name": "db",
+                "taintKeys": ["k1"],
+                "namespaces": ["shop"],
+                "podSelector": [],
+                "mode": "delete",
+                "limit": {"atOnce": 1},
+                "paused": True,
+            }
+        ],
+    }
+    told = only_pod(on)
+    assert (told["rule"], told["mode"], told["deletesAt"], told["state"]) == ("db", "delete", None, "held")
+
+
+def test_evict_then_delete_says_when_it_deletes() -> None:
+    """The timeout runs from the deadline on."""
+    on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0))
+    assert only_pod(on)["deletesAt"] == format_rfc3339(EPOCH + 60)
+
+
+# Queries
+
+
+def many() -> Stage:
+    """Three pods due at 30, 10 and 20, of which the last is of another namespace."""
+    on = Stage()
+    on.sees(node(taint()))
+    for uid, seconds in (("a", 30), ("b", 10)):
+        on.sees(pod(tolerates(seconds), name=uid, uid=uid))
+    other = pod(tolerates(20), name="c", uid="c")
+    on.sees(replace(other, ref=other.ref._replace(key=other.ref.key._replace(namespace="db"))))
+    return on
+
+
+def test_pods_come_by_deadline_and_a_limit_is_seen() -> None:
+    """All are counted, also those that are not listed."""
+    document = status(many(), limit="2")
+    assert [told["uid"] for told in document["pending"]] == ["b", "c"]
+    assert (document["pendingTotal"], document["counts"]["waiting"], document["taintedNodes"]) == (3, 3, 1)
+
+
+def test_a_namespace_may_be_chosen() -> None:
+    """Then only its pods are listed and counted."""
+    document = status(many(), namespace="db")
+    assert [told["uid"] for told in document["pending"]] == ["c"]
+    assert document["pendingTotal"] == 1
+
+
+@pytest.mark.parametrize("limit", ["", "-1", "1.5", "many", "1" * 10, "²"])
+def test_a_limit_that_is_none_is_refused(limit: str) -> None:
+    """With a sentence."""
+    code, document = StatusEndpoints(Stage().brain, Ticking(0.0), lambda: LEADER).status({"limit": limit})
+    assert code == 400
+    assert document["error"].startswith("limit should be a number of pods")
+
+
+def test_a_limit_has_a_limit() -> None:
+    """Whoever reaches the port must not be able to keep the controller from its work."""
+    on = Stage()
+    on.sees(node(taint()))
+    for number in range(MOST_PODS + 1):
+        on.sees(pod(tolerates(30), name=str(number), uid=str(number)))
+    document = status(on, limit="999999")
+    assert (len(document["pending"]), document["pendingTotal"]) == (MOST_PODS, MOST_PODS + 1)
+
+
+def test_looking_through_all_pods_takes_a_tenth_of_the_time_at_most() -> None:
+    """Who asks again too soon gets what was found a moment ago, dated so."""
+    on = many()
+    clock = Ticking(0.0, step=1.0)  # Each look takes a second.
+    endpoints = StatusEndpoints(on.brain, clock, lambda: LEADER)
+    assert endpoints.status({})[1]["now"] == format_rfc3339(EPOCH + 1)
+    clock.at = 8.0
+    assert endpoints.status({})[1]["now"] == format_rfc3339(EPOCH + 1)
+    clock.at = 10.0
+    assert endpoints.status({})[1]["now"] == format_rfc3339(EPOCH + 11)

@@ -1,0 +1,135 @@
+"""What people read of a status: who acts, what holds evictions back, and the pods that are to go."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerates
+from tests.unit.test_adapters_status_document import LEADER, SINCE, STANDBY, fail, one_due, stage, status
+
+from taint_eviction.adapters.status_document import ProcessState
+from taint_eviction.cli.status_views import status_lines
+from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.orders import Latch, Orders, Pause
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without colours."""
+    monkeypatch.setattr("taint_eviction.cli.status_views.click.style", lambda text, **_: text)
+    for name in ("_bold", "_good", "_bad", "_doubtful"):
+        monkeypatch.setattr(f"taint_eviction.cli.status_views.{name}", str)
+
+
+def lines(on: Stage, process: ProcessState = LEADER, most_pods: int | None = None) -> list[str]:
+    """What is printed."""
+    return status_lines(status(on, process), most_pods)
+
+
+def test_a_calm_cluster_is_told_in_three_lines() -> None:
+    """Who, what, and the breaker; no table."""
+    assert lines(Stage()) == [
+        "host_uuid leads by Lease kube-system/lease: ready, version 1.0",
+        "0 pods to go on 0 tainted nodes; mode delete",
+        "circuit breaker: off",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("process", "line"),
+    [
+        (STANDBY, "host_uuid does not lead, nobody is known to: ready, version 1.0"),
+        (
+            replace(LEADER, leading=False, lease=replace(LEADER.lease, holder="other_uuid")),  # type: ignore[type-var]
+            "host_uuid does not lead, other_uuid does: ready, version 1.0",
+        ),
+        (replace(LEADER, lease=None), "host_uuid leads: ready, version 1.0"),
+        (replace(LEADER, dry_run=True), "host_uuid leads by Lease kube-system/lease: dry run, ready, version 1.0"),
+    ],
+)
+def test_the_first_line_says_who_acts(process: ProcessState, line: str) -> None:
+    """Or that nobody does, or not really."""
+    assert lines(Stage(), process)[0] == line
+
+
+def test_each_pod_is_a_row_with_all_that_keeps_it() -> None:
+    """When, in which state, which pod, where, and why."""
+    on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT))
+    fail(on, Block(BlockReason.BUDGET, "web"))
+    on.sees(pod(tolerates(90), name="longer-name", uid="b"))
+    on.at(2)
+    assert lines(on)[1:] == [
+        "2 pods to go on 1 tainted node: 1 blocked, 1 waiting; mode evict",
+        "circuit breaker: off",
+        "",
+        "  DUE          STATE    POD               NODE  WHY",
+        "  2 s ago      blocked  shop/web-0        n1    k1:NoExecute not tolerated; its PodDisruptionBudget allows no"
+        f" disruption now (web); tried 1 time since {SINCE}, again in 3 s: no (HTTP 429)",
+        "  in 1 m 28 s  waiting  shop/longer-name  n1    k1:NoExecute tolerated by [k1 for 90 s]",
+    ]
+
+
+def test_what_is_left_out_is_counted() -> None:
+    """By the query's limit, or because a screen has no more room."""
+    on = one_due()
+    on.sees(pod(name="b", uid="b"), pod(name="c", uid="c"))
+    assert lines(on, most_pods=1)[-1] == "  … and 2 more pods"
+    assert status_lines(status(on, limit="2"))[-1] == "  … and 1 more pod"
+    assert status_lines(status(on, limit="0"))[-1] == "  … and 3 more pods"
+
+
+def headline(on: Stage) -> list[str]:
+    """The lines between who acts and the table."""
+    told = lines(on)
+    return told[2 : told.index("")]
+
+
+def test_all_that_holds_evictions_is_in_the_headline() -> None:
+    """Breaker, pauses, and rules that pause."""
+    on = one_due(eviction_policy=EvictionPolicy(rules=(PolicyRule("db", pause=True),)))
+    orders = Orders(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {}, Latch(EPOCH, "3 of 3 nodes"))
+    on.brain.order(orders, moment(0))
+    assert headline(on) == [
+        f"the circuit breaker is open (since {SINCE}: 3 of 3 nodes); see taint-eviction breaker",
+        f"all evictions are paused (since {SINCE}: upgrade)",
+        "evictions of node n1 are paused",
+        "the policy's rule db is paused",
+    ]
+
+
+def test_a_breaker_that_is_closed_says_how_far_it_is_from_opening() -> None:
+    """In the same figures as its thresholds."""
+    breaker = BreakerPolicy(True, NodeThreshold(2), None, settle_seconds=0.0)
+    on = one_due(breaker=breaker)
+    on.brain.look(moment(0))
+    assert headline(on) == [
+        "circuit breaker: closed; 1 of 1 node newly tainted, 0 not ready or unreachable, 1 pod due;"
+        " it opens at more than 2 of the nodes newly tainted within 300 s"
+    ]
+
+
+def test_orders_that_are_not_known_are_told() -> None:
+    """Else nobody would understand why nothing goes."""
+    assert "whether evictions are paused has not been read yet: nothing is evicted" in headline(one_due(orders=None))
+
+
+def test_limits_and_rules_are_mentioned() -> None:
+    """JSON has them all."""
+    policy = EvictionPolicy(per_node=Limit(2.0), rules=(PolicyRule("a"), PolicyRule("b")))
+    assert lines(stage(eviction_policy=policy))[1].endswith("; mode delete, limited (perNode), 2 rules")
+
+
+def test_a_state_of_a_later_version_is_shown_as_it_is() -> None:
+    """Commands may be older than the controller."""
+    document: dict[str, Any] = status(one_due())
+    document["pending"][0]["state"] = "levitating"
+    assert "levitating" in status_lines(document)[-1]
+
+
+def test_a_node_that_is_tainted_without_pods_is_counted() -> None:
+    """Nobody need go from it."""
+    on = Stage()
+    on.sees(node(taint()))
+    assert lines(on)[1] == "0 pods to go on 1 tainted node; mode delete"

@@ -1,0 +1,513 @@
+"""The circuit breaker: what counts as a wave, when it opens, and how it closes."""
+
+import math
+
+import pytest
+from tests.unit.builders import epoch, moment, node, since, taint
+
+from taint_eviction.core.breaker import Breaker, BreakerPolicy, NodeThreshold, Wave
+from taint_eviction.core.cluster import KnownNode
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Taint
+from taint_eviction.core.orders import Latch
+
+# More than 2 nodes within 100 s.
+TWO = BreakerPolicy(enabled=True, nodes=NodeThreshold(number=2), lifecycle_nodes=None, window_seconds=100.0)
+
+
+class Watched:
+    """A breaker and a cluster of ten nodes, and short ways to taint them."""
+
+    def __init__(self, policy: BreakerPolicy = TWO, nodes: int = 10) -> None:
+        self.breaker = Breaker(policy)
+        self.nodes = {f"n{number}": KnownNode(node(name=f"n{number}"), 0.0) for number in range(nodes)}
+
+    def taint(self, *numbers: int, at: float, key: str = "k1", evicts: bool = True) -> None:
+        """Let nodes be tainted since ``at``, and a pod of each have to go."""
+        for number in numbers:
+            known = self.nodes[f"n{number}"]
+            known.sightings[taint(key)] = since(at)
+            self.changed(number)
+            if evicts:
+                self.breaker.evicts(known.node.name, taint(key))
+
+    def untaint(self, *numbers: int) -> None:
+        """Let nodes be clean."""
+        for number in numbers:
+            self.nodes[f"n{number}"].sightings.clear()
+            self.changed(number)
+
+    def changed(self, number: int) -> None:
+        """Tell how a node is."""
+        self.breaker.node_changed(f"n{number}", self.nodes[f"n{number}"].sightings)
+
+    def delete(self, number: int) -> None:
+        """Let a node be gone."""
+        del self.nodes[f"n{number}"]
+        self.breaker.node_changed(f"n{number}", ())
+
+    def wave(self, now: float, due: int = 0) -> tuple[int, int]:
+        """Say how many nodes are newly tainted by people, and by the node lifecycle controller."""
+        wave = self.breaker.wave(self.nodes, due, moment(now))
+        assert (wave.total, wave.due) == (len(self.nodes), due)
+        return wave.nodes, wave.lifecycle_nodes
+
+    def look(self, now: float, due: int = 0) -> str | None:
+        """Let it look; say why it is open."""
+        self.breaker.look(self.nodes, due, moment(now))
+        return None if self.breaker.latch is None else self.breaker.latch.cause
+
+
+# Thresholds
+
+
+@pytest.mark.parametrize(
+    ("threshold", "count", "total", "exceeded"),
+    [
+        (NodeThreshold(number=2), 2, 10, False),
+        (NodeThreshold(number=2), 3, 10, True),
+        (NodeThreshold(number=0), 0, 10, False),
+        (NodeThreshold(number=0), 1, 1, True),
+        (NodeThreshold(percent=30.0), 3, 10, False),
+        (NodeThreshold(percent=30.0), 4, 10, True),
+        (NodeThreshold(percent=30.0), 4, 11, True),
+        (NodeThreshold(percent=30.0), 2, 3, False),
+        (NodeThreshold(percent=30.0), 3, 3, True),
+        (NodeThreshold(percent=30.0, least=1), 1, 3, True),
+        (NodeThreshold(percent=0.0, least=1), 0, 3, False),
+        (NodeThreshold(number=5, percent=30.0), 4, 10, True),
+        (NodeThreshold(number=5, percent=90.0), 6, 100, True),
+        (NodeThreshold(number=5, percent=90.0), 5, 100, False),
+        (NodeThreshold(), 10, 10, False),
+    ],
+)
+def test_a_threshold_is_exceeded_by_more_than_it_says(
+    threshold: NodeThreshold, count: int, total: int, exceeded: bool
+) -> None:
+    """A number, a share from its least number of nodes on, or whichever comes first."""
+    assert threshold.exceeded_by(count, total) is exceeded
+
+
+def test_two_of_three_nodes_are_no_wave_by_default() -> None:
+    """A share counts from 3 nodes on."""
+    assert not NodeThreshold(percent=25.0).exceeded_by(2, 3)
+    assert NodeThreshold(percent=25.0).exceeded_by(3, 11)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "text"),
+    [
+        (NodeThreshold(number=2), "2"),
+        (NodeThreshold(percent=12.5), "12.5 %"),
+        (NodeThreshold(number=2, percent=25.0), "2 or 25 %"),
+        (NodeThreshold(), "any number"),
+    ],
+)
+def test_a_threshold_says_what_it_allows(threshold: NodeThreshold, text: str) -> None:
+    """In the words of the cause."""
+    assert str(threshold) == text
+
+
+def test_the_defaults_have_no_problems_and_are_off() -> None:
+    """25 % by people, 55 % by the node lifecycle controller, within 5 minutes, each eviction 2 s later."""
+    policy = BreakerPolicy()
+    assert policy.problems() == []
+    assert not policy.enabled
+    assert (policy.window_seconds, policy.settle_seconds, policy.most_due) == (300.0, 2.0, None)
+    assert (policy.nodes, policy.lifecycle_nodes) == (NodeThreshold(percent=25.0), NodeThreshold(percent=55.0))
+    assert not policy.closes_by_itself
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (BreakerPolicy(nodes=NodeThreshold(number=-1)), "breaker: a number of nodes is not negative, as -1 is"),
+        (BreakerPolicy(nodes=NodeThreshold(percent=100.0)), "breaker: more than 100 % of the nodes can never be"),
+        (BreakerPolicy(nodes=NodeThreshold(percent=-0.5)), "breaker: more than -0.5 % of the nodes can never be"),
+        (
+            BreakerPolicy(lifecycle_nodes=NodeThreshold(percent=1.0, least=0)),
+            "breaker, not-ready and unreachable nodes: a share counts from 1 node on at the earliest, not 0",
+        ),
+        (BreakerPolicy(window_seconds=0.0), "the breaker's window must be more than 0 seconds, not 0"),
+        (BreakerPolicy(window_seconds=math.inf), "the breaker's window must be more than 0 seconds, not inf"),
+        (BreakerPolicy(settle_seconds=-1.0), "the breaker's settling must not be negative, as -1 s is"),
+        (BreakerPolicy(settle_seconds=math.inf), "the breaker's settling must not be negative, as inf s is"),
+        (BreakerPolicy(most_due=-1), "the breaker's number of due pods must not be negative, as -1 is"),
+    ],
+)
+def test_each_problem_is_said(policy: BreakerPolicy, words: str) -> None:
+    """One sentence each."""
+    [problem] = policy.problems()
+    assert problem.startswith(words)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        BreakerPolicy(lifecycle_nodes=None),
+        BreakerPolicy(nodes=NodeThreshold(number=0, percent=0.0, least=1)),
+        BreakerPolicy(nodes=NodeThreshold(percent=99.9)),
+        BreakerPolicy(window_seconds=0.1, settle_seconds=0.0, most_due=0),
+    ],
+)
+def test_what_is_strict_or_mild_is_no_problem(policy: BreakerPolicy) -> None:
+    """The bounds themselves are fine."""
+    assert policy.problems() == []
+
+
+# What counts
+
+
+def test_nodes_count_that_were_tainted_within_the_window() -> None:
+    """By the taint's own time: what began just at its edge is old."""
+    it = Watched()
+    it.taint(0, at=0.0)
+    it.taint(1, at=0.5)
+    it.taint(2, at=60)
+    assert it.wave(100) == (2, 0)
+    assert it.wave(100.5) == (1, 0)
+    assert it.wave(160) == (0, 0)
+
+
+def test_it_does_not_matter_when_this_process_saw_them() -> None:
+    """A wave of ten minutes ago that a restart finds is none; one of a minute ago that was seen only now is one."""
+    it = Watched()
+    it.taint(0, 1, 2, at=1000 - 600)
+    assert it.look(1000) is None
+    it.taint(3, 4, 5, at=1000 - 60)
+    assert it.wave(1000) == (3, 0)
+    assert it.look(1000) is not None
+
+
+def test_only_nodes_with_a_pod_that_would_go_count() -> None:
+    """Tainting empty nodes is no wave."""
+    it = Watched()
+    it.taint(0, 1, 2, 3, at=5, evicts=False)
+    assert it.wave(10) == (0, 0)
+    assert it.look(10) is None
+
+
+def test_a_node_whose_taints_are_new_and_old_counts_by_the_new_one() -> None:
+    """And if only the old one makes pods go, not at all."""
+    it = Watched()
+    it.taint(0, at=0)
+    it.taint(0, at=150, key="k2", evicts=False)
+    it.taint(1, at=0)
+    it.taint(1, at=150, key="k2")
+    assert it.wave(160) == (1, 0)
+
+
+def test_a_node_counts_once() -> None:
+    """However many taints and pods."""
+    it = Watched()
+    it.taint(0, at=1)
+    it.taint(0, at=1)
+    it.taint(0, at=2, key="k2")
+    assert it.wave(10) == (1, 0)
+
+
+def test_a_taint_that_is_removed_no_longer_counts() -> None:
+    """Nor does a node that is gone; the others still do."""
+    it = Watched()
+    it.taint(0, 1, 2, at=1)
+    it.untaint(0)
+    it.delete(1)
+    assert it.wave(10) == (1, 0)
+    assert it.breaker._evicting == {"n2": {taint()}}
+
+
+def test_one_of_two_taints_removed_leaves_the_other() -> None:
+    """What evicts is remembered by taint."""
+    it = Watched()
+    it.taint(0, at=1)
+    it.taint(0, at=1, key="k2")
+    del it.nodes["n0"].sightings[taint()]
+    it.changed(0)
+    assert it.breaker._evicting == {"n0": {taint("k2")}}
+
+
+def test_a_taint_that_comes_back_counts_once_a_pod_goes_because_of_it() -> None:
+    """What was before it was removed is forgotten."""
+    it = Watched()
+    it.taint(0, at=1)
+    it.untaint(0)
+    it.taint(0, at=5, evicts=False)
+    assert it.wave(10) == (0, 0)
+    it.taint(0, at=5)
+    assert it.wave(10) == (1, 0)
+
+
+@pytest.mark.parametrize("keys", [(NOT_READY,), (UNREACHABLE,), (NOT_READY, UNREACHABLE)])
+def test_what_the_node_lifecycle_controller_taints_is_counted_apart(keys: tuple[str, ...]) -> None:
+    """Its nodes have a threshold of their own."""
+    it = Watched()
+    for key in keys:
+        it.taint(0, at=1, key=key)
+    assert it.wave(10) == (0, 1)
+
+
+def test_a_node_that_people_have_tainted_too_is_theirs() -> None:
+    """Whatever else is on it; unless theirs is old."""
+    it = Watched()
+    it.taint(0, at=60)
+    it.taint(0, at=60, key=NOT_READY)
+    it.taint(1, at=1)
+    it.taint(1, at=60, key=NOT_READY)
+    assert it.wave(110) == (1, 1)
+
+
+# Opening
+
+
+def test_off_it_never_opens() -> None:
+    """Kubernetes knows no such thing."""
+    it = Watched(BreakerPolicy(nodes=NodeThreshold(number=0), most_due=0))
+    it.taint(0, 1, 2, 3, at=1)
+    assert it.look(2, due=1000) is None
+
+
+def test_more_nodes_than_allowed_open_it() -> None:
+    """With the figures, and since when by the API server's time."""
+    it = Watched()
+    it.taint(0, 1, at=1)
+    assert it.look(2) is None
+    it.taint(2, at=3)
+    assert it.look(4) == "3 of 10 nodes newly tainted within 100 s, more than 2"
+    assert it.breaker.latch == Latch(epoch(4), "3 of 10 nodes newly tainted within 100 s, more than 2")
+
+
+def test_once_open_it_stays_open() -> None:
+    """Cause, time and all, whatever becomes of the nodes, for as long as nobody resets it."""
+    it = Watched()
+    it.taint(0, 1, 2, at=1)
+    opened = it.look(2)
+    latch = it.breaker.latch
+    it.untaint(0, 1, 2)
+    it.taint(5, 6, 7, 8, at=9)
+    assert it.look(10) == opened
+    assert it.look(1e6) == opened
+    assert it.breaker.latch is latch
+
+
+def test_a_taint_that_is_set_anew_counts_anew() -> None:
+    """Removed and set again in a gap of the watch: the same taint, since later; that is news."""
+    it = Watched()
+    it.taint(0, 1, 2, at=-500)
+    assert it.look(0) is None
+    it.taint(0, 1, 2, at=50)
+    assert it.look(60) == "3 of 10 nodes newly tainted within 100 s, more than 2"
+
+
+def test_a_share_rises_when_nodes_go() -> None:
+    """Four of sixteen are a quarter; four of fifteen are more."""
+    it = Watched(BreakerPolicy(enabled=True), nodes=16)
+    it.taint(0, 1, 2, 3, at=1)
+    assert it.look(2) is None
+    it.delete(15)
+    assert it.look(3) == "4 of 15 nodes newly tainted within 300 s, more than 25 %"
+
+
+@pytest.mark.parametrize("key", [NOT_READY, UNREACHABLE])
+def test_lifecycle_nodes_open_it_by_their_own_threshold(key: str) -> None:
+    """More than 55 % by default; those that people have tainted do not count there."""
+    it = Watched(BreakerPolicy(enabled=True), nodes=20)
+    it.taint(*range(11), at=1, key=key)
+    it.taint(11, 12, 13, 14, 15, at=1)
+    assert it.wave(2) == (5, 11)
+    assert it.look(2) is None
+    it.taint(16, at=2, key=key)
+    words = "12 of 20 nodes not ready or unreachable, newly tainted within 300 s, more than 55 %"
+    assert it.look(3) == words
+
+
+def test_lifecycle_nodes_may_be_exempt() -> None:
+    """Then all of them may go."""
+    it = Watched()
+    it.taint(*range(10), at=1, key=NOT_READY)
+    assert it.wave(2) == (0, 10)
+    assert it.look(2) is None
+
+
+def test_more_due_pods_than_allowed_open_it() -> None:
+    """Whatever the nodes."""
+    it = Watched(BreakerPolicy(enabled=True, most_due=5))
+    assert it.look(1, due=5) is None
+    assert it.look(2, due=6) == "6 pods due at once, more than 5"
+
+
+def test_nodes_are_told_before_pods() -> None:
+    """Of several causes the first is named."""
+    it = Watched(BreakerPolicy(enabled=True, nodes=NodeThreshold(number=0), most_due=0))
+    it.taint(0, at=1)
+    assert it.look(2, due=6) == "1 of 10 nodes newly tainted within 300 s, more than 0"
+    both = Watched(
+        BreakerPolicy(enabled=True, lifecycle_nodes=NodeThreshold(number=0), nodes=NodeThreshold(number=0), most_due=0)
+    )
+    both.taint(0, at=1, key=NOT_READY)
+    assert both.look(2, due=6) == "1 of 10 nodes not ready or unreachable, newly tainted within 300 s, more than 0"
+
+
+def test_it_counts_only_when_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at a cluster in which nothing has happened since the last one costs nothing."""
+    it = Watched()
+    counted: list[float] = []
+    wave = Breaker.wave
+
+    def counting(self: Breaker, nodes: dict[str, KnownNode], due: int, now: Moment) -> Wave:
+        counted.append(now.at)
+        return wave(self, nodes, due, now)
+
+    monkeypatch.setattr(Breaker, "wave", counting)
+    it.taint(0, at=1)
+    for now in (1, 2, 3):
+        it.look(now)
+    it.breaker.evicts("n0", taint())
+    it.look(4)
+    it.breaker.evicts("n0", Taint("k9", "NoExecute"))
+    it.nodes["n0"].sightings[Taint("k9", "NoExecute")] = since(4)
+    it.look(5)
+    it.look(6)
+    it.changed(3)
+    it.look(7)
+    it.look(8)
+    assert counted == [1, 5, 7]
+
+
+# Closing
+
+
+def test_a_reset_closes_it_and_takes_what_was_there_for_known() -> None:
+    """What is tainted after it counts; what was tainted up to it does not, even within the window."""
+    it = Watched()
+    it.taint(0, 1, 2, at=1)
+    it.look(2)
+    it.breaker.reset(epoch(10))
+    assert it.breaker.latch is None
+    it.taint(3, at=10)
+    it.taint(4, 5, at=10.5)
+    assert it.wave(11) == (2, 0)
+    assert it.look(11) is None
+    it.taint(6, at=11)
+    assert it.look(12) == "3 of 10 nodes newly tainted within 100 s, more than 2"
+
+
+def test_a_reset_of_long_ago_makes_nothing_new_again() -> None:
+    """The window is what bounds then."""
+    it = Watched()
+    it.breaker.reset(epoch(1))
+    it.taint(0, 1, 2, at=2)
+    assert it.wave(200) == (0, 0)
+
+
+def test_while_it_is_open_the_window_stands_still() -> None:
+    """What opened it does not grow old: it is gone when it is removed."""
+    it = Watched()
+    it.taint(0, 1, 2, at=1)
+    it.taint(3, at=-99)
+    it.look(50)
+    assert it.wave(1e6) == (3, 0)
+    it.untaint(0)
+    assert it.wave(1e6) == (2, 0)
+
+
+def test_the_window_of_a_latch_that_is_not_ours_is_its_own() -> None:
+    """A replica opened it earlier: counted since a window before that."""
+    it = Watched()
+    it.taint(0, at=-350)
+    it.taint(1, at=-250)
+    it.breaker.latch = Latch(epoch(-200), "elsewhere")
+    assert it.wave(0) == (1, 0)
+    it.breaker.latch = Latch(epoch(500), "ahead of us")
+    assert it.wave(0) == (0, 0)
+
+
+def test_without_being_told_to_it_does_not_close_by_itself() -> None:
+    """Gone or not, somebody has to look."""
+    it = Watched()
+    it.taint(0, 1, 2, at=1)
+    it.look(2)
+    it.untaint(0, 1, 2)
+    assert it.look(3) is not None
+
+
+BY_ITSELF = BreakerPolicy(
+    enabled=True, nodes=NodeThreshold(number=2), lifecycle_nodes=None, most_due=5, closes_by_itself=True
+)
+
+
+def test_it_closes_by_itself_once_the_cause_is_gone() -> None:
+    """Not by waiting: only by what is removed. Then what is left is known."""
+    it = Watched(BY_ITSELF)
+    it.taint(0, 1, 2, at=1)
+    assert it.look(2) is not None
+    assert it.look(1e4) is not None
+    it.untaint(2)
+    assert it.look(1e4 + 1) is None
+    assert it.breaker.reset_epoch == epoch(1e4 + 1)
+    it.taint(3, 4, at=1e4 + 2)
+    assert it.look(1e4 + 3) is None
+
+
+def test_of_two_causes_both_must_be_gone() -> None:
+    """Nodes and due pods."""
+    it = Watched(BY_ITSELF)
+    it.taint(0, 1, 2, at=1)
+    it.look(2, due=9)
+    it.untaint(0, 1, 2)
+    assert it.look(3, due=6) is not None
+    assert it.look(4, due=5) is None
+
+
+# Backlogs that somebody knows of
+
+
+def open_by_due(due: int) -> Watched:
+    """A breaker that so many due pods have opened."""
+    it = Watched(BreakerPolicy(enabled=True, most_due=5))
+    assert it.look(1, due=due) is not None
+    return it
+
+
+def test_the_backlog_that_was_there_at_a_reset_may_be_worked_off() -> None:
+    """However large it is; what is added to it counts."""
+    it = open_by_due(100)
+    it.breaker.reset(epoch(2))
+    assert it.look(3, due=100) is None
+    assert it.look(4, due=50) is None
+    assert it.look(5, due=55) is None
+    assert it.look(6, due=56) == "56 pods due at once, more than 5"
+
+
+def test_a_backlog_that_was_worked_off_is_known_no_more() -> None:
+    """The next one is a new one."""
+    it = open_by_due(100)
+    it.breaker.reset(epoch(2))
+    it.breaker.count_due(100)
+    it.breaker.count_due(0)
+    assert it.look(4, due=6) is not None
+
+
+def test_a_backlog_is_worked_off_elsewhere_too() -> None:
+    """A replica that does not lead counts, but does not look; when it leads, it knows what is left of the backlog."""
+    it = open_by_due(100)
+    it.breaker.reset(epoch(2))
+    for due in (100, 60, 20):
+        it.breaker.count_due(due)
+    assert it.look(9, due=25) is None
+    assert it.look(9, due=26) is not None
+
+
+def test_an_old_reset_that_closes_nothing_makes_no_backlog_known() -> None:
+    """After a restart, that somebody reset the breaker yesterday says nothing of what is due today."""
+    it = Watched(BreakerPolicy(enabled=True, most_due=5))
+    it.breaker.reset(epoch(-86_400))
+    assert it.look(1, due=6) is not None
+
+
+def test_a_backlog_of_which_a_human_knows_is_counted_when_it_is_next() -> None:
+    """A resumed pause."""
+    it = Watched(BreakerPolicy(enabled=True, most_due=5))
+    it.breaker.know_backlog()
+    assert it.look(1, due=1000) is None
+    assert it.look(2, due=1005) is None
+    assert it.look(3, due=1006) is not None

@@ -1,0 +1,857 @@
+"""What holds evictions back, on the whole controller: limits, pauses, circuit breaker, modes, and their reload."""
+
+import math
+
+import pytest
+from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint, tolerates
+
+from taint_eviction.core.brakes import Hold
+from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold, Wave
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.decision import DecisionPolicy, StayReason
+from taint_eviction.core.effects import (
+    Block,
+    BlockReason,
+    BreakerClosed,
+    BreakerOpened,
+    CalledOff,
+    Cancelled,
+    CutOff,
+    Done,
+    Evicted,
+    Failed,
+    Held,
+    Outcome,
+    Paused,
+    PodIsGone,
+    Refused,
+    Resumed,
+    Work,
+)
+from taint_eviction.core.facts import NodeGone, NodeSeen, PodGone, PodsReleased
+from taint_eviction.core.label_selectors import parse_selector
+from taint_eviction.core.objects import NOT_READY, Taint
+from taint_eviction.core.orders import Latch, Orders, Pause
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+
+BLOCK = Block(BlockReason.BUDGET, "web")
+PAUSED = Orders(whole=Pause())
+NOTHING = Orders()
+
+
+def blocked(retry_at: float) -> Failed:
+    """A budget's no."""
+    return Failed("no disruption allowed", retry_at, BLOCK)
+
+
+def crowd(stage: Stage, count: int, on: str = "n1", prefix: str = "p", seconds: int | None = 0) -> None:
+    """Taint a node and let pods of one tolerance be on it."""
+    stage.sees(node(taint(), name=on))
+    for number in range(count):
+        uid = f"{prefix}{number}"
+        stage.sees(pod(tolerates(seconds), name=uid, uid=uid, on=on))
+
+
+def limited(policy: EvictionPolicy, count: int = 3) -> Stage:
+    """A stage with pods that are due at 0."""
+    stage = Stage(eviction=policy)
+    crowd(stage, count)
+    return stage
+
+
+def uids(works: list[Work]) -> list[str]:
+    """List whose work it is."""
+    return [work.ref.uid for work in works]
+
+
+def hold_of(stage: Stage, uid: str = "a") -> Hold | None:
+    """Say what holds a pod that is still to go."""
+    pending = stage.explain(uid).pending
+    assert pending is not None
+    return pending.hold
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("policy", "times"),
+    [
+        (EvictionPolicy(whole=Limit(1.0, 2)), [0, 0, 1, 2, 3, 4]),
+        (EvictionPolicy(per_node=Limit(0.5, 1)), [0, 0, 2, 2, 4, 4]),
+        (EvictionPolicy(per_namespace=Limit(2.0, 4)), [0, 0, 0, 0, 0.5, 1]),
+        (EvictionPolicy(rules=(PolicyRule("slow", taint_keys=("k1",), limit=Limit(0.25, 3)),)), [0, 0, 0, 4, 8, 12]),
+        (EvictionPolicy(rules=(PolicyRule("other", taint_keys=("k2",), limit=Limit(0.25, 3)),)), [0] * 6),
+        (EvictionPolicy(whole=Limit(1.0, 5), per_node=Limit(1.0, 2)), [0, 0, 0, 0, 1, 1]),
+        (EvictionPolicy(), [0] * 6),
+    ],
+)
+def test_evictions_go_as_fast_as_the_limits_let_them(policy: EvictionPolicy, times: list[float]) -> None:
+    """Six pods on two nodes, all due at once: the burst, and then one by one, at exact instants."""
+    stage = Stage(eviction=policy)
+    crowd(stage, 3, "n1", "a")
+    crowd(stage, 3, "n2", "b")
+    assert [at for at, _ in stage.play(100)] == times
+
+
+def test_who_tolerates_for_ever_uses_no_token() -> None:
+    """Nor who leaves later: only what really goes does."""
+    stage = limited(EvictionPolicy(whole=Limit(0.1, 1)), 0)
+    crowd(stage, 5, "n1", "stays", seconds=None)
+    crowd(stage, 5, "n1", "later", seconds=1000)
+    crowd(stage, 1, "n1", "goes")
+    assert stage.play(5) == [(0, "goes0")]
+
+
+def test_nodes_take_turns_and_the_most_overdue_goes_first() -> None:
+    """A node with a hundred does not keep the other two waiting."""
+    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 0)
+    crowd(stage, 5, "n1", "a")
+    stage.at(3)
+    crowd(stage, 2, "n2", "b")
+    stage.at(5)
+    crowd(stage, 2, "n3", "c")
+    assert [uid for _, uid in stage.play(20)] == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "a3", "a4"]
+
+
+def test_who_waits_for_its_turn_stays_cancellable() -> None:
+    """Untainted while it waits: it is called off, and the token is the next one's."""
+    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 0)
+    crowd(stage, 2, "n1", "a")
+    crowd(stage, 1, "n2", "b")
+    assert uids(stage.take()) == ["a0"]
+    assert hold_of(stage, "a1") is Hold.LIMITED
+    effects = stage.at(0.5).sees(node(name="n1"))
+    assert Cancelled(ref("a1", "a1"), "n1", StayReason.NODE_CLEAN) in effects
+    assert stage.explain("a1").pending is None
+    stage.at(0.6).sees(node(taint("k2"), name="n1"))
+    assert stage.deadlines()["a1"] == 0.6
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome", "next_at"),
+    [
+        (False, CalledOff(), 5),
+        (False, Held(), 5),
+        (False, PodIsGone(), 5),
+        (False, Failed("the node cannot be read", 50), 5),
+        (True, PodIsGone(), 5),
+        (True, blocked(50), 5),
+        (True, Failed("no answer", 50), 15),
+        (True, Failed("denied", 50), 15),
+        (False, CutOff(), 5),
+        (True, CutOff(), 15),
+        (True, Held(), 15),
+        (True, Done(), 15),
+    ],
+)
+def test_a_token_is_used_up_only_by_what_may_have_ended_a_pod(sent: bool, outcome: Outcome, next_at: float) -> None:
+    """Sent at 5, one each 10 s: whatever ends no pod leaves the token to the next, at once."""
+    stage = limited(EvictionPolicy(whole=Limit(0.1, 1)), 2)
+    [work] = stage.take()
+    assert stage.at(4).take() == []
+    assert stage.next_at() is None
+    stage.at(5)
+    if sent:
+        stage.send(work)
+    stage.settle(work, outcome)
+    stage.observe(PodGone(work.ref))
+    assert stage.next_at() == next_at
+    assert stage.play(100) == [(next_at, "p1")]
+
+
+@pytest.mark.parametrize(
+    "outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Held(), Failed("late", 9.0), blocked(9.0)]
+)
+@pytest.mark.parametrize("gone", ["deleted", "recreated", "released", "node gone"])
+@pytest.mark.parametrize("sent", [True, False])
+def test_who_vanishes_in_flight_gives_back_what_it_has(outcome: Outcome, gone: str, sent: bool) -> None:
+    """However it goes and whatever its last call comes to: one may be in flight, and after it another is."""
+    stage = limited(EvictionPolicy(whole=Limit(at_once=1)), 1)
+    [work] = stage.take()
+    if gone == "deleted":
+        stage.observe(PodGone(work.ref))
+    elif gone == "recreated":
+        stage.sees(pod(tolerates(5), name="p0", uid="successor", on="n9"))
+    elif gone == "released":
+        stage.sees(node(name="n1"))
+        stage.observe(PodsReleased("n1"))
+    else:
+        stage.observe(NodeGone("n1"), PodsReleased("n1"))
+    if sent:
+        stage.send(work)
+    stage.at(1).settle(work, outcome)
+    assert len(stage.brain._agenda) == 0
+    crowd(stage, 2, "n2", "b")
+    assert len(stage.take()) == 1
+    assert stage.brain.take_due(moment(1e9), 10, 10) == []
+
+
+def test_so_many_at_once_and_no_more() -> None:
+    """Three hands for all, two for each node; who ends makes room."""
+    stage = limited(EvictionPolicy(whole=Limit(at_once=3), per_node=Limit(at_once=2)), 0)
+    crowd(stage, 4, "n1", "a")
+    crowd(stage, 4, "n2", "b")
+    begun = stage.take()
+    assert uids(begun) == ["a0", "b0", "a1"]
+    assert stage.next_at() is None
+    stage.settle(begun[1], Done())
+    assert uids(stage.take()) == ["b1"]
+    stage.settle(begun[0], Done())
+    assert uids(stage.take()) == ["a2"]
+
+
+def test_first_tries_go_before_retries_under_a_limit() -> None:
+    """The retry's time has come, and the token goes to who has not been tried."""
+    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 1)
+    [work] = stage.take()
+    stage.send(work)
+    stage.settle(work, Failed("denied", 0.5))
+    crowd(stage, 1, "n2", "new")
+    assert stage.play(10) == [(1, "new0"), (2, "p0")]
+
+
+def test_retries_take_turns_as_well() -> None:
+    """By node, the most overdue first."""
+    stage = Stage(eviction=EvictionPolicy(whole=Limit(1.0, 3)))
+    crowd(stage, 2, "n1", "a")
+    crowd(stage, 1, "n2", "b")
+    for work in stage.take():
+        stage.send(work)
+        stage.settle(work, Failed("denied", 0.25))
+    assert stage.at(0.25).take() == []
+    assert stage.next_at() == 1.0
+    assert stage.play(10) == [(1, "a0"), (2, "b0"), (3, "a1")]
+
+
+def test_what_is_due_and_not_in_flight_is_limited() -> None:
+    """In the words of the explanation; before its deadline, in flight and before its retry nothing holds it."""
+    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 2)
+    crowd(stage, 1, "n1", "later", seconds=5)
+    [work] = stage.take()
+    assert [hold_of(stage, uid) for uid in ("p0", "p1", "later0")] == [None, Hold.LIMITED, None]
+    stage.settle(work, Failed("denied", 3))
+    assert hold_of(stage, "p0") is None
+    assert stage.at(3).take() != []
+    assert hold_of(stage, "p0") is Hold.LIMITED
+
+
+# Pauses
+
+
+def test_orders_that_are_not_known_yet_hold_everything() -> None:
+    """Deadlines run on; what is due goes once it is known that nothing is paused."""
+    stage = Stage(orders=None)
+    stage.sees(node(taint()), pod(tolerates(10)))
+    assert stage.next_at() == 10
+    assert stage.at(15).take() == []
+    assert stage.next_at() is None
+    assert hold_of(stage) is Hold.ORDERS_UNKNOWN
+    assert stage.order(NOTHING) == []
+    assert stage.next_at() == 15
+    assert stage.play(20) == [(15, "a")]
+
+
+def test_while_all_is_paused_nothing_goes_and_then_under_the_limits() -> None:
+    """Deadlines run on, and what has gathered does not go at once."""
+    stage = limited(EvictionPolicy(whole=Limit(1.0, 2)), 4)
+    assert stage.order(PAUSED) == [Paused("all evictions", Pause())]
+    assert stage.at(100).take() == []
+    assert stage.next_at() is None
+    assert hold_of(stage, "p0") is Hold.PAUSED
+    assert stage.at(200).order(NOTHING) == [Resumed("all evictions")]
+    assert stage.play(300) == [(200, "p0"), (200, "p1"), (201, "p2"), (202, "p3")]
+
+
+@pytest.mark.parametrize(
+    ("orders", "hold"),
+    [
+        (Orders(nodes={"n1": Pause()}), Hold.NODE_PAUSED),
+        (Orders(namespaces={"shop": Pause()}), Hold.NAMESPACE_PAUSED),
+    ],
+)
+def test_a_part_may_be_paused(orders: Orders, hold: Hold) -> None:
+    """A node or a namespace; whoever is elsewhere goes, and the part when it is resumed."""
+    stage = Stage(orders=orders)
+    stage.sees(node(taint()), node(taint(), name="n2"), pod())
+    stage.sees(pod(name="other", uid="other", on="n2", namespace="bank"))
+    assert uids(stage.take()) == ["other"]
+    assert hold_of(stage) is hold
+    assert stage.next_at() is None
+    stage.at(50).order(NOTHING)
+    assert uids(stage.take()) == ["a"]
+
+
+def test_a_rule_may_pause_what_it_governs() -> None:
+    """Until another policy comes."""
+    rule = PolicyRule("keep", namespaces=("shop",), pause=True)
+    stage = Stage(eviction=EvictionPolicy(rules=(PolicyRule("none", namespaces=("x",)), rule)))
+    stage.sees(node(taint()), pod(), pod(name="other", uid="other", namespace="bank"))
+    assert uids(stage.take()) == ["other"]
+    assert hold_of(stage) is Hold.RULE_PAUSED
+    stage.change_policy(EvictionPolicy(rules=(PolicyRule("keep", namespaces=("shop",)),)))
+    assert uids(stage.take()) == ["a"]
+
+
+def test_a_pause_holds_what_is_in_flight_too() -> None:
+    """Begun, but not sent: it is held just before the call, and goes after it is resumed as if it had not begun."""
+    stage = limited(EvictionPolicy(), 1)
+    [work] = stage.take()
+    for orders in (PAUSED, Orders(nodes={"n1": Pause()}), Orders(namespaces={"shop": Pause()})):
+        stage.order(orders)
+        assert stage.brain.obstacle(work, moment(stage.now)) == Held()
+        stage.order(NOTHING)
+        assert stage.decide_again(work)
+    stage.order(PAUSED)
+    assert stage.settle(work, Held()) == []
+    assert stage.take() == []
+    stage.at(9).order(NOTHING)
+    assert stage.play(20) == [(9, "p0")]
+
+
+def test_a_pause_does_not_keep_conditions_where_they_are() -> None:
+    """To take one back ends nobody."""
+    stage = Stage()
+    stage.sees(node(taint()), pod())
+    work = stage.take_eviction()
+    stage.brain.will_mark(work.ref)
+    stage.order(PAUSED)
+    stage.sees(node())
+    stage.settle(work, CalledOff())
+    assert stage.decide_again(stage.take_take_back())
+
+
+def test_a_pause_that_came_while_it_waited_for_a_limit() -> None:
+    """Paused in line: others go in its place; resumed, it goes at its turn."""
+    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 0)
+    crowd(stage, 2, "n1", "a")
+    crowd(stage, 2, "n2", "b")
+    assert stage.play(0) == [(0, "a0")]
+    stage.order(Orders(nodes={"n1": Pause()}))
+    assert stage.play(2.5) == [(1, "b0"), (2, "b1")]
+    assert stage.next_at() is None
+    stage.order(NOTHING)
+    assert stage.play(9) == [(3, "a1")]
+
+
+def test_the_same_orders_again_change_nobodys_turn() -> None:
+    """They are read every two seconds; nothing is gone through for that."""
+    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 3)
+    stage.order(Orders(nodes={"n9": Pause()}))
+    stage.play(0)
+    lanes = stage.brain._agenda._due_first
+    before = list(lanes._kept.values())
+    stage.order(Orders(nodes={"n9": Pause()}))
+    assert list(lanes._kept.values()) == before
+    assert stage.play(5) == [(1, "p1"), (2, "p2")]
+
+
+# Circuit breaker
+
+QUARTER = BreakerPolicy(enabled=True, settle_seconds=2.0)
+CAUSE = "4 of 12 nodes newly tainted within 300 s, more than 25 %"
+
+
+def guarded(policy: BreakerPolicy = QUARTER, orders: Orders | None = NOTHING, nodes: int = 12) -> Stage:
+    """A stage with so many nodes, and a pod on each that tolerates nothing."""
+    stage = Stage(breaker=policy, orders=orders)
+    for number in range(nodes):
+        stage.sees(node(name=f"n{number}"))
+    return stage
+
+
+def taint_nodes(stage: Stage, *numbers: int, which: Taint | None = None, pods: int = 1) -> None:
+    """Taint nodes, each with pods that have to go."""
+    for number in numbers:
+        stage.sees(node(which or taint(), name=f"n{number}"))
+        for one in range(pods):
+            stage.sees(pod(name=f"p{number}-{one}", uid=f"p{number}-{one}", on=f"n{number}"))
+
+
+def turn(stage: Stage) -> list[str]:
+    """Look and take, as the body does, and evict what is taken; list whom."""
+    stage.look()
+    gone = stage.take()
+    for work in gone:
+        assert stage.decide_again(work)
+        stage.send(work)
+        stage.settle(work, Done())
+        stage.observe(PodGone(work.ref))
+    return uids(gone)
+
+
+def test_without_it_nothing_waits() -> None:
+    """Off by default: due is due, however many nodes are tainted."""
+    stage = guarded(BreakerPolicy())
+    taint_nodes(stage, *range(12))
+    assert len(turn(stage)) == 12
+
+
+def test_a_wave_is_seen_before_its_first_pods_are_gone() -> None:
+    """One node after the other within two seconds: by the fourth it opens, and nobody has gone."""
+    stage = guarded()
+    gone = []
+    for number in range(4):
+        stage.at(number * 0.5)
+        taint_nodes(stage, number)
+        gone += turn(stage)
+    assert gone == []
+    assert stage.brain.brakes.breaker.latch == Latch(epoch(1.5), CAUSE)
+    assert stage.at(100).take() == []
+    assert hold_of(stage, "p0-0") is Hold.BREAKER_OPEN
+    assert stage.next_at() is None
+
+
+def test_opening_is_told() -> None:
+    """Once, by the look that sees it."""
+    stage = guarded()
+    taint_nodes(stage, 0, 1, 2, 3)
+    assert stage.look() == [BreakerOpened(Latch(epoch(0), CAUSE))]
+    assert stage.look() == []
+
+
+def test_what_is_no_wave_goes_when_it_has_settled() -> None:
+    """Three of twelve: two seconds after its deadline, each; meanwhile it is told what it waits for."""
+    stage = guarded()
+    taint_nodes(stage, 0, 1, 2)
+    assert stage.next_at() == 0
+    assert turn(stage) == []
+    assert hold_of(stage, "p0-0") is Hold.SETTLING
+    assert stage.next_at() == 2
+    assert turn(stage.at(1.999)) == []
+    assert turn(stage.at(2)) == ["p0-0", "p1-0", "p2-0"]
+
+
+def test_it_holds_what_is_in_flight() -> None:
+    """Begun before the wave was seen, not sent yet."""
+    stage = guarded()
+    taint_nodes(stage, 0)
+    stage.at(2).look()
+    [work] = stage.take()
+    taint_nodes(stage, 1, 2, 3)
+    stage.look()
+    assert stage.brain.obstacle(work, moment(2)) == Held()
+    stage.settle(work, Held())
+    assert turn(stage.at(50)) == []
+
+
+def test_a_human_resets_it_and_everything_goes() -> None:
+    """What was there is known; the next node alone is no wave."""
+    stage = guarded()
+    taint_nodes(stage, 0, 1, 2, 3)
+    stage.look()
+    latch = stage.brain.brakes.breaker.latch
+    assert latch is not None
+    stage.at(10).order(Orders(latch=latch))
+    assert stage.at(60).order(Orders(reset_epoch=epoch(59))) == [BreakerClosed()]
+    assert turn(stage) == ["p0-0", "p1-0", "p2-0", "p3-0"]
+    taint_nodes(stage.at(61), 4)
+    assert turn(stage) == []
+    assert turn(stage.at(63)) == ["p4-0"]
+
+
+def test_a_latch_survives_the_loss_of_its_config_map() -> None:
+    """Not paused any more, but still open."""
+    stage = guarded()
+    taint_nodes(stage, 0)
+    stage.order(Orders(whole=Pause(), latch=Latch(epoch(0), "elsewhere")))
+    assert stage.at(5).order(NOTHING) == [Resumed("all evictions")]
+    assert turn(stage.at(100)) == []
+
+
+def test_a_restart_within_the_window_sees_the_wave_by_the_taints_own_time() -> None:
+    """And not what was tainted before it, though it is seen at the same moment."""
+    for added_at, opened in ((-299.0, True), (-302.0, False)):
+        stage = guarded()
+        taint_nodes(stage, 0, 1, 2, 3, which=taint(added_at=added_at))
+        stage.look()
+        assert (stage.brain.brakes.breaker.latch is not None) is opened
+
+
+def test_after_a_restart_what_was_overdue_settles() -> None:
+    """It has been due for an hour; that other nodes are, too, is seen within the next seconds."""
+    stage = guarded()
+    taint_nodes(stage, 0, which=taint(added_at=-60))
+    assert turn(stage) == []
+    taint_nodes(stage.at(1), 1, 2, 3, which=taint(added_at=-60))
+    assert turn(stage.at(1.5)) == []
+    assert hold_of(stage, "p0-0") is Hold.BREAKER_OPEN
+
+
+def test_a_restart_does_not_open_it_again_for_what_a_human_has_reset() -> None:
+    """Before the orders are known it does not look: the reset stands there."""
+    stage = guarded(orders=None)
+    taint_nodes(stage, 0, 1, 2, 3, which=taint(added_at=-60))
+    assert stage.look() == []
+    stage.at(1).order(Orders(reset_epoch=epoch(-30)))
+    assert stage.look() == []
+    assert len(turn(stage.at(3))) == 4
+
+
+def test_a_taint_set_anew_in_a_gap_of_the_watch_is_new() -> None:
+    """Nobody has heard that it was removed; the list says that it was set since."""
+    stage = guarded(nodes=12)
+    for number in range(4):
+        stage.sees(node(taint(), name=f"n{number}", written_at=-1000, version=1))
+        stage.sees(pod(tolerates(100_000), name=f"p{number}", uid=f"p{number}", on=f"n{number}"))
+    assert stage.look() == []
+    stage.at(100)
+    for number in range(4):
+        stage.observe(NodeSeen(node(taint(), name=f"n{number}", written_at=90, version=2), asked_at=99))
+    assert stage.look() == [BreakerOpened(Latch(epoch(100), CAUSE))]
+
+
+def test_nodes_that_evict_nobody_do_not_count() -> None:
+    """All tainted, three with a pod that has to go."""
+    stage = guarded()
+    taint_nodes(stage, *range(9), pods=0)
+    stage.sees(pod(tolerates(), name="stays", uid="stays", on="n8"))
+    taint_nodes(stage, 9, 10, 11)
+    assert stage.look() == []
+    assert stage.brain.wave(moment(0)) == Wave(3, 0, 12, 3)
+
+
+def test_a_node_whose_pods_are_gone_still_counts() -> None:
+    """Otherwise a slow wave would never be seen; one whose taint was removed, or that is gone, does not."""
+    stage = guarded()
+    gone = []
+    for number in range(4):
+        stage.at(10.0 * number)
+        taint_nodes(stage, number)
+        stage.look()
+        gone += turn(stage.at(10.0 * number + 5))
+    assert gone == ["p0-0", "p1-0", "p2-0"]
+    assert stage.brain.brakes.breaker.latch is not None
+    for still in (3, 2):
+        stage.sees(node(name=f"n{3 - still}"))
+        assert stage.brain.wave(moment(40)).nodes == still
+    stage.observe(NodeGone("n2"))
+    assert stage.brain.wave(moment(40)) == Wave(1, 0, 11, 1)
+
+
+def test_too_many_pods_due_open_it() -> None:
+    """On two nodes of twelve; retries and pods whose time has not come do not count."""
+    stage = guarded(BreakerPolicy(enabled=True, most_due=5, settle_seconds=2))
+    taint_nodes(stage, 0, pods=5)
+    stage.sees(pod(tolerates(50), name="later", uid="later", on="n0"))
+    assert stage.look() == []
+    taint_nodes(stage.at(1), 1)
+    assert stage.look() == [BreakerOpened(Latch(epoch(1), "6 pods due at once, more than 5"))]
+    assert stage.brain.due_count() == 6
+
+
+def test_pods_that_are_paused_are_not_due() -> None:
+    """A node that is paused and then tainted does not stop all others."""
+    stage = guarded(BreakerPolicy(enabled=True, most_due=5, settle_seconds=2), Orders(nodes={"n0": Pause()}))
+    taint_nodes(stage, 0, pods=20)
+    taint_nodes(stage, 1, pods=1)
+    assert stage.look() == []
+    assert stage.brain.due_count() == 1
+    assert turn(stage.at(2)) == ["p1-0"]
+
+
+def test_what_has_gathered_during_a_pause_may_be_worked_off() -> None:
+    """Whoever resumes knows of it; what comes on top is too much."""
+    stage = guarded(BreakerPolicy(enabled=True, most_due=5, settle_seconds=2), PAUSED)
+    taint_nodes(stage, 0, pods=20)
+    assert stage.at(10).look() == []
+    stage.order(NOTHING)
+    assert stage.look() == []
+    taint_nodes(stage.at(11), 1, pods=6)
+    assert stage.look() == [BreakerOpened(Latch(epoch(11), "26 pods due at once, more than 5"))]
+
+
+@pytest.mark.parametrize(("left", "more", "opened"), [(8, 5, False), (8, 6, True), (0, 5, False), (0, 6, True)])
+def test_a_standby_knows_what_is_left_of_a_backlog_when_it_leads(left: int, more: int, opened: bool) -> None:
+    """It is told of latch and reset like the leader, counts at each reading of the orders, and looks when it leads."""
+    stage = guarded(BreakerPolicy(enabled=True, most_due=5, settle_seconds=2))
+    taint_nodes(stage, 0, pods=20)
+    stage.at(3).order(Orders(latch=Latch(epoch(2), "20 pods due at once, more than 5")))
+    reset = Orders(reset_epoch=epoch(10))
+    assert stage.at(11).order(reset) == [BreakerClosed()]
+    for number in range(left, 20):
+        stage.observe(PodGone(ref(f"p0-{number}", f"p0-{number}")))
+    stage.at(13).order(reset)
+    taint_nodes(stage.at(20), 1, pods=more)
+    assert (stage.look() != []) is opened
+
+
+def test_it_closes_by_itself_where_it_may() -> None:
+    """Two of the four nodes are untainted: what is left goes."""
+    stage = guarded(BreakerPolicy(enabled=True, settle_seconds=2, closes_by_itself=True))
+    taint_nodes(stage, 0, 1, 2, 3)
+    stage.look()
+    assert stage.at(1000).look() == []
+    stage.sees(node(name="n0"))
+    assert stage.look() == [BreakerClosed()]
+    assert turn(stage) == ["p1-0", "p2-0", "p3-0"]
+
+
+def test_not_ready_nodes_have_their_own_threshold_or_none() -> None:
+    """Six of twelve not ready: fewer than 55 %, and more than 40 %, and exempt."""
+    for threshold, opened in ((NodeThreshold(percent=55.0), False), (NodeThreshold(percent=40.0), True), (None, False)):
+        stage = guarded(BreakerPolicy(enabled=True, lifecycle_nodes=threshold))
+        taint_nodes(stage, *range(6), which=taint(NOT_READY))
+        stage.look()
+        assert (stage.brain.brakes.breaker.latch is not None) is opened
+        assert stage.brain.wave(moment(0)) == Wave(0, 6, 12, 6)
+
+
+def test_nothing_is_remembered_of_nodes_that_are_clean_or_gone() -> None:
+    """Whether or not anybody looks, and whether it is on or off."""
+    for policy in (QUARTER, BreakerPolicy()):
+        stage = guarded(policy)
+        for lap in range(50):
+            taint_nodes(stage.at(lap), lap % 12, which=taint(added_at=lap))
+            stage.sees(node(name=f"n{lap % 12}"))
+        taint_nodes(stage, 0, 1)
+        assert set(stage.brain.brakes.breaker._evicting) == {"n0", "n1"}
+        stage.sees(node(name="n0"))
+        stage.observe(NodeGone("n1"))
+        assert stage.brain.brakes.breaker._evicting == {}
+
+
+# Modes
+
+
+def by_mode(mode: EvictionMode, timeout: float = 300.0, seconds: int = 10) -> Stage:
+    """A stage with a pod that is due at 10."""
+    stage = Stage(eviction=EvictionPolicy(mode, timeout))
+    stage.sees(node(taint()), pod(tolerates(seconds)))
+    return stage.at(10)
+
+
+def attempt(stage: Stage, outcome: Outcome, sent: bool = True) -> bool:
+    """Carry out the one eviction that is due; tell whether the eviction API was asked."""
+    work = stage.take_eviction()
+    if sent:
+        stage.send(work)
+    stage.settle(work, outcome)
+    return work.by_eviction_api
+
+
+@pytest.mark.parametrize(
+    ("mode", "asks"),
+    [(EvictionMode.DELETE, False), (EvictionMode.EVICT, True), (EvictionMode.EVICT_THEN_DELETE, True)],
+)
+def test_each_mode_begins_with_its_call(mode: EvictionMode, asks: bool) -> None:
+    """Budgets hold where the eviction API is asked."""
+    assert attempt(by_mode(mode), Done()) is asks
+
+
+def test_budgets_hold_however_long() -> None:
+    """Mode evict: a day later it still asks, at the times that it was told."""
+    stage = by_mode(EvictionMode.EVICT)
+    for _ in range(20):
+        assert attempt(stage, blocked(stage.now + 5000)) is True
+        trouble = stage.explain().pending
+        assert trouble is not None
+        assert trouble.trouble is not None
+        assert (trouble.trouble.block, trouble.trouble.retry_at) == (BLOCK, stage.now + 5000)
+        stage.at(stage.now + 5000)
+
+
+def test_what_a_budget_refuses_is_told_with_it() -> None:
+    """As blocked: nothing is wrong."""
+    stage = by_mode(EvictionMode.EVICT)
+    work = stage.take_eviction()
+    stage.send(work)
+    assert stage.settle(work, blocked(20)) == [Refused(ref(), "n1", "no disruption allowed", 1, 10, 20, BLOCK)]
+
+
+def test_who_was_blocked_and_is_deleted_by_somebody_else_was_not_evicted_by_us() -> None:
+    """A budget's no is sure; no answer is not."""
+    stage = by_mode(EvictionMode.EVICT)
+    attempt(stage, blocked(20))
+    assert stage.sees(pod(terminating=True)) == [Cancelled(ref(), "n1", StayReason.TERMINATING)]
+    other = by_mode(EvictionMode.EVICT)
+    attempt(other, Failed("no answer", 20))
+    [evicted] = other.sees(pod(terminating=True))
+    assert isinstance(evicted, Evicted)
+
+
+def test_once_the_timeout_past_the_deadline_is_over_it_is_deleted() -> None:
+    """Blocked until then; the last wait ends with the timeout, at exactly that instant."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    assert attempt(stage, blocked(30)) is True
+    assert stage.at(30).next_at() == 30
+    assert attempt(stage, blocked(65)) is True
+    assert stage.next_at() == 65
+    assert attempt(stage.at(65), blocked(600)) is True
+    assert stage.next_at() == 70
+    assert stage.at(69.999).take() == []
+    assert attempt(stage.at(70), Failed("denied", 99)) is False
+    assert stage.next_at() == 99
+    assert attempt(stage.at(99), Done()) is False
+
+
+def test_however_late_it_is_the_eviction_api_is_asked_once() -> None:
+    """Paused until long after the timeout: asked, refused, and deleted at once."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    stage.order(PAUSED)
+    stage.at(5000).order(NOTHING)
+    assert attempt(stage, blocked(5600)) is True
+    assert stage.next_at() == 5000
+    assert attempt(stage, Done()) is False
+
+
+def test_failures_before_it_could_be_asked_do_not_count_as_asking() -> None:
+    """The node could not be read for ten minutes: then the eviction API is asked first all the same."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    for at in (10, 100, 600):
+        assert attempt(stage.at(at), Failed("the node cannot be read", at + 7), sent=False) is True
+        assert stage.next_at() == at + 7
+    assert attempt(stage.at(700), blocked(900)) is True
+    assert stage.next_at() == 700
+    assert attempt(stage, Failed("the node cannot be read", 720), sent=False) is False
+    assert attempt(stage.at(720), Done()) is False
+
+
+def test_a_deletion_that_failed_is_no_asking_either() -> None:
+    """Deleted in vain under one policy: under the next the eviction API is asked first."""
+    stage = by_mode(EvictionMode.DELETE)
+    assert attempt(stage, Failed("denied", 11)) is False
+    stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 0.0))
+    assert attempt(stage.at(11), blocked(99)) is True
+    assert stage.next_at() == 11
+    assert attempt(stage, Done()) is False
+
+
+def test_an_earlier_retry_is_not_put_off_to_the_timeout() -> None:
+    """The earlier of both counts."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    attempt(stage, Failed("busy", 12))
+    assert stage.next_at() == 12
+
+
+def test_a_later_deadline_moves_the_timeout() -> None:
+    """It counts from the deadline, and that is the one that holds now."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    attempt(stage, blocked(20))
+    stage.sees(pod(tolerates(40)))
+    assert stage.next_at() == 40
+    assert attempt(stage.at(40), blocked(1000)) is True
+    assert stage.next_at() == 100
+
+
+RULES = (
+    PolicyRule("ask", namespaces=("shop",), mode=EvictionMode.EVICT),
+    PolicyRule("late", taint_keys=("k2",), pod_selector=parse_selector("app=db"), evict_timeout_seconds=7.0),
+)
+
+
+def test_rules_choose_the_mode_by_the_taint_that_decides() -> None:
+    """The first that matches pod and taint; else what holds for all."""
+    stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0, rules=RULES))
+    stage.sees(node(taint(), taint("k2")))
+    stage.sees(pod(tolerates(0), tolerates(0, "k2")))
+    stage.sees(pod(tolerates(50), tolerates(0, "k2"), name="db", uid="db", namespace="x", labels={"app": "db"}))
+    stage.sees(pod(name="else", uid="else", namespace="x", labels={"app": "db"}))
+    said = {}
+    for uid in ("a", "db", "else"):
+        pending = stage.explain(uid).pending
+        assert pending is not None
+        said[uid] = (pending.handling.rule, pending.handling.mode, pending.handling.evict_timeout_seconds)
+    assert said == {
+        "a": (RULES[0], EvictionMode.EVICT, 60.0),
+        "db": (RULES[1], EvictionMode.EVICT_THEN_DELETE, 7.0),
+        "else": (None, EvictionMode.EVICT_THEN_DELETE, 60.0),
+    }
+    for work in stage.take():
+        stage.send(work)
+        stage.settle(work, blocked(1000))
+    assert stage.next_at() == 7
+    assert uids(stage.at(7).take()) == ["db"]
+
+
+# Reload
+
+
+def test_another_mode_holds_for_what_is_in_flight_too() -> None:
+    """Begun as a deletion, and by now budgets are to hold: it begins anew, and asks."""
+    stage = by_mode(EvictionMode.DELETE)
+    work = stage.take_eviction()
+    assert not work.by_eviction_api
+    stage.change_policy(EvictionPolicy(EvictionMode.EVICT))
+    assert stage.brain.obstacle(work, moment(10)) == Held()
+    assert stage.settle(work, Held()) == []
+    again = stage.take_eviction()
+    assert again.by_eviction_api
+    assert stage.decide_again(again)
+
+
+def test_another_limit_holds_for_what_is_in_flight_too() -> None:
+    """Twenty were begun without one: of them, too, no more are sent than it lets through."""
+    stage = limited(EvictionPolicy(), 20)
+    begun = stage.take()
+    stage.send(begun[0])
+    stage.change_policy(EvictionPolicy(whole=Limit(1.0, 2)))
+    assert [stage.decide_again(work) for work in begun[1:]] == [False] * 19
+    for work in begun:
+        stage.settle(work, Done() if work is begun[0] else Held())
+    stage.observe(PodGone(begun[0].ref))
+    assert [at for at, _ in stage.play(100)] == [0, 0, *range(1, 18)]
+
+
+def test_what_another_policy_governs_otherwise_moves_to_its_lane() -> None:
+    """Due and waiting for a limit that is no more, or free and limited by now; nobody's deadline moves."""
+    slow = PolicyRule("slow", limit=Limit(0.1, 1))
+    stage = limited(EvictionPolicy(rules=(slow,)), 4)
+    assert stage.play(0) == [(0, "p0")]
+    assert stage.change_policy(EvictionPolicy()) == []
+    assert stage.play(1) == [(0, "p1"), (0, "p2"), (0, "p3")]
+    crowd(stage, 3, "n2", "b")
+    assert stage.change_policy(EvictionPolicy(rules=(slow,))) == []
+    assert stage.play(100) == [(1, "b0"), (11, "b1"), (21, "b2")]
+    assert stage.brain.eviction_policy.rules == (slow,)
+
+
+def test_a_rule_of_the_same_name_that_matches_otherwise() -> None:
+    """Names alone say nothing."""
+    stage = Stage(eviction=EvictionPolicy(rules=(PolicyRule("r", namespaces=("shop",), pause=True),)))
+    stage.sees(node(taint()), pod(), pod(name="b", uid="b", namespace="bank"))
+    stage.change_policy(EvictionPolicy(rules=(PolicyRule("r", namespaces=("bank",), pause=True),)))
+    assert uids(stage.take()) == ["a"]
+    assert hold_of(stage, "b") is Hold.RULE_PAUSED
+
+
+# Defaults and holds
+
+
+def test_default_tolerances_hold_for_the_whole_controller() -> None:
+    """As if the API server had given them to the pod."""
+    stage = Stage(DecisionPolicy(default_seconds={NOT_READY: 30}))
+    stage.sees(node(taint(NOT_READY)), pod())
+    assert stage.play(100) == [(30, "a")]
+
+
+def test_an_owner_may_put_off_and_let_go_at_any_time() -> None:
+    """The annotation is set when the pod is due already, made longer than allowed, and removed."""
+    stage = Stage(DecisionPolicy(most_hold_seconds=100))
+    stage.sees(node(taint()), pod(tolerates(10)))
+    stage.at(12).sees(pod(tolerates(10), hold_seconds=20.0))
+    assert stage.deadlines() == {"a": 30}
+    stage.sees(pod(tolerates(10), hold_seconds=math.inf))
+    assert stage.deadlines() == {"a": 110}
+    assert stage.take() == []
+    stage.at(20).sees(pod(tolerates(10)))
+    assert stage.play(50) == [(20, "a")]
+
+
+def test_held_for_ever_it_is_called_off() -> None:
+    """Where operators set no bound, with the reason."""
+    stage = Stage(DecisionPolicy(most_hold_seconds=math.inf))
+    stage.sees(node(taint()), pod(tolerates(10)))
+    assert stage.sees(pod(tolerates(10), hold_seconds=math.inf)) == [Cancelled(ref(), "n1", StayReason.HELD)]
+    assert stage.next_at() is None
+
+
+# By default
+
+
+def test_a_controller_that_is_told_nothing_else_holds_nothing_back() -> None:
+    """No limit, no pause, no breaker: as ever."""
+    brain = Controller()
+    assert brain.brakes.whole() is None
+    assert not brain.brakes.breaker.policy.enabled
+    assert brain.eviction_policy == EvictionPolicy()

@@ -1,0 +1,134 @@
+"""How pods are evicted: modes, limits and rules, and what is wrong with them."""
+
+import math
+
+import pytest
+
+from taint_eviction.core.label_selectors import parse_selector
+from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Handling, Limit, PolicyRule
+
+
+def test_by_default_pods_are_deleted_without_any_limit() -> None:
+    """As Kubernetes' own controller does."""
+    policy = EvictionPolicy()
+    assert policy.handling("k1", "shop", {}) == Handling(None, EvictionMode.DELETE, 300.0)
+    assert policy.whole == policy.per_node == policy.per_namespace == UNLIMITED == Limit()
+    assert policy.problems() == []
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    ("rule", "matches"),
+    [
+        (PolicyRule("all"), True),
+        (PolicyRule("key", taint_keys=("k1",)), True),
+        (PolicyRule("key", taint_keys=("k",)), False),
+        (PolicyRule("key", taint_keys=("k*",)), True),
+        (PolicyRule("key", taint_keys=("*",)), True),
+        (PolicyRule("key", taint_keys=("x", "k1")), True),
+        (PolicyRule("key", taint_keys=("x", "y*")), False),
+        (PolicyRule("key", taint_keys=("k1*",)), True),
+        (PolicyRule("key", taint_keys=("k12*",)), False),
+        (PolicyRule("space", namespaces=("shop",)), True),
+        (PolicyRule("space", namespaces=("sho",)), False),
+        (PolicyRule("space", namespaces=("sh*",)), True),
+        (PolicyRule("space", namespaces=("bank",)), False),
+        (PolicyRule("labels", pod_selector=parse_selector("app=web")), True),
+        (PolicyRule("labels", pod_selector=parse_selector("app=web,tier")), False),
+        (PolicyRule("two", taint_keys=("k1",), namespaces=("bank",)), False),
+        (PolicyRule("two", taint_keys=("k2",), namespaces=("shop",)), False),
+        (PolicyRule("three", ("k*",), ("shop",), parse_selector("!tier")), True),
+        (PolicyRule("three", ("k*",), ("shop",), parse_selector("app!=web")), False),
+    ],
+)
+def test_a_rule_matches_if_all_that_it_says_does(rule: PolicyRule, matches: bool) -> None:
+    """Names, beginnings of names with a star, labels; what is empty matches all."""
+    assert rule.matches("k1", "shop", {"app": "web"}) is matches
+    policy = EvictionPolicy(rules=(rule,))
+    assert policy.handling("k1", "shop", {"app": "web"}).rule == (rule if matches else None)
+
+
+def test_the_first_rule_that_matches_counts() -> None:
+    """Also where a later one says more."""
+    first = PolicyRule("first", namespaces=("sh*",), mode=EvictionMode.EVICT)
+    second = PolicyRule("second", namespaces=("shop",), mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=1.0)
+    policy = EvictionPolicy(rules=(first, second))
+    assert policy.handling("k1", "shop", {}) == Handling(first, EvictionMode.EVICT, 300.0)
+    assert EvictionPolicy(rules=(second, first)).handling("k1", "shop", {}).rule is second
+
+
+def test_what_a_rule_leaves_open_is_as_for_all() -> None:
+    """Mode and timeout, each by itself; a timeout of zero is one."""
+    base = EvictionPolicy(EvictionMode.EVICT, 60.0)
+    timeout = PolicyRule("timeout", evict_timeout_seconds=0.0)
+    mode = PolicyRule("mode", mode=EvictionMode.DELETE)
+    for rule, expected in [
+        (PolicyRule("nothing"), (EvictionMode.EVICT, 60.0)),
+        (timeout, (EvictionMode.EVICT, 0.0)),
+        (mode, (EvictionMode.DELETE, 60.0)),
+    ]:
+        handling = EvictionPolicy(base.mode, base.evict_timeout_seconds, rules=(rule,)).handling("k1", "shop", {})
+        assert (handling.mode, handling.evict_timeout_seconds, handling.rule) == (*expected, rule)
+    assert base.handling("k1", "shop", {}) == Handling(None, EvictionMode.EVICT, 60.0)
+
+
+def test_modes_are_spelled_as_people_write_them() -> None:
+    """In flags and files."""
+    assert [mode.value for mode in EvictionMode] == ["delete", "evict", "evict-then-delete"]
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("limit", "tokens"),
+    [
+        (Limit(), math.inf),
+        (Limit(at_once=3), math.inf),
+        (Limit(0.25), 1.0),
+        (Limit(1.0), 1.0),
+        (Limit(1.5), 2.0),
+        (Limit(20.0), 20.0),
+        (Limit(20.0, 3), 3.0),
+        (Limit(0.5, 3), 3.0),
+    ],
+)
+def test_how_many_evictions_can_be_saved_up(limit: Limit, tokens: float) -> None:
+    """The burst; without one a second's worth, at least one."""
+    assert limit.most_tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("limit", "problems"),
+    [
+        (Limit(), []),
+        (Limit(0.001, 1, 1), []),
+        (Limit(at_once=1), []),
+        (Limit(0.0), ["x: evictions per second must be more than 0, not 0; to hold, pause"]),
+        (Limit(-1.5), ["x: evictions per second must be more than 0, not -1.5; to hold, pause"]),
+        (Limit(math.inf), ["x: evictions per second must be more than 0, not inf; to hold, pause"]),
+        (Limit(math.nan), ["x: evictions per second must be more than 0, not nan; to hold, pause"]),
+        (Limit(1.0, 0), ["x: the burst must be at least 1, not 0"]),
+        (Limit(burst=2), ["x: a burst without evictions per second means nothing"]),
+        (Limit(at_once=0), ["x: at least 1 eviction at once, not 0; to hold, pause"]),
+    ],
+)
+def test_each_problem_of_a_limit_is_said(limit: Limit, problems: list[str]) -> None:
+    """With the name of what it limits."""
+    assert limit.problems("x") == problems
+
+
+def test_all_problems_of_a_policy_are_said_at_once() -> None:
+    """Each limit by its name, and the timeout; none of it is one problem only."""
+    bad = Limit(at_once=0)
+    policy = EvictionPolicy(evict_timeout_seconds=-1.0, whole=bad, per_node=bad, per_namespace=bad)
+    said = "at least 1 eviction at once, not 0; to hold, pause"
+    assert policy.problems() == [
+        f"all evictions: {said}",
+        f"evictions per node: {said}",
+        f"evictions per namespace: {said}",
+        "the evict timeout must not be negative, as -1 s is",
+    ]
+    assert EvictionPolicy(evict_timeout_seconds=0.0).problems() == []
