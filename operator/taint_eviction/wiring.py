@@ -147,7 +147,7 @@ class Application:
         return self._gate().may_act()
 
     def _may_evict(self) -> bool:
-        return self.live.controller.brakes.whole() is None
+        return self.live.controller.dispatch.brakes.whole() is None
 
     def _began(self, work: Work, now: Moment) -> None:
         if isinstance(work, Eviction) and work.tries == 0:
@@ -208,9 +208,9 @@ class Application:
             blocked=lambda: Counter(
                 each.block.reason.value for each in controller.troubles() if each.block is not None
             ),
-            breaker_open=lambda: controller.brakes.breaker.latch is not None,
+            breaker_open=lambda: controller.dispatch.brakes.breaker.latch is not None,
             newly_tainted=newly_tainted,
-            pauses=controller.brakes.pauses,
+            pauses=controller.dispatch.brakes.pauses,
             orders_age_seconds=lambda: 0.0 if self._orders is None else self._orders.age_seconds(),
             policy_invalid=lambda: self._policy is not None and self._policy.invalid,
         )

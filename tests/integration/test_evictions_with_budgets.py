@@ -23,7 +23,7 @@ from faults_stage import (
     tolerates,
 )
 
-from taint_eviction.core.controller import Pending
+from taint_eviction.core.dispatch import Pending
 from taint_eviction.core.effects import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.simulation.apiserver import ApiServer, LoggedRequest, pod_object

@@ -167,7 +167,8 @@ def test_what_brings_nothing_new_leaves_no_line(tmp_path: Path) -> None:
         journal.observed(NodeSeen(node(taint())), Moment(second, EPOCH + second))
     journal.observed(NodesSwept(frozenset(), 200.0, None), Moment(200.0, EPOCH + 200))
     journal.close()
-    assert [happening.what for happening in read(tmp_path / "journal").happenings] == ["node", "node gone"]
+    told = [happening.what for happening in read(tmp_path / "journal").happenings]
+    assert told == ["journal", "node", "node gone"]
 
 
 def test_the_journal_is_bounded_and_each_file_stands_alone(tmp_path: Path) -> None:

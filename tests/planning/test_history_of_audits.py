@@ -8,7 +8,6 @@ from tests.planning.test_history import EPOCH, Hand, played, read
 from tests.unit.builders import node, pod, taint, tolerates
 
 from taint_eviction.adapters.audit import AuditLog
-from taint_eviction.adapters.journal import Journal
 from taint_eviction.adapters.rotating_lines import RotatingLines
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import (
@@ -18,15 +17,12 @@ from taint_eviction.core.effects import (
     Done,
     Failed,
     Outcome,
-    Paused,
     PodIsGone,
-    Resumed,
     TakeBack,
     Work,
 )
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.orders import Pause
 from taint_eviction.history.to_scenario import scenario_text
 from taint_eviction.picture.of_history import picture_of_record
 from taint_eviction.picture.scene import Kind
@@ -105,7 +101,7 @@ def test_an_audit_log_becomes_a_picture(incident: Incident, file: Path) -> None:
     countdowns = [(bar.begin, bar.end) for lane in picture.lanes for bar in lane.bars if bar.kind is Kind.COUNTDOWN]
     assert countdowns == [(0.0, 20.0), (5.0, 15.0)]
     [bands] = picture.bands.values()
-    assert {(band.taint, band.begin) for band in bands} == {("k1:NoExecute", 0.0), ("k2=v:NoExecute", 0.0)}
+    assert {(band.text, band.begin) for band in bands} == {("k1:NoExecute", 0.0), ("k2=v:NoExecute", 0.0)}
     assert picture.notes == [record.missing]
 
 
@@ -157,14 +153,3 @@ def test_a_line_that_lacks_something_is_told_with_its_place(file: Path, line: st
     file.write_text(f"{line}\n")
     record = read(file)
     assert (record.problems, record.skipped) == ([f"audit:1: {problem}"], 1)
-
-
-def test_a_journal_with_pauses_says_that_a_scenario_lacks_them(tmp_path: Path) -> None:
-    """They are no lines of no use."""
-    journal = Journal(tmp_path / "journal")
-    journal.observed(NodeSeen(node(taint())), Moment(0.0, EPOCH))
-    for effect in (Paused("all evictions", Pause(EPOCH, "upgrade")), Resumed("all evictions")):
-        journal.tell(effect, Moment(1.0, EPOCH + 1))
-    journal.close()
-    record = read(tmp_path / "journal")
-    assert (record.skipped, record.missing) == (0, "Pauses and the circuit breaker are missing.")

@@ -37,7 +37,7 @@ const luminance = (rgb) => {
   return .2126 * red + .7152 * green + .0722 * blue;
 };
 const style = getComputedStyle(document.documentElement), paper = luminance(probe(style.getPropertyValue('--paper')));
-const names = ['ink', 'quiet', 'taint-ink', 'mild-ink', 'evicted', 'cancelled', 'scheduled', 'gone', 'created'];
+const names = ['ink', 'quiet', 'taint-ink', 'mild-ink', 'evicted', 'cancelled', 'scheduled', 'gone', 'created', 'held'];
 return names.map((name) => {
   const ink = luminance(probe(style.getPropertyValue('--' + name)));
   return [name, (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05)];
@@ -207,7 +207,33 @@ def test_retries_and_lateness_are_drawn(chromium: Browser, tmp_path: Path) -> No
     (tmp_path / "retry.html").write_text(replayed("tests/scenarios/retry-burst-of-server-errors.yaml"))
     chromium.open(tmp_path / "retry.html")
     assert chromium.run("return document.querySelectorAll('.mark.refused').length") > 2
-    assert chromium.run("return document.querySelectorAll('.bar.retrying').length") == 1
+    assert chromium.run("return document.querySelectorAll('.track .bar.retrying').length") == 1
+
+
+@needs_chromium
+def test_what_holds_evictions_back_has_a_row_of_its_own(chromium: Browser, tmp_path: Path) -> None:
+    """A breaker from when it opens to when it closes, and the pods that it holds from their deadlines on."""
+    (tmp_path / "held.html").write_text(replayed("tests/scenarios/breaker-closes-by-itself.yaml"))
+    chromium.open(tmp_path / "held.html")
+    groups = chromium.run("return [...document.querySelectorAll('.group')].map((group) => group.firstChild.innerText)")
+    assert groups == ["held back", "node-1 1 of 1 leave", "node-2 1 of 1 leave", "node-3 0 of 1 leave"]
+    assert chromium.run("return document.querySelector('.band.hold').textContent").startswith("the circuit breaker is")
+    chromium.hover(".band.hold")
+    assert "to second 100.005" in chromium.run(TIP)
+    assert chromium.run("return document.querySelectorAll('.track .bar.held').length") == 3
+
+
+@needs_chromium
+def test_marks_are_drawn_and_not_written(chromium: Browser, tmp_path: Path) -> None:
+    """No font has all the signs that they would be: what is blocked was an empty box."""
+    (tmp_path / "blocked.html").write_text(replayed("tests/scenarios/budget-blocks-then-frees.yaml"))
+    chromium.open(tmp_path / "blocked.html")
+    assert chromium.run("return document.querySelectorAll('.mark.blocked').length") == 3
+    assert chromium.run("return [...document.querySelectorAll('.mark')].map((mark) => mark.textContent).join('')") == ""
+    assert chromium.run("return [...document.querySelectorAll('.legend span')].map((each) => each.textContent)") == [
+        *("scheduled", "evicted", "blocked"),
+        *("the pod exists", "past its deadline", "blocked by a budget, tried again"),
+    ]
 
 
 @needs_chromium
@@ -239,4 +265,4 @@ def test_the_demo_as_a_picture(chromium: Browser, tmp_path: Path) -> None:
     chromium.open(tmp_path / "demo.html")
     assert sorted(chromium.run(SHOWN)) == ["demo/agent", "demo/cache", "demo/db-0"]
     assert chromium.run("return document.querySelectorAll('.mark.cancelled').length") == 1
-    assert chromium.run("return document.querySelectorAll('.bar').length") == 2
+    assert chromium.run("return document.querySelectorAll('.track .bar').length") == 2

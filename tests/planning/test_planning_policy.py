@@ -70,7 +70,7 @@ def test_what_is_paused_would_be_held() -> None:
     assert with_rules(budgets=(budget("web", WEB, minAvailable=1),)).broken_budgets
     assert "; 1 pod will be held: paused by rule freeze" in summary(plan)
     (lane,) = [lane for lane in picture_of_plan(plan).lanes if lane.pod == "shop/a"]
-    assert lane.outcome == "blocked"
+    assert lane.outcome == "held"
     assert lane.why == "k=v:NoExecute is not tolerated; would be held: paused by rule freeze"
 
 

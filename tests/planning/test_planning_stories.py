@@ -42,7 +42,7 @@ def test_a_journal_that_is_cut_is_used_as_far_as_it_goes(tmp_path: Path) -> None
     assert result.exit_code == 0
     assert json.loads(result.stdout)["broken"] == 0
     assert "the line is cut in the middle" in result.stderr
-    assert "1 lines are of no use and were skipped" in result.stderr
+    assert "1 line is of no use and skipped" in result.stderr
 
 
 def test_several_stories_or_a_scenario_cannot_be_written_as_one(tmp_path: Path) -> None:

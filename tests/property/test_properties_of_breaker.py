@@ -38,6 +38,7 @@ POLICIES = st.builds(
 class TrueNode:
     """A node; ``evicts``: while it has had this taint, a pod had to go because of it."""
 
+    uid: str
     taint: Taint | None = None
     since: float = 0.0
     evicts: bool = False
@@ -53,7 +54,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.policy = policy
         self.version = self.lives = 0
         self.stage = Stage(breaker=policy)
-        self.nodes = {f"n{number}": TrueNode() for number in range(6)}
+        self.nodes = {f"n{number}": self.new_node() for number in range(6)}
         self.orders = Orders()
         self.opened_at: float | None = None
         self.reset_at = -math.inf
@@ -63,11 +64,17 @@ class BreakerMachine(RuleBasedStateMachine):
 
     # The cluster
 
+    def new_node(self) -> TrueNode:
+        """No UID is used twice."""
+        self.lives += 1
+        return TrueNode(f"node-{self.lives}")
+
     def tell(self, name: str) -> None:
         """Tell how a node is, and its pods."""
         self.version += 1
         one = self.nodes[name]
-        self.stage.observe(NodeSeen(node(*([one.taint] if one.taint else []), name=name, version=self.version)))
+        taints = [] if one.taint is None else [one.taint]
+        self.stage.observe(NodeSeen(node(*taints, name=name, uid=one.uid, version=self.version)))
         self.stage.observe(*(PodSeen(each) for each in one.pods.values()))
         self.note(name)
 
@@ -88,7 +95,7 @@ class BreakerMachine(RuleBasedStateMachine):
     def taint_node(self, name: str, key: str, ago: int) -> None:
         """Some time ago, or right now, in place of what was there; a node that was gone is created."""
         now = self.stage.now
-        self.nodes[name] = replace(self.nodes.get(name, TrueNode()), since=now - ago, evicts=False)
+        self.nodes[name] = replace(self.nodes.get(name) or self.new_node(), since=now - ago, evicts=False)
         # Object times are a second early, as they are cut off; so a taint begins when it was really added.
         self.nodes[name].taint = taint(key, added_at=now - ago - 1)
         self.tell(name)
@@ -104,9 +111,8 @@ class BreakerMachine(RuleBasedStateMachine):
     def delete_node(self, name: str) -> None:
         """Gone with its pods."""
         if name in self.nodes:
-            for each in self.nodes.pop(name).pods.values():
-                self.stage.observe(PodGone(each.ref))
-            self.stage.observe(NodeGone(name, f"uid-{name}-{self.version}"), NodeGone(name))
+            one = self.nodes.pop(name)
+            self.stage.observe(*(PodGone(each.ref) for each in one.pods.values()), NodeGone(name, one.uid))
 
     @rule(name=NODES, seconds=SECONDS, count=st.integers(1, 3))
     def create_pods(self, name: str, seconds: int | None, count: int) -> None:
@@ -183,13 +189,13 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule()
     def evict(self) -> None:
-        """Whatever goes has settled since it was due; while it is open nothing goes."""
+        """Only what is due goes, and nothing while it is open."""
         self.look()
         taken = self.stage.take()
         assert not taken or self.opened_at is None
         for work in taken:
             one = self.nodes[work.node_name]
-            assert self.fires_at(one, one.pods[work.ref.uid]) + self.policy.settle_seconds <= self.stage.now
+            assert self.fires_at(one, one.pods[work.ref.uid]) <= self.stage.now
             self.stage.send(work)
             self.stage.settle(work, Done())
             self.stage.observe(PodGone(work.ref))
@@ -201,9 +207,10 @@ class BreakerMachine(RuleBasedStateMachine):
         self.stage.order(orders)
         if (before.whole and not orders.whole) or set(before.nodes) - set(orders.nodes):
             self.known_due = math.inf
-        if orders.reset_epoch is not None and orders.reset_epoch - EPOCH > self.reset_at:
+        reset_at = -math.inf if orders.reset_epoch is None else orders.reset_epoch - EPOCH
+        if reset_at > self.reset_at and reset_at >= (self.opened_at or 0):
             self.known_due = math.inf if self.opened_at is not None else self.known_due
-            self.opened_at, self.reset_at = None, orders.reset_epoch - EPOCH
+            self.opened_at, self.reset_at = None, reset_at
         whole = orders.whole
         self.orders = replace(orders, whole=None)
         self.known_due = min(self.known_due, self.due())
@@ -222,7 +229,7 @@ class BreakerMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Everything is seen anew; what stands in the cluster is known, also of the breaker."""
-        latch = self.stage.brain.brakes.breaker.latch
+        latch = self.stage.brain.dispatch.brakes.breaker.latch
         reset_epoch = None if self.reset_at == -math.inf else epoch(self.reset_at)
         now = self.stage.now
         self.stage = Stage(breaker=self.policy, orders=None).at(now)
@@ -241,12 +248,12 @@ class BreakerMachine(RuleBasedStateMachine):
     @invariant()
     def it_is_open_or_it_is_not(self) -> None:
         """As the oracle says."""
-        assert (self.stage.brain.brakes.breaker.latch is not None) == (self.opened_at is not None)
+        assert (self.stage.brain.dispatch.brakes.breaker.latch is not None) == (self.opened_at is not None)
 
     @invariant()
     def only_what_is_there_is_remembered(self) -> None:
         """The nodes with a taint that evicts, and that taint."""
-        kept = self.stage.brain.brakes.breaker._evicting
+        kept = self.stage.brain.dispatch.brakes.breaker._evicting
         assert kept == {name: {one.taint} for name, one in self.nodes.items() if one.evicts}
 
 

@@ -282,7 +282,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def every_pod_is_in_one_place(self) -> None:
         """In flight, or armed once: as a first try or as a retry."""
         brain = self.stage.brain
-        places = list(brain._agenda)
+        places = list(brain.dispatch.agenda)
         assert len(places) == len(set(places))
         assert not set(places) & set(self.oracle.in_flight)
         assert not {entry.ref.uid for entry in brain._conditions.owed} & set(self.oracle.in_flight)
@@ -331,7 +331,7 @@ class ControllerMachine(RuleBasedStateMachine):
         brain = self.stage.brain
         assert brain.next_at(self.stage.now) is None
         left = [brain._wanted, brain._in_flight, brain._trouble, brain._deleted, brain._asked]
-        assert (len(brain._conditions), len(brain._agenda)) == (0, 0)
+        assert (len(brain._conditions), len(brain.dispatch.agenda)) == (0, 0)
         assert not any([*left, brain._attended, brain.cluster.nodes, brain.cluster.pods, brain.cluster._pods_by_node])
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from tests.unit.builders import EPOCH
 
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Effect
+from taint_eviction.core.effects import Block, BlockReason, Effect
 from taint_eviction.core.facts import Fact, NodeSeen, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef
@@ -128,6 +128,7 @@ class How:
     failure: str | None = None
     status: int | None = None
     retry_after: float | None = None
+    block: Block | None = None
 
 
 HANGS = How(effect_after=None, answer_after=None)
@@ -143,6 +144,11 @@ def slow(seconds: float) -> How:
 def refused(status: int = 403, retry_after: float | None = None, after: float = 0.0) -> How:
     """Take no effect and be answered with an HTTP status."""
     return How(None, after, f"refused with {status}", status, retry_after)
+
+
+def blocked(retry_after: float | None = None) -> How:
+    """Be refused because of a budget."""
+    return How(None, 0.0, "no disruption allowed", 429, retry_after, Block(BlockReason.BUDGET, "web"))
 
 
 def times_out(after: float = 10.0) -> How:
@@ -198,7 +204,7 @@ class Wire:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(how.answer_after or 0)
         if how.failure is not None:
-            raise CallFailed(how.failure, status=how.status, retry_after_seconds=how.retry_after)
+            raise CallFailed(how.failure, status=how.status, retry_after_seconds=how.retry_after, block=how.block)
         return result  # type: ignore[return-value]  # None only if ResultT allows it, or where nothing is returned
 
 
@@ -291,19 +297,22 @@ class FakeApi(Wire):
 
     async def delete(self, ref: PodRef) -> bool:
         """Delete, or begin to where ``graceful``."""
+        return await self.carry("DELETE", ref.uid, lambda: self._end(ref))
 
-        def effect() -> bool:
-            pod = self.live(ref)
-            if pod is None:
-                return False
-            self.deleted.append((now(), ref.uid))
-            if self.graceful:
-                self.put(replace(pod, terminating=True))
-            else:
-                del self.pods[ref.key]
-            return True
+    async def evict(self, ref: PodRef) -> bool:
+        """Do the same by the eviction API."""
+        return await self.carry("EVICT", ref.uid, lambda: self._end(ref))
 
-        return await self.carry("DELETE", ref.uid, effect)
+    def _end(self, ref: PodRef) -> bool:
+        pod = self.live(ref)
+        if pod is None:
+            return False
+        self.deleted.append((now(), ref.uid))
+        if self.graceful:
+            self.put(replace(pod, terminating=True))
+        else:
+            del self.pods[ref.key]
+        return True
 
 
 class FakeTeller:
@@ -376,9 +385,9 @@ def interpret(scope: WatchScope, event_type: str | None, body: Mapping[str, Any]
 class Body:
     """A whole body but for its watches: one brain, its doors, and what works on them."""
 
-    def __init__(self, workers: int = 20) -> None:
+    def __init__(self, workers: int = 20, brain: Controller | None = None) -> None:
         self.clock, self.api, self.gate, self.teller = FakeClock(), FakeApi(), FakeGate(), FakeTeller()
-        self.brain = Controller()
+        self.brain = brain or Controller()
         self.live = LiveController(self.brain, self.clock, [self.teller])
         self.node_reads = NodeReads(self.api, self.live, serves_seconds=1.0)
         doors = self.live, self.api, self.api, self.node_reads, self.gate

@@ -26,6 +26,26 @@ def test_lines_are_written_at_once_and_after_those_that_were_there(tmp_path: Pat
     assert file.read_bytes() == b"one\ntwo\n"
 
 
+def test_a_line_that_a_crash_has_cut_stays_alone(tmp_path: Path) -> None:
+    """The next one would be glued to it, and both were lost; it begins below, behind a head of its own."""
+    file = tmp_path / "log"
+    file.write_bytes(b"head\none\ntw")
+    lines = rotating(file, head=b"head\n")
+    lines.write(b"three\n")
+    lines.close()
+    assert file.read_bytes() == b"head\none\ntw\nhead\nthree\n"
+
+
+def test_a_file_that_is_full_at_the_start_is_continued_by_nobody(tmp_path: Path) -> None:
+    """What a process before this one knew is not known here."""
+    file = tmp_path / "log"
+    file.write_bytes(b"x" * 30 + b"\n")
+    lines = rotating(file, head=b"head\n")
+    lines.write(b"one\n")
+    lines.close()
+    assert file.read_bytes() == b"head\none\n"
+
+
 def test_a_full_file_becomes_the_one_before(tmp_path: Path) -> None:
     """Two files at most, of the given size at most, and each begins with its head."""
     lines = rotating(tmp_path / "log", 20, b"head\n")

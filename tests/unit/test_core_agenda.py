@@ -278,6 +278,22 @@ def test_who_is_held_back_anyway_need_not_settle() -> None:
     assert it.take(12) == ["a", "b"]
 
 
+def test_who_is_held_back_while_it_settles_is_no_longer_due() -> None:
+    """It waits in its lane, and the others settle on."""
+    it = Wanted(settle_seconds=2)
+    it.want("a", 10)
+    it.want("b", 10, on="n2")
+    it.agenda.advance(10)
+    it.held = {"n1"}
+    it.agenda.reconsider()
+    assert it.agenda.due() == 1
+    assert [it.agenda.is_settling(ref(uid, uid)) for uid in ("a", "b")] == [False, True]
+    assert it.take(12) == ["b"]
+    it.held = set()
+    it.agenda.reconsider()
+    assert it.take(12) == ["a"]
+
+
 def test_due_counts_first_tries_that_wait() -> None:
     """Not retries, not what is in flight, not what is due later."""
     it = Wanted(ONE_A_SECOND)
@@ -365,3 +381,24 @@ def test_what_is_remembered_is_counted() -> None:
     assert len(it.agenda) == 1
     it.agenda.forget(ref("a", "a"))
     assert len(it.agenda) == 0
+
+
+def test_a_retry_that_is_due_and_no_longer_wanted_is_not_begun() -> None:
+    """Nothing is left of it in its lane."""
+    it = Wanted()
+    it.want("a", 5, retry=True)
+    it.agenda.advance(5)
+    it.agenda.forget(ref("a", "a"))
+    assert it.take(6, retry=True) == []
+    assert len(it.agenda) == 0
+
+
+def test_a_retry_goes_once_its_node_is_no_longer_held() -> None:
+    """As a first try does: when it is asked anew which are."""
+    it = Wanted()
+    it.held.add("n1")
+    it.want("a", 5, retry=True)
+    assert it.take(5, retry=True) == []
+    it.held.clear()
+    it.agenda.reconsider()
+    assert it.take(6, retry=True) == ["a"]

@@ -232,3 +232,11 @@ def test_what_cannot_be_read_holds_even_who_closed_it_by_itself() -> None:
     it.look(nodes, 0, moment(4))
     unreadable = Latch(epoch(1), "shut", unreadable=True)
     assert ordered(it, 5, Orders(latch=unreadable)) == [BreakerOpened(unreadable)]
+
+
+def test_nothing_is_due_while_everything_is_paused() -> None:
+    """So however little the breaker bears, it does not open for what is held anyway."""
+    it = brakes(BreakerPolicy(enabled=True, most_due=0), Orders(whole=WHY))
+    assert it.look({}, 5, moment(1)) == []
+    assert it.breaker.latch is None
+    assert [type(effect) for effect in ordered(it, 2, NOTHING) + it.look({}, 0, moment(2))] == [Resumed]

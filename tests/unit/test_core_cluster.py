@@ -257,6 +257,14 @@ def test_a_lower_version_is_old_news() -> None:
     assert cluster.nodes["n1"].node.uid == "uid-n1"
 
 
+def test_the_same_version_again_is_no_old_news() -> None:
+    """A list after a gap brings what is known already, and may show a taint's later start."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), version=7, written_at=0), 5)
+    put_node(cluster, node(taint(), version=7, written_at=20), 30, continuous=False)
+    assert start_of(cluster, taint()) == 21
+
+
 def test_versions_are_compared_as_numbers() -> None:
     """10 comes after 9."""
     cluster = Cluster()
@@ -284,6 +292,24 @@ def test_an_answer_that_a_watch_has_overtaken_is_old() -> None:
     cluster = Cluster()
     put_pod(cluster, pod(tolerates(9), version=100), at=20.5)
     assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is None
+
+
+def test_what_was_seen_at_the_instant_of_the_question_is_no_older_than_its_answer() -> None:
+    """Clocks are no finer: so neither a lower version in an answer nor its silence about a deletion counts."""
+    cluster = Cluster()
+    put_pod(cluster, pod(tolerates(9), version=100), at=20)
+    assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is None
+    cluster.drop_pod(ref(), moment(30))
+    assert put_pod(cluster, pod(version=101), at=31, asked_at=30) is None
+    put_pod(cluster, pod(name="p2", uid="2", version=110), at=40)
+    assert absent(cluster, PodsSwept("n1", frozenset(), 40, 109)) == []
+
+
+def test_not_found_counts_for_what_was_seen_no_later_than_the_question() -> None:
+    """Other than silence it is said of the very node."""
+    cluster = Cluster()
+    put_node(cluster, node(), 5)
+    assert cluster.drop_node(NodeGone("n1", asked_at=5), moment(6)) is not None
 
 
 def test_a_late_fact_does_not_bring_a_deleted_pod_back() -> None:
@@ -318,6 +344,38 @@ def test_a_late_fact_does_not_bring_a_deleted_node_back() -> None:
     assert cluster.drop_node(NodeGone("n1", "uid-n1"), moment(1)) is not None
     put_node(cluster, node(taint(), version=5), 2)
     assert cluster.taints_on("n1") is None
+
+
+def test_a_late_fact_about_a_nodes_predecessor_is_dropped() -> None:
+    """W12: also where no versions say so, and where no UID was given with its end."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), uid="old"), 0)
+    put_node(cluster, node(uid="new"), 1)
+    put_node(cluster, node(taint(), uid="old"), 2)
+    assert (cluster.taints_on("n1"), cluster.nodes["n1"].node.uid) == ((), "new")
+    cluster.drop_node(NodeGone("n1"), moment(3))
+    put_node(cluster, node(taint(), uid="new"), 4)
+    assert cluster.taints_on("n1") is None
+
+
+def test_tainted_nodes_are_those_with_a_no_execute_taint() -> None:
+    """Not the others that are known."""
+    cluster = Cluster()
+    for which in (node(taint()), node(no_schedule(), name="n2"), node(name="n3")):
+        put_node(cluster, which, 0)
+    assert list(cluster.tainted_nodes()) == ["n1"]
+
+
+def test_a_pod_is_gone_when_its_end_was_seen_or_its_name_has_another_bearer() -> None:
+    """A pod of which nothing is known is not."""
+    cluster = Cluster()
+    assert not cluster.is_gone(ref())
+    put_pod(cluster, pod())
+    assert not cluster.is_gone(ref())
+    assert cluster.is_gone(ref(uid="never-seen"))
+    cluster.drop_pod(ref(), moment(1))
+    assert cluster.is_gone(ref())
+    assert not cluster.is_gone(ref(uid="never-seen"))
 
 
 def test_a_node_that_was_never_known_can_be_gone_too() -> None:

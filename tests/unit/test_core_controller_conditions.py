@@ -247,7 +247,7 @@ def leftovers(stage: Stage) -> dict[str, object]:
         for name, value in vars(owner).items():
             if isinstance(value, dict | set | list) and value and name != "_gone":
                 kept[name] = value
-    kept |= {"_agenda": brain._agenda} if len(brain._agenda) else {}
+    kept |= {"_agenda": brain.dispatch.agenda} if len(brain.dispatch.agenda) else {}
     return kept | ({"_conditions": brain._conditions} if len(brain._conditions) else {})
 
 

@@ -181,7 +181,7 @@ def test_who_vanishes_in_flight_gives_back_what_it_has(outcome: Outcome, gone: s
     if sent:
         stage.send(work)
     stage.at(1).settle(work, outcome)
-    assert len(stage.brain._agenda) == 0
+    assert len(stage.brain.dispatch.agenda) == 0
     crowd(stage, 2, "n2", "b")
     assert len(stage.take()) == 1
     assert stage.brain.take_due(moment(1e9), 10, 10) == []
@@ -339,7 +339,7 @@ def test_the_same_orders_again_change_nobodys_turn() -> None:
     stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 3)
     stage.order(Orders(nodes={"n9": Pause()}))
     stage.play(0)
-    lanes = stage.brain._agenda._due_first
+    lanes = stage.brain.dispatch.agenda._due_first
     before = list(lanes._kept.values())
     stage.order(Orders(nodes={"n9": Pause()}))
     assert list(lanes._kept.values()) == before
@@ -396,7 +396,7 @@ def test_a_wave_is_seen_before_its_first_pods_are_gone() -> None:
         taint_nodes(stage, number)
         gone += turn(stage)
     assert gone == []
-    assert stage.brain.brakes.breaker.latch == Latch(epoch(1.5), CAUSE)
+    assert stage.brain.dispatch.brakes.breaker.latch == Latch(epoch(1.5), CAUSE)
     assert stage.at(100).take() == []
     assert hold_of(stage, "p0-0") is Hold.BREAKER_OPEN
     assert stage.next_at() is None
@@ -440,7 +440,7 @@ def test_a_human_resets_it_and_everything_goes() -> None:
     stage = guarded()
     taint_nodes(stage, 0, 1, 2, 3)
     stage.look()
-    latch = stage.brain.brakes.breaker.latch
+    latch = stage.brain.dispatch.brakes.breaker.latch
     assert latch is not None
     stage.at(10).order(Orders(latch=latch))
     assert stage.at(60).order(Orders(reset_epoch=epoch(59))) == [BreakerClosed()]
@@ -465,7 +465,7 @@ def test_a_restart_within_the_window_sees_the_wave_by_the_taints_own_time() -> N
         stage = guarded()
         taint_nodes(stage, 0, 1, 2, 3, which=taint(added_at=added_at))
         stage.look()
-        assert (stage.brain.brakes.breaker.latch is not None) is opened
+        assert (stage.brain.dispatch.brakes.breaker.latch is not None) is opened
 
 
 def test_after_a_restart_what_was_overdue_settles() -> None:
@@ -521,7 +521,7 @@ def test_a_node_whose_pods_are_gone_still_counts() -> None:
         stage.look()
         gone += turn(stage.at(10.0 * number + 5))
     assert gone == ["p0-0", "p1-0", "p2-0"]
-    assert stage.brain.brakes.breaker.latch is not None
+    assert stage.brain.dispatch.brakes.breaker.latch is not None
     for still in (3, 2):
         stage.sees(node(name=f"n{3 - still}"))
         assert stage.brain.wave(moment(40)).nodes == still
@@ -593,7 +593,7 @@ def test_not_ready_nodes_have_their_own_threshold_or_none() -> None:
         stage = guarded(BreakerPolicy(enabled=True, lifecycle_nodes=threshold))
         taint_nodes(stage, *range(6), which=taint(NOT_READY))
         stage.look()
-        assert (stage.brain.brakes.breaker.latch is not None) is opened
+        assert (stage.brain.dispatch.brakes.breaker.latch is not None) is opened
         assert stage.brain.wave(moment(0)) == Wave(0, 6, 12, 6)
 
 
@@ -605,10 +605,10 @@ def test_nothing_is_remembered_of_nodes_that_are_clean_or_gone() -> None:
             taint_nodes(stage.at(lap), lap % 12, which=taint(added_at=lap))
             stage.sees(node(name=f"n{lap % 12}"))
         taint_nodes(stage, 0, 1)
-        assert set(stage.brain.brakes.breaker._evicting) == {"n0", "n1"}
+        assert set(stage.brain.dispatch.brakes.breaker._evicting) == {"n0", "n1"}
         stage.sees(node(name="n0"))
         stage.observe(NodeGone("n1"))
-        assert stage.brain.brakes.breaker._evicting == {}
+        assert stage.brain.dispatch.brakes.breaker._evicting == {}
 
 
 # Modes
@@ -803,7 +803,7 @@ def test_what_another_policy_governs_otherwise_moves_to_its_lane() -> None:
     crowd(stage, 3, "n2", "b")
     assert stage.change_policy(EvictionPolicy(rules=(slow,))) == []
     assert stage.play(100) == [(1, "b0"), (11, "b1"), (21, "b2")]
-    assert stage.brain.eviction_policy.rules == (slow,)
+    assert stage.brain.dispatch.policy.rules == (slow,)
 
 
 def test_a_rule_of_the_same_name_that_matches_otherwise() -> None:
@@ -852,6 +852,6 @@ def test_held_for_ever_it_is_called_off() -> None:
 def test_a_controller_that_is_told_nothing_else_holds_nothing_back() -> None:
     """No limit, no pause, no breaker: as ever."""
     brain = Controller()
-    assert brain.brakes.whole() is None
-    assert not brain.brakes.breaker.policy.enabled
-    assert brain.eviction_policy == EvictionPolicy()
+    assert brain.dispatch.brakes.whole() is None
+    assert not brain.dispatch.brakes.breaker.policy.enabled
+    assert brain.dispatch.policy == EvictionPolicy()

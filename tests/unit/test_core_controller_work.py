@@ -9,6 +9,7 @@ from taint_eviction.core.decision import Evict, StayReason
 from taint_eviction.core.effects import (
     CalledOff,
     Cancelled,
+    CutOff,
     Done,
     Evicted,
     Eviction,
@@ -85,7 +86,7 @@ def test_a_pod_whose_deletion_was_accepted_is_never_asked_for_again() -> None:
     assert stage.at(1e6).take() == []
 
 
-@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), Held(), failed(99.0)])
+@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Held(), failed(99.0)])
 def test_settling_twice_is_our_own_bug(outcome: Outcome) -> None:
     """What is not in flight can't end."""
     stage = armed()
@@ -107,7 +108,7 @@ def test_only_the_work_that_was_begun_can_be_settled() -> None:
 
 def test_every_outcome_is_known_here() -> None:
     """The union of outcomes is closed; whoever adds one adds it to these tests too."""
-    assert set(get_args(Outcome)) == {Done, PodIsGone, CalledOff, Held, Failed}
+    assert set(get_args(Outcome)) == {Done, PodIsGone, CalledOff, CutOff, Held, Failed}
 
 
 def test_work_is_no_longer_wanted_when_the_taint_is_gone() -> None:
@@ -174,7 +175,7 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
 # Late completions
 
 
-@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), Held(), failed(500.0)])
+@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Held(), failed(500.0)])
 def test_a_late_completion_leaves_the_namesake_armed(outcome: Outcome) -> None:
     """W3: whatever becomes of the first pod's slow call, its successor's deadline stands and can be cancelled."""
     stage = armed()

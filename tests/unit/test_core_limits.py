@@ -357,3 +357,14 @@ def test_buckets_that_stay_in_use_are_not_gone_through_again_and_again(monkeypat
         bucket.begin()
     assert len(these) == 64
     assert len(searched) == 4 + 8 + 16 + 32
+
+
+def test_what_was_sent_under_another_limit_costs_no_more_when_it_fails() -> None:
+    """It was paid for before the change."""
+    bucket = TokenBucket(Limit(1.0, 2))
+    tokens = [bucket.begin(), bucket.begin()]
+    for token in tokens:
+        bucket.send(token, 0.0)
+    bucket.change(Limit(1.0, 1), 0.0)
+    bucket.end(tokens[0], ended_pod=False)
+    assert bucket.room_at() == 1.0

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,9 @@ from tests.unit.runtime_fakes import (
     Body,
     How,
     at,
+    blocked,
     refused,
+    running,
     slow,
     times_out,
     turns,
@@ -22,9 +25,23 @@ from tests.unit.runtime_fakes import (
     virtually,
 )
 
-from taint_eviction.core.effects import CalledOff, Done, Eviction, Failed, Held, Outcome, PodIsGone, TakeBack
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import (
+    Block,
+    BlockReason,
+    CalledOff,
+    Done,
+    Eviction,
+    Failed,
+    Held,
+    Outcome,
+    PodIsGone,
+    TakeBack,
+)
 from taint_eviction.core.facts import PodGone
-from taint_eviction.runtime.evictor import backoff_seconds
+from taint_eviction.core.orders import Orders, Pause
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.runtime.evictor import backoff_seconds, blocked_seconds
 from taint_eviction.settings import RetrySettings
 
 SEQUENCE = ["GET node", "PATCH", "DELETE"]
@@ -344,3 +361,112 @@ def test_never_sooner_than_advised(tries: int, advised: float, seed: int) -> Non
     own = backoff_seconds(tries, None, RetrySettings(), random.Random(seed))
     wait = backoff_seconds(tries, advised, RetrySettings(), random.Random(seed))
     assert wait == own if advised <= own else advised <= wait <= advised + 0.1
+
+
+# By the eviction API
+
+ASKING = ["GET node", "GET pod", "EVICT"]
+
+
+def asking(mode: EvictionMode = EvictionMode.EVICT, evict_timeout_seconds: float = 60.0) -> Body:
+    """A body that asks the eviction API and knows a pod which is due now."""
+    it = Body(brain=Controller(eviction_policy=EvictionPolicy(mode, evict_timeout_seconds)))
+    it.sees(node(taint()), pod())
+    return it
+
+
+@virtually
+async def test_the_eviction_api_is_asked_on_a_live_pod_and_without_a_condition() -> None:
+    """It sets one of its own once it has agreed; one call more would be one too many."""
+    it = asking()
+    assert await once(it) == Done()
+    assert (it.api.verbs(), it.api.deleted) == (ASKING, [(0, "a")])
+
+
+@virtually
+async def test_a_pod_that_is_gone_is_not_evicted() -> None:
+    """As the live read says, or the eviction API."""
+    it = asking()
+    it.api.pods.clear()
+    assert await once(it) == PodIsGone()
+    assert it.api.verbs() == ASKING[:2]
+    it = asking()
+    it.api.will("GET pod", slow(0.5))
+    at(0.25, it.api.pods.clear)
+    assert await once(it) == PodIsGone()
+    assert it.api.verbs() == ASKING
+
+
+@virtually
+async def test_a_pod_that_came_to_tolerate_unseen_is_not_evicted() -> None:
+    """W11: the live read decides."""
+    it = asking()
+    it.api.put(pod(tolerates()))
+    assert await once(it) == CalledOff()
+    assert it.api.verbs() == ASKING[:2]
+
+
+@virtually
+async def test_a_budgets_no_is_a_failure_of_its_own() -> None:
+    """With the budget's name, for whoever asks what it waits for."""
+    it = asking()
+    it.api.will("EVICT", blocked())
+    outcome = await once(it)
+    assert isinstance(outcome, Failed)
+    assert (outcome.message, outcome.block) == ("no disruption allowed", Block(BlockReason.BUDGET, "web"))
+    assert 5 <= outcome.retry_at <= 6
+    assert it.brain.next_at(0) == outcome.retry_at
+
+
+@virtually
+async def test_a_budget_that_says_no_for_ever_is_followed_by_a_deletion_after_the_timeout() -> None:
+    """evict-then-delete: 60 s past the deadline and not a second later, with its condition."""
+    it = asking(EvictionMode.EVICT_THEN_DELETE)
+    it.api.ever["EVICT"] = blocked()
+    async with running(it.driver.run()):
+        await until(59.9)
+        assert it.api.deleted == []
+        asked = [seconds for seconds, _ in it.api.sent("EVICT")]
+        await until(61)
+    assert [(round(seconds, 3), uid) for seconds, uid in it.api.deleted] == [(60, "a")]
+    assert it.api.verbs()[-2:] == ["PATCH", "DELETE"]
+    assert all(later - earlier >= 5 for earlier, later in pairwise(asked))
+    assert len(asked) == 4
+
+
+@virtually
+@pytest.mark.parametrize(
+    ("tries", "advised", "least", "most"),
+    [
+        (0, None, 5, 6),
+        (0, 0.0, 5, 6),
+        (1, None, 10, 12),
+        (2, None, 20, 24),
+        (3, None, 30, 36),
+        (50, None, 30, 36),
+        (0, 10.0, 10, 12),
+        (9, 10.0, 10, 12),
+        (0, 1.0, 1, 1.2),
+        (0, 86400.0, 600, 720),
+    ],
+)
+async def test_a_budget_is_asked_when_the_server_says_so_and_else_less_and_less_often(
+    tries: int, advised: float | None, least: float, most: float
+) -> None:
+    """At least 5 s where it advises nothing or 0, doubled up to the longest retry; a fifth more at most."""
+    waits = [blocked_seconds(tries, advised, RetrySettings(), random.Random(seed)) for seed in range(50)]
+    assert min(waits) >= least
+    assert max(waits) <= most
+    assert max(waits) > min(waits)
+
+
+@virtually
+async def test_what_is_paused_between_two_calls_is_held() -> None:
+    """And nothing is asked for any more; it goes on where it was once the pause ends."""
+    it = asking()
+    it.api.will("GET pod", slow(0.5))
+    at(0.25, it.live.order, Orders(whole=Pause()))
+    assert await once(it) == Held()
+    assert (it.api.verbs(), it.live.take_due(10, 10)) == (ASKING[:2], [])
+    it.live.order(Orders())
+    assert await once(it) == Done()

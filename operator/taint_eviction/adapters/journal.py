@@ -7,6 +7,7 @@ by itself.
 Reads no clock: whoever tells brings the moment.
 """
 
+import math
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -32,18 +33,26 @@ from taint_eviction.core.effects import (
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesSwept, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
+from taint_eviction.settings import Settings
 
 JOURNAL_VERSION = 1
+DEFAULT_SETTINGS = Settings()
 
 
 class Journal:
-    """A ``Teller`` that also takes facts; ``most_bytes`` bounds each of the two files."""
+    """A ``Teller`` that also takes facts; ``most_bytes`` bounds each of the two files.
 
-    def __init__(self, path: Path, most_bytes: int = DEFAULT_MOST_BYTES) -> None:
+    Those of the ``settings`` that decide what is done stand at the head of each file, where they are not the defaults.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = DEFAULT_MOST_BYTES, settings: Settings = DEFAULT_SETTINGS) -> None:
+        self._head = {"what": "journal", "version": JOURNAL_VERSION, "by": __version__, **_settings(settings)}
         self._lines = RotatingLines(path, most_bytes, "the journal", self._begin)
         self._now = Moment(0.0, 0.0)
         # By UID: the line that was last written of it, without its time, and when it was seen.
         self._known: dict[str, tuple[dict[str, Any], float]] = {}
+        # By scope: the line that told what holds evictions back.
+        self._held: dict[str, dict[str, Any]] = {}
 
     # What is told
 
@@ -73,7 +82,19 @@ class Journal:
 
     def tell(self, effect: Effect, now: Moment) -> None:
         """Take in what came of it."""
-        self._write(_effect(effect, now), now)
+        line = _effect(effect, now)
+        self._write(line, now)
+        match effect:
+            case Paused(scope):
+                self._held[scope] = line
+            case Resumed(scope):
+                self._held.pop(scope, None)
+            case BreakerOpened():
+                self._held[""] = line
+            case BreakerClosed():
+                self._held.pop("", None)
+            case _:
+                pass
 
     def close(self) -> None:
         """Close the file."""
@@ -107,14 +128,47 @@ class Journal:
 
     def _begin(self, continues: bool) -> bytes:
         """Write the head of a file and, where it continues another, all that is known."""
-        head = {"what": "journal", "version": JOURNAL_VERSION, "by": __version__}
         if not continues:
-            return _line(head, self._now)
+            return _line(self._head, self._now)
         known = (line for line, _ in self._known.values())
-        return b"".join(_line(line, self._now) for line in ({**head, "continues": True}, *known))
+        lines = ({**self._head, "continues": True}, *known, *self._held.values())
+        return b"".join(_line(line, self._now) for line in lines)
 
 
 # Lines
+
+
+def _settings(settings: Settings) -> dict[str, Any]:
+    """Tell of settings as scenarios call them, and how many rules there are."""
+    default = _settings_as_words(DEFAULT_SETTINGS)
+    told = {name: value for name, value in _settings_as_words(settings).items() if value != default[name]}
+    rules = {"rules": len(settings.policy.rules)} if settings.policy.rules else {}
+    return {**({"settings": told} if told else {}), **rules}
+
+
+def _settings_as_words(settings: Settings) -> dict[str, Any]:
+    policy = settings.policy
+    return {
+        "evictFinished": settings.evict_finished,
+        "defaultNotReadySeconds": settings.default_not_ready_seconds,
+        "defaultUnreachableSeconds": settings.default_unreachable_seconds,
+        "honourHolds": _span(settings.most_hold_seconds),
+        "evictionMode": policy.mode.value,
+        "evictTimeout": policy.evict_timeout_seconds,
+        "evictionsPerSecond": policy.whole.per_second,
+        "evictionsBurst": policy.whole.burst,
+        "evictionsPerSecondPerNode": policy.per_node.per_second,
+        "evictionsBurstPerNode": policy.per_node.burst,
+        "evictionsPerSecondPerNamespace": policy.per_namespace.per_second,
+        "evictionsBurstPerNamespace": policy.per_namespace.burst,
+        "workers": settings.workers,
+        "retryFirst": settings.retry.first_seconds,
+        "retryMost": settings.retry.most_seconds,
+    }
+
+
+def _span(seconds: float) -> float | str:
+    return "forever" if seconds == math.inf else seconds
 
 
 def _line(line: dict[str, Any], now: Moment) -> bytes:
@@ -135,6 +189,7 @@ def _taint(taint: Taint) -> dict[str, Any]:
 def _pod(pod: Pod) -> dict[str, Any]:
     flags = {name: True for name in ("terminating", "finished", "mirror") if getattr(pod, name)}
     bound = {} if pod.bound_at is None else {"bound": pod.bound_at}
+    hold = {} if pod.hold_seconds is None else {"hold": _span(pod.hold_seconds)}
     return {
         "what": "pod",
         "pod": str(pod.ref),
@@ -142,6 +197,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
         "on": pod.node_name,
         "tolerations": [_toleration(toleration) for toleration in pod.tolerations],
         **bound,
+        **hold,
         **flags,
     }
 
@@ -167,7 +223,8 @@ def _effect(effect: Effect, now: Moment) -> dict[str, Any]:
             return {"what": "rewritten", "node": effect.node_name, "taint": str(effect.taint)}
         case Scheduled():
             due = round(now.epoch_of(effect.decision.fire_at), 3)
-            return {**_about("scheduled", effect.ref, effect.node_name, effect.decision.deciding), "due": due}
+            held = {"held_seconds": effect.decision.held_seconds} if effect.decision.held_seconds else {}
+            return {**_about("scheduled", effect.ref, effect.node_name, effect.decision.deciding), "due": due, **held}
         case Cancelled():
             reason = "pod_gone" if effect.reason is None else effect.reason.name.lower()
             return {**_about("cancelled", effect.ref, effect.node_name), "reason": reason}

@@ -13,6 +13,8 @@ from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.runtime.ports import CallFailed
 
 _GROUP = "coordination.k8s.io/v1"
+# The API has 32 bits for it.
+_MOST_TRANSITIONS = 2**31 - 1
 
 
 class KubernetesLease:
@@ -53,7 +55,9 @@ class KubernetesLease:
 
 def _record(body: Any) -> LeaseRecord:
     """Read a Lease; what is missing or unreadable in it counts as never set, which only makes it expire sooner."""
-    spec = body.get("spec") or {}
+    spec, version = body.get("spec") or {}, body["metadata"]["resourceVersion"]
+    if not isinstance(version, str):
+        raise TypeError("its version is no text")
     holder, duration, transitions = (
         spec.get(field) for field in ("holderIdentity", "leaseDurationSeconds", "leaseTransitions")
     )
@@ -62,8 +66,8 @@ def _record(body: Any) -> LeaseRecord:
         duration_seconds=duration if isinstance(duration, int) else 0,
         acquired_epoch=parse_rfc3339(spec.get("acquireTime")) or 0.0,
         renewed_epoch=parse_rfc3339(spec.get("renewTime")) or 0.0,
-        transitions=transitions if isinstance(transitions, int) else 0,
-        version=body["metadata"]["resourceVersion"],
+        transitions=transitions if isinstance(transitions, int) and abs(transitions) < _MOST_TRANSITIONS else 0,
+        version=version,
     )
 
 

@@ -56,7 +56,8 @@ class Lines:
 class RotatingLines(Lines):
     """Lines in a file; when it is full, it becomes ``FILE.1`` and a new one begins. ``most_bytes`` bounds each of them.
 
-    ``begin`` writes how a file begins, and is told whether it continues an older one.
+    What stands in the file already stays, also a line that was cut: the next one begins below it. ``begin`` writes what
+    comes before the first line, and is told whether that continues what was written before to another file.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class RotatingLines(Lines):
         self._most_bytes = most_bytes
         self._begin = begin
         self._size = 0
+        self._begun = False
         self._open("ab")
 
     def write(self, line: bytes) -> None:
@@ -79,13 +81,15 @@ class RotatingLines(Lines):
             return
         if self._size and self._size + len(line) > self._most_bytes:
             self._rotate()
-        elif not self._size:
-            line = self._begin(False) + line
+        elif not self._begun:
+            self._append(self._begin(False))
+        self._begun = True
         self._append(line)
 
     def _append(self, data: bytes) -> None:
-        super().write(data)
-        self._size += len(data)
+        if data:
+            super().write(data)
+            self._size += len(data)
 
     def _rotate(self) -> None:
         self.close()
@@ -95,11 +99,23 @@ class RotatingLines(Lines):
             self._give_up(error)
             return
         self._open("wb")
-        self._append(self._begin(True))
+        self._append(self._begin(self._begun))
 
     def _open(self, mode: str) -> None:
         try:
-            self._file = self._path.open(mode, buffering=0)
-            self._size = self._path.stat().st_size
+            self._file = file = self._path.open(mode, buffering=0)
+            self._size = os.fstat(file.fileno()).st_size
         except OSError as error:
             self._give_up(error)
+        else:
+            if self._size and self._is_cut():
+                self._append(b"\n")
+
+    def _is_cut(self) -> bool:
+        """Tell whether the last line has no end; of a file that may be written only, nobody can tell."""
+        try:
+            with self._path.open("rb") as written:
+                written.seek(-1, os.SEEK_END)
+                return written.read(1) != b"\n"
+        except OSError:
+            return False

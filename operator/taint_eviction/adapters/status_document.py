@@ -14,8 +14,9 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.orders_data import UNKNOWN_EPOCH, paused_scopes
 from taint_eviction.core.brakes import Hold
 from taint_eviction.core.breaker import BreakerPolicy
-from taint_eviction.core.controller import Controller, Pending
+from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import Evict
+from taint_eviction.core.dispatch import Pending
 from taint_eviction.core.effects import Block
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.orders import Latch, Orders, Pause
@@ -59,7 +60,8 @@ def status_document(
     controller: Controller, pending: Sequence[Pending], process: ProcessState, now: Moment, limit: int
 ) -> JsonObject:
     """Say how it stands; of the ``pending``, the most overdue first, at most ``limit`` are listed and all counted."""
-    policy, breaker, orders = controller.eviction_policy, controller.brakes.breaker, controller.brakes.orders
+    policy, brakes = controller.dispatch.policy, controller.dispatch.brakes
+    breaker, orders = brakes.breaker, brakes.orders
     counts = Counter(state_of(each, now) for each in pending)
     return {
         **document_head("Status", process, now),
@@ -220,7 +222,8 @@ def _hold(pending: Pending, controller: Controller, process: ProcessState) -> Js
 
 def _told(hold: Hold, pending: Pending, controller: Controller) -> str:
     """Say since when and why it is held, where somebody has ordered it."""
-    pod, orders, latch = pending.known.pod, controller.brakes.orders or Orders(), controller.brakes.breaker.latch
+    pod, brakes = pending.known.pod, controller.dispatch.brakes
+    orders, latch = brakes.orders or Orders(), brakes.breaker.latch
     pauses = {
         Hold.BREAKER_OPEN: None if latch is None else Pause(latch.since_epoch, latch.cause),
         Hold.PAUSED: orders.whole,

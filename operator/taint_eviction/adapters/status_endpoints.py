@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 
 from taint_eviction.adapters.explanation_document import explanation_document, unknown_document
 from taint_eviction.adapters.status_document import JsonObject, ProcessState, status_document
-from taint_eviction.core.controller import Controller, Pending
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.dispatch import Pending
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.runtime.ports import Clock

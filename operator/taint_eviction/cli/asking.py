@@ -91,6 +91,14 @@ def _document(body: object, where: str) -> Document:
     raise Unanswered(f"{where}: that is no answer of a taint-eviction controller, or of one of another version")
 
 
+def put(write: Callable[[Document], list[str]], document: Document) -> list[str]:
+    """Write an answer for people; raise ``Unanswered`` where it is not made as this version makes it."""
+    try:
+        return write(document)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise Unanswered("the answer is none of a taint-eviction controller of this version; see -o json") from error
+
+
 # At a URL
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import orjson
 
-from taint_eviction.cli.asking import Ask, Document, ask, ask_flags
+from taint_eviction.cli.asking import Ask, Document, ask, ask_flags, put
 from taint_eviction.cli.asking_values import PodName
 from taint_eviction.cli.status_views import due_text, keeping
 from taint_eviction.core.objects import NamespacedName
@@ -37,7 +37,7 @@ def explain(pod: NamespacedName, **flags: Any) -> None:
         if flags["output"] == "json":
             click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
         else:
-            click.echo("\n".join(explanation_lines(document)))
+            click.echo("\n".join(put(explanation_lines, document)))
 
     ask(flags, answer)
 

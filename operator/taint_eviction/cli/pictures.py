@@ -35,7 +35,8 @@ def record_in(raw: bytes, name: str) -> Record | None:
     for problem in record.problems:
         click.echo(f"taint-eviction: {problem}", err=True)
     if record.skipped:
-        click.echo(f"taint-eviction: {name}: {record.skipped} lines are of no use and were skipped", err=True)
+        lines = "1 line is" if record.skipped == 1 else f"{record.skipped} lines are"
+        click.echo(f"taint-eviction: {name}: {lines} of no use and skipped", err=True)
     return record
 
 

@@ -92,7 +92,9 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     settings = _with_lease_namespace(settings, connection)
     listen = Address(*flags["listen"]) if flags["listen"] is not None else None
-    journal = Journal(Path(flags["journal"]), flags["journal_megabytes"] * 2**20) if flags["journal"] else None
+    journal = None
+    if flags["journal"]:
+        journal = Journal(Path(flags["journal"]), flags["journal_megabytes"] * 2**20, settings)
     application = Application(
         connection,
         clock,

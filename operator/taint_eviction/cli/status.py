@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags
+from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.cli.values import Seconds
 
@@ -45,7 +46,7 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
     if flags["output"] == "json":
         click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     else:
-        click.echo("\n".join(status_lines(document)))
+        click.echo("\n".join(put(status_lines, document)))
 
 
 async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
@@ -77,8 +78,8 @@ def _view(output: str) -> tuple[AbstractContextManager[Any], Show]:
     live = Live(console=console, auto_refresh=False)
 
     def show(document: Document, trouble: str | None) -> None:
-        lines = status_lines(document, max(1, console.height - _OTHER_LINES))
-        lines += [] if trouble is None else ["", click.style(f"as of {document['now']}; {trouble}", fg="red")]
+        lines = put(partial(status_lines, most_pods=max(1, console.height - _OTHER_LINES)), document)
+        lines += [] if trouble is None else ["", click.style(f"as of {document.get('now')}; {trouble}", fg="red")]
         live.update(Text.from_ansi("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
 
     return live, show
@@ -93,6 +94,6 @@ def _show_line(document: Document, trouble: str | None) -> None:
 
 def _show_text(document: Document, trouble: str | None) -> None:
     if trouble is None:
-        click.echo("\n".join([f"{document['now']}", *status_lines(document), ""]))
+        click.echo("\n".join([str(document.get("now")), *put(status_lines, document), ""]))
     else:
         click.echo(f"taint-eviction: {trouble}", err=True)

@@ -145,6 +145,10 @@ class Agenda:
 
     def reconsider(self) -> None:
         """Ask anew which lanes are held."""
+        for entry in list(self._settling):
+            if self._is_held(self._plans[entry.ref.uid][0]):
+                self._settling.cancel(entry.ref)
+                self._wait_in_lane(self._due_first, entry.ref)
         self._due_first.reconsider()
         self._due_again.reconsider()
 

@@ -62,8 +62,8 @@ class BreakerPolicy:
     ``nodes``: more nodes than that newly tainted within ``window_seconds`` open it; ``lifecycle_nodes`` is the same for
     nodes that the node lifecycle controller has tainted (not-ready, unreachable), None: they are exempt. ``most_due``:
     more pods than that due at once open it, None: any number may be. ``settle_seconds``: how long each eviction waits,
-    so that a wave is seen before its first pods are gone. ``closes_by_itself``: once the cause is gone; else a human
-    resets it.
+    so that a wave is seen before its first pods are gone. ``closes_by_itself``: once the cause, which the process
+    must have seen, is gone; else a human resets it.
     """
 
     enabled: bool = False
@@ -111,6 +111,8 @@ class Breaker:
         self._evicting: dict[str, set[Taint]] = {}
         # Something that may have raised a count or a share since the last look.
         self._news = True
+        # A latch found in the cluster may have a cause that is not listed yet: not to be taken for gone.
+        self._cause_seen = False
 
     def evicts(self, node_name: str, taint: Taint) -> None:
         """Note that a pod is to go, or will have to, because of this taint."""
@@ -162,14 +164,19 @@ class Breaker:
                 self._news = False
                 cause = self._cause(self.wave(nodes, due, now), too_many_due)
                 self.latch = None if cause is None else Latch(now.server_epoch, cause)
-        elif self.policy.closes_by_itself and self._cause(self.wave(nodes, due, now), too_many_due) is None:
-            self.reset(now.server_epoch)
+                self._cause_seen = cause is not None
+        elif self.policy.closes_by_itself:
+            if self._cause(self.wave(nodes, due, now), too_many_due) is not None:
+                self._cause_seen = True
+            elif self._cause_seen:
+                self.reset(now.server_epoch)
 
     def reset(self, epoch: float) -> None:
         """Close, and take what was there until ``epoch`` (API server's time) for known."""
         if self.latch is not None:
             self.know_backlog()
         self.latch = None
+        self._cause_seen = False
         self.reset_epoch = epoch
         self._news = True
 

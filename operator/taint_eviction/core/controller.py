@@ -17,14 +17,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from taint_eviction.core.agenda import Agenda
-from taint_eviction.core.brakes import Brakes, Hold
 from taint_eviction.core.breaker import BreakerPolicy, Wave
 from taint_eviction.core.cluster import Cluster, KnownPod
 from taint_eviction.core.conditions import ConditionLedger
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
+from taint_eviction.core.dispatch import Dispatch, Pending, Trouble
 from taint_eviction.core.effects import (
-    Block,
     CalledOff,
     Cancelled,
     CutOff,
@@ -55,42 +53,14 @@ from taint_eviction.core.facts import (
     PodsSwept,
 )
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.lanes import LaneKey
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.orders import Orders
-from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Handling
+from taint_eviction.core.policy import EvictionPolicy
 
 # An answer asked so long after a deletion was accepted, and that still does not show it, says that it was undone.
 _DELETION_SHOWS_SECONDS = 60.0
 
 _NO_ORDERS = Orders()
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """The failed attempts at one pod so far: how many, since when, and what the last one was told.
-
-    ``block``: a budget forbids it for now, None: something is wrong. ``asked``: the eviction API was asked for it.
-    """
-
-    since_at: float
-    tries: int
-    retry_at: float
-    message: str
-    block: Block | None = None
-    asked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A pod that has a deadline or is being evicted. ``hold``: what holds it back though it is due, None: nothing."""
-
-    known: KnownPod
-    decision: Evict
-    handling: Handling
-    in_flight: bool
-    trouble: Trouble | None
-    hold: Hold | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +93,9 @@ class Controller:
         orders: Orders | None = _NO_ORDERS,
     ) -> None:
         self.cluster = Cluster()
-        self.eviction_policy = eviction_policy or EvictionPolicy()
-        breaker = breaker or BreakerPolicy()
-        self.brakes = Brakes(breaker, orders)
+        self.dispatch = Dispatch(eviction_policy or EvictionPolicy(), breaker or BreakerPolicy(), orders)
         self._policy = policy or DecisionPolicy()
         self._dry_run = dry_run
-        settle_seconds = breaker.settle_seconds if breaker.enabled else 0.0
-        self._agenda = Agenda(self.eviction_policy, settle_seconds, lambda key: self._held_lane(key) is not None)
         self._conditions = ConditionLedger()
         # By UID: the decision by which a pod is scheduled or in flight.
         self._wanted: dict[str, Evict] = {}
@@ -171,7 +137,7 @@ class Controller:
         if change is None:
             return []
         name = fact.node.name
-        self.brakes.breaker.node_changed(name, self.cluster.nodes[name].sightings)
+        self.dispatch.brakes.breaker.node_changed(name, self.cluster.nodes[name].sightings)
         effects: list[Effect] = [TaintRewritten(name, taint) for taint in change.rewritten]
         if change.is_tainted and not change.was_tainted:
             self._attended.add(name)
@@ -184,7 +150,7 @@ class Controller:
         known = self.cluster.drop_node(fact, now)
         if known is None:
             return []
-        self.brakes.breaker.node_changed(fact.name, ())
+        self.dispatch.brakes.breaker.node_changed(fact.name, ())
         effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
         return effects + self._redecide_all(self.cluster.pods_on(fact.name), now)
 
@@ -241,7 +207,7 @@ class Controller:
             if not due:
                 self._trouble.pop(ref.uid, None)  # What failed so far was another eviction.
             self._owe_condition(ref, not due and self._conditions.may_carry(ref), now)
-            return self._schedule(known, decision, now.at)
+            return self._schedule(known, decision, now)
         alive = not known.pod.terminating and ref.uid not in self._deleted
         self._owe_condition(ref, alive and (known.pod.marked or self._conditions.may_carry(ref)), now)
         return self._unschedule(known, decision.reason if isinstance(decision, Stay) else None, now)
@@ -250,22 +216,17 @@ class Controller:
         taints = self.cluster.taints_on(known.pod.node_name)
         return decide(known.pod, known.bound, taints, self._policy)
 
-    def _schedule(self, known: KnownPod, decision: Evict, now: float) -> list[Effect]:
+    def _schedule(self, known: KnownPod, decision: Evict, now: Moment) -> list[Effect]:
         ref, before = known.pod.ref, self._wanted.get(known.pod.ref.uid)
         self._wanted[ref.uid] = decision
-        self.brakes.breaker.evicts(known.pod.node_name or "", decision.deciding.taint)
-        trouble, lane = self._trouble.get(ref.uid), self._lane(known, decision)
-        if trouble is None:
-            self._agenda.schedule(ref, lane, decision.fire_at, now)
-        else:
-            self._agenda.schedule(ref, lane, max(decision.fire_at, trouble.retry_at), now, retry=True)
+        self.dispatch.schedule(known, decision, self._trouble.get(ref.uid), now)
         if before is not None and before.fire_at == decision.fire_at:
             return []
         return [Scheduled(ref, known.pod.node_name or "", decision, before.fire_at if before else None)]
 
     def _unschedule(self, known: KnownPod, reason: StayReason | None, now: Moment) -> list[Effect]:
         ref = known.pod.ref
-        self._agenda.forget(ref)
+        self.dispatch.agenda.forget(ref)
         self._trouble.pop(ref.uid, None)
         decision, asked = self._wanted.pop(ref.uid, None), ref.uid in self._asked
         self._asked.discard(ref.uid)
@@ -294,52 +255,26 @@ class Controller:
             self._conditions.write_off(ref)
         return self._unschedule(known, None, now)
 
-    def _handling(self, known: KnownPod, decision: Evict) -> Handling:
-        pod = known.pod
-        return self.eviction_policy.handling(decision.deciding.taint.key, pod.ref.key.namespace, pod.labels)
-
-    def _lane(self, known: KnownPod, decision: Evict) -> LaneKey:
-        rule = self._handling(known, decision).rule
-        return LaneKey(known.pod.node_name or "", known.pod.ref.key.namespace, "" if rule is None else rule.name)
-
     # What holds it back
 
     def order(self, orders: Orders, now: Moment) -> list[Effect]:
         """Take in what people have ordered."""
-        before, effects = self.brakes.orders, self.brakes.order(orders, now)
-        if orders != before:
-            self._agenda.reconsider()
-        self._agenda.advance(now.at)
-        self.brakes.breaker.count_due(self._agenda.due())
-        return effects
+        return self.dispatch.order(orders, now)
 
     def look(self, now: Moment) -> list[Effect]:
         """Let the circuit breaker look at what is going on; to be asked before work is taken."""
-        self._agenda.advance(now.at)
-        return self.brakes.look(self.cluster.nodes, self._agenda.due(), now)
+        return self.dispatch.look(self.cluster.nodes, now)
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
         """Go on with another policy of evicting."""
-        self.eviction_policy = policy
-        self._agenda.change_policy(policy, now.at)
+        self.dispatch.change_policy(policy, now)
         return self._redecide_all(list(self.cluster.pods.values()), now)
-
-    def _held_lane(self, key: LaneKey) -> Hold | None:
-        paused = any(rule.pause for rule in self.eviction_policy.rules if rule.name == key.rule)
-        return Hold.RULE_PAUSED if paused else self.brakes.lane(key)
-
-    def _hold(self, known: KnownPod, decision: Evict) -> Hold | None:
-        return self.brakes.whole() or self._held_lane(self._lane(known, decision))
-
-    def wave(self, now: Moment) -> Wave:
-        """Say what the circuit breaker sees."""
-        return self.brakes.breaker.wave(self.cluster.nodes, self._agenda.due(), now)
 
     # What is to be done
 
     def next_at(self, now: float, retries: bool = True) -> float | None:
         """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
-        instants = [self._agenda.next_at(now, retries, stopped=self.brakes.whole() is not None)]
+        instants = [self.dispatch.next_at(now, retries)]
         if retries:
             instants.append(self._conditions.owed.next_fire_at())
         return min((instant for instant in instants if instant is not None), default=None)
@@ -350,16 +285,15 @@ class Controller:
         At most ``most_retries`` of them are retries or take-backs. Each is in flight until it is settled.
         """
         taken: list[Work] = []
-        self._agenda.advance(now.at)
-        stopped = self.brakes.whole() is not None
-        while not stopped and len(taken) < most and (ref := self._agenda.take(now.at, retry=False)) is not None:
+        self.dispatch.agenda.advance(now.at)
+        while len(taken) < most and (ref := self.dispatch.take(now, retry=False)) is not None:
             self._begin(self._eviction(ref, now), taken)
         room = min(most, len(taken) + most_retries)
         while len(taken) < room and (entry := self._conditions.owed.pop_due(now.at)) is not None:
             known = self.cluster.pod(entry.ref)
             node_name = known.pod.node_name if known is not None else None
             self._begin(TakeBack(entry.ref, node_name or "", self._conditions.tries(entry.ref)), taken)
-        while not stopped and len(taken) < room and (ref := self._agenda.take(now.at, retry=True)) is not None:
+        while len(taken) < room and (ref := self.dispatch.take(now, retry=True)) is not None:
             self._begin(self._eviction(ref, now), taken)
         return taken
 
@@ -371,19 +305,12 @@ class Controller:
             decision,
             known.pod.marked,
             trouble.tries if trouble else 0,
-            self._asks_eviction_api(self._handling(known, decision), decision, trouble, now),
+            self.dispatch.asks_eviction_api(known, decision, trouble, now),
         )
-
-    @staticmethod
-    def _asks_eviction_api(handling: Handling, decision: Evict, trouble: Trouble | None, now: Moment) -> bool:
-        """Tell whether budgets hold. However late it is, the eviction API is asked once before they do not."""
-        if handling.mode is not EvictionMode.EVICT_THEN_DELETE:
-            return handling.mode is EvictionMode.EVICT
-        return trouble is None or not trouble.asked or now.at < decision.fire_at + handling.evict_timeout_seconds
 
     def _begin(self, work: Work, taken: list[Work]) -> None:
         # Whatever else is scheduled for the pod waits: settling decides anew and schedules it again.
-        self._agenda.cancel(work.ref)
+        self.dispatch.agenda.cancel(work.ref)
         self._conditions.owed.cancel(work.ref)
         self._in_flight[work.ref.uid] = work
         taken.append(work)
@@ -398,12 +325,12 @@ class Controller:
         if known is None or not isinstance(decision, Evict) or not due:
             return CalledOff()
         self._wanted[work.ref.uid] = decision  # The reason may have changed; what is told at the end is the last.
-        return None if self._hold(known, decision) is None and self._agenda.may_send(work.ref) else Held()
+        return None if self.dispatch.may_go_on(known, decision) else Held()
 
     def will_delete(self, ref: PodRef, now: Moment) -> None:
         """Note that a pod's deletion is about to be asked for: from here on it may be done, whatever the answer is."""
         self._asked.add(ref.uid)
-        self._agenda.send(ref, now.at)
+        self.dispatch.agenda.send(ref, now.at)
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
@@ -419,7 +346,7 @@ class Controller:
         del self._in_flight[ref.uid]
         if isinstance(work, Eviction):
             blocked = isinstance(outcome, Failed) and outcome.block is not None
-            self._agenda.end(ref, ended_pod=not (blocked or isinstance(outcome, PodIsGone)))
+            self.dispatch.agenda.end(ref, ended_pod=not (blocked or isinstance(outcome, PodIsGone)))
         match outcome:
             case Done():
                 return self._settle_done(work, now)
@@ -439,7 +366,7 @@ class Controller:
             return self._resume(work, now, owed=False)
         self._trouble.pop(uid, None)
         self._asked.discard(uid)
-        self._agenda.forget(work.ref)
+        self.dispatch.agenda.forget(work.ref)
         decision = self._wanted.pop(uid, work.decision)
         if self.cluster.pod(work.ref) is not None:
             self._deleted[uid] = now.at
@@ -472,10 +399,7 @@ class Controller:
         known, decision = self.cluster.pod(work.ref), self._wanted.get(work.ref.uid)
         if known is None or decision is None or not work.by_eviction_api:
             return math.inf
-        handling = self._handling(known, decision)
-        if handling.mode is not EvictionMode.EVICT_THEN_DELETE:
-            return math.inf
-        return decision.fire_at + handling.evict_timeout_seconds
+        return self.dispatch.deletes_at(known, decision)
 
     def _resume(self, work: Work, now: Moment, owed: bool = True) -> list[Effect]:
         """Decide anew on the pod of a piece of work that has ended; if it is no longer known, let go of it."""
@@ -492,7 +416,7 @@ class Controller:
         self._trouble.pop(uid, None)
         self._deleted.pop(uid, None)
         self._asked.discard(uid)
-        self._agenda.forget(work.ref)
+        self.dispatch.agenda.forget(work.ref)
         if self._wanted.pop(uid, None) is None:
             return []
         return [Cancelled(work.ref, work.node_name, None)]
@@ -534,22 +458,21 @@ class Controller:
         """Count them."""
         return len(self._wanted)
 
+    def wave(self, now: Moment) -> Wave:
+        """Say what the circuit breaker sees."""
+        return self.dispatch.wave(self.cluster.nodes, now)
+
     def due_count(self) -> int:
         """Count those of them that are due and have not been attempted, held ones left out."""
-        return self._agenda.due()
+        return self.dispatch.agenda.due()
 
     def troubles(self) -> Collection[Trouble]:
         """Return the failed attempts at all pods that are still to go."""
         return self._trouble.values()
 
     def _pending(self, known: KnownPod, now: Moment) -> Pending:
-        ref, decision = known.pod.ref, self._wanted[known.pod.ref.uid]
-        trouble, in_flight, hold = self._trouble.get(ref.uid), ref.uid in self._in_flight, None
-        if decision.fire_at <= now.at and not in_flight:
-            hold = self._hold(known, decision)
-            if hold is None and (trouble is None or trouble.retry_at <= now.at):
-                hold = Hold.SETTLING if self._agenda.is_settling(ref) else Hold.LIMITED
-        return Pending(known, decision, self._handling(known, decision), in_flight, trouble, hold)
+        uid = known.pod.ref.uid
+        return self.dispatch.pending(known, self._wanted[uid], self._trouble.get(uid), uid in self._in_flight, now)
 
     def explain(self, key: NamespacedName, now: Moment) -> Explanation | None:
         """Say all there is to say about the pod of this name; None if it is not known."""

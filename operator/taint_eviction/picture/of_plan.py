@@ -61,13 +61,20 @@ def _lane(pod: PlannedPod, plan: Plan) -> Lane:
     start, due = decision.deciding.start_at - now, decision.fire_at - now
     lane.outcome, lane.deadline = "leaves", due
     shown = max(due, 0.0)
-    if shown > start:
-        lane.bars.append(Bar(start, shown, Kind.COUNTDOWN, f"tolerance running: {lane.why}"))
-    held = f"blocked: {held_by(pod)}" if pod.blocked else paused(pod)
-    if held:
-        lane.outcome = "blocked"
-        lane.marks.append(Mark(shown, Kind.BLOCKED, held))
-        lane.why += f"; {held}"
-    else:
-        lane.marks.append(Mark(shown, Kind.EVICTED, f"leaves: {lane.why}"))
+    tolerated = due - decision.held_seconds if decision.held_seconds else shown
+    if tolerated > start:
+        lane.bars.append(Bar(start, tolerated, Kind.COUNTDOWN, f"tolerance running: {lane.why}"))
+    if shown > tolerated:
+        lane.bars.append(Bar(tolerated, shown, Kind.HELD, lane.why))
+    lane.marks.append(_end(lane, pod, shown))
     return lane
+
+
+def _end(lane: Lane, pod: PlannedPod, at: float) -> Mark:
+    """Mark how it ends that a pod is due, in the picture and as the lane's outcome."""
+    if not pod.blocked and not pod.paused_by:
+        return Mark(at, Kind.EVICTED, f"leaves: {lane.why}")
+    kind, text = (Kind.BLOCKED, f"blocked: {held_by(pod)}") if pod.blocked else (Kind.HELD, paused(pod))
+    lane.outcome = kind.value
+    lane.why += f"; {text}"
+    return Mark(at, kind, text)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from taint_eviction.core.objects import NO_EXECUTE
+from taint_eviction.picture.overdue import BREAKER, Holds
 from taint_eviction.picture.scene import Band, Bar, Kind, Lane, Mark, Picture
 from taint_eviction.simulation import actions as do
 from taint_eviction.simulation import kubernetes_json as kube
@@ -19,8 +20,10 @@ _MARKS = {
     What.DELETED_AGAIN: Kind.EVICTED,
     What.REFUSED: Kind.REFUSED,
     What.CALL_FAILED: Kind.REFUSED,
-    What.GONE: Kind.GONE,
+    What.BLOCKED: Kind.BLOCKED,
 }
+# One refusal is seen by both: as it is answered, and as it is told.
+_SEEN_TWICE_SECONDS = 0.05
 
 
 def picture_of_replay(result: ReplayResult) -> Picture:
@@ -32,7 +35,8 @@ def picture_of_replay(result: ReplayResult) -> Picture:
     margin = 0.04 * (end - begin)
     picture = Picture(f"Replay: {scenario.name}", " ".join(scenario.about.split()), begin - margin, end + 3 * margin)
     picture.bands = _bands(scenario)
-    picture.lanes = list(_Lanes(scenario, result.timeline, end).lanes.values())
+    lanes = _Lanes(scenario, result.timeline, end)
+    picture.lanes, picture.holds = list(lanes.lanes.values()), lanes.holds.bands()
     picture.steps = [Mark(entry.at, Kind.STEP, entry.subject) for entry in result.timeline if entry.what is What.STEP]
     for verdict in result.verdicts:
         held = "held" if verdict.held else "BROKEN"
@@ -58,7 +62,7 @@ def _bands(scenario: Scenario) -> dict[str, list[Band]]:
         changed = _changed(step.action, taints)
         if changed is not None:
             note(step.at, changed)
-    return {name: _bands_of(states) for name, states in history.items()}
+    return {name: bands for name, states in history.items() if (bands := _bands_of(states))}
 
 
 def _changed(action: do.Action, taints: dict[str, list[Any]]) -> str | None:
@@ -107,80 +111,117 @@ def _name(taint: Mapping[str, Any]) -> str:
 class _Lanes:
     def __init__(self, scenario: Scenario, timeline: Iterable[Entry], end: float) -> None:
         self.lanes: dict[tuple[str, str], Lane] = {}
+        self.holds = Holds()
         self._end = end
-        self._nodes = _homes(scenario)
-        self._running: dict[tuple[str, str], tuple[float, float, str]] = {}
+        self._homes = _homes(scenario)
+        self._born: dict[tuple[str, str], float] = {}
+        # The last word about when each pod is due.
+        self._running: dict[tuple[str, str], Entry] = {}
         for entry in timeline:
             if entry.uid:
                 self._add(entry)
-        for key, (since, due, why) in self._running.items():
-            self._bar(self.lanes[key], since, min(due, end), Kind.COUNTDOWN, why)
+            else:
+                self._hold(entry)
+        for key in list(self._running):
+            self._end_countdown(key, end)
+        for key, lane in self.lanes.items():
+            self.holds.overdue(lane, end)
+            if key in self._born:
+                self._exists(key, end)
+
+    def _hold(self, entry: Entry) -> None:
+        match entry.what:
+            case What.PAUSED:
+                self.holds.begin(entry.subject, entry.at, entry.why)
+            case What.RESUMED:
+                self.holds.end(entry.subject, entry.at)
+            case What.SAID_OPEN:
+                self.holds.begin(BREAKER, entry.at, entry.why)
+            case What.SAID_CLOSED:
+                self.holds.end(BREAKER, entry.at)
+            case _:
+                pass
+
+    def _lane(self, key: tuple[str, str]) -> Lane:
+        if key not in self.lanes:
+            pod, uid = key
+            number = int(tail) if (tail := uid.rpartition("-")[2]).isdigit() else 1
+            homes = self._homes.get(pod, [])
+            node, self._born[key] = homes[min(number, len(homes)) - 1] if homes else ("", 0.0)
+            self.lanes[key] = Lane(pod, node, "stays", "", uid)
+        return self.lanes[key]
 
     def _add(self, entry: Entry) -> None:
         key = entry.subject, entry.uid
-        if key not in self.lanes:
-            number = int(tail) if (tail := entry.uid.rpartition("-")[2]).isdigit() else 1
-            homes = self._nodes.get(entry.subject, [])
-            node = homes[min(number, len(homes)) - 1] if homes else ""
-            self.lanes[key] = Lane(entry.subject, node, "stays", "", entry.uid)
-        lane, kind = self.lanes[key], _MARKS.get(entry.what)
-        if kind is None:
-            return
-        lane.marks.append(Mark(entry.at, kind, f"{entry.what.value}: {entry.why}"))
+        lane = self._lane(key)
+        if (kind := _MARKS.get(entry.what)) is not None:
+            self._mark(lane, Mark(entry.at, kind, f"{entry.what.value}: {entry.why}"))
         match entry.what:
             case What.SCHEDULED:
                 self._end_countdown(key, entry.at)
                 lane.outcome, lane.why, lane.deadline = "due", entry.why, entry.due_at
-                self._running[key] = entry.at, entry.due_at or entry.at, entry.why
+                self._running[key] = entry
             case What.CANCELLED | What.DROPPED:
                 self._end_countdown(key, entry.at)
                 if lane.left_at is None:
+                    self.holds.overdue(lane, entry.at)
                     lane.outcome, lane.why, lane.deadline = "cancelled", entry.why, None
             case What.EVICTED:
-                self._evicted(key, entry)
+                self._end_countdown(key, entry.at)
+                lane.outcome, lane.left_at = "evicted", entry.at
+            case What.GONE if key in self._born:
+                self._exists(key, entry.at)
             case _:
                 pass
 
-    def _evicted(self, key: tuple[str, str], entry: Entry) -> None:
-        lane = self.lanes[key]
-        lane.outcome, lane.left_at = "evicted", entry.at
-        self._end_countdown(key, entry.at)
-        if lane.deadline is not None and entry.at > lane.deadline:
-            tries = sum(mark.kind is Kind.REFUSED for mark in lane.marks)
-            kind = Kind.RETRYING if tries else Kind.LATE
-            self._bar(lane, lane.deadline, entry.at, kind, f"{entry.at - lane.deadline:.3f} s past its deadline")
+    def _mark(self, lane: Lane, mark: Mark) -> None:
+        last = lane.marks[-1] if lane.marks else None
+        twice = last is not None and last.kind in (Kind.BLOCKED, Kind.REFUSED) and mark.kind is Kind.REFUSED
+        if last is not None and twice and mark.at - last.at < _SEEN_TWICE_SECONDS:
+            lane.marks[-1] = Mark(last.at, last.kind, f"{last.text}\n{mark.text}")
+        else:
+            lane.marks.append(mark)
+
+    def _exists(self, key: tuple[str, str], until: float) -> None:
+        """Draw since when and until when there is such a pod, beneath all else."""
+        self.lanes[key].bars.insert(0, Bar(self._born.pop(key), until, Kind.EXISTS, "the pod exists"))
 
     def _end_countdown(self, key: tuple[str, str], at: float) -> None:
         running = self._running.pop(key, None)
-        if running is not None:
-            self._bar(self.lanes[key], running[0], min(running[1], at), Kind.COUNTDOWN, running[2])
+        if running is not None and running.due_at is not None:
+            tolerated = running.due_at - running.held_seconds
+            self._bar(self.lanes[key], running.at, min(tolerated, at), Kind.COUNTDOWN, running.why)
+            begin = max(tolerated, running.at)
+            self._bar(self.lanes[key], begin, min(running.due_at, at), Kind.HELD, running.why)
 
     def _bar(self, lane: Lane, begin: float, end: float, kind: Kind, text: str) -> None:
         if end > begin:
             lane.bars.append(Bar(begin, end, kind, text))
 
 
-def _homes(scenario: Scenario) -> dict[str, list[str]]:
-    """List on which node each bearer of a pod's name was, in their order."""
-    homes: dict[str, list[str]] = {}
+def _homes(scenario: Scenario) -> dict[str, list[tuple[str, float]]]:
+    """List on which node, and since when, each bearer of a pod's name was, in their order."""
+    homes: dict[str, list[tuple[str, float]]] = {}
+    begin = min([0.0, *(step.at for step in scenario.steps)])
 
-    def bear(body: Mapping[str, Any]) -> None:
+    def bear(body: Mapping[str, Any], at: float) -> None:
         metadata = body["metadata"]
         key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
-        homes.setdefault(key, []).append((body.get("spec") or {}).get("nodeName") or "")
+        homes.setdefault(key, []).append(((body.get("spec") or {}).get("nodeName") or "", at))
 
     for pod in scenario.pods:
-        bear(pod)
+        bear(pod, begin)
     for step in scenario.steps:
         match step.action:
             case do.CreatePods():
                 for body in step.action.bodies:
-                    bear(body)
+                    bear(body, step.at)
             case do.RecreatePod():
-                known = homes.setdefault(str(step.action.pod), [""])
-                known.append("" if step.action.unbound else step.action.node or known[-1])
+                known = homes.setdefault(str(step.action.pod), [("", begin)])
+                known.append(("" if step.action.unbound else step.action.node or known[-1][0], step.at))
             case do.BindPod():
-                homes.setdefault(str(step.action.pod), [""])[-1] = step.action.node
+                known = homes.setdefault(str(step.action.pod), [("", begin)])
+                known[-1] = step.action.node, known[-1][1]
             case _:
                 pass
     return homes

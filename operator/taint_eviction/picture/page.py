@@ -29,6 +29,7 @@ def _document(picture: Picture) -> dict[str, Any]:
         "epoch": picture.epoch,
         "ahead": picture.ahead,
         "bands": {node: [_band(band) for band in bands] for node, bands in picture.bands.items()},
+        "holds": [_band(band) for band in picture.holds],
         "lanes": [_lane(lane) for lane in picture.lanes],
         "steps": [_mark(mark) for mark in picture.steps],
         "notes": picture.notes,
@@ -42,7 +43,7 @@ def _second(at: float) -> float:
 def _band(band: Band) -> dict[str, Any]:
     begin = None if band.begin is None else _second(band.begin)
     end = None if band.end is None else _second(band.end)
-    return {"taint": band.taint, "begin": begin, "end": end, "evicts": band.evicts}
+    return {"text": band.text, "begin": begin, "end": end, "evicts": band.evicts}
 
 
 def _lane(lane: Lane) -> dict[str, Any]:

@@ -16,8 +16,10 @@ class Kind(Enum):
     CREATED = "created"
     GONE = "gone"
     STEP = "step"
-    # Bars
+    # Bars; what is blocked or held may be a mark, too.
+    EXISTS = "exists"
     COUNTDOWN = "countdown"
+    HELD = "held"
     LATE = "late"
     RETRYING = "retrying"
 
@@ -43,9 +45,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A taint on its node; ``end`` None: to the end of the picture, ``begin`` None: from before its beginning."""
+    """A taint on its node, or what holds evictions back; ``evicts``: it is a taint that does.
 
-    taint: str
+    ``end`` None: to the end of the picture, ``begin`` None: from before its beginning.
+    """
+
+    text: str
     begin: float | None
     end: float | None
     evicts: bool
@@ -78,7 +83,7 @@ class Lane:
 class Picture:
     """Everything on the page. ``epoch``: second 0 in seconds since the epoch, None where the axis is a story's own.
 
-    ``ahead``: second 0 is now, and what is shown lies ahead.
+    ``ahead``: second 0 is now, and what is shown lies ahead. ``holds``: what holds evictions back, of all or of some.
     """
 
     title: str
@@ -88,6 +93,7 @@ class Picture:
     epoch: float | None = None
     ahead: bool = False
     bands: dict[str, list[Band]] = field(default_factory=dict)
+    holds: list[Band] = field(default_factory=list)
     lanes: list[Lane] = field(default_factory=list)
     steps: list[Mark] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -55,7 +55,7 @@ class Engine:
             return False, "the nodes have not been listed yet"
         if not self.synced():
             return False, "the pods of some tainted nodes have not been listed yet"
-        if self._live.controller.brakes.orders is None:
+        if self._live.controller.dispatch.brakes.orders is None:
             return False, "whether evictions are paused has not been read yet: nothing is evicted"
         for kind, seconds in self.silences().items():
             if seconds > self._stale_after:

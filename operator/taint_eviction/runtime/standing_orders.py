@@ -7,6 +7,7 @@ leaves the last orders known in force. Writes only what the breaker of the actin
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 
 from taint_eviction.core.orders import Orders
 from taint_eviction.runtime.live_controller import LiveController
@@ -80,10 +81,13 @@ class StandingOrders:
 
     async def _write(self) -> None:
         """Keep in the cluster what the breaker of this process did and what the last read did not have."""
-        breaker, kept = self._live.controller.brakes.breaker, self._kept
+        breaker, kept = self._live.controller.dispatch.brakes.breaker, self._kept
         if self._read_at is None or not self._gate.may_act():
             return
         if breaker.latch is not None and kept.latch is None:
-            await self._store.write_latch(breaker.latch)
+            latch = breaker.latch
+            await self._store.write_latch(latch)
+            self._kept = replace(self._kept, latch=latch)
         elif breaker.latch is None and kept.latch is not None and breaker.reset_epoch is not None:
             await self._store.write_reset(breaker.reset_epoch)
+            self._kept = replace(self._kept, latch=None)

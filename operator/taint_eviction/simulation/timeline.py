@@ -54,8 +54,9 @@ class What(Enum):
 class Entry:
     """One thing that happened: at this second of the scenario, to this pod (``namespace/name``), node, or the breaker.
 
-    ``uid`` is "" where it does not matter which bearer of the name it was. ``due_at``: for ``SCHEDULED``, when;
-    ``late_seconds``: for ``SAID_EVICTED``, how long after the deadline. ``why`` is for people.
+    ``uid`` is "" where it does not matter which bearer of the name it was. ``due_at``: for ``SCHEDULED``, when, and
+    ``held_seconds``, how much of that is its owner's doing. ``late_seconds``: for ``SAID_EVICTED``, how long after the
+    deadline. ``why`` is for people.
     """
 
     at: float
@@ -65,6 +66,7 @@ class Entry:
     why: str = ""
     due_at: float | None = None
     late_seconds: float | None = None
+    held_seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry for machines; what it does not have is left out."""
@@ -74,6 +76,7 @@ class Entry:
             "subject": self.subject,
             "uid": self.uid or None,
             "dueAt": self.due_at,
+            "heldSeconds": self.held_seconds or None,
             "lateSeconds": self.late_seconds,
             "why": self.why or None,
         }

@@ -1,5 +1,6 @@
 """Writes down on the timeline what the controller says: its effects, with their reasons in words."""
 
+from dataclasses import replace
 from typing import assert_never
 
 from taint_eviction.core.decision import Evict
@@ -58,7 +59,8 @@ class Witness:
         match effect:
             case Scheduled():
                 due_at = self._clock.scenario_second(effect.decision.fire_at)
-                return _about(effect.ref, at, What.SCHEDULED, self._why(effect.decision), due_at=due_at)
+                entry = _about(effect.ref, at, What.SCHEDULED, self._why(effect.decision), due_at=due_at)
+                return replace(entry, held_seconds=effect.decision.held_seconds)
             case Cancelled():
                 if effect.reason is None:
                     return _about(effect.ref, at, What.DROPPED, "it is gone, or its node's pods are no longer watched")

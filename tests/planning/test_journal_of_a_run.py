@@ -1,0 +1,176 @@
+"""What a controller writes down while it runs, over HTTP in a process of its own: killed, cut, full, played again."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from tests.planning.shop import JsonObject, tolerates
+
+from taint_eviction.cli.replay import replay
+from taint_eviction.simulation.apiserver import ApiServer, kubeconfig, node_object, pod_object
+
+WITHIN_SECONDS = 2.1
+SOURCES = str(Path("operator").resolve())
+
+
+def create(server: ApiServer, name: str, *tolerations: JsonObject) -> None:
+    """Create a pod that runs on n1."""
+    body = pod_object("shop", name, "n1", timestamp=server.clock.timestamp())
+    body["spec"]["tolerations"] = list(tolerations)
+    server.create("pods", body)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    """Serve a node, and pods that go at once, after a second, and much later."""
+    async with ApiServer(seed=8) as started:
+        started.kubelets.finish_after_seconds = 0.05
+        started.create("nodes", node_object("n1", started.clock.timestamp()))
+        create(started, "none")
+        create(started, "one", tolerates(1))
+        create(started, "late", tolerates(60))
+        create(started, "ever", tolerates())
+        yield started
+
+
+@pytest.fixture
+def config(server: ApiServer, tmp_path: Path) -> str:
+    """The way to the server."""
+    path = tmp_path / "config"
+    path.write_text(json.dumps(kubeconfig(server)))
+    return str(path)
+
+
+@asynccontextmanager
+async def controller(config: str, journal: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the controller from when it is synced; whoever does not kill it has it stopped."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "taint_eviction", "run", "--kubeconfig", config, "--no-leader-elect"),
+        *("--journal", str(journal), *flags),
+        env={**os.environ, "PYTHONPATH": SOURCES},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(30):
+            while b"synced" not in (line := await process.stderr.readline()):
+                assert line, "the controller ended"
+        draining = asyncio.create_task(process.stderr.read())
+        yield process
+        if process.returncode is None:
+            process.terminate()
+        await draining
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def left(server: ApiServer, *names: str) -> None:
+    """Wait until no pods are left but these."""
+    async with asyncio.timeout(20):
+        while {pod["metadata"]["name"] for pod in server.list("pods")} != set(names):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+
+
+def lines(journal: Path) -> list[str]:
+    """Read a journal's lines."""
+    return journal.read_text().splitlines()
+
+
+def evictions(journal: Path) -> list[tuple[str, float]]:
+    """List who was evicted when, in seconds from the journal's beginning."""
+    told = [json.loads(line) for line in lines(journal) if line.endswith("}") and '"padding"' not in line]
+    return [(each["pod"], each["t"] - told[0]["t"]) for each in told if each["what"] == "evicted"]
+
+
+async def played(*arguments: str) -> Result:
+    """Run ``replay`` in a thread: the server lives in this one's loop."""
+    return await asyncio.to_thread(CliRunner().invoke, replay, list(arguments), catch_exceptions=False)
+
+
+async def test_an_incident_is_recorded_drawn_and_played_again(server: ApiServer, config: str, tmp_path: Path) -> None:
+    """Refused deletions, a kill in the middle of a line, a restart; the scenario has the same evictions, and holds."""
+    journal, page, story = tmp_path / "journal", tmp_path / "page.html", tmp_path / "story.yaml"
+    async with controller(config, journal) as process:
+        server.faults.add(resource="pods", verb="delete", name="one", status=503, times=3)
+        server.taint("n1", "maintenance", "now")
+        await left(server, "late", "ever")
+        await asyncio.sleep(0.5)
+        process.send_signal(signal.SIGKILL)
+    with journal.open("r+b") as file:
+        file.truncate(journal.stat().st_size - 20)
+    async with controller(config, journal):
+        create(server, "again", tolerates(1))
+        await left(server, "late", "ever")
+        server.untaint("n1", "maintenance")
+        await asyncio.sleep(0.5)
+    recorded = evictions(journal)
+    assert [pod for pod, _ in recorded] == ["shop/none", "shop/one", "shop/again"]
+
+    drawn = await played(str(journal), "--html", str(page), "--to-scenario", str(story))
+    assert drawn.exit_code == 0, drawn.stdout
+    cut_at = journal.read_text().splitlines().index(next(line for line in lines(journal) if not line.endswith("}"))) + 1
+    assert drawn.stderr.splitlines() == [
+        f"taint-eviction: {journal}:{cut_at}: the line is no JSON",
+        f"taint-eviction: {journal}: 1 line is of no use and skipped",
+    ]
+    assert "shop/again" in page.read_text()
+    steps = {next(name for name in step if name != "at") for step in yaml.safe_load(story.read_text())["timeline"]}
+    assert {"setTaints", "refuse", "restart", "create"} <= steps
+
+    again = await played(str(story), "-o", "json")
+    assert again.exit_code == 0
+    (told,) = json.loads(again.stdout)["replays"]
+    seen = {entry["subject"]: entry["at"] for entry in told["timeline"] if entry["what"] == "evicted"}
+    assert seen.keys() == {pod for pod, _ in recorded}
+    assert all(abs(seen[pod] - at) < WITHIN_SECONDS for pod, at in recorded), (seen, recorded)
+
+
+async def test_a_full_journal_is_rotated_and_its_second_file_stands_alone(
+    server: ApiServer, config: str, tmp_path: Path
+) -> None:
+    """It begins with what is known, so the picture has no hole: the pod that was seen before goes after it."""
+    journal = tmp_path / "journal"
+    padding = b'{"t":1.0,"what":"padding"}\n'
+    journal.write_bytes(padding * ((2**20 - 4000) // len(padding)))
+    async with controller(config, journal, "--journal-megabytes", "1"):
+        server.taint("n1", "maintenance", "now")
+        await left(server, "late", "ever")
+        for number in range(8):
+            create(server, f"more-{number}", tolerates(1))
+        await left(server, "late", "ever")
+    before = journal.with_name("journal.1")
+    assert before.stat().st_size <= 2**20
+    assert "shop/none" in dict(evictions(before))
+    head, *known = map(json.loads, lines(journal))
+    assert (head["what"], head["continues"]) == ("journal", True)
+    assert {"node", "shop/late"} <= {told["what"] if told["what"] == "node" else told.get("pod") for told in known}
+    assert (await played(str(journal))).exit_code == 0
+
+
+async def test_a_journal_has_the_settings_that_decide(server: ApiServer, config: str, tmp_path: Path) -> None:
+    """So that its scenario is played under them."""
+    journal, story = tmp_path / "journal", tmp_path / "story.yaml"
+    flags = ("--honour-holds=forever", "--default-unreachable-seconds=2", "--eviction-mode=evict")
+    server.admission.default_toleration_seconds = None
+    create(server, "lacks-one")
+    async with controller(config, journal, *flags):
+        server.taint("n1", "node.kubernetes.io/unreachable")
+        await asyncio.sleep(4)
+    assert (await played(str(journal), "--to-scenario", str(story))).exit_code == 0
+    assert yaml.safe_load(story.read_text())["settings"] == {
+        "defaultTolerationSeconds": None,
+        "defaultUnreachableSeconds": 2,
+        "honourHolds": "forever",
+        "evictionMode": "evict",
+    }
+    assert "shop/lacks-one" in yaml.safe_load(story.read_text())["expect"]

@@ -1,0 +1,137 @@
+"""Pods that are due and stay: in pictures it can be seen what holds them, and for how long."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.planning.shop import budget, inventory_of, node, planned, pod, run, tolerates
+
+from taint_eviction.core.label_selectors import parse_selector
+from taint_eviction.core.policy import EvictionMode, PolicyRule
+from taint_eviction.picture.of_plan import picture_of_plan
+from taint_eviction.picture.of_replay import picture_of_replay
+from taint_eviction.picture.overdue import BREAKER, Holds
+from taint_eviction.picture.scene import Kind, Lane, Mark, Picture
+from taint_eviction.simulation.scenario import read_scenario
+from taint_eviction.wiring_simulation import replay_scenario
+
+Drawn = dict[str, list[tuple[str, float, float]]]
+PAST_DEADLINE = (Kind.HELD, Kind.LATE, Kind.BLOCKED, Kind.RETRYING)
+
+
+def replayed(name: str) -> Picture:
+    """Play a scenario of the catalogue and draw it."""
+    text = Path(f"tests/scenarios/{name}.yaml").read_text()
+    return picture_of_replay(replay_scenario(read_scenario(text, name)))
+
+
+def overdue(picture: Picture) -> Drawn:
+    """List what came after deadlines, by pod, to the second."""
+    return {
+        lane.pod.rpartition("/")[2]: [
+            (bar.kind.value, round(bar.begin), round(bar.end)) for bar in lane.bars if bar.kind in PAST_DEADLINE
+        ]
+        for lane in picture.lanes
+    }
+
+
+# Replays
+
+
+@pytest.mark.parametrize(
+    ("name", "holds", "pods"),
+    [
+        (
+            "pause-of-a-node",
+            [("evictions from node node-1", 7, 61)],
+            {"web-0": [("held", 10, 61)], "db-0": [("late", 10, 10)]},
+        ),
+        (
+            "breaker-closes-by-itself",
+            [(f"{BREAKER}: 3 of 8 nodes newly tainted within 300 s, more than 25 %", 10, 100)],
+            {"web-1": [("late", 10, 10), ("held", 10, 100), ("late", 100, 100)]},
+        ),
+        ("budget-blocks-then-frees", [], {"web-1": [("blocked", 10, 50)]}),
+        ("hold-for-a-span", [], {"batch-1": [("held", 70, 670), ("late", 670, 670)]}),
+    ],
+)
+def test_a_replay_shows_what_held_each_pod(name: str, holds: list[tuple[str, int, int]], pods: Drawn) -> None:
+    """Pauses and breaker as bands; for each pod the time past its deadline, by what it waited for."""
+    picture = replayed(name)
+    assert [(band.text, round(band.begin or 0), round(band.end or 0)) for band in picture.holds] == holds
+    drawn = overdue(picture)
+    assert {pod: [bar for bar in drawn[pod] if bar[0] != "late" or bar in bars] for pod, bars in pods.items()} == pods
+
+
+def test_what_is_still_held_at_the_end_is_said_to_be() -> None:
+    """Filters find it; a pod whose node was untainted under the pause is cancelled, and was held until then."""
+    picture = replayed("breaker-does-not-close-by-itself")
+    assert {lane.outcome for lane in picture.lanes} >= {"held"}
+    (cancelled,) = replayed("pause-then-untaint").lanes
+    assert cancelled.outcome == "cancelled"
+    assert cancelled.bars[-1].kind is Kind.HELD
+
+
+def test_a_pod_is_drawn_from_its_creation_to_its_end() -> None:
+    """So that two of one name can be told apart at a glance: the stale key."""
+    picture = replayed("recreate-statefulset-pod-is-evicted-again")
+    exists = [(bar.begin, round(bar.end)) for lane in picture.lanes for bar in lane.bars if bar.kind is Kind.EXISTS]
+    assert exists == [(0.0, 10), (30.0, 40)]
+
+
+# Plans
+
+
+def test_a_plan_marks_what_would_be_blocked_and_what_is_paused() -> None:
+    """With the reason, and as outcomes of their own."""
+    web = {"matchLabels": {"app": "web"}}
+    objects = (
+        node("node-1", "k=v:NoExecute"),
+        pod("blocked", labels={"app": "web"}),
+        pod("paused", labels={"tier": "gold"}),
+        pod("goes"),
+    )
+    rules = (PolicyRule("freeze", pod_selector=parse_selector("tier=gold"), pause=True),)
+    plan = planned(inventory_of(*objects, budget("b", web, minAvailable=1)), None, *rules, mode=EvictionMode.EVICT)
+    lanes = {lane.pod: lane for lane in picture_of_plan(plan).lanes}
+    assert {name: lane.outcome for name, lane in lanes.items()} == {
+        "shop/blocked": "blocked",
+        "shop/paused": "held",
+        "shop/goes": "leaves",
+    }
+    assert [mark.kind for lane in lanes.values() for mark in lane.marks] == [Kind.BLOCKED, Kind.EVICTED, Kind.HELD]
+    assert "paused by rule freeze" in lanes["shop/paused"].why
+
+
+def test_a_plan_draws_what_owners_hold_beyond_the_tolerance(tmp_path: Path) -> None:
+    """The tolerance ends where the hold begins."""
+    held = pod("held", "node-1", tolerates(60), annotations={"taint-eviction/hold": "30s"})
+    text = json.dumps([node("node-1"), held])
+    page = tmp_path / "plan.html"
+    run("-", "--taint", "node-1=maintenance:NoExecute", "--honour-holds", "1m", "--html", str(page), stdin=text)
+    data = json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
+    ((_, until, first, _), (since, end, second, _)) = data["lanes"][0]["bars"]
+    assert (first, round(until, 2), second, round(since, 2), round(end, 2)) == ("countdown", 60.0, "held", 60.0, 90.0)
+
+
+# Bars
+
+
+def test_holds_that_overlap_are_one_bar() -> None:
+    """And what lies between them is what was last said."""
+    holds, lane = Holds(), Lane("shop/web", "n1", "due", "", deadline=10.0)
+    holds.begin("all evictions", 0.0, "")
+    holds.begin("evictions from node n1", 15.0, "repairs")
+    holds.begin("evictions from node n1", 16.0, "told of by another process, too")
+    holds.begin("evictions in namespace other", 0.0, "")
+    holds.end("all evictions", 20.0)
+    holds.end("evictions from node n1", 30.0)
+    holds.end("never begun", 31.0)
+    lane.marks.append(Mark(35.0, Kind.REFUSED, ""))
+    holds.overdue(lane, 40.0)
+    assert [(bar.kind, bar.begin, bar.end) for bar in lane.bars] == [
+        (Kind.HELD, 10.0, 20.0),
+        (Kind.HELD, 20.0, 30.0),
+        (Kind.RETRYING, 30.0, 40.0),
+    ]
+    assert [band.end for band in holds.bands()] == [20.0, None, 30.0]

@@ -1,0 +1,191 @@
+"""What holds at the edges of the brain's rules: after a restored backup, in a dry run, at a pod's replacement."""
+
+import pytest
+from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
+from tests.unit.test_core_controller_conditions import leftovers, marked_and_called_off
+
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import CalledOff, Cancelled, Done, Evicted, Failed, NodeCleared, NodeTainted, PodIsGone
+from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen, PodsReleased
+from taint_eviction.core.orders import Orders
+
+
+def dry_stage() -> Stage:
+    """A stage on which nothing is touched."""
+    stage = Stage()
+    stage.brain = Controller(dry_run=True, orders=Orders())
+    return stage
+
+
+# Nodes
+
+
+def test_a_node_is_told_to_be_tainted_or_clean_when_that_changes() -> None:
+    """Not each time it is seen so."""
+    stage = Stage()
+    assert stage.sees(node(version=1)) == []
+    assert stage.sees(node(version=2)) == []
+    assert stage.sees(node(taint(), version=3)) == [NodeTainted("n1")]
+    assert stage.sees(node(taint(), version=4)) == []
+    assert stage.sees(node(version=5)) == [NodeCleared("n1")]
+    assert stage.sees(node(version=6)) == []
+
+
+def test_a_version_is_known_from_the_same_object_only() -> None:
+    """Nothing is known of one whose version could not be read."""
+    stage = Stage()
+    assert not stage.brain.knows_node("n1", "uid-n1", 1)
+    stage.sees(node(taint()), pod())
+    assert not stage.brain.knows_node("n1", "uid-n1", 1)
+    assert not stage.brain.knows_pod(ref(), 1, False)
+    stage.sees(node(taint(), version=5), pod(version=5))
+    assert [stage.brain.knows_node("n1", "uid-n1", version) for version in (4, 5, 6)] == [True, True, False]
+    assert [stage.brain.knows_pod(ref(), version, False) for version in (4, 5, 6)] == [True, True, False]
+    assert not stage.brain.knows_node("n1", "another", 5)
+    assert not stage.brain.knows_pod(ref(uid="another"), 5, False)
+
+
+# Deleted, and there again
+
+
+@pytest.mark.parametrize(("asked_at", "again"), [(11.0, False), (70.0, False), (70.1, True)])
+def test_a_pod_that_is_still_there_long_after_its_deletion_was_accepted_is_evicted_again(
+    asked_at: float, again: bool
+) -> None:
+    """The API server forgot it: its storage was restored. One answer a little later may be older than it looks."""
+    stage = Stage()
+    stage.sees(node(taint()), pod(tolerates(10)))
+    stage.settle(stage.at(10).take_eviction(), Done())
+    stage.at(100).observe(PodSeen(pod(tolerates(10)), asked_at=asked_at))
+    assert bool(stage.take()) is again
+
+
+def test_a_pod_that_is_seen_going_long_after_is_not_evicted_again() -> None:
+    """It only takes its time."""
+    stage = Stage()
+    stage.sees(node(taint()), pod(tolerates(10)))
+    stage.settle(stage.at(10).take_eviction(), Done())
+    stage.at(100).observe(PodSeen(pod(tolerates(10), terminating=True), asked_at=99))
+    stage.at(101).observe(PodSeen(pod(tolerates(10)), asked_at=20))
+    assert stage.take() == []
+
+
+def test_a_dry_run_tells_of_each_eviction_there_would_be_once() -> None:
+    """The pod stays, so a new deadline is another eviction."""
+    stage = dry_stage()
+    stage.sees(node(taint()), pod(tolerates(10)))
+    [told] = stage.settle(stage.at(10).take_eviction(), Done())
+    assert isinstance(told, Evicted)
+    stage.sees(pod(tolerates(10)))
+    assert stage.at(20).take() == []
+    stage.sees(node())
+    stage.sees(node(taint()))
+    stage.at(30)
+    assert stage.take_eviction().ref == ref()
+
+
+def test_a_pod_that_was_deleted_is_not_asked_for_again_while_its_taint_comes_and_goes() -> None:
+    """Unlike in a dry run."""
+    stage = Stage()
+    stage.sees(node(taint()), pod(tolerates(10)))
+    stage.settle(stage.at(10).take_eviction(), Done())
+    stage.sees(node())
+    stage.sees(node(taint()))
+    assert stage.at(30).take() == []
+
+
+def test_what_is_told_of_an_eviction_is_the_last_reason_for_it() -> None:
+    """The taints may have changed between two calls."""
+    stage = Stage()
+    stage.sees(node(taint()), pod())
+    work = stage.take_eviction()
+    stage.sees(node(taint("k2")))
+    assert stage.decide_again(work)
+    stage.send(work)
+    [told] = stage.settle(work, Done())
+    assert isinstance(told, Evicted)
+    assert told.decision.deciding.taint == taint("k2")
+
+
+# Take-backs
+
+
+def test_what_is_next_is_a_deadline_or_a_take_back() -> None:
+    """Whichever is earlier; with no room for retries, take-backs have to wait."""
+    stage = marked_and_called_off()
+    stage.settle(stage.take_take_back(), Failed("busy", 20))
+    assert (stage.next_at(), stage.brain.next_at(10, retries=False)) == (20, None)
+    stage.sees(node(taint(), name="n2"), pod(tolerates(40), name="other", uid="o", on="n2"))
+    assert (stage.next_at(), stage.brain.next_at(10, retries=False)) == (20, 50)
+    stage.sees(pod(tolerates(5), name="other", uid="o", on="n2"))
+    assert (stage.next_at(), stage.brain.next_at(10, retries=False)) == (15, 15)
+
+
+def test_a_take_back_names_the_node_of_its_pod() -> None:
+    """None once the pod is no longer known."""
+    stage = marked_and_called_off()
+    work = stage.take_take_back()
+    assert work.node_name == "n1"
+    stage.settle(work, Failed("busy", 20))
+    stage.observe(PodsReleased("n1"))
+    assert stage.at(20).take_take_back().node_name == ""
+
+
+def test_the_condition_of_a_pod_that_was_replaced_is_not_taken_back() -> None:
+    """It went with the pod; its namesake has none."""
+    stage = marked_and_called_off()
+    stage.settle(stage.take_take_back(), Failed("busy", 20))
+    stage.sees(pod(tolerates(10), uid="b"))
+    assert stage.at(1000).take() == []
+
+
+def test_a_condition_that_was_found_and_then_reset_by_somebody_else_is_not_taken_back() -> None:
+    """As it is seen to be gone before its turn."""
+    stage = Stage()
+    stage.sees(node(taint()), node(), pod(marked=True))
+    stage.sees(pod())
+    assert stage.take() == []
+
+
+def test_a_condition_of_ours_is_taken_back_though_the_pod_was_seen_without_it() -> None:
+    """What was seen may be older than what was written."""
+    stage = marked_and_called_off()
+    stage.sees(pod(tolerates(10)))
+    assert stage.take_take_back().ref == ref()
+
+
+def test_a_take_back_that_was_done_is_not_owed_again_where_its_pod_is_no_longer_known() -> None:
+    """Nothing is left of it."""
+    stage = marked_and_called_off()
+    work = stage.take_take_back()
+    stage.observe(PodsReleased("n1"))
+    assert stage.settle(work, Done()) == []
+    assert stage.at(1000).take() == []
+
+
+def test_nothing_is_owed_to_a_pod_that_turns_out_to_be_gone() -> None:
+    """The API server said so; neither condition nor event nor count stay behind."""
+    stage = Stage()
+    stage.sees(node(taint()), pod())
+    work = stage.take_eviction()
+    stage.brain.will_mark(work.ref)
+    stage.send(work)
+    stage.sees(node())
+    stage.observe(PodsReleased("n1"))
+    assert stage.settle(work, PodIsGone()) == [Cancelled(ref(), "n1", None)]
+    assert stage.at(1000).take() == []
+    assert leftovers(stage).keys() <= {"nodes"}
+
+
+@pytest.mark.parametrize("outcome", [CalledOff(), Failed("denied", 30)])
+def test_a_request_whose_pod_is_gone_when_it_ends_leaves_nothing(outcome: CalledOff | Failed) -> None:
+    """Whatever was sent for it."""
+    stage = Stage()
+    stage.observe(NodeSeen(node(taint())), PodSeen(pod()))
+    work = stage.take_eviction()
+    stage.send(work)
+    stage.observe(PodGone(ref()))
+    assert stage.settle(work, outcome) == [Cancelled(ref(), "n1", None)]
+    assert leftovers(stage).keys() <= {"nodes", "_attended"}
+    assert stage.brain.pending_count() == 0
+    assert not list(stage.brain.pending(moment(stage.now)))

@@ -1,0 +1,144 @@
+"""The arithmetic of budgets: how they stand, what deletions make of them, and what the eviction API would say."""
+
+import pytest
+from tests.unit.builders import ref
+
+from taint_eviction.core.disruption_budgets import (
+    Budget,
+    BudgetStatus,
+    CoveredPod,
+    EvictionApi,
+    EvictionVerdict,
+    Standing,
+    Violation,
+    scaled,
+    standing,
+    violation,
+)
+from taint_eviction.core.objects import NamespacedName
+
+KEY = NamespacedName("shop", "web")
+ALLOWED, BLOCKED = EvictionVerdict.ALLOWED, EvictionVerdict.BLOCKED
+
+
+def covered(ready: bool = True, past_budgets: bool = False) -> CoveredPod:
+    """A pod."""
+    return CoveredPod(ref(), ready, past_budgets)
+
+
+READY, UNREADY, ENDING = covered(), covered(ready=False), covered(past_budgets=True)
+
+
+def stands(healthy: int = 3, desired: int = 2, allowed: int = 1) -> Standing:
+    """How a budget of three pods stands."""
+    return Standing(healthy, desired, 3, allowed, counted=False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "pods", "expected"),
+    [
+        ({}, [READY] * 3, Standing(3, 1, 3, 2, counted=True)),
+        ({"min_available": 2}, [READY] * 3, Standing(3, 2, 3, 1, counted=True)),
+        ({"min_available": 2}, [READY, UNREADY, ENDING], Standing(1, 2, 3, 0, counted=True)),
+        ({"min_available": "50%"}, [READY] * 3, Standing(3, 2, 3, 1, counted=True)),
+        ({"min_available": 0}, [READY], Standing(1, 0, 1, 1, counted=True)),
+        ({"min_available": 0}, [], Standing(0, 0, 0, 0, counted=True)),
+        ({"max_unavailable": 1}, [READY] * 3, Standing(3, 2, 3, 1, counted=True)),
+        ({"max_unavailable": 5}, [READY] * 3, Standing(3, 0, 3, 3, counted=True)),
+        ({"max_unavailable": "100%"}, [READY], Standing(1, 0, 1, 1, counted=True)),
+    ],
+)
+def test_without_a_status_the_pods_that_are_known_are_counted(
+    limits: dict[str, int | str], pods: list[CoveredPod], expected: Standing
+) -> None:
+    """One that says neither wants one pod, as the API server's default; a budget of no pods allows nothing."""
+    budget = Budget(KEY, (), limits.get("min_available"), limits.get("max_unavailable"))
+    assert standing(budget, pods) == expected
+
+
+def test_a_status_counts_for_what_it_says() -> None:
+    """Whatever pods are known."""
+    status = BudgetStatus(healthy=4, desired=3, expected=5, allowed=1)
+    expected = Standing(4, 3, 5, 1, counted=False)
+    assert standing(Budget(KEY, (), min_available=1, status=status), [READY]) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "total", "pods"),
+    [(3, 10, 3), ("0%", 10, 0), ("10%", 10, 1), ("11%", 10, 2), ("1%", 1, 1), ("100%", 7, 7)],
+)
+def test_a_percentage_is_a_share_rounded_up(value: int | str, total: int, pods: int) -> None:
+    """A number stays what it is."""
+    assert scaled(value, total) == pods
+
+
+def test_the_first_deletion_below_what_is_desired_breaks_a_budget() -> None:
+    """It is told when, and how low it gets; never below nothing."""
+    assert violation(stands(), [(5.0, READY)]) is None
+    assert violation(stands(), [(5.0, READY), (6.0, READY), (7.0, READY)]) == Violation(6.0, 0)
+    assert violation(stands(healthy=2), [(5.0, READY)]) == Violation(5.0, 1)
+    assert violation(stands(healthy=1), [(5.0, READY), (6.0, READY)]) == Violation(5.0, 0)
+
+
+def test_deleting_what_is_not_healthy_breaks_no_budget() -> None:
+    """Neither what is not ready nor what ends anyway."""
+    assert violation(stands(healthy=2), [(5.0, UNREADY), (6.0, ENDING)]) is None
+
+
+def test_evictions_are_allowed_until_the_budget_is_spent() -> None:
+    """Each costs one."""
+    budget = Budget(KEY, ())
+    evictions = EvictionApi({KEY: stands(allowed=2)})
+    assert [evictions.evict(READY, [budget]) for _ in range(3)] == [ALLOWED, ALLOWED, BLOCKED]
+
+
+def test_pods_past_budgets_and_without_one_go_free() -> None:
+    """And cost nothing."""
+    budget = Budget(KEY, ())
+    evictions = EvictionApi({KEY: stands(allowed=1)})
+    assert evictions.evict(ENDING, [budget, budget]) is ALLOWED
+    assert evictions.evict(READY, []) is ALLOWED
+    evictions.delete(ENDING, [budget])
+    evictions.delete(UNREADY, [budget])
+    assert evictions.evict(READY, [budget]) is ALLOWED
+    assert evictions.evict(READY, [budget]) is BLOCKED
+
+
+def test_two_budgets_are_one_too_many() -> None:
+    """However much they allow."""
+    budget = Budget(KEY, ())
+    assert EvictionApi({KEY: stands(allowed=9)}).evict(READY, [budget, budget]) is EvictionVerdict.SEVERAL_BUDGETS
+
+
+@pytest.mark.parametrize(
+    ("at", "always", "verdict"),
+    [
+        (stands(healthy=2, desired=2, allowed=0), False, ALLOWED),
+        (stands(healthy=3, desired=2, allowed=0), False, ALLOWED),
+        (stands(healthy=1, desired=2, allowed=0), False, BLOCKED),
+        (stands(healthy=1, desired=2, allowed=0), True, ALLOWED),
+        (stands(healthy=1, desired=1, allowed=0), False, ALLOWED),
+        (stands(healthy=0, desired=0, allowed=0), False, BLOCKED),
+        (stands(healthy=0, desired=0, allowed=0), True, ALLOWED),
+    ],
+)
+def test_an_unhealthy_pod_goes_free_while_its_budget_is_healthy(
+    at: Standing, always: bool, verdict: EvictionVerdict
+) -> None:
+    """Or if its policy lets it go always; else it needs what is left like any other."""
+    assert EvictionApi({KEY: at}).evict(UNREADY, [Budget(KEY, (), always_allow_unhealthy=always)]) is verdict
+
+
+def test_an_unhealthy_pod_that_goes_free_costs_nothing() -> None:
+    """The healthy ones may go as before."""
+    budget = Budget(KEY, ())
+    evictions = EvictionApi({KEY: stands(allowed=1)})
+    assert [evictions.evict(pod, [budget]) for pod in (UNREADY, READY, READY)] == [ALLOWED, ALLOWED, BLOCKED]
+
+
+def test_a_deletion_spends_what_evictions_are_left() -> None:
+    """Of each budget that covers the pod."""
+    budget = Budget(KEY, ())
+    evictions = EvictionApi({KEY: stands(allowed=2)})
+    evictions.delete(READY, [budget])
+    assert [evictions.evict(READY, [budget]) for _ in range(2)] == [ALLOWED, BLOCKED]

@@ -1,0 +1,28 @@
+"""How what decides is put in words."""
+
+import pytest
+
+from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
+
+
+@pytest.mark.parametrize(
+    ("toleration", "words"),
+    [
+        (Toleration(operator="Exists"), "* for ever"),
+        (Toleration("k1", "Exists", "", NO_EXECUTE, 60), "k1:NoExecute for 60 s"),
+        (Toleration("k1", value="v"), "k1 Equal 'v' for ever"),
+        (Toleration("k1", "Equal", "v", "", 0), "k1 Equal 'v' for 0 s"),
+        (Toleration("k1", "Gt", "5"), "k1 Gt '5' for ever"),
+    ],
+)
+def test_a_toleration_reads_as_what_it_tolerates_and_for_how_long(toleration: Toleration, words: str) -> None:
+    """No operator means Equal; no key, every key."""
+    assert str(toleration) == words
+
+
+@pytest.mark.parametrize(
+    ("taint", "words"), [(Taint("k1", NO_EXECUTE), "k1:NoExecute"), (Taint("k1", NO_EXECUTE, "v"), "k1=v:NoExecute")]
+)
+def test_a_taint_reads_as_kubectl_takes_it(taint: Taint, words: str) -> None:
+    """With its value if it has one."""
+    assert str(taint) == words
