@@ -154,7 +154,10 @@ async def test_a_full_journal_is_rotated_and_its_second_file_stands_alone(
     head, *known = map(json.loads, lines(journal))
     assert (head["what"], head["continues"]) == ("journal", True)
     assert {"node", "shop/late"} <= {told["what"] if told["what"] == "node" else told.get("pod") for told in known}
-    assert (await played(str(journal))).exit_code == 0
+    both = tmp_path / "both"
+    both.write_bytes(before.read_bytes() + journal.read_bytes())
+    for file in (journal, both):
+        assert (await played(str(file))).exit_code == 0
 
 
 async def test_a_journal_has_the_settings_that_decide(server: ApiServer, config: str, tmp_path: Path) -> None:

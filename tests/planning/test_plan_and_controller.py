@@ -211,3 +211,21 @@ async def test_the_api_server_is_asked_for_those_alone_that_a_rule_evicts(
     document = await plan("--kubeconfig", config, "--taint", TAINT, "--config", str(policy))
     assert asked == ["web-gold"]
     assert any("the API server allows 1 and refuses 0" in note for note in document["notes"])
+
+
+async def test_what_people_hold_back_now_is_told(server: ApiServer, config: str) -> None:
+    """The plan is made as if nothing did: who is due stays for as long as it is held."""
+    data = {"pause": '{"since": "2026-03-01T12:00:00Z", "reason": "upgrade"}', "pause-node.n1": "true"}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "here", "namespace": "default"}, "data": data}
+    server.create("configmaps", body)
+    where = ("--state-namespace", "default", "--state-name", "here")
+    document = await plan("--kubeconfig", config, "--taint", TAINT, *where)
+    assert document["counts"]["leaving"] == 6
+    assert [note.partition(": ")[2] for note in document["notes"] if note.startswith("held back now")] == [
+        "all evictions are still paused (since 2026-03-01T12:00:00Z: upgrade)",
+        "evictions are still paused for node n1",
+    ]
+    assert not any("held back" in note for note in (await plan("--kubeconfig", config))["notes"])
+    server.answerer.authorize = lambda request: request.resource_name != "configmaps"
+    unknown = "whether anybody holds evictions back now is not known: ConfigMap kube-system/taint-eviction-controller"
+    assert any(note.startswith(unknown) for note in (await plan("--kubeconfig", config))["notes"])

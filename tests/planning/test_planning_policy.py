@@ -109,6 +109,24 @@ def test_what_a_rule_deletes_after_a_time_is_noted() -> None:
     assert said not in notes(with_rules(PolicyRule("all", mode=EVICT), mode=EVICT_THEN_DELETE, budgets=blocking))
 
 
+def test_when_the_blocked_are_deleted_is_told() -> None:
+    """The evict timeout after their deadlines, whoever's it is."""
+    blocking = (budget("web", WEB, minAvailable=3),)
+    rule = PolicyRule("gold", pod_selector=parse_selector("tier=gold"), evict_timeout_seconds=60.0)
+    plan = with_rules(rule, mode=EVICT_THEN_DELETE, budgets=blocking)
+    times = {pod.ref.key.name: pod.deleted_at and pod.deleted_at - plan.now.at for pod in plan.leaving}
+    assert times == {"a": 60.0, "b": 300.0, "c": 360.0}
+    assert with_rules(mode=EVICT, budgets=blocking).leaving[0].deleted_at is None
+    assert with_rules(mode=EVICT_THEN_DELETE).leaving[0].deleted_at is None
+
+
+def test_which_of_those_due_together_goes_is_not_promised() -> None:
+    """A budget lets go whoever asks first."""
+    said = "of several pods that are due together, a budget may let others go than are shown here"
+    assert said in notes(with_rules(mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),)))
+    assert said not in notes(with_rules(mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=3),)))
+
+
 # The command
 
 

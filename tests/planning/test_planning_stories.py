@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 from tests.planning.test_history import incident
 
@@ -43,6 +44,24 @@ def test_a_journal_that_is_cut_is_used_as_far_as_it_goes(tmp_path: Path) -> None
     assert json.loads(result.stdout)["broken"] == 0
     assert "the line is cut in the middle" in result.stderr
     assert "1 line is of no use and skipped" in result.stderr
+
+
+@pytest.mark.parametrize("line", ['{"what": "garbage"}', '{"t": 1, "what": "node"', '{"t": 1e400, "what": "node"}'])
+def test_a_journal_without_a_line_of_use_is_malformed(tmp_path: Path, line: str) -> None:
+    """A story in which nothing happens would hold; this is none."""
+    (tmp_path / "journal").write_text(f"{line}\n")
+    result = run(str(tmp_path / "journal"))
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'journal'}:1: no line of this journal or log can be used" in result.stderr
+
+
+def test_a_byte_order_mark_and_the_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
+    """So does a journal look that somebody has opened in an editor."""
+    incident(tmp_path / "journal")
+    raw = (tmp_path / "journal").read_bytes().replace(b"\n", b"\r\n")
+    (tmp_path / "edited").write_bytes(b"\xef\xbb\xbf" + raw)
+    result = run(str(tmp_path / "edited"))
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_several_stories_or_a_scenario_cannot_be_written_as_one(tmp_path: Path) -> None:

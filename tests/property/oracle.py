@@ -10,6 +10,7 @@ from tests.unit.builders import EPOCH
 
 from taint_eviction.core.effects import Eviction, Work
 from taint_eviction.core.objects import Node, Pod, Taint
+from taint_eviction.core.orders import Orders
 
 
 @dataclass
@@ -26,6 +27,8 @@ class Oracle:
     retry_at: dict[str, float] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
     in_flight: dict[str, Work] = field(default_factory=dict)
+    outdated: set[str] = field(default_factory=set)
+    orders: Orders = field(default_factory=Orders)
 
     def next_version(self) -> int:
         """Versions grow with time across all objects."""
@@ -88,10 +91,22 @@ class Oracle:
         """Say which pods are to leave by now."""
         return {uid: at for uid, at in self.wanted().items() if at <= self.now}
 
+    def free(self) -> set[str]:
+        """Say who is not paused."""
+        if self.orders.whole is not None:
+            return set()
+        return {uid for uid, pod in self.known().items() if pod.node_name not in self.orders.nodes}
+
     def takeable(self) -> set[str]:
-        """Say whose eviction may be begun now: due, not in flight, and not before its retry."""
-        due = set(self.due()) - set(self.in_flight)
+        """Say whose eviction may be begun now: due, not in flight, not paused, and not before its retry."""
+        due = (set(self.due()) - set(self.in_flight)) & self.free()
         return {uid for uid in due if self.retry_at.get(uid, self.now) <= self.now}
+
+    def goes_on(self, uid: str) -> bool:
+        """Say whether what is in flight may go on: an eviction while it is due and as it was begun."""
+        if not isinstance(self.in_flight[uid], Eviction):
+            return uid not in self.due()
+        return uid in self.due() and uid in self.free() and uid not in self.outdated
 
     def evictions_in_flight(self) -> list[Eviction]:
         """List the evictions that have not ended."""

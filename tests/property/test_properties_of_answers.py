@@ -9,6 +9,7 @@ import json
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -137,18 +138,19 @@ GONE: dict[str, Door] = {
 }
 
 
-async def renewed(calls: ApiCalls) -> None:
-    """Read a Lease and write it again, as whoever has it does."""
+async def taken_over(calls: ApiCalls) -> None:
+    """Read a Lease and write it again, as whoever takes it does."""
     lease = KubernetesLease(calls, "shop", "web")
     if (record := await lease.read()) is not None:
-        await lease.write(record)
+        assert isinstance(record.version, str)
+        await lease.write(replace(record, holder="b_2", transitions=record.transitions + 1))
 
 
 OTHERS: dict[str, Door] = {
     "list_nodes": lambda calls: every(api(calls).list_nodes()),
     "list_pods": lambda calls: every(api(calls).list_pods(None)),
     "list_pods_of_node": lambda calls: every(api(calls).list_pods("n1")),
-    "renew": renewed,
+    "take_over": taken_over,
     "write_latch": lambda calls: StateConfigMap(calls, "shop", "web").write_latch(Latch(EPOCH, "many nodes")),
     "write_reset": lambda calls: StateConfigMap(calls, "shop", "web").write_reset(EPOCH),
     "pause": lambda calls: StateConfigMap(calls, "shop", "web").set_pauses({EVERYTHING: Pause(EPOCH, "why")}),
@@ -185,8 +187,8 @@ def names_the_object(status: int, body: bytes) -> bool:
 
 
 @given(doors, statuses, headers, bodies)
-@example("renew", 200, {}, orjson.dumps({**LEASE, "spec": {"leaseTransitions": 2**64 - 1}}))
-@example("renew", 200, {}, orjson.dumps({**LEASE, "metadata": {"resourceVersion": []}}))
+@example("take_over", 200, {}, orjson.dumps({**LEASE, "spec": {"leaseTransitions": 2**64 - 1}}))
+@example("take_over", 200, {}, orjson.dumps({**LEASE, "metadata": {"resourceVersion": []}}))
 def test_any_answer_is_a_value_or_a_refusal(door: str, status: int, head: dict[str, str], body: bytes) -> None:
     """A refusal is one short line, and its advice to wait is a span."""
     found = asyncio.run(outcome(door, PlayedServer(status, head, body)))

@@ -57,6 +57,8 @@ class BreakerMachine(RuleBasedStateMachine):
         self.nodes = {f"n{number}": self.new_node() for number in range(6)}
         self.orders = Orders()
         self.opened_at: float | None = None
+        self.cause_seen_at: float | None = None
+        self.first_look_at: float | None = None
         self.reset_at = -math.inf
         self.known_due = 0.0
         for name in self.nodes:
@@ -173,19 +175,30 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        """It opens if and only if it is too much, and closes by itself if and only if it may and it no longer is."""
+        """It opens if and only if it is too much, and may close by itself once that was seen and is no longer so.
+
+        Whoever has never seen it waits for a window.
+        """
         effects = self.stage.look()
         due, now = self.due(), self.stage.now
         self.known_due = min(self.known_due, due)
         exceeded = self.exceeded(due)
         if self.opened_at is None:
             assert [type(effect) for effect in effects] == ([BreakerOpened] if exceeded else [])
-            self.opened_at = now if exceeded else None
-        elif self.policy.closes_by_itself and not exceeded:
+            self.opened_at = self.cause_seen_at = now if exceeded else None
+        elif self.policy.closes_by_itself and not exceeded and self.may_close():
             assert effects == [BreakerClosed()]
             self.opened_at, self.reset_at, self.known_due = None, now, math.inf
+            self.cause_seen_at = self.first_look_at = None
         else:
             assert effects == []
+            self.cause_seen_at = now if exceeded else self.cause_seen_at
+            self.first_look_at = now if self.first_look_at is None else self.first_look_at
+
+    def may_close(self) -> bool:
+        """The cause was seen, or would have been."""
+        looked_at = math.inf if self.first_look_at is None else self.first_look_at
+        return self.cause_seen_at is not None or self.stage.now >= looked_at + self.policy.window_seconds
 
     @rule()
     def evict(self) -> None:
@@ -211,6 +224,7 @@ class BreakerMachine(RuleBasedStateMachine):
         if reset_at > self.reset_at and reset_at >= (self.opened_at or 0):
             self.known_due = math.inf if self.opened_at is not None else self.known_due
             self.opened_at, self.reset_at = None, reset_at
+            self.cause_seen_at = self.first_look_at = None
         whole = orders.whole
         self.orders = replace(orders, whole=None)
         self.known_due = min(self.known_due, self.due())
@@ -239,6 +253,7 @@ class BreakerMachine(RuleBasedStateMachine):
         assert self.stage.look() == []
         assert self.stage.take() == []
         self.stage.order(replace(self.orders, latch=latch, reset_epoch=None if latch else reset_epoch))
+        self.cause_seen_at = self.first_look_at = None
         # What was reset is forgotten with the process where a newer latch stands in its place.
         self.reset_at = self.reset_at if latch is None else -math.inf
         self.known_due = 0.0

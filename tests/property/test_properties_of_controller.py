@@ -9,9 +9,23 @@ from tests.property.oracle import Oracle
 from tests.property.strategies import examples
 from tests.unit.builders import Stage, node, pod, taint, tolerates
 
-from taint_eviction.core.effects import CalledOff, Done, Evicted, Eviction, Failed, Held, NodeTainted, PodIsGone, Work
+from taint_eviction.core.effects import (
+    CalledOff,
+    CutOff,
+    Done,
+    Evicted,
+    Eviction,
+    Failed,
+    Held,
+    NodeTainted,
+    Outcome,
+    PodIsGone,
+    Work,
+)
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.objects import Pod, Taint, Toleration
+from taint_eviction.core.orders import Orders, Pause
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 
 NODES = st.sampled_from(["n1", "n2"])
 NAMES = st.sampled_from(["p1", "p2", "p3"])
@@ -28,6 +42,7 @@ TOLERATIONS = st.lists(
     ),
     max_size=3,
 ).map(tuple)
+UNDONE: dict[str, CalledOff | CutOff | Held] = {"called off": CalledOff(), "cut off": CutOff(), "held": Held()}
 WAYS_TO_GO = st.sampled_from(["told", "told late", "not told"])
 
 
@@ -42,6 +57,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.told: list[NodeSeen | PodSeen] = []
         self.gone: set[str] = set()
         self.evicted: set[str] = set()
+        self.mode = EvictionMode.DELETE
 
     # Telling
 
@@ -188,14 +204,16 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(most=st.sampled_from([1, 2, 100]), retries=st.sampled_from([0, 1, 100]))
     def take(self, most: int, retries: int) -> None:
-        """W14: only what is due is begun, first tries before retries, each most overdue first, within bounds."""
+        """W14: only what is due is begun, first tries before retries, of a node most overdue first, within bounds."""
         takeable = self.oracle.takeable()
         taken = self.stage.take(most, retries)
         assert len(taken) <= most
-        firsts = [work.decision.fire_at for work in taken if isinstance(work, Eviction) and work.tries == 0]
+        firsts = [work for work in taken if isinstance(work, Eviction) and work.tries == 0]
         assert len(taken) - len(firsts) <= retries
-        assert firsts == sorted(firsts)
-        assert all(isinstance(work, Eviction) and work.tries == 0 for work in taken[: len(firsts)])
+        assert taken[: len(firsts)] == firsts
+        for name in ("n1", "n2"):
+            deadlines = [work.decision.fire_at for work in firsts if work.node_name == name]
+            assert deadlines == sorted(deadlines)
         for work in taken:
             self.check_begun(work, takeable)
         if (most, retries) == (100, 100):
@@ -210,6 +228,8 @@ class ControllerMachine(RuleBasedStateMachine):
             assert uid not in self.evicted
             assert work.decision.fire_at == self.oracle.due()[uid]
             assert (work.tries > 0) == (uid in self.oracle.retry_at)
+            assert work.by_eviction_api == (self.mode is EvictionMode.EVICT)
+        self.oracle.outdated.discard(uid)
         self.oracle.in_flight[uid] = work
 
     @precondition(lambda self: self.oracle.evictions_in_flight())
@@ -223,7 +243,7 @@ class ControllerMachine(RuleBasedStateMachine):
             self.tell(PodSeen(self.oracle.change(holder, marked=True)))
 
     @precondition(lambda self: self.oracle.in_flight)
-    @rule(data=st.data(), ending=st.sampled_from(["done", "called off", "held", "failed"]), wait=st.integers(0, 9))
+    @rule(data=st.data(), ending=st.sampled_from(["done", "failed", *UNDONE]), wait=st.integers(0, 9))
     def settle(self, data: st.DataObject, ending: str, wait: int) -> None:
         """Any work ends in any way, early or late; on a pod that is no more, done is gone."""
         uid = data.draw(st.sampled_from(sorted(self.oracle.in_flight)))
@@ -237,7 +257,7 @@ class ControllerMachine(RuleBasedStateMachine):
                 self.oracle.retry_at[uid] = self.stage.now + wait
             self.end(work, Failed("denied", self.stage.now + wait))
         else:
-            self.end(work, CalledOff() if ending == "called off" else Held())
+            self.end(work, UNDONE[ending])
 
     def end_well(self, work: Work, holder: Pod) -> None:
         """An accepted deletion makes the pod terminate, which is told later; a take-back's answer is told first."""
@@ -253,7 +273,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.evicted.add(uid)
         self.end(work, Done())
 
-    def end(self, work: Work, outcome: Done | PodIsGone | CalledOff | Held | Failed) -> None:
+    def end(self, work: Work, outcome: Outcome) -> None:
         """Settle, on both sides."""
         effects = self.stage.settle(work, outcome)
         del self.oracle.in_flight[work.ref.uid]
@@ -261,6 +281,21 @@ class ControllerMachine(RuleBasedStateMachine):
             isinstance(outcome, Done) and isinstance(work, Eviction)
         )
         self.oracle.pods_told()
+
+    # What people order
+
+    @rule(whole=st.integers(0, 3), names=st.sets(NODES, max_size=1))
+    def pause(self, whole: int, names: set[str]) -> None:
+        """And resume what was paused: deadlines run on."""
+        self.oracle.orders = Orders(Pause() if whole == 3 else None, {name: Pause() for name in names})
+        self.stage.order(self.oracle.orders)
+
+    @rule(mode=st.sampled_from([EvictionMode.DELETE, EvictionMode.EVICT]))
+    def change_policy(self, mode: EvictionMode) -> None:
+        """What is in flight was begun under another one."""
+        self.mode = mode
+        assert self.stage.change_policy(EvictionPolicy(mode)) == []
+        self.oracle.outdated = set(self.oracle.in_flight)
 
     # What always holds
 
@@ -273,10 +308,9 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def decide_again_is_the_oracles(self) -> None:
-        """W11: an eviction in flight is still wanted if and only if it is due; a take-back only if it is not."""
-        due = self.oracle.due()
+        """W11: an eviction in flight goes on if and only if it is due and not held, a take-back if it is not due."""
         for uid, work in self.oracle.in_flight.items():
-            assert self.stage.decide_again(work) == ((uid in due) == isinstance(work, Eviction))
+            assert self.stage.decide_again(work) == self.oracle.goes_on(uid)
 
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
@@ -297,6 +331,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.oracle.now = self.stage.now
         for work in list(self.oracle.in_flight.values()):
             self.end(work, Held())
+        self.pause(0, set())
         while (taken := [work for work in self.stage.take() if self.begin_last(work)]) != []:
             for work in taken:
                 self.end_last(work)

@@ -8,12 +8,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.property.strategies import examples
 from tests.unit.builders import ref
 
+from taint_eviction.core import lanes
 from taint_eviction.core.agenda import Agenda
 from taint_eviction.core.lanes import LaneKey
 from taint_eviction.core.policy import UNLIMITED, EvictionPolicy, Limit, PolicyRule
@@ -126,7 +128,15 @@ class History:
 
 
 class LimitsMachine(RuleBasedStateMachine):
-    """Pods that wait, evictions that begin and end in every way, policies and pauses that change."""
+    """Pods that wait, evictions that begin and end in every way, policies and pauses that change.
+
+    What is stale is thrown away at once, which else happens only where there is much of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(lanes, "_SLACK", 0)
 
     @initialize(policy=POLICIES)
     def begin(self, policy: EvictionPolicy) -> None:
@@ -293,13 +303,14 @@ class LimitsMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All is let go of: nothing is left."""
+        self.patch.undo()
         for uid in list(self.flying):
             self.agenda.end(ref(uid, uid), ended_pod=True)
         for number in range(12):
             self.agenda.forget(ref(f"p{number}", f"p{number}"))
         assert len(self.agenda) == 0
-        for lanes in (self.agenda._due_first, self.agenda._due_again):
-            assert not any([lanes._ready, lanes._kept, lanes._calls, lanes._lanes, lanes._next_turns])
+        for one in (self.agenda._due_first, self.agenda._due_again):
+            assert not any([one._ready, one._kept, one._calls, one._lanes, one._next_turns])
         later = self.now + 1e6
         assert all(bucket.is_idle(later) for bucket in self.agenda._limits._buckets.values())
 

@@ -1,129 +1,197 @@
-"""Mutation testing of the brain: ``python -m tests.simulation.mutate_core [--sample N] [FILE…]``.
+"""Mutation testing of the brain: ``python -m tests.simulation.mutate_core [--sample N] [MODULE…]``.
 
-Changes one comparison, operator, constant, or condition of ``core`` at a time, in a copy of the tree, and runs the
-tests of the brain; a mutant that no test notices survives, and is printed with its place. Only what decides is mutated,
-no docstrings, annotations or dataclass fields.
+Changes one comparison, operator, constant, condition or statement of ``core`` at a time, in a copy of the tree, and
+runs the tests of the brain: those of the module first, then those of the others, then the catalogue. A mutant that no
+test notices survives, and is printed with its place (``mutations`` has what is changed, ``MUTANTS.md`` what survives).
+
+Each mutant has a process of its own, forked from one that has imported what the tests need, and bounded: a mutant that
+takes much more CPU, time or memory than the tests need is noticed by that. Which mutants died is noted in a file; run
+again, only the others are tried, be they new or survivors.
 """
 
-import ast
-import copy
-import multiprocessing
+import gc
+import glob
+import importlib
+import json
 import os
 import random
+import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
+import pytest
+from tests.simulation.mutations import Mutant, mutants
 
 ROOT = Path(__file__).parent.parent.parent
 CORE = Path("operator/taint_eviction/core")
-TESTS = ["tests/unit", "-k", "core", "tests/property", "tests/simulation/test_simulation_catalogue.py"]
-_LONGEST_SECONDS = 180
-_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
+
+# The tests of a module are those that bear its name; here, those of modules that are tested under other names too.
+FIRST = {
+    "controller": ["tests/unit/test_core_controller*.py", "tests/unit/test_adapters_observations.py"],
+    "dispatch": ["tests/unit/test_core_controller*.py", "tests/unit/test_core_agenda.py"],
+    "policy": ["tests/unit/test_core_policy.py", "tests/unit/test_files_policy_file.py"],
+    "scheduling": ["tests/planning/test_planning_forecast.py"],
 }
-_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add}
+THEN = [
+    "tests/unit/test_core_*.py",
+    "tests/unit/test_adapters_explanation_document.py",
+    "tests/unit/test_adapters_status_document.py",
+    "tests/planning/test_planning_budgets.py",
+    "tests/planning/test_planning_forecast.py",
+    "tests/property/test_properties_of_breaker.py",
+    "tests/property/test_properties_of_controller.py",
+    "tests/property/test_properties_of_decisions.py",
+    "tests/property/test_properties_of_event_order.py",
+    "tests/property/test_properties_of_limits.py",
+    "tests/property/test_properties_of_matching.py",
+    "tests/property/test_properties_of_timed_queue.py",
+]
+LAST = ["tests/simulation/test_simulation_catalogue.py"]
+
+# What the tests import, and the mutants need not.
+_IMPORTED = ("freezegun", "hypothesis.stateful", "orjson", "prometheus_client", "pytest_asyncio", "yaml")
+_LONGEST_SECONDS = 240
+_MOST_MEMORY_BYTES = 3 << 30
 
 
-def changes(node: ast.AST) -> Iterator[str]:
-    """Change ``node`` in place in each way that there is, one after the other; yield what was done."""
-    match node:
-        case ast.Compare(ops=[op, *_]) if type(op) in _COMPARISONS:
-            other = _COMPARISONS[type(op)]
-            node.ops[0] = other()
-            yield f"{type(op).__name__} → {other.__name__}"
-        case ast.BoolOp(op=op):
-            node.op = ast.Or() if isinstance(op, ast.And) else ast.And()
-            yield f"{type(op).__name__} → {type(node.op).__name__}"
-        case ast.BinOp(op=op) if type(op) in _OPERATORS:
-            node.op = _OPERATORS[type(op)]()
-            yield f"{type(op).__name__} → {type(node.op).__name__}"
-        case ast.Constant(value=bool(value)):
-            node.value = not value
-            yield f"{value} → {not value}"
-        case ast.Constant(value=int(value) | float(value)):
-            node.value = value + 1
-            yield f"{value} → {value + 1}"
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            node.op, node.operand = ast.Not(), ast.UnaryOp(ast.Not(), operand)
-            yield "without not"
-        case ast.If(test=test):
-            node.test = ast.UnaryOp(ast.Not(), test)
-            yield "if → if not"
-        case ast.Expr(value=ast.Call() as call):
-            node.value = ast.Constant(None)
-            yield f"without {ast.unparse(call)[:60]}"
+# What notices
 
 
-def mutants(file: Path) -> Iterator[tuple[str, str]]:
-    """Go through the mutants of a file: where and what, and the whole source."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    bodies = [function for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)]
-    places = {id(node) for function in bodies for statement in function.body for node in ast.walk(statement)}
-    numbers = [number for number, node in enumerate(ast.walk(tree)) if id(node) in places]
-    for number in numbers:
-        mutant = copy.deepcopy(tree)
-        node = next(node for at, node in enumerate(ast.walk(mutant)) if at == number)
-        for what in changes(node):
-            yield f"{file.name}:{getattr(node, 'lineno', 0)} {what}", ast.unparse(ast.fix_missing_locations(mutant))
+class Trials:
+    """A copy of the tree, in which one mutant at a time is tried."""
+
+    def __init__(self, tree: Path) -> None:
+        self._tree = tree
+        self._output = tree.parent / "output"
+        self._cpu_seconds: dict[str, float] = {}
+
+    def prepare(self, module: str) -> None:
+        """See that the tests pass as it is, how long they take, and that they fail on a module that is broken."""
+        for files in self._stages(module):
+            if " ".join(files) in self._cpu_seconds:
+                continue
+            passed, seconds = self._run(files, _LONGEST_SECONDS)
+            if not passed:
+                raise click.ClickException(f"the tests fail as it is:\n{self._output.read_text(encoding='utf-8')}")
+            self._cpu_seconds[" ".join(files)] = seconds
+        for compiled in (self._tree / CORE / "__pycache__").glob("*"):
+            compiled.unlink()  # told from the source by its second and size only
+        if self.survives(module, "raise SystemError"):
+            raise click.ClickException("the tests don't import what is mutated")
+
+    def survives(self, module: str, source: str) -> bool:
+        """Run the tests on a mutant; tell whether none of them fails."""
+        place = self._tree / CORE / f"{module}.py"
+        before = place.read_text(encoding="utf-8")
+        place.write_text(source, encoding="utf-8")
+        try:
+            return all(self._run(files, self._limit(files), writing=False)[0] for files in self._stages(module))
+        finally:
+            place.write_text(before, encoding="utf-8")
+
+    def _stages(self, module: str) -> list[list[str]]:
+        own = FIRST.get(module, [f"tests/unit/test_core_{module}*.py"])
+        return [files for patterns in (own, THEN, LAST) if (files := _files(self._tree, patterns))]
+
+    def _limit(self, files: list[str]) -> int:
+        # Twice as much, as other work takes its share of caches, and some for a start.
+        return int(self._cpu_seconds[" ".join(files)] * 2 + 4)
+
+    def _run(self, files: list[str], cpu_seconds: int, writing: bool = True) -> tuple[bool, float]:
+        """Run tests in a process of their own; return whether they pass, and the seconds of CPU they took."""
+        child = os.fork()
+        if child == 0:
+            sys.dont_write_bytecode = not writing
+            _test(self._tree, files, cpu_seconds, self._output)
+        _, status, usage = os.wait4(child, 0)
+        return status == 0, usage.ru_utime + usage.ru_stime
 
 
-def survives(file: Path, source: str, tree: Path) -> bool:
-    """Run the tests on a mutant in a copy of the project; tell whether none of them fails."""
-    place = tree / CORE / file.name
-    before = place.read_text(encoding="utf-8")
-    place.write_text(source, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(tree / "operator"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS]
+def _files(tree: Path, patterns: list[str]) -> list[str]:
+    return [file for pattern in patterns for file in sorted(glob.glob(pattern, root_dir=tree))]
+
+
+def _test(tree: Path, files: list[str], cpu_seconds: int, output: Path) -> None:
+    """Run tests in this process, which ends with it."""
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.alarm(_LONGEST_SECONDS)
+    told = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(told, 1)
+    os.dup2(told, 2)
+    os.chdir(tree)
+    os.environ["HYPOTHESIS_PROFILE"] = "brief"
+    for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "taint_eviction")]:
+        del sys.modules[name]
+    sys.path[:] = [place for place in sys.path if place and not Path(place).is_relative_to(ROOT)]
+    code = 99
     try:
-        done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, timeout=_LONGEST_SECONDS, check=False
-        )
-        return done.returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+        code = int(pytest.main(["-q", "-x", "--assert=plain", "--tb=line", "-p", "no:cacheprovider", *files]))
     finally:
-        place.write_text(before, encoding="utf-8")
+        os._exit(code)
+
+
+# All of them
+
+
+def _known_dead(notes: Path) -> set[str]:
+    if not notes.exists():
+        return set()
+    told = [json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines()]
+    return {each["key"] for each in told if each["dead"]}
+
+
+def _try_all(chosen: list[Mutant], trials: Trials, notes: Path) -> list[str]:
+    """Try mutants of one module; return where those are that survive."""
+    dead = _known_dead(notes)
+    untried = [mutant for mutant in chosen if mutant.key not in dead]
+    if untried:
+        trials.prepare(untried[0].module)
+    survivors = []
+    for mutant in untried:
+        survives = trials.survives(mutant.module, mutant.source)
+        note = {"key": mutant.key, "where": mutant.where, "dead": not survives}
+        with notes.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(note, ensure_ascii=False) + "\n")
+        if survives:
+            survivors.append(mutant.where)
+            click.echo(f"survived: {mutant.where}")
+    return survivors
 
 
 @click.command()
-@click.argument("files", nargs=-1)
-@click.option("--sample", type=int, help="So many mutants, spread by chance, the same each time.")
-@click.option("--jobs", type=int, default=multiprocessing.cpu_count(), show_default=True)
-def main(files: tuple[str, ...], sample: int | None, jobs: int) -> None:
-    """Mutate the brain, and say what survives."""
-    paths = [ROOT / CORE / name for name in files] or sorted((ROOT / CORE).glob("*.py"))
-    work = [(file, where, source) for file in paths for where, source in mutants(file)]
-    if sample is not None:
-        work = random.Random(0).sample(work, min(sample, len(work)))
-    trees = [Path(tempfile.mkdtemp()) / "tree" for _ in range(jobs)]
-    for tree in trees:
+@click.argument("modules", nargs=-1)
+@click.option("--sample", type=int, help="So many mutants a module, spread by chance.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option(
+    "--notes",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path(tempfile.gettempdir()) / "taint-eviction-mutants.jsonl",
+    show_default=True,
+    help="Where it is noted which have died, so that they are not tried again.",
+)
+def main(modules: tuple[str, ...], sample: int | None, seed: int, notes: Path) -> None:
+    """Mutate the brain, all of it or MODULEs (decision, timed_queue…), and say what survives."""
+    os.nice(10)
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    gc.freeze()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as place:
+        tree = Path(place) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache"))
-    survivors: list[str] = []
-
-    def one_after_the_other(share: int) -> None:
-        for file, where, source in work[share::jobs]:
-            if survives(file, source, trees[share]):
-                survivors.append(where)
-                click.echo(f"survived: {where}")
-
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(one_after_the_other, range(jobs)))
-    click.echo(f"{len(work)} mutants, {len(work) - len(survivors)} killed")
+        trials = Trials(tree)
+        for module in modules or sorted(path.stem for path in (ROOT / CORE).glob("*.py")):
+            chosen = mutants(ROOT / CORE / f"{module}.py")
+            if sample is not None and len(chosen) > sample:
+                click.echo(f"{module}: a sample of {sample} of {len(chosen)} by seed {seed}")
+                chosen = random.Random(seed).sample(chosen, sample)
+            survivors = _try_all(chosen, trials, notes)
+            click.echo(f"{module}: {len(chosen)} mutants, {len(chosen) - len(survivors)} died")
 
 
 if __name__ == "__main__":

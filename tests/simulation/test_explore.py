@@ -28,14 +28,22 @@ FIXED_SEEDS = range(24)
 NEW_SEEDS = 3
 # For each mistake the first seed that finds it, and the rule by which it does.
 CAUGHT_BY = {
-    "W1": (1, "not evicted"),
-    "W2": (3, "another UID"),
-    "W3": (21, "late"),
-    "W5": (4, "not due"),
-    "W7": (41, "late"),
-    "W8": (25, "not evicted"),
-    "W11": (7, "not due"),
-    "W13": (3, "deleted again"),
+    "W1": (0, "not evicted"),
+    "W2": (7, "another UID"),
+    "W3": (1, "late"),
+    "W5": (1, "not due"),
+    "W7": (9, "opened for nothing"),
+    "W8": (2, "not evicted"),
+    "W11": (0, "no fresh read"),
+    "W13": (0, "deleted again"),
+    "limit-at-begin": (12, "over a limit"),
+    "token-kept": (22, "not evicted"),
+    "pause-when-taken": (13, "paused"),
+    "breaker-first-sight": (19, "opened for nothing"),
+    "latch-lost": (19, "breaker open"),
+    "no-settling": (8, "not settled"),
+    "budget-hammered": (2, "asked too soon"),
+    "no-timeout": (128, "wrong call"),
 }
 # One in so many of all disturbances of a scenario, and one in so many scenarios: the rest is for the long command.
 EVERY_DISTURBANCE, EVERY_SCENARIO = 17, 7

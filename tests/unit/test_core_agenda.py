@@ -112,6 +112,17 @@ def test_whoever_is_forgotten_goes_nowhere(now: float) -> None:
     assert it.next_at(100) is None
 
 
+@pytest.mark.parametrize("now", [0, 4])
+def test_a_retry_that_is_forgotten_goes_nowhere(now: float) -> None:
+    """While it waits for its time, and in its lane."""
+    it = Wanted()
+    it.want("a", 4, retry=True)
+    it.agenda.advance(now)
+    it.agenda.forget(ref("a", "a"))
+    assert (len(it.agenda), it.next_at(100)) == (0, None)
+    assert it.take(100, retry=True) == []
+
+
 def test_to_forget_who_is_unknown_changes_nothing() -> None:
     """Nor to cancel."""
     it = Wanted()
@@ -172,6 +183,19 @@ def test_first_tries_and_retries_share_the_limits() -> None:
     assert it.take(3) == []
     it.end("b", 3, sent=False)
     assert it.take(3) == ["c"]
+
+
+def test_retries_are_held_like_first_tries() -> None:
+    """Until that is reconsidered."""
+    it = Wanted()
+    it.held = {"n1"}
+    it.want("a", 0, retry=True)
+    it.want("b", 0, on="n2", retry=True)
+    assert it.take(1, retry=True) == ["b"]
+    assert it.next_at(1) is None
+    it.held = set()
+    it.agenda.reconsider()
+    assert it.take(1, retry=True) == ["a"]
 
 
 def test_while_all_is_stopped_nothing_that_may_go_is_a_reason_to_wake() -> None:

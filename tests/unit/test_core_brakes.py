@@ -132,6 +132,14 @@ def test_what_is_paused_is_not_about_to_go() -> None:
     assert it.look({}, 1006, moment(3)) == [BreakerOpened(Latch(epoch(3), "1006 pods due at once, more than 5"))]
 
 
+def test_during_a_pause_not_even_one_is_about_to_go() -> None:
+    """Where none may be due at once."""
+    it = brakes(BreakerPolicy(enabled=True, most_due=0), Orders(whole=Pause()))
+    assert it.look({}, 7, moment(1)) == []
+    ordered(it, 2, Orders())
+    assert it.look({}, 7, moment(2)) == []
+
+
 @pytest.mark.parametrize(
     "paused", [Orders(whole=Pause()), Orders(nodes={"n1": Pause()}), Orders(namespaces={"shop": Pause()})]
 )
@@ -191,6 +199,16 @@ def test_a_reset_counts_once() -> None:
     assert it.look(nodes, 0, moment(9)) == []
 
 
+def test_a_reset_counts_once_even_where_it_opens_again_at_the_same_instant() -> None:
+    """A latch of exactly its time is no reason to take it for another one."""
+    it = brakes(ANY_NODE)
+    reset = Orders(reset_epoch=epoch(4))
+    ordered(it, 4, reset)
+    assert it.look({}, 6, moment(4)) != []
+    assert ordered(it, 4, reset) == []
+    assert it.whole() is Hold.BREAKER_OPEN
+
+
 def test_a_second_reset_takes_in_what_has_come_since_the_first() -> None:
     """Also while the breaker is closed."""
     it = brakes(ANY_NODE)
@@ -240,3 +258,17 @@ def test_nothing_is_due_while_everything_is_paused() -> None:
     assert it.look({}, 5, moment(1)) == []
     assert it.breaker.latch is None
     assert [type(effect) for effect in ordered(it, 2, NOTHING) + it.look({}, 0, moment(2))] == [Resumed]
+
+
+def test_a_breaker_found_open_closes_by_itself_only_once_its_cause_was_seen_and_went() -> None:
+    """What is not listed yet is not gone; and of the next time it is found open, nothing has been seen yet either."""
+    it = brakes(CLOSES, None)
+    ordered(it, 10, Orders(latch=Latch(epoch(5), CAUSE)))
+    assert it.look({}, 0, moment(10)) == []
+    nodes = tainted(it, 6)
+    assert it.look(nodes, 0, moment(11)) == []
+    it.breaker.node_changed("n1", ())
+    assert it.look({}, 0, moment(12)) == [BreakerClosed()]
+    ordered(it, 20, Orders(latch=Latch(epoch(19), CAUSE)))
+    assert it.look({}, 0, moment(20)) == []
+    assert it.breaker.latch is not None

@@ -1,6 +1,7 @@
 """The circuit breaker: what counts as a wave, when it opens, and how it closes."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.unit.builders import epoch, moment, node, since, taint
@@ -458,6 +459,36 @@ def test_of_two_causes_both_must_be_gone() -> None:
     assert it.look(4, due=5) is None
 
 
+def test_it_closes_by_itself_at_the_first_look_at_which_the_cause_is_gone() -> None:
+    """Though it was there at no other look than the one that opened it."""
+    it = Watched(BY_ITSELF)
+    it.taint(0, 1, 2, at=1)
+    assert it.look(2) is not None
+    it.untaint(2)
+    assert it.look(3) is None
+
+
+def test_a_cause_that_this_process_has_not_seen_is_not_gone() -> None:
+    """Another replica opened it, and the nodes are not listed yet: it closes once they were there and are not."""
+    it = Watched(BY_ITSELF)
+    it.breaker.latch = Latch(epoch(0), "elsewhere")
+    assert it.look(5) == "elsewhere"
+    it.taint(0, 1, 2, at=1)
+    assert it.look(6) == "elsewhere"
+    it.untaint(0)
+    assert it.look(7) is None
+
+
+def test_a_cause_that_was_seen_before_says_nothing_of_another_latch() -> None:
+    """Opened, reset, and opened elsewhere."""
+    it = Watched(BY_ITSELF)
+    it.taint(0, 1, 2, at=1)
+    it.look(2)
+    it.breaker.reset(epoch(3))
+    it.breaker.latch = Latch(epoch(4), "elsewhere")
+    assert it.look(5) == "elsewhere"
+
+
 # Backlogs that somebody knows of
 
 
@@ -511,3 +542,40 @@ def test_a_backlog_of_which_a_human_knows_is_counted_when_it_is_next() -> None:
     assert it.look(1, due=1000) is None
     assert it.look(2, due=1005) is None
     assert it.look(3, due=1006) is not None
+
+
+def found_open(latch: Latch) -> Watched:
+    """A breaker that may close by itself, in a process that found it open and has listed no pod yet."""
+    it = Watched(replace(TWO, closes_by_itself=True))
+    it.breaker.latch = latch
+    return it
+
+
+def test_a_breaker_found_open_closes_by_itself_only_after_a_whole_window_without_a_cause() -> None:
+    """Before that the cause may not have been listed yet; after it, there is none."""
+    it = found_open(Latch(epoch(-5), "before"))
+    for now in (1, 50, 100.9):
+        assert it.look(now) == "before"
+    assert it.look(101) is None
+
+
+def test_a_breaker_found_open_closes_by_itself_once_its_cause_was_seen_and_is_gone() -> None:
+    """No window is waited for then."""
+    it = found_open(Latch(epoch(-5), "before"))
+    assert it.look(1) == "before"
+    it.taint(0, 1, 2, at=-6)
+    assert it.look(2) == "before"
+    it.untaint(0)
+    assert it.look(3) is None
+
+
+def test_what_is_kept_but_unreadable_is_closed_by_a_human_alone() -> None:
+    """Whatever is seen, and however long that lasts."""
+    it = found_open(Latch(0.0, "nonsense", unreadable=True))
+    it.taint(0, 1, 2, at=1)
+    assert it.look(2) == "nonsense"
+    it.untaint(0, 1, 2)
+    for now in (3, 1000):
+        assert it.look(now) == "nonsense"
+    it.breaker.reset(epoch(1001))
+    assert it.look(1002) is None

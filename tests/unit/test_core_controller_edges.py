@@ -5,6 +5,7 @@ from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
 from tests.unit.test_core_controller_conditions import leftovers, marked_and_called_off
 
 from taint_eviction.core.controller import Controller
+from taint_eviction.core.decision import StayReason
 from taint_eviction.core.effects import CalledOff, Cancelled, Done, Evicted, Failed, NodeCleared, NodeTainted, PodIsGone
 from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen, PodsReleased
 from taint_eviction.core.orders import Orders
@@ -107,6 +108,39 @@ def test_what_is_told_of_an_eviction_is_the_last_reason_for_it() -> None:
     assert told.decision.deciding.taint == taint("k2")
 
 
+def test_what_failed_before_a_deadline_was_put_off_delays_the_new_one_no_more() -> None:
+    """It was another eviction: this one is tried for the first time, at its own deadline."""
+    stage = Stage()
+    stage.sees(node(taint()), pod(tolerates(10)))
+    stage.settle(stage.at(10).take_eviction(), Failed("denied", 100))
+    stage.at(11).sees(pod(tolerates(50)))
+    assert stage.next_at() == 50
+    assert stage.at(50).take_eviction().tries == 0
+
+
+def test_a_pod_that_ends_after_its_eviction_was_called_off_was_ended_by_somebody_else() -> None:
+    """Though it was asked for once, to no avail."""
+    stage = Stage()
+    stage.sees(node(taint()), pod())
+    work = stage.take_eviction()
+    stage.send(work)
+    stage.settle(work, Failed("denied", 30))
+    assert stage.sees(node()) == [NodeCleared("n1"), Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
+    stage.sees(node(taint()))
+    assert stage.sees(pod(terminating=True)) == [Cancelled(ref(), "n1", StayReason.TERMINATING)]
+
+
+def test_nothing_is_left_of_a_pod_whose_deletion_was_accepted_once_it_is_gone() -> None:
+    """Neither that it was asked for nor that it was accepted."""
+    stage = Stage()
+    stage.sees(node(taint()), pod())
+    work = stage.take_eviction()
+    stage.send(work)
+    stage.settle(work, Done())
+    stage.observe(PodGone(ref()))
+    assert leftovers(stage).keys() <= {"nodes", "_attended"}
+
+
 # Take-backs
 
 
@@ -119,6 +153,20 @@ def test_what_is_next_is_a_deadline_or_a_take_back() -> None:
     assert (stage.next_at(), stage.brain.next_at(10, retries=False)) == (20, 50)
     stage.sees(pod(tolerates(5), name="other", uid="o", on="n2"))
     assert (stage.next_at(), stage.brain.next_at(10, retries=False)) == (15, 15)
+
+
+@pytest.mark.parametrize(("most", "most_retries", "begun"), [(9, 9, 2), (9, 1, 1), (1, 9, 1), (9, 0, 0), (0, 9, 0)])
+def test_take_backs_are_begun_within_what_there_is_room_for(most: int, most_retries: int, begun: int) -> None:
+    """In all, and of retries."""
+    stage = Stage()
+    stage.sees(node(taint()), pod(), pod(name="web-1", uid="b"))
+    works = stage.take()
+    for work in works:
+        stage.brain.will_mark(work.ref)
+    stage.sees(node())
+    for work in works:
+        stage.settle(work, CalledOff())
+    assert len(stage.take(most, most_retries)) == begun
 
 
 def test_a_take_back_names_the_node_of_its_pod() -> None:
@@ -137,6 +185,15 @@ def test_the_condition_of_a_pod_that_was_replaced_is_not_taken_back() -> None:
     stage.settle(stage.take_take_back(), Failed("busy", 20))
     stage.sees(pod(tolerates(10), uid="b"))
     assert stage.at(1000).take() == []
+
+
+def test_the_condition_of_a_pod_that_is_gone_is_not_taken_back() -> None:
+    """There is nothing left to write to."""
+    stage = marked_and_called_off()
+    stage.settle(stage.take_take_back(), Failed("busy", 20))
+    stage.observe(PodGone(ref()))
+    assert stage.at(1000).take() == []
+    assert stage.brain.next_at(1000) is None
 
 
 def test_a_condition_that_was_found_and_then_reset_by_somebody_else_is_not_taken_back() -> None:

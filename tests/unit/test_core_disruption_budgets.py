@@ -65,7 +65,7 @@ def test_a_status_counts_for_what_it_says() -> None:
 
 @pytest.mark.parametrize(
     ("value", "total", "pods"),
-    [(3, 10, 3), ("0%", 10, 0), ("10%", 10, 1), ("11%", 10, 2), ("1%", 1, 1), ("100%", 7, 7)],
+    [(3, 10, 3), ("0%", 10, 0), ("10%", 10, 1), ("11%", 10, 2), ("1%", 1, 1), ("100%", 101, 101)],
 )
 def test_a_percentage_is_a_share_rounded_up(value: int | str, total: int, pods: int) -> None:
     """A number stays what it is."""

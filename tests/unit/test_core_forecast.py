@@ -43,8 +43,10 @@ def test_who_is_due_at_the_instant_of_a_change_is_still_there() -> None:
 
 def test_a_change_at_once_comes_before_what_is_overdue() -> None:
     """Whoever untaints a node now wants to know who is saved."""
-    [found] = foretold(WhatIf(0.0, {"n1": ()}), node(taint()), pod())
-    assert found.leaves_at is None
+    overdue = pod(tolerates(10), name="overdue", uid="o", bound_at=-200)
+    found = foretold(WhatIf(0.0, {"n1": ()}), node(taint(added_at=-100)), pod(), overdue)
+    assert [each.leaves_at for each in found] == [None, None]
+    assert foretold(UNCHANGED, node(taint(added_at=-100)), overdue)[0].leaves_at == -89.0
 
 
 def test_who_leaves_in_any_case_is_told_from_who_leaves_earlier() -> None:

@@ -369,40 +369,75 @@ def test_a_more_overdue_pod_that_comes_while_its_lane_is_kept_counts() -> None:
     assert it.evict(2) == ["a"]
 
 
-@pytest.mark.parametrize("which", ["first", "only", "called"])
-def test_whoever_is_let_go_of_while_it_is_kept_does_not_keep_others(which: str) -> None:
-    """The token goes to the next, whether the one before was first in line, alone in its lane, or called already."""
+@pytest.mark.parametrize("alone", [True, False])
+def test_whoever_is_let_go_of_while_it_is_kept_does_not_keep_others(alone: bool) -> None:
+    """The token goes to the next, whether or not somebody else is left in its lane."""
     it = Waiting(EvictionPolicy(whole=Limit(1.0, 1)))
     it.add("x", key("x"), 0)
     it.add("a", key("a"), 1)
-    it.add("a2", key("a"), 7)
     it.add("b", key("b"), 2)
+    if not alone:
+        it.add("a2", key("a"), 7)
     assert it.evict(0) == ["x"]
-    if which == "called":
-        it.held = {"b"}
-        it.add("c", key("c", "free"), -1)
-        it.held = set()
-        assert it.take(0.5) is None
-        assert it.evict(1) == ["c"]
-        it.discard("a")
-        assert it.evict(2) == ["b"]
-        return
     it.discard("a")
-    if which == "only":
-        it.discard("a2")
     assert it.evict(1) == ["b"]
-    assert it.evict(2) == (["a2"] if which == "first" else [])
+    assert it.evict(2) == ([] if alone else ["a2"])
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_whoever_is_let_go_of_once_it_is_called_does_not_keep_others(alone: bool) -> None:
+    """Called to the turn, but not first in it: the next that its limit keeps takes part at once."""
+    it = Waiting(EvictionPolicy(per_namespace=Limit(1.0, 1)))
+    it.add("x", key("x"), 0)
+    it.add("a", key("a"), 1)
+    it.add("b", key("b"), 2)
+    if not alone:
+        it.add("a2", key("a"), 7)
+    assert it.evict(0) == ["x"]
+    it.add("first", key("first", "bank"), -1)
+    it.add("last", key("last", "mall"), 99)
+    assert it.take(1) == "first"
+    it.discard("a")
+    assert [it.take(1), it.take(1), it.take(1)] == ["b", "last", None]
+
+
+def test_a_limit_that_has_room_for_several_calls_one_after_the_other() -> None:
+    """Before any of them is sent."""
+    it = Waiting(EvictionPolicy(whole=Limit(1.0, 3)))
+    for number in range(8):
+        it.add(f"n{number}", key(f"n{number}"), number)
+    assert it.evict(0) == ["n0", "n1", "n2"]
+    assert it.all(2) == ["n3", "n4"]
+    it.end("n3")
+    assert it.all(2) == ["n5"]
+
+
+def test_one_that_was_called_goes_back_behind_those_that_come_before_it_by_then() -> None:
+    """Its most overdue pod is let go of: others that the same limit keeps are first now."""
+    it = Waiting(EvictionPolicy(per_namespace=Limit(1.0, 1)))
+    it.add("x", key("x"), 0)
+    it.add("a", key("a"), 1)
+    it.add("a2", key("a"), 50)
+    it.add("b", key("b"), 10)
+    assert it.evict(0) == ["x"]
+    it.add("free", key("free", "bank"), 0)
+    it.add("free2", key("free2", "mall"), 20)
+    assert it.take(1) == "free"
+    it.discard("a")
+    assert [it.take(1), it.take(1), it.take(1)] == ["b", "free2", None]
 
 
 def test_nothing_is_left_of_a_limit_that_keeps_nobody() -> None:
-    """All that waited for it is let go of: its instant is no longer waited for."""
+    """All that waited for it is let go of: its instant is no longer waited for, whoever else waits."""
     it = Waiting(EvictionPolicy(per_node=Limit(1.0, 1)))
     it.crowd(["a1", "a2"], key("a"))
-    it.crowd(["b1", "b2"], key("b"))
+    it.crowd(["b1", "b2", "b3"], key("b"))
     assert it.evict(0) == ["a1", "b1"]
     it.discard("a2")
     assert it.evict(1) == ["b2"]
-    assert (it.lanes._kept, it.lanes._calls, it.lanes.next_at(1)) == ({}, [], None)
+    assert (len(it.lanes._kept), len(it.lanes._calls), it.lanes.next_at(1)) == (1, 1, 2)
+    assert it.evict(2) == ["b3"]
+    assert (it.lanes._kept, it.lanes._calls, it.lanes.next_at(2)) == ({}, [], None)
 
 
 def test_held_while_it_is_kept() -> None:
@@ -508,21 +543,36 @@ def test_nodes_that_do_not_wait_are_forgotten_while_others_wait_for_long() -> No
     assert it.lanes._next_turns["a"] == 1
 
 
+class Counted(Waiting):
+    """Counts how often it is asked what limits a lane."""
+
+    def __init__(self, policy: EvictionPolicy) -> None:
+        super().__init__(policy)
+        self.looked = 0
+        self.lanes._buckets = self.buckets
+
+    def buckets(self, lane: LaneKey, now: float) -> tuple[TokenBucket, ...]:
+        """Count and answer."""
+        self.looked += 1
+        return self.limits.buckets(*lane, now)
+
+
 def test_ten_thousand_on_a_thousand_nodes_look_at_no_limit_in_vain() -> None:
-    """One a second for each node: at each instant the limits of those who go are looked at, and no others."""
-    it = Waiting(EvictionPolicy(per_node=Limit(1.0, 1)))
+    """One a second for each node: those that go are looked at, and each that is to wait anew, once; and no others."""
+    it = Counted(EvictionPolicy(per_node=Limit(1.0, 1)))
     for number in range(10_000):
         it.add(f"u{number}", key(f"n{number % 1000}"), number)
-    looked = 0
-    buckets = it.lanes._buckets
-
-    def counted(lane: LaneKey, now: float) -> tuple[TokenBucket, ...]:
-        nonlocal looked
-        looked += 1
-        return buckets(lane, now)
-
-    it.lanes._buckets = counted
     for second in range(10):
         assert len(it.evict(second)) == 1000
         assert it.evict(second + 0.5) == []
-    assert looked <= 2 * 10_000
+    assert it.looked == 10_000 + 9 * 1000
+
+
+def test_a_thousand_that_one_limit_keeps_are_looked_at_once() -> None:
+    """And then each when its turn has come."""
+    it = Counted(EvictionPolicy(whole=Limit(1.0, 1)))
+    for number in range(1000):
+        it.add(f"u{number}", key(f"n{number}"), number)
+    for second in range(100):
+        assert it.evict(second) == [f"u{second}"]
+    assert it.looked == 1000 + 99

@@ -246,6 +246,17 @@ def test_what_was_sent_before_a_change_does_not_come_back_after_it() -> None:
     assert bucket._sent == {}
 
 
+def test_after_a_change_nothing_is_counted_twice() -> None:
+    """Of two that were sent before it, one ends nothing: what is left is as it was at the change."""
+    bucket = TokenBucket(Limit(1.0, 2))
+    blocked, other = sent(bucket, 0), sent(bucket, 0)
+    bucket.change(Limit(1.0, 2), 0)
+    bucket.end(blocked, ended_pod=False)
+    assert bucket.room_at() == 1.0
+    bucket.end(other, ended_pod=True)
+    assert bucket.room_at() == 1.0
+
+
 def test_to_no_rate_and_back() -> None:
     """Without a rate nothing is counted; with one again, no more than its burst is there."""
     bucket = TokenBucket(Limit(1.0, 1))

@@ -20,7 +20,9 @@ from tests.unit.runtime_fakes import (
     virtually,
 )
 
-from taint_eviction.core.effects import Eviction, Outcome, TakeBack, Work
+from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import BreakerOpened, Eviction, Outcome, TakeBack, Work
 from taint_eviction.core.facts import NodeSeen, PodSeen
 
 
@@ -311,3 +313,20 @@ async def test_a_pod_that_moved_to_a_clean_node_under_the_same_name_lives() -> N
         at(1, it.live.observe, NodeSeen(node(name="n2")))
         await until(20)
     assert (it.api.deleted, it.brain.cluster.pod(ref("p0", "u0"))) == ([], None)
+
+
+@virtually
+async def test_the_breaker_looks_while_all_workers_are_busy() -> None:
+    """A wave that comes then is seen at once, and what they have not sent yet is held."""
+    breaker = BreakerPolicy(enabled=True, nodes=NodeThreshold(number=1), settle_seconds=0)
+    it = Body(2, Controller(breaker=breaker))
+    it.api.ever["GET node"] = slow(1)
+    it.sees(node(taint()), pod(uid="u0"), pod(name="p1", uid="u1"))
+    async with running(it.driver.run()):
+        await until(0.2)
+        assert it.driver.saturated
+        it.sees(node(taint(), name="n2"), pod(name="p2", uid="u2", on="n2"))
+        await until(0.3)
+        assert [effect for _, effect in it.teller.of(BreakerOpened)] != []
+        await until(5)
+    assert it.api.deleted == []

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.unit.builders import EPOCH
-from tests.unit.runtime_fakes import HANGS, Body, How, Wire, refused, running, slow, until, virtually
+from tests.unit.runtime_fakes import HANGS, Body, How, Wire, at, refused, running, slow, until, virtually
 
 from taint_eviction.core.brakes import Hold
 from taint_eviction.core.controller import Controller
@@ -100,6 +100,18 @@ async def test_a_pause_is_in_force_within_two_seconds_and_ends_as_soon() -> None
         it.store.kept = None
         await until(4)
         assert it.held is None
+
+
+@virtually
+@pytest.mark.parametrize("ordered_at", [0.1, 1.0, 1.9, 1.99, 2.01])
+async def test_a_pause_is_in_force_in_less_than_five_seconds_however_slow_the_answers(ordered_at: float) -> None:
+    """Each reading takes all but as long as it may: the next begins as if it had been answered at once."""
+    it = Stage()
+    it.store.ever["READ"] = slow(1.95)
+    async with running(it.standing.run()):
+        at(ordered_at, setattr, it.store, "kept", PAUSED)
+        await until(ordered_at + 4.5)
+        assert it.held is Hold.PAUSED
 
 
 @virtually
@@ -216,3 +228,56 @@ async def test_a_breaker_that_closed_by_itself_is_closed_in_the_cluster() -> Non
         await until(10)
         assert it.held is None
     assert [what for _, what in it.store.written] == [EPOCH + 1.5]
+
+
+@virtually
+async def test_a_latch_that_somebody_wrote_by_hand_is_obeyed_and_left_as_it_is() -> None:
+    """In place of a reset that everybody knows, and older than it by what is written there."""
+    it = Stage()
+    it.store.kept = Orders(reset_epoch=EPOCH + 100)
+    async with running(it.standing.run()):
+        await until(1)
+        it.store.kept = Orders(latch=LATCH)
+        await until(10)
+        assert it.held is Hold.BREAKER_OPEN
+    assert it.store.written == []
+
+
+@virtually
+async def test_what_is_kept_already_is_not_written_again_by_who_takes_over() -> None:
+    """It knows the latch from reading it."""
+    it = Stage()
+    it.body.gate.open = False
+    it.store.kept = Orders(latch=LATCH)
+    async with running(it.standing.run()):
+        at(5, setattr, it.body.gate, "open", True)
+        await until(10)
+        assert it.held is Hold.BREAKER_OPEN
+    assert (it.store.written, it.store.sent("WRITE")) == ([], [])
+
+
+@virtually
+async def test_nothing_is_written_before_it_is_known_what_stands_there() -> None:
+    """A latch of this process may have been reset by then."""
+    it = Stage()
+    it.store.will("READ", *[refused(503)] * 8)
+    it.trip()
+    async with running(it.standing.run()):
+        await until(1.9)
+        assert it.store.sent("WRITE") == []
+        await until(3)
+    assert [what for _, what in it.store.written] == [LATCH]
+
+
+@virtually
+async def test_who_no_longer_leads_when_the_write_fails_leaves_it_to_who_does() -> None:
+    """The gate is asked before each attempt."""
+    it = Stage()
+    it.store.ever["WRITE"] = refused(500)
+    async with running(it.standing.run()):
+        await until(1)
+        it.trip()
+        at(3.1, setattr, it.body.gate, "open", False)
+        await until(10)
+    assert {1 <= seconds <= 3.1 for seconds, _ in it.store.sent("WRITE")} == {True}
+    assert 4 <= len(it.store.sent("WRITE")) <= 5

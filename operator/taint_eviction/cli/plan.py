@@ -6,6 +6,7 @@ Changes nothing. Not here: what becomes of pods (``core.forecast``), and how it 
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
@@ -17,7 +18,9 @@ import yaml
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.orders import state_flags, still_held
 from taint_eviction.cli.pictures import html_option, write_page
 from taint_eviction.cli.plan_values import When
 from taint_eviction.cli.plan_views import print_plan
@@ -72,8 +75,7 @@ _many = partial(click.option, multiple=True, allow_from_autoenv=False)
 @_flag("--at", type=When(), help="When the changes are made: a time, or a span from now.  [default: now]")
 @_flag("--now", type=When(), help="When the files were written, for what has passed since.  [default: now]")
 @deciding_flags
-@_flag("--kubeconfig", help="Kubeconfig file. Without it: $KUBECONFIG, in-cluster, or ~/.kube/config.")
-@_flag("--context", help="Context of the kubeconfig to use instead of its current one.")
+@state_flags
 @_flag("--call-timeout", type=Seconds(), default=30.0, help="Longest wait for any one API call.")
 @_flag("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table")
 @html_option
@@ -183,9 +185,20 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
         progress.done(len(inventory))
         made = _plan(inventory, changes, settings, clock.now(), flags)
         await try_evictions(calls, made)
+        made.notes += await _held_back(StateConfigMap(calls, flags["state_namespace"], flags["state_name"]))
         return made
     finally:
         await connection.close()
+
+
+async def _held_back(state: StateConfigMap) -> list[str]:
+    """Say what holds evictions back at this moment: the plan itself is made as if nothing did."""
+    try:
+        orders = await state.read()
+    except CallFailed as error:
+        return [f"whether anybody holds evictions back now is not known: {state}: {error}"]
+    held = [] if orders is None else still_held(orders)
+    return [f"held back now, whatever is due: {sentence}" for sentence in held]
 
 
 # What comes out
@@ -196,7 +209,8 @@ def _show(made: Plan, flags: dict[str, Any]) -> None:
         case "json":
             click.echo(orjson.dumps(plan_document(made), option=orjson.OPT_INDENT_2))
         case "yaml":
-            click.echo(yaml.dump(plan_document(made), Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
+            for text in _yaml(plan_document(made)):
+                click.echo(text, nl=False)
         case output:
             print_plan(made, wide=output == "wide")
     inventory = made.inventory
@@ -206,6 +220,20 @@ def _show(made: Plan, flags: dict[str, Any]) -> None:
             click.echo(f"taint-eviction: {sentence}", err=True)
     if flags["html"]:
         write_page(flags["html"], picture_of_plan(made))
+
+
+def _yaml(document: dict[str, Any]) -> Iterator[str]:
+    """Write a document a pod at a time: as a whole, 30,000 of them would take half a gigabyte."""
+    for name, value in document.items():
+        if name != "pods" or not value:
+            yield _dumped({name: value})
+            continue
+        yield f"{name}:\n"
+        yield from (_dumped([pod]) for pod in value)
+
+
+def _dumped(part: object) -> str:
+    return yaml.dump(part, Dumper=yaml.CSafeDumper, sort_keys=False, width=120)
 
 
 def _exit_code(made: Plan, gates: list[Gate]) -> int:

@@ -64,7 +64,7 @@ def _more(shown: int, total: int, what: str) -> None:
 def _print_pods(plan: Plan, wide: bool) -> None:
     leaving = plan.leaving
     if not wide:
-        rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod)) for pod in leaving]
+        rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in leaving]
         _table("pods that leave", ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MOST_PODS], {0: _yellow})
         _more(_MOST_PODS, len(rows), "pods")
         return
@@ -77,7 +77,7 @@ def _print_pods(plan: Plan, wide: bool) -> None:
             _owner(pod),
             _since(pod, plan),
             ", ".join(str(taint) for taint in pod.repelled_by) or "-",
-            _why(pod),
+            _why(pod, plan),
         )
         for pod in [*leaving, *staying]
     ]
@@ -91,10 +91,11 @@ def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
     return leaves(pod.leaves_at, plan), moment(pod.leaves_at, plan.now)
 
 
-def _why(pod: PlannedPod) -> str:
+def _why(pod: PlannedPod, plan: Plan) -> str:
     parts = [why(pod.forecast)]
     if pod.blocked:
-        parts.append(f"BLOCKED: {held_by(pod)}")
+        deleted = "" if pod.deleted_at is None else f", until {moment(pod.deleted_at, plan.now)}; then it is deleted"
+        parts.append(f"BLOCKED: {held_by(pod)}{deleted}")
     if pod.paused_by:
         parts.append(paused(pod))
     if pod.leaves_at is not None and pod.facts.bare:

@@ -110,9 +110,10 @@ class Breaker:
         self._known_due = 0.0
         self._evicting: dict[str, set[Taint]] = {}
         # Something that may have raised a count or a share since the last look.
-        self._news = True
-        # A latch found in the cluster may have a cause that is not listed yet: not to be taken for gone.
-        self._cause_seen = False
+        self._news = False
+        # From when on it may close by itself. The cause of a latch that was found in the cluster may not have been listed
+        # yet, so unless it is seen it is taken for gone only after a whole window.
+        self._may_close_at: float | None = None
 
     def evicts(self, node_name: str, taint: Taint) -> None:
         """Note that a pod is to go, or will have to, because of this taint."""
@@ -164,21 +165,21 @@ class Breaker:
                 self._news = False
                 cause = self._cause(self.wave(nodes, due, now), too_many_due)
                 self.latch = None if cause is None else Latch(now.server_epoch, cause)
-                self._cause_seen = cause is not None
-        elif self.policy.closes_by_itself:
+                self._may_close_at = now.at
+        elif self.policy.closes_by_itself and not self.latch.unreadable:
             if self._cause(self.wave(nodes, due, now), too_many_due) is not None:
-                self._cause_seen = True
-            elif self._cause_seen:
+                self._may_close_at = now.at
+            elif self._may_close_at is None:
+                self._may_close_at = now.at + self.policy.window_seconds
+            elif now.at >= self._may_close_at:
                 self.reset(now.server_epoch)
 
     def reset(self, epoch: float) -> None:
         """Close, and take what was there until ``epoch`` (API server's time) for known."""
         if self.latch is not None:
             self.know_backlog()
-        self.latch = None
-        self._cause_seen = False
+        self.latch = self._may_close_at = None
         self.reset_epoch = epoch
-        self._news = True
 
     def _cause(self, wave: Wave, too_many_due: bool) -> str | None:
         """Say what is too much, with figures; None if nothing is."""

@@ -67,12 +67,11 @@ class _Place(NamedTuple):
 class _Kept:
     """The lanes that one limit keeps; ``call_at`` is when the first is to be called, None: not before it is freed."""
 
-    __slots__ = ("call_at", "called", "places")
+    __slots__ = ("call_at", "places")
 
     def __init__(self) -> None:
         self.places: list[_Place] = []
         self.call_at: float | None = None
-        self.called = False
 
 
 class DueLanes:
@@ -132,7 +131,6 @@ class DueLanes:
         while (lane := self._called_first(now)) is not None:
             buckets = self._buckets(lane.key, now)
             lacking = next((bucket for bucket in buckets if not bucket.has_room(now)), None)
-            heapq.heappop(self._ready)
             if lacking is None:
                 tokens = tuple(bucket.begin() for bucket in buckets)
                 return self._serve(lane), tokens
@@ -144,11 +142,8 @@ class DueLanes:
 
     def freed(self, bucket: TokenBucket) -> None:
         """Note that a limit may have room now, or earlier than it said before."""
-        kept = self._kept.get(bucket)
-        if kept is None or kept.called:
-            return
-        at = bucket.room_at()
-        if at != kept.call_at:
+        kept, at = self._kept.get(bucket), bucket.room_at()
+        if kept is not None and kept.call_at != at:
             kept.call_at = at
             if at is not None:
                 heapq.heappush(self._calls, (at, self._count(), bucket))
@@ -195,10 +190,8 @@ class DueLanes:
                 return lane
             heapq.heappop(places)
             if lane.place is place:
-                # One that was called too early goes back: another may be first among those that its limit keeps.
-                lane.keeper = lane.keeper or lane.called_by
                 self._put(lane)
-                self._answer(lane)
+                self._answer(lane)  # It is no longer the first of those that the limit kept which called it.
         return None
 
     def _called_first(self, now: float) -> _Lane | None:
@@ -226,8 +219,6 @@ class DueLanes:
         if lane is None:
             del self._kept[bucket]
         elif bucket.has_room(now):
-            heapq.heappop(kept.places)
-            kept.called = True
             lane.keeper, lane.called_by = None, bucket
             self._put(lane)
         else:
@@ -237,7 +228,6 @@ class DueLanes:
         """Let the limit that called a lane, if one did, call the next."""
         bucket, lane.called_by = lane.called_by, None
         if bucket is not None:
-            self._kept[bucket].called = False
             self.freed(bucket)
 
     # How pods leave

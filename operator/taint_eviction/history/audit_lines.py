@@ -9,8 +9,8 @@ from typing import Any
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.history.happening import Happening
 
-# How attempts to evict are called elsewhere. One that was held back changed nothing, one that was cut off may have or not,
-# and a take-back is no eviction.
+# How attempts to evict are called elsewhere. One that was held back changed nothing, one that was cut off may
+# have or not, and a take-back is no eviction.
 _WORDS = {
     "evicted": "evicted",
     "blocked": "refused",
@@ -42,13 +42,13 @@ class AuditReading:
             return "the line does not tell its time"
         if told["action"] != "evict":
             return None
-        taints = [taint for taint in told.get("taints") or [] if parse_rfc3339(taint.get("since")) is not None]
+        taints = [taint for taint in Happening(at, "", told).objects("taints") if _is_usable(taint)]
         if not taints:
             return "the line names no taint"
         about = {name: told.get(name) for name in ("pod", "uid", "node", "deadline", "late_seconds", "tries", "taints")}
         about |= {"taint": taints[0]["taint"], "toleration": taints[0].get("toleration"), "error": told.get("answer")}
         self._conclude(about, taints)
-        if (what := _WORDS.get(told["outcome"])) is not None:
+        if (what := _WORDS.get(str(told["outcome"]))) is not None:
             self._attempts.append(Happening(at, what, about))
         return None
 
@@ -63,3 +63,7 @@ class AuditReading:
     def happenings(self) -> list[Happening]:
         """Return all there is to tell; of the same instant, what explains the rest comes first."""
         return [*self._taints.values(), *self._countdowns.values(), *self._attempts]
+
+
+def _is_usable(taint: JsonObject) -> bool:
+    return isinstance(taint.get("taint"), str) and parse_rfc3339(taint.get("since")) is not None

@@ -1,9 +1,17 @@
 """One line of a record."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+
+
+def finite_number(value: object) -> float | None:
+    """Return a number, None for anything else, as infinity."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +29,12 @@ class Happening:
 
     def number(self, name: str) -> float | None:
         """Return a field as a number, None where it is none."""
+        return finite_number(self.fields.get(name))
+
+    def objects(self, name: str) -> list[dict[str, Any]]:
+        """Return the objects in a field that is a list of them, [] where it is none."""
         value = self.fields.get(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
     @property
     def due(self) -> float | None:

@@ -3,19 +3,23 @@
 Lines that are cut, garbled or of other things are counted with their place, and the rest is used.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+import orjson
+
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.history.audit_lines import AuditReading, is_audit_line
-from taint_eviction.history.happening import Happening
+from taint_eviction.history.happening import Happening, finite_number
 
-# The controller's words about pods and nodes that a record is made of, and about what held it back.
-_HELD = frozenset(("paused", "resumed", "breaker_opened", "breaker_closed"))
-_WORDS = _HELD | frozenset(
-    ("node", "node gone", "pod", "pod gone", "tainted", "cleared", "scheduled", "cancelled", "evicted", "refused")
+# The controller's words about itself, nodes and pods that a record is made of, and about what held it back.
+_WORDS = frozenset(
+    (
+        *("journal", "node", "node gone", "pod", "pod gone", "tainted", "cleared"),
+        *("scheduled", "cancelled", "evicted", "refused"),
+        *("paused", "resumed", "breaker_opened", "breaker_closed"),
+    )
 )
 _MOST_PROBLEMS = 50
 
@@ -45,8 +49,6 @@ class Record:
             found.append(
                 "This was a log: pods that never had a deadline and tolerations that did not count are missing."
             )
-        if any(happening.what in _HELD for happening in self.happenings):
-            found.append("Pauses and the circuit breaker are missing.")
         return " ".join(found)
 
     @property
@@ -86,7 +88,7 @@ def _spread(happenings: list[Happening]) -> list[Happening]:
 def _read_line(raw: bytes, record: Record, audit: AuditReading) -> str | None:
     """Take in a line; return what is wrong with it, None if nothing is."""
     try:
-        told = json.loads(raw)
+        told = orjson.loads(raw)
     except ValueError:
         record.skipped += 1
         return "the line is cut in the middle" if not raw.endswith(b"\n") else "the line is no JSON"
@@ -94,14 +96,15 @@ def _read_line(raw: bytes, record: Record, audit: AuditReading) -> str | None:
         problem = audit.read(told)
         record.skipped += problem is not None
         return problem
-    if not isinstance(told, dict) or told.get("what") not in _WORDS:
-        record.skipped += not (isinstance(told, dict) and told.get("what") == "journal")
+    what = told.get("what") if isinstance(told, dict) else None
+    if not isinstance(what, str) or what not in _WORDS:
+        record.skipped += 1
         return None
-    at = told.get("t") if isinstance(told.get("t"), int | float) else parse_rfc3339(told.get("time"))
-    if at is None:
+    at = finite_number(told.get("t"))
+    if at is None and (at := parse_rfc3339(told.get("time"))) is None:
         record.skipped += 1
         return "the line does not tell its time"
-    record.happenings.append(Happening(float(at), told["what"], told))
+    record.happenings.append(Happening(at, what, told))
     return None
 
 

@@ -4,18 +4,23 @@ What the controller did becomes what is expected. A log tells less than a journa
 deadline are known, and of their tolerations the one that counted; an audit log, only those that were to go.
 """
 
+import math
 import re
 from typing import Any
 
 import yaml
 
-from taint_eviction.history.happening import Happening
+from taint_eviction.history.circumstances import Circumstances
+from taint_eviction.history.happening import Happening, finite_number
 from taint_eviction.history.record import Record
 
 # What is seen so soon after the beginning was there before it.
 _AT_THE_BEGINNING_SECONDS = 3.0
 _WITHIN_SECONDS = 2.0
-_FOR = re.compile(r"for (-?\d+) s$")
+_FOR = re.compile(r"for (-?[0-9]{1,19}) s$")
+
+_TAINT_FIELDS = ("key", "value", "effect")
+_TOLERATION_FIELDS = ("key", "operator", "value", "effect", "tolerationSeconds")
 
 JsonObject = dict[str, Any]
 
@@ -25,12 +30,15 @@ def scenario_text(record: Record) -> str:
     story = _Story(record)
     for happening in record.happenings:
         story.tell(happening)
+    circumstances = story.circumstances
+    circumstances.finish()
+    about = [f"Recorded: {record.name}.", record.missing, *circumstances.notes()]
     document = {
-        "about": f"Recorded: {record.name}. {record.missing}".strip(),
-        # Pods have their tolerations already.
-        "settings": {"defaultTolerationSeconds": None},
-        "given": {"nodes": story.nodes, "pods": story.pods},
-        "timeline": sorted(story.steps, key=lambda step: float(step["at"])),
+        "about": " ".join(filter(None, about)),
+        "settings": circumstances.settings(),
+        "given": story.given(),
+        "timeline": sorted([*story.steps, *circumstances.steps], key=lambda step: float(step["at"])),
+        "until": story.until(),
         "expect": story.expectations(),
     }
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
@@ -48,9 +56,14 @@ class _Story:
         self._slack = 0.1 if record.observed else 1.0
         self._taints: dict[str, list[JsonObject]] = {}
         self._bodies: dict[str, tuple[str, JsonObject]] = {}
-        self._evicted: dict[str, list[float]] = {}
         self._cancelled: set[str] = set()
-        self._gone: set[str] = set()
+        # By UID: the pods with a deadline, and when it is; what became of the others is not known.
+        self._pending: dict[str, tuple[str, float]] = {}
+        self._unknown: set[str] = set()
+        # Those that were evicted may be seen to be gone before that is told of.
+        self._gone = {happening.text("uid") for happening in record.happenings if happening.what == "evicted"}
+        self._evictions: dict[str, list[JsonObject]] = {}
+        self.circumstances = Circumstances(self._slack)
         self._audit = record.audit
         self._tainted_at: dict[tuple[str, str], float] = {}
 
@@ -58,31 +71,36 @@ class _Story:
         """Take in what happened next."""
         at = round(happening.at - self._begin, 3)
         pod = happening.text("pod")
+        self._tell_of_circumstances(happening, at)
         match happening.what:
             case "node":
-                taints = [self._taint(taint) for taint in happening.fields.get("taints") or []]
+                taints = [self._taint(taint) for taint in happening.objects("taints")]
                 self._node(happening.text("node"), taints, at)
             case "node gone":
                 self._step(at, "deleteNode", happening.text("node"))
                 self._taints.pop(happening.text("node"), None)
             case "pod":
-                self._pod(pod, happening.text("uid"), self._body(happening), self._since(happening, at))
+                self._pod(happening, self._body(happening), at)
             case "pod gone":
                 self._pod_gone(pod, happening.text("uid"), at)
             case "taint":
                 self._add_taint(happening.text("node"), happening.text("taint"), at)
             case "scheduled":
+                due = happening.due
+                self._pending[happening.text("uid")] = pod, at if due is None else due - self._begin
                 self._scheduled(happening, at)
-            case "evicted":
-                late = happening.number("late_seconds") or 0.0
-                self._evicted.setdefault(pod, []).append(max(0.0, round(at - late - self._slack, 3)))
-                self._gone.add(happening.text("uid"))
             case "cancelled":
+                self._pending.pop(happening.text("uid"), None)
                 self._cancelled.add(pod)
             case "cleared" if not self._observed:
                 self._node(happening.text("node"), [], at)
             case _:
                 pass
+
+    def given(self) -> JsonObject:
+        """Return what is there from the beginning."""
+        orders = self.circumstances.orders()
+        return {"nodes": self.nodes, "pods": self.pods, **({"orders": orders} if orders else {})}
 
     # Nodes
 
@@ -99,32 +117,32 @@ class _Story:
             self._step(at, "createNode", {"name": name, **({"taints": taints} if taints else {})})
 
     def _taint(self, taint: JsonObject) -> JsonObject:
-        added = taint.get("added")
-        told = {key: value for key, value in taint.items() if key != "added"}
+        told, added = _only(taint, _TAINT_FIELDS), finite_number(taint.get("added"))
         return told if added is None else {**told, "timeAdded": round(added - self._begin)}
 
     # Pods
 
     def _since(self, happening: Happening, at: float) -> float:
-        """Say since when a pod has been there: it is seen only once its node is tainted."""
+        """Say since when a pod has been there, 0 for before the beginning: it is seen only once its node is tainted."""
         bound_at = happening.number("bound")
-        known = self._bodies.get(happening.text("pod"))
-        if bound_at is None or (known is not None and known[0] == happening.text("uid")):
-            return at
+        if bound_at is None:
+            return 0.0 if at <= _AT_THE_BEGINNING_SECONDS else at
         # Cut off to whole seconds: it may have been up to a second later.
-        return min(at, max(0.0, bound_at + 1.0 - self._begin))
+        return min(at, bound_at + 1.0 - self._begin) if bound_at >= self._begin else 0.0
 
     def _body(self, happening: Happening) -> JsonObject:
         namespace, _, name = happening.text("pod").rpartition("/")
         fields = happening.fields
         body: JsonObject = {"name": name, "namespace": namespace or "default"}
-        if fields.get("on"):
-            body["nodeName"] = fields["on"]
-            self._ensure_node(fields["on"])
-        if fields.get("tolerations"):
-            body["tolerations"] = fields["tolerations"]
+        if node := happening.text("on"):
+            body["nodeName"] = node
+            self._ensure_node(node)
+        if tolerations := [_only(each, _TOLERATION_FIELDS) for each in happening.objects("tolerations")]:
+            body["tolerations"] = tolerations
         if fields.get("mirror"):
             body["annotations"] = {"kubernetes.io/config.mirror": "recorded"}
+        if (hold := _read_hold(happening)) is not None:
+            body["hold"] = hold
         if fields.get("finished"):
             body["phase"] = "Succeeded"
         return body
@@ -133,21 +151,21 @@ class _Story:
         if name not in self._taints:
             self._node(name, [], 0.0)
 
-    def _pod(self, pod: str, uid: str, body: JsonObject, at: float) -> None:
+    def _pod(self, happening: Happening, body: JsonObject, at: float) -> None:
+        pod, uid = happening.text("pod"), happening.text("uid")
         known = self._bodies.get(pod)
         self._bodies[pod] = uid, body
         if known is not None and known[0] == uid:
             self._changed(pod, known[1], body, at)
-        elif at <= _AT_THE_BEGINNING_SECONDS and known is None:
-            self.pods.append(body)
-        elif known is None:
-            self._step(at, "create", body)
-        else:
+        elif known is not None:
             # The same name again: the old one goes if it is still there.
-            node = {"node": body.get("nodeName")}
-            self._step(at, "recreate", {"pod": pod, **node})
-            if body.get("tolerations") != known[1].get("tolerations"):
-                self._step(at, "tolerate", {"pod": pod, "tolerations": body.get("tolerations", [])})
+            node = {"nodeName": body.get("nodeName")}
+            self._step(at, "recreate", {"pod": pod, "node": node["nodeName"]})
+            self._changed(pod, {**known[1], **node}, body, at)
+        elif (since := self._since(happening, at)) > 0:
+            self._step(since, "create", body)
+        else:
+            self.pods.append(body)
 
     def _changed(self, pod: str, before: JsonObject, body: JsonObject, at: float) -> None:
         if body.get("nodeName") and not before.get("nodeName"):
@@ -156,11 +174,18 @@ class _Story:
             self._step(at, "tolerate", {"pod": pod, "tolerations": body.get("tolerations", [])})
         if body.get("phase") and not before.get("phase"):
             self._step(at, "finish", pod)
+        if body.get("hold") != before.get("hold"):
+            self._step(at, "setHold", {"pod": pod, "hold": body.get("hold")})
 
     def _pod_gone(self, pod: str, uid: str, at: float) -> None:
-        # The replay's own controller evicts what was evicted.
+        # The replay's own controller evicts what was evicted, and perhaps what was due when somebody else deleted it.
+        _, due = self._pending.pop(uid, ("", math.inf))
         if uid not in self._gone and pod in self._bodies:
-            self._step(at, "delete", {"pod": pod, "force": True})
+            if due > at or self._audit:
+                # An audit log tells that it was gone when its turn came, which may have been late.
+                self._step(min(at, due), "delete", {"pod": pod, "force": True})
+            else:
+                self._unknown.add(pod)
         self._gone.add(uid)
 
     def _scheduled(self, happening: Happening, at: float) -> None:
@@ -177,7 +202,7 @@ class _Story:
             self._bodies[pod] = uid, body
             if known is not None:
                 self._step(at, "recreate", {"pod": pod, "node": node})
-            elif self._audit and at > self._tainted_at[node, happening.text("taint")]:
+            elif self._audit and at > self._tainted_at.get((node, happening.text("taint")), at):
                 self._step(at, "create", body)  # Its countdown began later than the taint: it came later.
             else:
                 self.pods.append(body)
@@ -192,29 +217,56 @@ class _Story:
 
     # The rest
 
+    def _tell_of_circumstances(self, happening: Happening, at: float) -> None:
+        pod = happening.text("pod")
+        if happening.what == "evicted":
+            due = at - (happening.number("late_seconds") or 0.0)
+            expected = self.circumstances.evicted(happening, at, due, _WITHIN_SECONDS + self._slack)
+            self._evictions.setdefault(pod, []).append(expected)
+            self._pending.pop(happening.text("uid"), None)
+        if happening.what != "refused" or pod in self._bodies:
+            self.circumstances.tell(happening, at, self._taints.keys())
+
     def _step(self, at: float, action: str, value: Any) -> None:
         self.steps.append({"at": max(0.0, at), action: value})
 
+    def until(self) -> float:
+        """Say when the scenario ends: with the record, or when all has come that is expected."""
+        expected = [each["at"] + each["within"] for found in self._evictions.values() for each in found]
+        last: float = max([self._end + self._slack, *expected])
+        return round(last, 3)
+
     def expectations(self) -> JsonObject:
-        """Expect what the controller did."""
-        expected: JsonObject = {
-            pod: {"evicted": [{"at": at, "within": _WITHIN_SECONDS + self._slack} for at in instants]}
-            for pod, instants in self._evicted.items()
-        }
+        """Expect what the controller did; of pods that were to go when the record ends, or breaks off, nothing."""
+        expected: JsonObject = {pod: {"evicted": found} for pod, found in self._evictions.items()}
         if self._audit:
             # What became of the others is not in it; only that nothing did once it ends.
             rest = {pod: {"notEvicted": {"from": self._end + self._slack}} for pod in self._bodies.keys() - expected}
             return {**expected, **dict(sorted(rest.items()))}
+        unknown = self._unknown | {pod for pod, _ in self._pending.values()}
+        expected |= {pod: {"pods": {"atMost": 1}} for pod in sorted(unknown - expected.keys()) if pod in self._bodies}
         spared = sorted(self._cancelled - expected.keys())
         return {**expected, **{pod: {"notEvicted": True} for pod in spared if pod in self._bodies}}
 
 
+def _read_hold(happening: Happening) -> str | bool | None:
+    """Read for how long its owner asks to hold a pod, as scenarios have it."""
+    if happening.text("hold") == "forever":
+        return True
+    seconds = happening.number("hold")
+    return None if seconds is None else f"{seconds:g}s"
+
+
 def _causes(happening: Happening) -> list[tuple[str, object]]:
     """List taints with the tolerations that counted: an audit log tells all, a log the one that decided."""
-    told = happening.fields.get("taints")
-    if isinstance(told, list):
+    if told := happening.objects("taints"):
         return [(str(taint.get("taint")), taint.get("toleration")) for taint in told]
     return [(happening.text("taint"), happening.fields.get("toleration"))]
+
+
+def _only(told: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    """Pick the fields that there are; what stands in them is what a scenario takes there, or is not copied."""
+    return {name: told[name] for name in names if isinstance(told.get(name), str | int)}
 
 
 def _read_taint(text: str) -> JsonObject:

@@ -134,7 +134,8 @@ class _Drawing:
         for uid, lane in self.lanes.items():
             self._count_down(lane, end)
             self.holds.overdue(lane, end)
-            self._exists(uid, end)
+            # Nobody watches for the end of what has been evicted.
+            self._exists(uid, end if lane.left_at is None else lane.left_at)
 
     def finished_bands(self) -> dict[str, list[Band]]:
         """Close what is still open, at the end of the picture."""

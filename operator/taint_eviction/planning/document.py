@@ -81,6 +81,7 @@ def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
         "recreatedForEver": pod.recreated_for_ever or None,
         "budgets": [str(budget) for budget in pod.budgets] or None,
         "blocked": held_by(pod) or None if pod.leaves_at is not None else None,
+        "deletedAt": None if pod.deleted_at is None else format_rfc3339(now.epoch_of(pod.deleted_at)),
         "paused": paused(pod) or None,
         **_by_rule(pod.handling),
     }

@@ -84,6 +84,14 @@ class PlannedPod:
         """Tell whether its eviction would be refused: by the API server, or by arithmetic since others go before."""
         return self.server_allows is False or self.verdict not in (None, EvictionVerdict.ALLOWED)
 
+    @property
+    def deleted_at(self) -> float | None:
+        """The instant at which it would be deleted though it is blocked; None if never."""
+        at, handling = self.leaves_at, self.handling
+        if at is None or handling is None or handling.mode is not EvictionMode.EVICT_THEN_DELETE or not self.blocked:
+            return None
+        return at + handling.evict_timeout_seconds
+
 
 @dataclass(slots=True)
 class Tally:

@@ -5,7 +5,6 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.forecast import PodForecast
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
-from taint_eviction.core.policy import EvictionMode
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan, PlannedPod
 
@@ -196,7 +195,8 @@ def notes(plan: Plan) -> list[str]:
         found.append(
             f"{_many(asking, 'pod')} asked to be held for longer than is granted (annotation {HOLD_ANNOTATION})"
         )
-    blocked = [pod.handling for pod in plan.leaving if pod.blocked]
-    if any(handling is not None and handling.mode is EvictionMode.EVICT_THEN_DELETE for handling in blocked):
+    if any(pod.blocked and pod.server_allows is not False for pod in plan.leaving):
+        found.append("of several pods that are due together, a budget may let others go than are shown here")
+    if any(pod.deleted_at is not None for pod in plan.leaving):
         found.append("what is blocked is deleted once the evict timeout has passed after its deadline")
     return found

@@ -69,8 +69,12 @@ class Driver:
 
     def _start_due(self) -> float:
         """Begin what is due as far as workers are free; return how many seconds may pass until the next look."""
+        if not self._gate.may_act():
+            return _LONGEST_WAIT_SECONDS
+        # Also while all workers are busy: what they are about to send can still be held.
+        self._live.look()
         free = self._workers - len(self._running)
-        if free <= 0 or not self._gate.may_act():
+        if free <= 0:
             return _LONGEST_WAIT_SECONDS
         free_for_retries = max(0, self._workers // 2 - sum(self._running.values()))
         begun = self._live.take_due(free, free_for_retries)

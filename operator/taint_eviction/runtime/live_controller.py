@@ -60,10 +60,14 @@ class LiveController:
         self._told(self.controller.change_policy(policy, now), now)
         self.changed.set()
 
-    def take_due(self, most: int, most_retries: int) -> list[Work]:
-        """Begin what is due, unless the circuit breaker sees too much of it; see ``Controller.take_due``."""
+    def look(self) -> None:
+        """Let the circuit breaker look at what is going on."""
         now = self.clock.now()
         self._told(self.controller.look(now), now)
+
+    def take_due(self, most: int, most_retries: int) -> list[Work]:
+        """Begin what is due; see ``Controller.take_due``."""
+        now = self.clock.now()
         begun = self.controller.take_due(now, most, most_retries)
         for work in begun:
             self._began(work, now)

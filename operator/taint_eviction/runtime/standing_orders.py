@@ -48,9 +48,11 @@ class StandingOrders:
 
     async def _read_again_and_again(self) -> None:
         while True:
+            asked_at = self._live.clock.now().at
             await self._read()
             # Until they are known nothing is evicted at all.
-            await asyncio.sleep(self._poll_seconds if self._read_at is not None else self._poll_seconds / 8)
+            every = self._poll_seconds if self._read_at is not None else self._poll_seconds / 8
+            await asyncio.sleep(max(0.0, asked_at + every - self._live.clock.now().at))
 
     async def _read(self) -> None:
         asked_at = self._live.clock.now().at

@@ -5,9 +5,8 @@ any part of a document is a document again: that is how it is shrunk.
 """
 
 import random
-from typing import Any
 
-JsonObject = dict[str, Any]
+from tests.simulation.exploring.restraining import KINDS, LOST, NAMESPACES, JsonObject, Restraints
 
 KEYS, VALUES = ("a", "b"), ("1", "2")
 SECONDS = (0, 1, 2, 5, 10, 20, 30, 45, 120)
@@ -16,6 +15,7 @@ BESIDE = (-0.5, -0.02, -0.011, -0.006, -0.001, 0.0, 0.001, 0.004, 0.006, 0.011, 
 CALLS = ("listNodes", "listPods", "readNode", "readPod", "mark", "unmark", "delete", "watchNodes", "watchPods")
 LEASE_CALLS = ("readLease", "writeLease")
 LAST_SECOND = 70.0
+FEW, MANY = (0, 0, 1, 2, 4), (0, 1, 2, 3, 5, 8, 12)
 # What happens in a race.
 _MILD_TURNS = ("recreate", "successor", "successor", "untaint", "clean", "tolerate", "restart", "swap")
 _TURNS = (*_MILD_TURNS, "refuse")
@@ -31,21 +31,66 @@ class _Author:
         self._chance = chance
         self._seed = seed
         self._replicas = chance.choice((1, 1, 2, 2, 3))
-        self._nodes = [f"node-{number}" for number in range(1, chance.choice((2, 2, 3)) + 1)]
-        self._pods = [f"web-{number}" for number in range(chance.randint(2, 7))]
-        self._instants = [1.0, 20.0]
         # Nothing but slow answers and restarts: then evictions must be punctual, too.
         self._mild = chance.random() < 0.35
+        kinds = self._kinds()
+        most = (3, 4, 5) if "breaker" in kinds else (2, 2, 3)
+        self._nodes = [f"node-{number}" for number in range(1, chance.choice(most) + 1)]
+        self._pods = [f"{chance.choice(('', '', 'other/'))}web-{number}" for number in range(chance.randint(2, 7))]
+        self._instants = [1.0, 20.0]
+        self._restraints = Restraints(
+            chance, kinds, nodes=self._nodes, pods=self._pods, replicas=self._replicas, at=self._at, span=self._span
+        )
+
+    def _kinds(self) -> frozenset[str]:
+        chance = self._chance
+        if self._mild:
+            return frozenset({"holds"} if chance.random() < 0.3 else ())
+        return frozenset(chance.sample(KINDS, chance.choice((0, 1, 2, 2, 3, 3))))
 
     def document(self) -> JsonObject:
         """Make up everything."""
-        chance = self._chance
-        given = {"nodes": [self._node(name) for name in self._nodes], "pods": [self._pod(name) for name in self._pods]}
-        steps = [self._workload() for _ in range(chance.randint(*((0, 8) if self._mild else (4, 24))))]
-        steps += [step for _ in range(chance.randint(1, 6)) for step in self._race()]
+        chance, restraints = self._chance, self._restraints
+        settings = self._settings()
+        given: JsonObject = {
+            "nodes": [self._node(name) for name in self._nodes],
+            "pods": [self._pod(name) for name in self._pods],
+        }
+        given |= restraints.given()
+        steps = [
+            self._workload()
+            for _ in range(chance.randint(*((0, 8) if self._mild or self._restraints.kinds else (4, 24))))
+        ]
+        turns = _MILD_TURNS if self._mild else _TURNS
+        for _ in range(chance.randint(1, 6)):
+            steps += self._race(chance.choice(self._nodes), chance.choice(self._pods), chance.choice(turns))
+        steps += restraints.steps()
+        nodes, pods = restraints.yard()
+        given["nodes"] += nodes
+        given["pods"] += pods
+        steps += restraints.races(LAST_SECOND - 20.0)
+        for number, turn in enumerate(self._turns_in_corners()):
+            corner, cornered = f"corner-{number}", f"cornered-{number}"
+            given["nodes"].append(corner)
+            given["pods"].append({"name": cornered, "nodeName": corner})
+            steps += self._race(corner, cornered, turn)
         if not self._mild:
-            steps += [self._fault() for _ in range(chance.choice((0, 1, 2, 3, 5, 8, 12)))]
-        settings = {
+            steps += [self._fault() for _ in range(chance.choice(FEW if restraints.kinds else MANY))]
+            steps += restraints.faults()
+        if chance.random() < 0.75:
+            steps += restraints.let_go(max([LAST_SECOND, *(float(step["at"]) for step in steps)]) + 1.0)
+        return {
+            "about": f"Made up from seed {self._seed}.",
+            "name": f"explored-{self._seed}",
+            "settings": settings,
+            "given": given,
+            "timeline": sorted(steps, key=lambda step: float(step["at"])),
+            "expect": {},
+        }
+
+    def _settings(self) -> JsonObject:
+        chance = self._chance
+        return {
             "replicas": self._replicas,
             "resyncInterval": chance.choice((20, 60)),
             "retryMost": chance.choice((2, 10)),
@@ -54,14 +99,7 @@ class _Author:
             "workers": chance.choice((2, 4, 20)),
             "wholeClusterFrom": chance.choice((1, 2, 300)),
             "defaultTolerationSeconds": None,
-        }
-        return {
-            "about": f"Made up from seed {self._seed}.",
-            "name": f"explored-{self._seed}",
-            "settings": settings,
-            "given": given,
-            "timeline": sorted(steps, key=lambda step: float(step["at"])),
-            "expect": {},
+            **self._restraints.settings(),
         }
 
     # Instants
@@ -84,6 +122,8 @@ class _Author:
     def _taint(self) -> str | JsonObject:
         chance = self._chance
         key, value = chance.choice(KEYS), chance.choice(VALUES)
+        if self._restraints.kinds & {"holds", "breaker"} and chance.random() < 0.3:
+            return {"key": chance.choice(LOST), "effect": "NoExecute", "timeAdded": "now"}
         effect = chance.choice(("NoExecute",) * 9 + ("NoSchedule",))
         if chance.random() < 0.2:
             return {"key": key, "value": value, "effect": effect, "timeAdded": "now"}
@@ -104,7 +144,9 @@ class _Author:
 
     def _pod(self, name: str) -> JsonObject:
         chance = self._chance
-        pod: JsonObject = {"name": name, "tolerations": self._tolerations()}
+        namespace, _, own = name.rpartition("/")
+        pod: JsonObject = {"name": own, "namespace": namespace or NAMESPACES[0], "tolerations": self._tolerations()}
+        pod |= self._restraints.pod()
         if chance.random() < 0.85:
             pod["nodeName"] = chance.choice(self._nodes)
         if chance.random() < 0.1:
@@ -137,11 +179,15 @@ class _Author:
         )[0]
         return {"at": self._at(), action: does}
 
-    def _race(self) -> list[JsonObject]:
+    def _turns_in_corners(self) -> list[str]:
+        """Say what happens in the corners, where nothing else does: what is lost there stays lost."""
+        if self._mild:
+            return [self._chance.choice(("successor", "restart", "recreate"))] * 3
+        return [self._chance.choice((*_TURNS, "refuse", "refuse")) for _ in range(self._chance.choice((0, 0, 1, 2)))]
+
+    def _race(self, node: str, pod: str, turn: str) -> list[JsonObject]:
         """Let a tolerance run, and something happen just when it runs out, or while it does."""
-        chance = self._chance
-        node, pod, key = chance.choice(self._nodes), chance.choice(self._pods), chance.choice(KEYS)
-        seconds, turn = chance.choice(SECONDS[:-1]), chance.choice(_MILD_TURNS if self._mild else _TURNS)
+        chance, key, seconds = self._chance, self._chance.choice(KEYS), self._chance.choice(SECONDS[:-1])
         if turn == "restart" and chance.random() < 0.5:
             seconds = SECONDS[-1]
         begin = round(chance.uniform(1.0, LAST_SECOND / 2), 3)
@@ -168,8 +214,8 @@ class _Author:
     def _turn_of_a_race(
         self, turn: str, node: str, pod: str, key: str, instants: tuple[float, float]
     ) -> list[JsonObject]:
-        chance, (end, meanwhile) = self._chance, instants
-        again: JsonObject = {"pod": pod, "node": chance.choice((node, node, *self._nodes))}
+        chance, (end, meanwhile), in_a_corner = self._chance, instants, node not in self._nodes
+        again: JsonObject = {"pod": pod, "node": node if in_a_corner else chance.choice((node, node, *self._nodes))}
         sometime = chance.choice(instants)
         match turn:
             case "recreate":
@@ -190,8 +236,11 @@ class _Author:
                 at = min(sometime, LAST_SECOND)
                 return [{"at": at, "restart": {"after": after, "replica": replica}} for replica in crashing]
             case "refuse":
-                refusals: JsonObject = {"call": chance.choice((["delete"], ["delete", "mark"])), "status": 500}
-                return [{"at": meanwhile, "refuse": {**refusals, "times": chance.randint(1, 12), "for": 30}}]
+                refusals: JsonObject = {"call": ["delete", "evict", *chance.choice(([], ["mark"]))], "status": 500}
+                which = (
+                    {"pod": pod, "times": chance.randint(4, 16)} if in_a_corner else {"times": chance.randint(1, 12)}
+                )
+                return [{"at": round(max(meanwhile, end - 1.0), 3), "refuse": {**refusals, **which, "for": 30}}]
             case _:
                 return [{"at": end, "setTaints": {"node": node, "taints": [self._taint()]}}]
 

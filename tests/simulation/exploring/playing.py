@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from tests.simulation.exploring.oracle import Oracle, Violation
+from tests.simulation.exploring.oracle import Oracle
+from tests.simulation.exploring.told import Violation
 
+from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.simulation import actions as do
+from taint_eviction.simulation import hold_actions as hold
 from taint_eviction.simulation.audit import Trace
 from taint_eviction.simulation.cluster import Impossible
 from taint_eviction.simulation.faults import Trouble
@@ -74,24 +77,42 @@ def silenced() -> Iterator[None]:
         logging.disable(before)
 
 
-def in_the_way_seconds(scenario: Scenario) -> float:
-    """Say for how long the faults of a scenario can hold up an eviction; infinite where that can't be said."""
-    settings = scenario.settings
-    seconds, restarts = 0.0, set[float]()
-    for step in scenario.steps:
+class Disturbances:
+    """The faults of a scenario, and when it is over what they can do to an eviction."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._settings = scenario.settings
+        self._over = [(step.at, self._over_at(step)) for step in scenario.steps]
+        if holds_back(scenario):
+            self._over.append((-math.inf, math.inf))
+
+    def over_at(self, at: float) -> float:
+        """Say when those are over that have begun by this instant; infinite where that cannot be said."""
+        return max((over_at for begun_at, over_at in self._over if begun_at <= at), default=-math.inf)
+
+    def _over_at(self, step: do.Step) -> float:
+        settings = self._settings
         match step.action:
             case do.Restart(after_seconds=after):
-                # A successor waits until the lease has run out; those that restart together wait together.
-                seconds += 0.0 if step.at in restarts else after + settings.election.lease_duration_seconds + 7.0
-                restarts.add(step.at)
+                # A successor waits until the lease has run out.
+                return step.at + after + settings.election.lease_duration_seconds + 7.0
             case do.DisturbCalls(picked=picked, trouble=Trouble(fails=False, hangs=False) as slow) if picked.times:
                 longest = min(settings.call_timeout_seconds, slow.delay_seconds + slow.back_seconds)
-                seconds += picked.times * (longest + settings.retry.first_seconds)
+                lasts = math.inf if step.action.for_seconds is None else step.action.for_seconds
+                return step.at + lasts + picked.times * (longest + settings.retry.first_seconds)
             case do.DisturbCalls() | do.Outage() | do.Partition() | do.Freeze() | do.StepHostClock():
                 return math.inf
             case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
                 return math.inf
-    return seconds
+        return -math.inf
+
+
+def holds_back(scenario: Scenario) -> bool:
+    """Tell whether anything may hold evictions back for a time that is not known beforehand."""
+    policy, default = scenario.settings.policy, EvictionPolicy()
+    steps = (hold.PauseEvictions, hold.ChangePolicy)
+    pauses = scenario.orders is not None or any(isinstance(step.action, steps) for step in scenario.steps)
+    return policy != default or scenario.settings.breaker.enabled or pauses
 
 
 class _Playing:
@@ -99,7 +120,6 @@ class _Playing:
         self._scenario = scenario
         self._timeline = Timeline()
         settings = scenario.settings
-        self._oracle = Oracle(settings, in_the_way_seconds(scenario))
         self._digest = hashlib.sha256()
         self._stage = Stage(
             self._timeline,
@@ -107,9 +127,11 @@ class _Playing:
             production_parsing(),
             seed=scenario.name,
             default_toleration_seconds=scenario.default_toleration_seconds,
+            ready_seconds=scenario.ready_seconds,
             replicas=scenario.replicas or 1,
             auditor=self._trace,
         )
+        self._oracle = Oracle(settings, lambda: self._stage.orders.orders, Disturbances(scenario).over_at)
         self._stage.cluster.subscribe(self._oracle.notice)
 
     def _trace(self, trace: Trace) -> None:
@@ -122,10 +144,8 @@ class _Playing:
 
     async def run(self) -> Played:
         stage, scenario = self._stage, self._scenario
-        for node in scenario.nodes:
-            stage.create_node(node)
-        for pod in scenario.pods:
-            stage.cluster.create_pod(pod)
+        stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.orders)
+        self._oracle.holding.look(virtual_now())
         stage.start_controllers()
         violations = self._oracle.violations
         try:
@@ -137,8 +157,10 @@ class _Playing:
                 except Impossible as why:
                     self._timeline.add(Entry(virtual_now(), What.STEP, f"{LEFT_OUT}{why}"))
                 self._note_ends()
+                note_hold(step.action, stage, self._oracle)
             stage.make_peace()
-            self._oracle.peace_at = virtual_now()
+            if not holds_back(scenario):
+                self._oracle.peace_at = virtual_now()
             await sleep_until(virtual_now() + PEACE_SECONDS)
             stage.busy()
             self._oracle.check_end(virtual_now())
@@ -156,3 +178,12 @@ class _Playing:
         for entry in list(self._timeline)[-4:]:
             if entry.what is What.KILLED:
                 self._oracle.killed(entry.subject, entry.at)
+
+
+def note_hold(action: do.Action, stage: Stage, oracle: Oracle) -> None:
+    """Tell the oracle what a step that was done holds back or lets go, and whom it hinders."""
+    oracle.holding.look(virtual_now())
+    if isinstance(action, hold.ChangePolicy):
+        oracle.change_rules(action.rules, virtual_now())
+    if isinstance(action, do.Freeze) and (process := stage.replicas[action.replica - 1].process) is not None:
+        oracle.holding.hindered(process.name, virtual_now() + action.for_seconds)

@@ -4,10 +4,10 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.exploring.generator import JsonObject
 from tests.simulation.exploring.playing import play
+from tests.simulation.exploring.restraining import JsonObject
 
-from taint_eviction.simulation.marked_yaml import Malformed
+from taint_eviction.files.marked_yaml import Malformed
 
 _MOST_PLAYS = 400
 
@@ -38,6 +38,8 @@ def shrunk_by(document: JsonObject, fails: Fails) -> JsonObject:
         document = _shorter_list(document, ("timeline",), fails)
         document = _shorter_list(document, ("given", "pods"), fails)
         document = _shorter_list(document, ("given", "nodes"), fails)
+        document = _fewer_fields(document, ("given",), fails)
+        document = _fewer_fields(document, ("settings", "breaker"), fails)
         document = _simpler_settings(document, fails)
         if document == before:
             return document
@@ -45,10 +47,10 @@ def shrunk_by(document: JsonObject, fails: Fails) -> JsonObject:
 
 def _shorter_list(document: JsonObject, path: tuple[str, ...], fails: Fails) -> JsonObject:
     """Leave out runs of items, long ones first."""
-    size = max(1, len(_at(document, path)) // 2)
+    size = max(1, len(_at(document, path) or ()) // 2)
     while size:
         begin = 0
-        while begin < len(_at(document, path)):
+        while begin < len(_at(document, path) or ()):
             candidate = copy.deepcopy(document)
             del _at(candidate, path)[begin : begin + size]
             if fails(candidate):
@@ -59,12 +61,18 @@ def _shorter_list(document: JsonObject, path: tuple[str, ...], fails: Fails) -> 
     return document
 
 
-def _simpler_settings(document: JsonObject, fails: Fails) -> JsonObject:
-    for name in list(document["settings"]):
+def _fewer_fields(document: JsonObject, path: tuple[str, ...], fails: Fails) -> JsonObject:
+    """Leave out what a mapping says, if it is there, one by one."""
+    for name in list(_at(document, path) or ()):
         candidate = copy.deepcopy(document)
-        del candidate["settings"][name]
+        del _at(candidate, path)[name]
         if fails(candidate):
             document = candidate
+    return document
+
+
+def _simpler_settings(document: JsonObject, fails: Fails) -> JsonObject:
+    document = _fewer_fields(document, ("settings",), fails)
     while (replicas := document["settings"].get("replicas", 1)) > 1:
         candidate = copy.deepcopy(document)
         candidate["settings"]["replicas"] = replicas - 1
@@ -77,5 +85,5 @@ def _simpler_settings(document: JsonObject, fails: Fails) -> JsonObject:
 def _at(document: JsonObject, path: tuple[str, ...]) -> list[Any]:
     found: Any = document
     for name in path:
-        found = found[name]
+        found = found.get(name)
     return found  # type: ignore[no-any-return]

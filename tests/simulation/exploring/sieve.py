@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 from tests.simulation.exploring.oracle import Oracle
-from tests.simulation.exploring.playing import silenced
+from tests.simulation.exploring.playing import note_hold, silenced
 from tests.simulation.exploring.truth import due_at
 
 from taint_eviction.simulation import actions as do
@@ -47,6 +47,8 @@ _CRASH_SECONDS = 0.5
 _FLAPS = "an untaint lost without a trace: the taint seems to have stayed, and nothing tells it from one that did"
 _IN_TIME = "what is evicted before the taint goes depends on how soon it is tried"
 RIGHTLY_DIFFERENT = {
+    "breaker-closes-by-itself": "a process that never saw the cause cannot tell that it is gone: a human has to close",
+    "breaker-counts-nodes-by-number": "nodes whose pods a predecessor has evicted are not counted by a new process",
     "cancel-flapping-taint": _FLAPS,
     "cancel-then-taint-again-begins-anew": _FLAPS,
     "cancel-untaint-stops-the-rest": _IN_TIME,
@@ -98,10 +100,12 @@ class _Sieved:
             production_parsing(),
             seed=scenario.name,
             default_toleration_seconds=scenario.default_toleration_seconds,
+            ready_seconds=scenario.ready_seconds,
             replicas=scenario.replicas,
             auditor=self._trace,
         )
-        self._oracle = Oracle(settings, elected=scenario.replicas is not None)
+        orders = self._stage.orders
+        self._oracle = Oracle(settings, lambda: orders.orders, elected=scenario.replicas is not None)
         self._stage.cluster.subscribe(self._notice)
         self._calls = 0
         self._versions: list[str] = []
@@ -118,7 +122,8 @@ class _Sieved:
             return
         self._calls += trace.phase is Phase.SENT
         crash = self._disturbance
-        if crash.pattern == "crash" and trace.phase is crash.phase and self._calls == crash.number:
+        phase = Phase.CARRIED_OUT if trace.phase is Phase.REFUSED else trace.phase
+        if crash.pattern == "crash" and phase is crash.phase and self._calls == crash.number:
             process = self._stage.replicas[0].process
             if process is not None and not self._crashes:
                 process.fall_silent()
@@ -130,10 +135,8 @@ class _Sieved:
 
     async def run(self) -> Ended:
         stage, scenario, disturbance = self._stage, self._scenario, self._disturbance
-        for node in scenario.nodes:
-            stage.create_node(node)
-        for pod in scenario.pods:
-            stage.cluster.create_pod(pod)
+        stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.orders)
+        self._oracle.holding.look(virtual_now())
         await self._perform(lambda at: at < 0)
         await sleep_until(0.0)
         stage.start_controllers()
@@ -163,6 +166,7 @@ class _Sieved:
                     self._oracle.restarted_at = virtual_now()
                 try:
                     await self._stage.perform(step)
+                    note_hold(step.action, self._stage, self._oracle)
                 except Impossible as why:
                     self._timeline.add(Entry(virtual_now(), What.STEP, f"left out: {why}"))
 

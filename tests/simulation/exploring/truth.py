@@ -5,9 +5,12 @@ shares no code with the controller.
 """
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from taint_eviction.settings import Settings
 from taint_eviction.simulation.cluster import Change
 from taint_eviction.simulation.virtual_clock import date_of, virtual_now
 
@@ -35,14 +38,18 @@ class PodState:
     """A pod from ``since`` on. ``edited_at``: when its tolerations were last changed, or it was bound or created.
 
     ``marked``: it carries the condition with our reason. ``left_alone``: whatever happens it must stay, being a mirror
-    pod, or unreadable, or finished where those are kept.
+    pod, or unreadable, or finished where those are kept. ``tolerations``: with those that settings give to all.
+    ``held_seconds``: how far past its deadline its owner keeps it.
     """
 
     since: float
     edited_at: float
+    namespace: str
+    labels: Mapping[str, str]
     node: str | None
     bound_at: float
     tolerations: list[dict[str, Any]]
+    held_seconds: float
     terminating: bool
     marked: bool
     left_alone: bool
@@ -71,6 +78,23 @@ def _number(text: str) -> int | None:
     return int(text) if -(2**63) <= int(text) < 2**63 else None
 
 
+def held_seconds(told: str | None) -> float:
+    """Read the annotation of a pod's owner; what makes no sense holds for ever."""
+    if told is None or told == "false":
+        return 0.0
+    found = re.fullmatch(r"(\d+)([smh]?)", told)
+    return math.inf if found is None else int(found[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
+
+
+def tolerated_for(pod: PodState, key: str, value: str) -> float:
+    """Say for how many seconds a pod tolerates a NoExecute taint: by the first toleration that fits."""
+    fitting = [toleration for toleration in pod.tolerations if tolerates(toleration, key, value)]
+    if not fitting:
+        return 0.0
+    seconds = fitting[0].get("tolerationSeconds")
+    return math.inf if seconds is None else float(max(0, seconds))
+
+
 def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -> float:
     """Say from when on the pod was to leave, were both as they are; ``NEVER`` if it was not.
 
@@ -83,24 +107,24 @@ def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -
         start = max(began_at, pod.bound_at)
         if at_the_latest:
             start = max(node.written_at, pod.bound_at) + 1.0
-        fitting = [toleration for toleration in pod.tolerations if tolerates(toleration, key, value)]
-        if not fitting:
-            earliest = min(earliest, start)
-        elif (seconds := fitting[0].get("tolerationSeconds")) is not None:
-            earliest = min(earliest, start + max(0, seconds))
-    return earliest
+        earliest = min(earliest, start + tolerated_for(pod, key, value))
+    return earliest + pod.held_seconds
 
 
 @dataclass
 class Truth:
     """All states of all nodes, by name, and of all pods, by UID, oldest first; None: it did not exist."""
 
-    evict_finished: bool = True
+    settings: Settings = field(default_factory=Settings)
     nodes: dict[str, list[tuple[float, NodeState | None]]] = field(default_factory=dict)
     pods: dict[str, list[PodState]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
     marked_at: dict[str, float] = field(default_factory=dict)
+    # Each pod as it was written last, by UID.
+    bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # By resourceVersion: what an object was when it was written so.
+    versions: dict[str, "NodeState | PodState | None"] = field(default_factory=dict)
     _lists: dict[str, list[Any]] = field(default_factory=dict)
     _written: dict[tuple[str, TaintIdentity], tuple[int, float]] = field(default_factory=dict)
 
@@ -110,6 +134,16 @@ class Truth:
             self._notice_pod(change)
         else:
             self._notice_node(change)
+
+    def _given_to_all(self) -> list[dict[str, Any]]:
+        """Write the tolerances of those who have none as tolerations that come after all others."""
+        given = {"not-ready": self.settings.default_not_ready_seconds}
+        given["unreachable"] = self.settings.default_unreachable_seconds
+        return [
+            {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "tolerationSeconds": seconds}
+            for key, seconds in given.items()
+            if seconds is not None
+        ]
 
     def _notice_node(self, change: Change) -> None:
         now, metadata = virtual_now(), change.body["metadata"]
@@ -126,11 +160,13 @@ class Truth:
             identity = (taint["key"], taint.get("value", ""), taint.get("timeAdded", ""))
             taints[identity] = old[identity] if identity in old else self._began(metadata["uid"], identity, now)
         self._written |= {(metadata["uid"], one): (date_of(now), began) for one, began in taints.items()}
-        told = [tuple(sorted(taint.items())) for taint in change.body.get("spec", {}).get("taints") or []]
+        # A write of anything else by whoever set them moves the time that objects tell, too.
+        told = [change.body.get("spec", {}).get("taints") or [], metadata.get("managedFields")]
         unwritten = before is not None and before.uid == metadata["uid"] and self._lists.get(metadata["uid"]) == told
         self._lists[metadata["uid"]] = told
         written_at = before.written_at if before is not None and unwritten else now
-        states.append((now, NodeState(now, metadata["uid"], taints, written_at)))
+        state = self.versions[metadata["resourceVersion"]] = NodeState(now, metadata["uid"], taints, written_at)
+        states.append((now, state))
 
     def _began(self, uid: str, identity: TaintIdentity, now: float) -> float:
         """Say when a taint began; one that flapped within a second cannot be told from one that lasted.
@@ -144,6 +180,7 @@ class Truth:
         now, metadata = virtual_now(), change.body["metadata"]
         uid = metadata["uid"]
         self.names[uid] = f"{metadata['namespace']}/{metadata['name']}"
+        self.bodies[uid] = change.body
         if change.event_type == "DELETED":
             self.gone[uid] = now
             return
@@ -160,27 +197,33 @@ class Truth:
             self.marked_at.setdefault(uid, now)
         else:
             self.marked_at.pop(uid, None)
-        tolerations = change.body.get("spec", {}).get("tolerations") or []
-        unedited = bound_before and states[-1].tolerations == tolerations
-        states.append(
-            PodState(
-                now,
-                states[-1].edited_at if unedited else now,
-                node,
-                states[-1].bound_at if bound_before else now,
-                tolerations,
-                bool(metadata.get("deletionTimestamp")),
-                marked,
-                self._is_left_alone(change.body),
-            )
+        written = change.body.get("spec", {}).get("tolerations")
+        tolerations = [*(written if isinstance(written, list) else []), *self._given_to_all()]
+        told = held_seconds((metadata.get("annotations") or {}).get("taint-eviction/hold"))
+        held = min(told, self.settings.most_hold_seconds)
+        unedited = bound_before and (states[-1].tolerations, states[-1].held_seconds) == (tolerations, held)
+        state = PodState(
+            since=now,
+            edited_at=states[-1].edited_at if unedited else now,
+            namespace=metadata["namespace"],
+            labels=metadata.get("labels") or {},
+            node=node,
+            bound_at=states[-1].bound_at if bound_before else now,
+            tolerations=tolerations,
+            held_seconds=held,
+            terminating=bool(metadata.get("deletionTimestamp")),
+            marked=marked,
+            left_alone=self._is_left_alone(change.body),
         )
+        states.append(state)
+        self.versions[metadata["resourceVersion"]] = state
 
     def _is_left_alone(self, body: dict[str, Any]) -> bool:
         tolerations = body.get("spec", {}).get("tolerations") or []
         finished = body.get("status", {}).get("phase") in ("Succeeded", "Failed")
         readable = all(isinstance(one, dict) and type(one.get("tolerationSeconds", 0)) is int for one in tolerations)
         mirror = "kubernetes.io/config.mirror" in (body["metadata"].get("annotations") or {})
-        return mirror or not readable or (finished and not self.evict_finished)
+        return mirror or not readable or (finished and not self.settings.evict_finished)
 
     def node_states(self, name: str, since: float) -> list[NodeState | None]:
         """List the states that a node had at any moment from ``since`` until now."""
@@ -193,6 +236,18 @@ class Truth:
         states = self.pods.get(uid, [])
         begun_before = [index for index, state in enumerate(states) if state.since <= since]
         return states[max(begun_before, default=0) :]
+
+    def was_due(self, uid: str, since: float) -> list[bool]:
+        """Tell from ``since`` on, and from each change of pod or node on, whether it was due before the next."""
+        pods = self.pod_states(uid, since)
+        nodes = self.nodes.get(pods[-1].node or "", []) if pods else []
+        instants = sorted({since, *(pod.since for pod in pods), *(at for at, _ in nodes if at > since)})
+        found = []
+        for instant, next_at in zip(instants, [*instants[1:], NEVER], strict=True):
+            pod = [pods[0], *(pod for pod in pods if pod.since <= instant)][-1]
+            node = [None, *(node for at, node in nodes if at <= instant)][-1]
+            found.append(due_at(node, pod) < next_at)
+        return found
 
     def living(self) -> list[tuple[str, PodState]]:
         """List the pods that are there now, by UID."""

@@ -1,0 +1,53 @@
+"""What ``status`` and ``explain`` are answered: it is shown, or it is said that it is no such answer."""
+
+import contextlib
+import random
+from typing import Any
+
+import orjson
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
+from tests.property.outside import any_json, chances, spoilt
+from tests.unit.builders import node, pod, taint, tolerates
+from tests.unit.test_adapters_explanation_document import explained
+from tests.unit.test_adapters_status_document import fail, one_due, stage, status
+
+from taint_eviction.adapters.status_document import API_VERSION
+from taint_eviction.cli.asking import Unanswered, put
+from taint_eviction.cli.explain import explanation_lines
+from taint_eviction.cli.status_views import status_lines
+from taint_eviction.core.effects import Block, BlockReason
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+
+
+def answers() -> tuple[dict[str, Any], dict[str, Any]]:
+    """A status and an explanation with all that there may be in them."""
+    failed = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT))
+    fail(failed, Block(BlockReason.BUDGET, "web"))
+    failed.sees(pod(tolerates(90), name="longer-name", uid="b"))
+    waiting = stage()
+    waiting.sees(node(taint()), pod(tolerates(300), tolerates(3600), hold_seconds=60.0))
+    return orjson.loads(orjson.dumps(status(failed))), explained(waiting)
+
+
+STATUS, EXPLANATION = answers()
+anything = st.just({"apiVersion": API_VERSION}) | st.dictionaries(st.sampled_from([*STATUS, *EXPLANATION]), any_json)
+
+
+def test_answers_of_this_version_are_shown() -> None:
+    """Else the others would tell nothing."""
+    assert put(status_lines, STATUS)
+    assert put(explanation_lines, EXPLANATION)
+
+
+@given(anything, chances, any_json)
+@example({}, random.Random(0), {})
+def test_any_answer_is_shown_or_refused(told: dict[str, Any], chance: random.Random, value: Any) -> None:
+    """One of another version, of another program, or with something in it that cannot be meant."""
+    for document in (told, spoilt(STATUS, chance, value)):
+        with contextlib.suppress(Unanswered):
+            assert all(isinstance(line, str) for line in put(status_lines, document))
+    for document in (told, spoilt(EXPLANATION, chance, value)):
+        with contextlib.suppress(Unanswered):
+            assert all(isinstance(line, str) for line in put(explanation_lines, document))

@@ -1,0 +1,201 @@
+"""Judges how pods go: by the call that their mode allows, not faster than limits allow, not against a budget's no.
+
+Has its own reading of a policy's rules. Limits are judged for each process by when it sends: each keeps its own count,
+so two that both believe to lead may do twice as much.
+"""
+
+import fnmatch
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.simulation.exploring.told import TICK, Breach
+from tests.simulation.exploring.truth import NEVER, PodState, Truth, due_at, tolerated_for
+
+from taint_eviction.core.effects import BlockReason
+from taint_eviction.core.label_selectors import Requirement
+from taint_eviction.core.policy import EvictionMode, Limit, PolicyRule
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.settings import Settings
+from taint_eviction.simulation.audit import Phase, Trace
+from taint_eviction.simulation.faults import Call
+
+ENDS = (Call.DELETE, Call.EVICT)
+# What a process goes by may be so old.
+_OLD_SECONDS = 40.0
+_ASK_AGAIN_SECONDS = 5.0
+
+
+class Way(NamedTuple):
+    """How a pod is to go if one taint decides: the rule that matches, "" for none, and what follows from it."""
+
+    rule: str
+    mode: EvictionMode
+    timeout_seconds: float
+    paused: bool
+
+
+@dataclass
+class _Sent:
+    """A call that ends a pod; ``counts`` False: it did not, and its sender was told so."""
+
+    at: float
+    scopes: set[tuple[str, str]]
+    counts: bool = True
+    in_flight: bool = True
+
+
+@dataclass
+class _Acts:
+    """What one process did: its calls, which pods it asked the eviction API for, when it was told to wait how long."""
+
+    sent: dict[int, _Sent] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+    refused: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+class HandlingJudge:
+    """Judges all processes. ``rules`` are those in force."""
+
+    def __init__(self, settings: Settings, truth: Truth, breach: Breach) -> None:
+        self.blocked_at: dict[str, float] = {}
+        self._settings = settings
+        self._policy = settings.policy
+        self._rules = settings.policy.rules
+        self._rules_since = -NEVER
+        self._truth = truth
+        self._breach = breach
+        self._acts: dict[str, _Acts] = {}
+
+    def change_rules(self, rules: tuple[PolicyRule, ...], at: float) -> None:
+        """Take in that the policy's rules are others from now on."""
+        self._rules, self._rules_since = rules, at
+
+    @property
+    def rules_changed(self) -> bool:
+        """Tell whether the rules were ever changed."""
+        return self._rules_since > -NEVER
+
+    def ways(self, uid: str, since: float) -> set[Way]:
+        """List how a pod may be to go, by any state that it and its node had since then."""
+        pods = [pod for pod in self._truth.pod_states(uid, since) if not pod.left_alone]
+        nodes = [node for node in self._truth.node_states(pods[-1].node or "", since) if node] if pods else []
+        return {
+            self._way(pod, key)
+            for pod in pods
+            for node in nodes
+            for key, value, _ in node.taints
+            if tolerated_for(pod, key, value) < NEVER
+        }
+
+    def _way(self, pod: PodState, taint_key: str) -> Way:
+        for rule in self._rules:
+            of_key = not rule.taint_keys or any(fnmatch.fnmatchcase(taint_key, one) for one in rule.taint_keys)
+            of_space = not rule.namespaces or any(fnmatch.fnmatchcase(pod.namespace, one) for one in rule.namespaces)
+            if of_key and of_space and all(_chosen(term, pod) for term in rule.pod_selector):
+                own = rule.evict_timeout_seconds
+                timeout = self._policy.evict_timeout_seconds if own is None else own
+                return Way(rule.name, rule.mode or self._policy.mode, timeout, rule.pause)
+        return Way("", self._policy.mode, self._policy.evict_timeout_seconds, False)
+
+    # What is sent
+
+    def trace(self, trace: Trace) -> None:
+        """Take in a moment of a call that ends a pod, or prepares it."""
+        acts = self._acts.setdefault(trace.process, _Acts())
+        if trace.phase is Phase.SENT and trace.call in (*ENDS, Call.MARK):
+            self._check_mode(trace, acts)
+        if trace.call not in ENDS:
+            return
+        if trace.phase is Phase.SENT:
+            self._check_limits(trace, acts)
+        if trace.phase is Phase.SENT and trace.call is Call.EVICT:
+            self._check_pace(trace, acts)
+            acts.asked.add(trace.uid)
+        if trace.phase in (Phase.ANSWERED, Phase.FAILED):
+            self._hear(trace, acts)
+
+    def _hear(self, trace: Trace, acts: _Acts) -> None:
+        sent = acts.sent[trace.number]
+        sent.in_flight = False
+        if trace.phase is Phase.ANSWERED:
+            sent.counts = trace.body is True
+        elif isinstance(trace.body, CallFailed) and trace.body.block is not None:
+            sent.counts = False
+            advised = trace.body.retry_after_seconds or _ASK_AGAIN_SECONDS
+            acts.refused[trace.uid] = trace.at, advised
+            if trace.body.block.reason is not BlockReason.BUDGET_NOT_READY:
+                self.blocked_at[trace.uid] = trace.at
+
+    def _check_mode(self, trace: Trace, acts: _Acts) -> None:
+        since = trace.at - _OLD_SECONDS
+        ways = self.ways(trace.uid, since)
+        if not ways:
+            return
+        if trace.call is Call.EVICT:
+            if all(way.mode is EvictionMode.DELETE for way in ways):
+                self._breach("wrong call", trace, "it is to be deleted, not to be asked for")
+            return
+        if any(way.mode is EvictionMode.DELETE for way in ways):
+            return
+        waiting = [way.timeout_seconds for way in ways if way.mode is EvictionMode.EVICT_THEN_DELETE]
+        if not waiting:
+            self._breach("wrong call", trace, "only the eviction API may end it")
+        elif trace.uid not in acts.asked:
+            self._breach("wrong call", trace, "the eviction API was not asked before")
+        elif trace.at < self._due(trace.uid, since) + min(waiting) - TICK:
+            self._breach("wrong call", trace, f"the eviction API may take {min(waiting):g} s longer than its deadline")
+
+    def _due(self, uid: str, since: float) -> float:
+        """Say when a pod was due at the earliest, by any state since then."""
+        pods = [pod for pod in self._truth.pod_states(uid, since) if not pod.terminating]
+        nodes = self._truth.node_states(pods[-1].node or "", since) if pods else []
+        return min((due_at(node, pod) for node in nodes for pod in pods), default=-NEVER)
+
+    def _check_pace(self, trace: Trace, acts: _Acts) -> None:
+        refused_at, seconds = acts.refused.get(trace.uid, (-NEVER, 0.0))
+        if trace.at >= refused_at + seconds - TICK:
+            return
+        # Whoever saw it called off meanwhile begins anew.
+        due = self._truth.was_due(trace.uid, refused_at - _OLD_SECONDS)
+        if (True, False) not in itertools.pairwise(due):
+            self._breach("asked too soon", trace, f"a budget said no at {refused_at:.3f}, to wait for {seconds:g} s")
+
+    # Limits
+
+    def _check_limits(self, trace: Trace, acts: _Acts) -> None:
+        states = self._truth.pods.get(trace.uid)
+        if not states:
+            return
+        ways = self.ways(trace.uid, trace.at - _OLD_SECONDS)
+        limits = {("whole", ""): self._policy.whole, ("node", states[-1].node or ""): self._policy.per_node}
+        limits["namespace", states[-1].namespace] = self._policy.per_namespace
+        if len({way.rule for way in ways}) == 1:
+            (rule,) = {way.rule for way in ways}
+            limits |= {("rule", one.name): one.limit for one in self._rules if one.name == rule}
+        acts.sent[trace.number] = _Sent(trace.at, set(limits))
+        for scope, limit in limits.items():
+            self._check_limit(scope, limit, trace, acts)
+
+    def _check_limit(self, scope: tuple[str, str], limit: Limit, trace: Trace, acts: _Acts) -> None:
+        since = self._rules_since if scope[0] == "rule" else -NEVER
+        sent = [one for one in acts.sent.values() if scope in one.scopes and one.at >= since]
+        name = " ".join(scope).strip()
+        at_once = sum(one.in_flight for one in sent)
+        if limit.at_once is not None and at_once > limit.at_once:
+            self._breach("over a limit", trace, f"{at_once} at once, {name}: {limit}")
+        if limit.per_second is None:
+            return
+        burst = max(1, math.ceil(limit.per_second)) if limit.burst is None else limit.burst
+        for count, first in enumerate((one for one in reversed(sent) if one.counts), start=1):
+            if count > burst + limit.per_second * (trace.at - first.at) + 1e-4:
+                self._breach("over a limit", trace, f"{count} since {first.at:.3f}, {name}: {limit}")
+                return
+
+
+def _chosen(term: Requirement, pod: PodState) -> bool:
+    found = pod.labels.get(term.key)
+    if term.operator in ("In", "Exists"):
+        return found is not None and (term.operator == "Exists" or found in term.values)
+    return found is None or (term.operator == "NotIn" and found not in term.values)
