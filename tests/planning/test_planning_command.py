@@ -1,6 +1,9 @@
 """The command ``plan``: what it prints, and how it exits."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,6 +92,28 @@ def test_a_cluster_without_taints_has_nothing_to_fear() -> None:
 def test_gates(gates: list[str], code: int) -> None:
     """15 of the 19 pods leave, two budgets are violated, one pod is bare."""
     assert run(SHOP, "--now", NOON_TEXT, *TAINT, *gates).exit_code == code
+
+
+def test_a_bare_pod_is_gone_with_its_node_too() -> None:
+    """The pod garbage collector evicts nobody, but nobody creates it again either."""
+    result = run(SHOP, "--now", NOON_TEXT, "--delete-node", "node-1", "--fail-on", "bare-pod")
+    assert result.exit_code == 1
+    assert "; 1 bare pod gone for good; " in result.stdout.splitlines()[0]
+    assert result.stderr == "taint-eviction: 1 bare pod would be gone for good: shop/bare\n"
+
+
+@pytest.mark.parametrize(("gate", "code"), [("more-than=15", 0), ("more-than=14", 1)])
+def test_a_gate_says_the_same_to_who_reads_only_the_first_line(gate: str, code: int) -> None:
+    """As ``head`` does, which closes the pipe."""
+    command = [sys.executable, "-m", "taint_eviction", "plan", SHOP, "--now", NOON_TEXT, *TAINT, "--fail-on", gate]
+    environment = {**os.environ, "PYTHONPATH": str(Path("operator").resolve())}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    assert process.returncode == code
+    assert said == ("" if code == 0 else "taint-eviction: 15 pods would be evicted, more than 14\n")
 
 
 def test_machines_get_one_document() -> None:

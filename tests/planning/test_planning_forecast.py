@@ -95,7 +95,7 @@ def test_pods_of_a_deleted_node_are_orphans() -> None:
     inventory = inventory_of(node("node-1", "old=x:NoExecute"), pod("due"))
     plan = planned(inventory, Changes(deleted_nodes=("node-1",)))
     assert leaves(plan) == {}
-    assert summary(plan) == "0 of 1 pod on 1 node would leave; 1 pod orphaned with 1 node"
+    assert summary(plan) == "0 of 1 pod on 1 node would leave; 1 bare pod gone for good; 1 pod orphaned with 1 node"
 
 
 def test_a_daemon_set_pod_with_seconds_is_recreated_for_ever() -> None:

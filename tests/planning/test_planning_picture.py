@@ -182,11 +182,14 @@ def test_the_system_decides_on_dark_until_somebody_does(shop: Browser) -> None:
 
 @needs_chromium
 def test_it_can_be_printed(shop: Browser) -> None:
-    """Without the tools, with every pod."""
+    """Without the tools, with every pod, and no wider than the paper."""
     printed = base64.b64decode(shop.devtools("Page.printToPDF", printBackground=True)["data"])
     assert printed.startswith(b"%PDF")
     shop.devtools("Emulation.setEmulatedMedia", media="print")
     assert shop.run("return getComputedStyle(document.querySelector('.tools')).display") == "none"
+    shop.devtools("Emulation.setDeviceMetricsOverride", width=700, height=1000, deviceScaleFactor=1, mobile=False)
+    assert shop.run("return document.documentElement.scrollWidth") <= 700
+    shop.devtools("Emulation.clearDeviceMetricsOverride")
     shop.devtools("Emulation.setEmulatedMedia", media="")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 from tests.unit.builders import ref
 
+from taint_eviction.core import lanes
 from taint_eviction.core.lanes import DueLanes, LaneKey
 from taint_eviction.core.limits import Limits, Token, TokenBucket
 from taint_eviction.core.policy import EvictionPolicy, Limit
@@ -295,17 +296,17 @@ def test_a_lane_needs_room_under_each_of_its_limits() -> None:
 
 
 def test_one_that_is_called_by_one_limit_and_kept_by_another_lets_the_next_one_go() -> None:
-    """The whole has room, the node of the first does not: the second is called at once."""
-    it = Waiting(EvictionPolicy(whole=Limit(1.0, 1), per_node=Limit(0.25, 1)))
+    """The whole has room, and the node of the first has one in flight: the second is called at once."""
+    it = Waiting(EvictionPolicy(whole=Limit(1.0, 1), per_node=Limit(at_once=1)))
     it.crowd(["a1", "a2"], key("a"))
-    it.crowd(["b1"], key("b"), 50)
-    it.crowd(["c1"], key("c"), 60)
-    assert it.evict(0) == ["a1"]
+    it.crowd(["b1", "b2"], key("b"), 50)
+    assert it.take(0) == "a1"
+    it.send("a1", 0)
     assert it.evict(1) == ["b1"]
-    it.add("b0", key("b"), 51)
-    assert it.evict(2) == ["c1"]
-    assert it.evict(4) == ["a2"]
-    assert it.evict(5) == ["b0"]
+    assert it.evict(2) == ["b2"]
+    it.end("a1")
+    assert it.evict(2.5) == []
+    assert it.evict(3) == ["a2"]
 
 
 def test_who_ends_makes_room_where_no_time_does() -> None:
@@ -367,6 +368,19 @@ def test_a_more_overdue_pod_that_comes_while_its_lane_is_kept_counts() -> None:
     it.add("b0", key("b"), 4)
     assert it.evict(1) == ["b0"]
     assert it.evict(2) == ["a"]
+
+
+def test_a_more_overdue_pod_that_comes_while_another_lane_is_called_counts() -> None:
+    """Its lane is kept, and the one before it in line was called to the turn already, but has not gone."""
+    it = Waiting(EvictionPolicy(per_namespace=Limit(1.0, 1)))
+    it.add("x", key("x"), 0)
+    it.add("a", key("a"), 1)
+    it.add("b", key("b"), 2)
+    assert it.evict(0) == ["x"]
+    it.add("free", key("free", "bank"), 0)
+    assert it.take(1) == "free"
+    it.add("b0", key("b"), 0.5)
+    assert [it.take(1), it.take(1)] == ["b0", None]
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -518,6 +532,35 @@ def test_places_of_lanes_that_are_no_more_are_bounded(rate: float | None) -> Non
     assert sum(map(len, places)) <= 2 * (2 * 2 + 64)
     assert it.evict(0) == (["x", "y"] if rate is None else [])
     assert it.evict(2000) == ([] if rate is None else ["y"])
+
+
+def test_throwing_away_what_is_stale_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first place is no longer true, and others come and go until all such places are thrown away."""
+    monkeypatch.setattr(lanes, "_SLACK", 0)
+    it = Waiting()
+    for uid, fire_at in [("x", 1), ("a", 5), ("b", 2), ("c", 6), ("d", 7)]:
+        it.add(uid, key(uid), fire_at)
+    it.discard("x")
+    for number in range(7):
+        it.add(f"u{number}", key("u"), 100)
+        it.discard(f"u{number}")
+    assert len(it.lanes._ready) < 7
+    assert it.all() == ["b", "a", "c", "d"]
+
+
+def test_throwing_away_who_was_let_go_of_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same within one lane."""
+    monkeypatch.setattr(lanes, "_SLACK", 0)
+    it = Waiting()
+    for uid, fire_at in [("x", 1), ("a", 5), ("b", 2), ("c", 6), ("d", 7)]:
+        it.add(uid, key(), fire_at)
+    it.discard("x")
+    for number in range(7):
+        it.add(f"u{number}", key(), 100)
+        it.discard(f"u{number}")
+    [lane] = it.lanes._lanes.values()
+    assert len(lane.entries) < 11
+    assert it.all() == ["b", "a", "c", "d"]
 
 
 def test_nodes_whose_turn_is_over_are_forgotten() -> None:

@@ -194,6 +194,31 @@ def test_replaced_entries_do_not_pile_up() -> None:
         assert held_by(queue) <= heap_bound(queue)
 
 
+def test_cancelled_entries_stay_until_they_outnumber_the_live_ones_by_far() -> None:
+    """To throw them out costs as much as all that is left, so it is done seldom, again and again."""
+    queue = TimedWorkerQueue()
+    for _round in range(2):
+        pods = [ref(str(number), str(number)) for number in range(100)]
+        for each in pods:
+            queue.schedule(each, 1e6)
+        for each in pods[:82]:
+            queue.cancel(each)
+        assert held_by(queue) == 100 == heap_bound(queue)
+        queue.cancel(pods[82])
+        assert held_by(queue) == len(queue) == 17
+
+
+def test_nothing_is_kept_of_what_was_popped() -> None:
+    """Not even until the next look."""
+    queue = TimedWorkerQueue()
+    for uid, fire_at in [("x", 10.0), ("y", 10.5)]:
+        queue.schedule(ref(uid, uid), fire_at)
+    assert queue.pop_due(10) is not None
+    assert held_by(queue) == 1
+    assert queue.pop_due(11) is not None
+    assert held_by(queue) == 0
+
+
 def test_cancelled_entries_do_not_pile_up() -> None:
     """Nodes that flap cost a bounded heap."""
     queue = TimedWorkerQueue()

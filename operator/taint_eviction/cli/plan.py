@@ -104,7 +104,11 @@ def plan(files: tuple[str, ...], **flags: Any) -> None:
         _give_up(EXIT_MALFORMED, str(error))
     except CallFailed as error:
         _give_up(EXIT_CLUSTER, str(error))
-    _show(made, flags)
+    try:
+        _show(made, flags)
+    except BrokenPipeError:
+        # Who reads has seen enough; what the gates say is not changed by that.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(_exit_code(made, gates))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import click
 
-from taint_eviction.planning.plan import Plan, PlannedBudget, PlannedNode, PlannedPod
+from taint_eviction.planning.plan import Plan, PlannedBudget, PlannedNode
+from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.wording import held_by, leaves, moment, notes, paused, summary, why
 
 _MOST_PODS = 50
@@ -98,7 +99,7 @@ def _why(pod: PlannedPod, plan: Plan) -> str:
         parts.append(f"BLOCKED: {held_by(pod)}{deleted}")
     if pod.paused_by:
         parts.append(paused(pod))
-    if pod.leaves_at is not None and pod.facts.bare:
+    if pod.lost:
         parts.append("gone for good: nobody creates it again")
     if pod.recreated_for_ever:
         parts.append("its DaemonSet creates it there again, for ever")

@@ -111,8 +111,8 @@ class Breaker:
         self._evicting: dict[str, set[Taint]] = {}
         # Something that may have raised a count or a share since the last look.
         self._news = False
-        # From when on it may close by itself. The cause of a latch that was found in the cluster may not have been listed
-        # yet, so unless it is seen it is taken for gone only after a whole window.
+        # From when on it may close by itself. The cause of a latch that was found in the cluster may not have been
+        # listed yet, so unless it is seen it is taken for gone only after a whole window.
         self._may_close_at: float | None = None
 
     def evicts(self, node_name: str, taint: Taint) -> None:

@@ -170,8 +170,6 @@ class Controller:
         asked_long_after = deleted_at is not None and (fact.asked_at or 0.0) > deleted_at + _DELETION_SHOWS_SECONDS
         if asked_long_after and not known.pod.terminating:
             del self._deleted[known.pod.ref.uid]  # The API server forgot it: its storage was restored.
-        if not known.pod.marked and not self._conditions.may_carry(known.pod.ref):
-            self._conditions.owe_nothing(known.pod.ref)
         return effects + self._redecide(known, now)
 
     def _pod_gone(self, ref: PodRef, now: Moment) -> list[Effect]:

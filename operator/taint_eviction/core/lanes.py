@@ -13,7 +13,7 @@ Passive: it is told the time, and what holds and limits a lane.
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import NamedTuple
 
 from taint_eviction.core.limits import Token, TokenBucket
@@ -21,6 +21,11 @@ from taint_eviction.core.objects import PodRef
 
 # Stale entries and places that few live ones may carry along; they are recognised by not being their owner's.
 _SLACK = 64
+
+
+def _outnumber(held: Sized, live: int) -> bool:
+    """Tell whether what is stale among those held outnumbers the live ones."""
+    return len(held) > 2 * live + _SLACK
 
 
 class LaneKey(NamedTuple):
@@ -116,7 +121,7 @@ class DueLanes:
         heapq.heappush(lane.entries, entry)
         lane.live += 1
         self._held += lane.held
-        if not lane.held and (lane.place is None or entry[:2] < lane.place[1:3]):
+        if lane.place is None or fire_at < lane.place.fire_at:
             lane.keeper = None
             self._put(lane)
 
@@ -172,7 +177,7 @@ class DueLanes:
         places = self._ready if lane.keeper is None else self._kept.setdefault(lane.keeper, _Kept()).places
         lane.place = self._place(lane)
         heapq.heappush(places, lane.place)
-        if len(places) > 2 * len(self._lanes) + _SLACK:
+        if _outnumber(places, len(self._lanes)):
             places[:] = [place for place in places if place.lane.place is place]
             heapq.heapify(places)
 
@@ -237,13 +242,10 @@ class DueLanes:
         del self._entries[entry.ref.uid]
         self._turn = max(self._turn, self._next_turns.get(lane.key.node_name, 0))
         self._next_turns[lane.key.node_name] = self._turn + 1
-        if len(self._next_turns) > 2 * len(self._lanes) + _SLACK:
+        if _outnumber(self._next_turns, len(self._lanes)):
             waiting = {key.node_name for key in self._lanes}
             self._next_turns = {name: turn for name, turn in self._next_turns.items() if name in waiting}
         self._leave(lane)
-        if lane.live:
-            self._answer(lane)
-            self._put(lane)
         return entry.ref
 
     def _leave(self, lane: _Lane) -> None:
@@ -253,7 +255,7 @@ class DueLanes:
             del self._lanes[lane.key]
             lane.place = None
             self._answer(lane)
-        elif len(lane.entries) > 2 * lane.live + _SLACK:
+        elif _outnumber(lane.entries, lane.live):
             lane.entries = [entry for entry in lane.entries if self._entries.get(entry.ref.uid) is entry]
             heapq.heapify(lane.entries)
         if not self.free:

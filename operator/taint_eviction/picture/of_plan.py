@@ -3,7 +3,8 @@
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.objects import NO_EXECUTE
 from taint_eviction.picture.scene import Band, Bar, Kind, Lane, Mark, Picture
-from taint_eviction.planning.plan import Plan, PlannedNode, PlannedPod
+from taint_eviction.planning.plan import Plan, PlannedNode
+from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.wording import held_by, notes, paused, summary, why
 
 # A tolerance of years would make everything else a point: the axis ends here, and what comes later at its end.

@@ -13,7 +13,8 @@ from taint_eviction.adapters.api_calls import ApiCalls, Call
 from taint_eviction.adapters.evictions import eviction_body
 from taint_eviction.core.disruption_budgets import EvictionVerdict
 from taint_eviction.planning.inventory import Inventory
-from taint_eviction.planning.plan import Plan, PlannedPod
+from taint_eviction.planning.plan import Plan
+from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.reading import InventoryReader
 from taint_eviction.runtime.ports import CallFailed
 

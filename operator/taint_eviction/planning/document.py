@@ -7,7 +7,8 @@ from taint_eviction.core.decision import Decision, Evict, TaintVerdict
 from taint_eviction.core.disruption_budgets import Standing
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.policy import Handling
-from taint_eviction.planning.plan import Plan, PlannedBudget, PlannedPod, Tally
+from taint_eviction.planning.plan import Plan, PlannedBudget, Tally
+from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.wording import held_by, notes, paused, summary, why
 
 API_VERSION, KIND = "taint-eviction/v1alpha1", "Plan"

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from taint_eviction.planning.plan import Plan
+from taint_eviction.planning.wording import many
 
 _MORE_THAN = re.compile(r"more-than=(\d{1,9})(%?)", re.ASCII)
 
@@ -21,7 +22,7 @@ class Gate:
         leaving = len(plan.leaving)
         match self.kind:
             case "any":
-                return f"{leaving} pods would be evicted" if leaving else None
+                return f"{many(leaving, 'pod')} would be evicted" if leaving else None
             case "budget":
                 names = ", ".join(str(each.budget) for each in plan.broken_budgets)
                 if not plan.inventory.budgets_known:
@@ -29,7 +30,7 @@ class Gate:
                 return f"budgets would be violated or block: {names}" if names else None
             case "bare-pod":
                 names = ", ".join(str(pod.ref) for pod in plan.bare[:5])
-                return f"{len(plan.bare)} bare pods would be gone for good: {names}" if plan.bare else None
+                return f"{many(len(plan.bare), 'bare pod')} would be gone for good: {names}" if plan.bare else None
             case _:
                 return self._too_many(leaving, len(plan.pods))
 
@@ -37,7 +38,7 @@ class Gate:
         if self.percent:
             broken = leaving * 100 > self.most * total
             return f"{leaving} of {total} pods would be evicted, more than {self.most} %" if broken else None
-        return f"{leaving} pods would be evicted, more than {self.most}" if leaving > self.most else None
+        return f"{many(leaving, 'pod')} would be evicted, more than {self.most}" if leaving > self.most else None
 
 
 ANY = Gate("any")

@@ -6,7 +6,8 @@ from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.forecast import PodForecast
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
 from taint_eviction.planning.inventory import Inventory
-from taint_eviction.planning.plan import Plan, PlannedPod
+from taint_eviction.planning.plan import Plan
+from taint_eviction.planning.planned_pod import PlannedPod
 
 # What leaves within so long of the change leaves at once.
 _AT_ONCE_SECONDS = 1.0
@@ -96,7 +97,7 @@ def summary(plan: Plan) -> str:
     leaving = plan.leaving
     if not scope:
         return f"no pod {would} leave: {_of_nodes(len(plan.nodes))} NoExecute taint{_unknown(plan)}{_unread(plan)}"
-    head = f"{len(leaving)} of {_many(total, 'pod')} on {_many(len(scope), 'node')} {would} leave"
+    head = f"{len(leaving)} of {many(total, 'pod')} on {many(len(scope), 'node')} {would} leave"
     later = plan.what_if.at - plan.now.at
     if later >= _AT_ONCE_SECONDS:
         head = f"at {moment(plan.what_if.at, plan.now)} (in {span(later)}): {head}"
@@ -126,22 +127,22 @@ def _consequences(plan: Plan, would: str) -> list[str]:
     found = [f"{anyway} of them anyway"] if anyway else []
     violated = sum(each.violation is not None for each in plan.budgets)
     if violated:
-        found.append(f"{_many(violated, 'budget')} {would} be violated")
+        found.append(f"{many(violated, 'budget')} {would} be violated")
     blocked = sum(pod.blocked for pod in leaving)
     if blocked:
         blocking = sum(bool(each.blocked) for each in plan.budgets)
-        by = f" by {_many(blocking, 'budget')}" if blocking else ""
-        found.append(f"{_many(blocked, 'pod')} {would} be blocked{by}")
+        by = f" by {many(blocking, 'budget')}" if blocking else ""
+        found.append(f"{many(blocked, 'pod')} {would} be blocked{by}")
     held = sum(bool(pod.paused_by) for pod in leaving)
     if held:
         rules = sorted({pod.paused_by for pod in leaving if pod.paused_by})
-        found.append(f"{_many(held, 'pod')} {would} be held: paused by {_named(rules, 'rule')}")
+        found.append(f"{many(held, 'pod')} {would} be held: paused by {_named(rules, 'rule')}")
     if plan.bare:
-        found.append(f"{_many(len(plan.bare), 'bare pod')} gone for good")
+        found.append(f"{many(len(plan.bare), 'bare pod')} gone for good")
     if for_ever:
-        found.append(f"{_many(for_ever, 'DaemonSet pod')} evicted and recreated for ever")
+        found.append(f"{many(for_ever, 'DaemonSet pod')} evicted and recreated for ever")
     if orphans:
-        found.append(f"{_many(orphans, 'pod')} orphaned with {_many(len(plan.what_if.deleted_nodes), 'node')}")
+        found.append(f"{many(orphans, 'pod')} orphaned with {many(len(plan.what_if.deleted_nodes), 'node')}")
     return found
 
 
@@ -155,15 +156,16 @@ def _of_nodes(count: int) -> str:
 
 def _unknown(plan: Plan) -> str:
     count = plan.unknown_nodes.total()
-    return f"; nothing can be said of {_many(count, 'pod')} on nodes that are not in the input" if count else ""
+    return f"; nothing can be said of {many(count, 'pod')} on nodes that are not in the input" if count else ""
 
 
 def _unread(plan: Plan) -> str:
     count = plan.inventory.unread
-    return "" if not count else f"; INCOMPLETE: {_many(count, 'part')} of the input could not be read"
+    return "" if not count else f"; INCOMPLETE: {many(count, 'part')} of the input could not be read"
 
 
-def _many(count: int, what: str) -> str:
+def many(count: int, what: str) -> str:
+    """Count things: ``1 pod``, ``2 pods``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
@@ -183,9 +185,9 @@ def notes(plan: Plan) -> list[str]:
     if skipped := skipped_kinds(plan.inventory):
         found.append(f"skipped objects of other kinds: {skipped}")
     if plan.inventory.repeated:
-        found.append(f"{_many(plan.inventory.repeated, 'object')} given more than once: the last of each counts")
+        found.append(f"{many(plan.inventory.repeated, 'object')} given more than once: the last of each counts")
     if plan.inventory.complained:
-        found.append(f"{_many(plan.inventory.complained, 'object')} could be read in part only (see stderr)")
+        found.append(f"{many(plan.inventory.complained, 'object')} could be read in part only (see stderr)")
     if any(each.before.counted for each in plan.budgets):
         found.append("budgets without a current status are counted from the pods that are known")
     if not plan.inventory.budgets_known:
@@ -193,7 +195,7 @@ def notes(plan: Plan) -> list[str]:
     asking = sum(pod.asks_to_be_held for pod in plan.leaving)
     if asking:
         found.append(
-            f"{_many(asking, 'pod')} asked to be held for longer than is granted (annotation {HOLD_ANNOTATION})"
+            f"{many(asking, 'pod')} asked to be held for longer than is granted (annotation {HOLD_ANNOTATION})"
         )
     if any(pod.blocked and pod.server_allows is not False for pod in plan.leaving):
         found.append("of several pods that are due together, a budget may let others go than are shown here")
