@@ -7,7 +7,7 @@ at the end. There need be no kubelet: a pod has been evicted when it is terminat
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from taint_eviction.adapters.credentials import Connection
 from taint_eviction.runtime.clock import read_monotonic
 
 Json = dict[str, Any]
+MERGE = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 
 
@@ -85,6 +86,13 @@ class Cluster:
             assert answer.ok, f"{method} {path}: {answer.status} {text[:500]}"
             return json.loads(text)
 
+    async def eventually(self, path: str, condition: Callable[[Any], object], seconds: float = 10.0) -> Any:
+        """Wait until what is at a path (None: nothing) is as it should be, and return it."""
+        async with asyncio.timeout(seconds):
+            while not condition(found := await self.call("GET", path, fine=(404,))):  # noqa: ASYNC110 - asked again
+                await asyncio.sleep(0.1)
+        return found
+
     # Nodes
 
     def node_name(self, short: str) -> str:
@@ -120,8 +128,7 @@ class Cluster:
 
     async def _set_taints(self, short: str, taints: list[Json]) -> None:
         patch = {"spec": {"taints": taints}}
-        merge = {"Content-Type": "application/merge-patch+json"}
-        await self.call("PATCH", f"/api/v1/nodes/{self.node_name(short)}", patch, headers=merge)
+        await self.call("PATCH", f"/api/v1/nodes/{self.node_name(short)}", patch, headers=MERGE)
 
     # Pods
 
@@ -152,25 +159,43 @@ class Cluster:
         """Apply a strategic merge patch to a pod."""
         await self.call("PATCH", f"/api/v1/namespaces/{self.prefix}/pods/{name}", patch, headers=STRATEGIC)
 
+    async def make_ready(self, name: str) -> None:
+        """Let a pod run and be ready, as a kubelet does."""
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        path = f"/api/v1/namespaces/{self.prefix}/pods/{name}/status"
+        await self.call("PATCH", path, {"status": status}, headers=STRATEGIC)
+
     async def remove_pod(self, name: str) -> None:
         """Make a pod be gone at once, finalizers or not."""
         path = f"/api/v1/namespaces/{self.prefix}/pods/{name}"
-        merge = {"Content-Type": "application/merge-patch+json"}
-        await self.call("PATCH", path, {"metadata": {"finalizers": None}}, fine=(404,), headers=merge)
+        await self.call("PATCH", path, {"metadata": {"finalizers": None}}, fine=(404,), headers=MERGE)
         await self.call("DELETE", f"{path}?gracePeriodSeconds=0", fine=(404,))
-
-    async def events(self, history: PodHistory) -> list[Json]:
-        """List the Kubernetes events about exactly this pod."""
-        path = f"/api/v1/namespaces/{self.prefix}/events?fieldSelector=involvedObject.uid={history.uid}"
-        listed: list[Json] = (await self.call("GET", path))["items"]
-        return listed
 
     async def told(self, history: PodHistory, seconds: float = 10.0) -> list[Json]:
         """Wait until there is an event about exactly this pod; events have no order with the pods' watch."""
-        async with asyncio.timeout(seconds):
-            while not (found := await self.events(history)):  # noqa: ASYNC110 - a real cluster is asked again
-                await asyncio.sleep(0.1)
+        path = f"/api/v1/namespaces/{self.prefix}/events?fieldSelector=involvedObject.uid={history.uid}"
+        found: list[Json] = (await self.eventually(path, lambda listed: listed["items"], seconds))["items"]
         return found
+
+    # What holds back
+
+    async def create_budget(self, name: str, app: str, min_available: int) -> str:
+        """Create a PodDisruptionBudget for the pods with this label ``app``, and return where it is."""
+        spec = {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}}
+        budgets = f"/apis/policy/v1/namespaces/{self.prefix}/poddisruptionbudgets"
+        await self.call("POST", budgets, {"metadata": {"name": name}, "spec": spec})
+        return f"{budgets}/{name}"
+
+    async def relax_budget(self, path: str, min_available: int) -> None:
+        """Let more pods go."""
+        await self.call("PATCH", path, {"spec": {"minAvailable": min_available}}, headers=MERGE)
+
+    @property
+    def state_path(self) -> str:
+        """Where the ConfigMap is from which controllers of this test read their orders."""
+        return f"/api/v1/namespaces/{self.prefix}/configmaps/{self.prefix}"
+
+    # Waiting
 
     async def until(self, condition: Any, seconds: float = 10.0) -> None:
         """Wait until ``condition()`` holds; it is asked again after each change of a pod of this test."""

@@ -46,9 +46,23 @@ _CRASH_SECONDS = 0.5
 # Where an end other than the undisturbed one is right, by scenario: what decides there is whether a call is in time.
 _FLAPS = "an untaint lost without a trace: the taint seems to have stayed, and nothing tells it from one that did"
 _IN_TIME = "what is evicted before the taint goes depends on how soon it is tried"
+_UNSEEN = "the breaker does not count a node whose taint the watch does not bring in time"
+_FORGOTTEN = "nodes whose pods a predecessor has evicted are not counted by a new process"
+_BACKLOG = "a new process does not know that people know of what is due, and opens again"
 RIGHTLY_DIFFERENT = {
-    "breaker-closes-by-itself": "a process that never saw the cause cannot tell that it is gone: a human has to close",
-    "breaker-counts-nodes-by-number": "nodes whose pods a predecessor has evicted are not counted by a new process",
+    "breaker-closes-by-itself": "a new process that has not seen the cause waits for a whole window",
+    "breaker-counts-nodes-by-number": _FORGOTTEN,
+    "breaker-does-not-close-before-it-has-looked": _UNSEEN,
+    "breaker-does-not-close-by-itself": _UNSEEN,
+    "breaker-does-not-count-what-a-pause-has-held": _BACKLOG,
+    "breaker-does-not-count-what-a-paused-node-has-held": _BACKLOG,
+    "breaker-opens-again-after-a-reset": _UNSEEN,
+    "breaker-opens-anew-where-its-latch-was-not-written": _UNSEEN,
+    "breaker-opens-before-anybody-goes": _UNSEEN,
+    "breaker-opens-in-a-slow-wave": _FORGOTTEN,
+    "breaker-opens-in-the-middle-of-evictions": _FORGOTTEN,
+    "breaker-opens-when-many-pods-are-due": _BACKLOG,
+    "breaker-stays-open-through-a-failover": _UNSEEN,
     "cancel-flapping-taint": _FLAPS,
     "cancel-then-taint-again-begins-anew": _FLAPS,
     "cancel-untaint-stops-the-rest": _IN_TIME,
