@@ -10,7 +10,7 @@ import random
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -58,6 +58,8 @@ _LOOK_SECONDS = 0.05
 
 # How long events may still be posted at stop.
 _DRAIN_SECONDS = 3.0
+# They are read every other second.
+_ORDERS_OLD_SECONDS = 10.0
 
 
 class Application:
@@ -183,7 +185,14 @@ class Application:
         if self.elector is not None:
             lease = LeaseSeen(election.lease_namespace, election.lease_name, self.elector.holder)
         leading, dry_run = self._may_act(), self._settings.dry_run
-        return ProcessState(__version__, self._identity, leading, lease, dry_run, "" if ready else why_not)
+        warnings = tuple(self._warnings())
+        return ProcessState(__version__, self._identity, leading, lease, dry_run, "" if ready else why_not, warnings)
+
+    def _warnings(self) -> Iterator[str]:
+        if self._policy is not None and self._policy.invalid:
+            yield "the policy file is rejected, and the policy before stays: see the log"
+        if self._orders is not None and (age := self._orders.age_seconds()) > _ORDERS_OLD_SECONDS:
+            yield f"pauses and breaker have not been read for {age:.0f} s: what was known of them stays in force"
 
     def _readings(self) -> Readings:
         controller = self.live.controller

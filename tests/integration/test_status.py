@@ -409,6 +409,37 @@ async def test_an_audit_log_has_a_line_for_each_attempt(tmp_path: Path) -> None:
     assert "default/web-0: evicted" in replayed.out
 
 
+async def test_a_policy_file_that_is_rejected_is_told_by_the_status(tmp_path: Path) -> None:
+    """It goes on with the policy before, so nothing else would say it to whoever has changed the file."""
+    policy, port = tmp_path / "policy.yaml", free_port()
+    right = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\n"
+    policy.write_text(right + "rules: []\n")
+    async with ApiServer(seed=1) as server:
+        config = write_kubeconfig(tmp_path / "config", server)
+        async with process(config, "--config", str(policy), "--listen", f"127.0.0.1:{port}") as run:
+            await until(lambda: run.said("synced"), 30)
+            policy.write_text(right + "rulez: []\n")
+            await until(lambda: run.said(f"policy file {policy} is rejected"), 30)
+            said = await command("status", "--server", f"http://127.0.0.1:{port}")
+    assert "the policy file is rejected, and the policy before stays: see the log" in said.out.splitlines()
+
+
+async def test_orders_that_cannot_be_read_any_more_are_told_by_the_status(tmp_path: Path) -> None:
+    """The last ones known stay in force: whoever resumes in vain learns why."""
+    port = free_port()
+    async with ApiServer(seed=1) as server:
+        config = write_kubeconfig(tmp_path / "config", server)
+        async with process(config, "--listen", f"127.0.0.1:{port}") as run:
+            await until(lambda: run.said("synced"), 30)
+            server.faults.add(verb="get", resource="configmaps", status=500)
+            said = await command("status", "--server", f"http://127.0.0.1:{port}")
+            assert "have not been read" not in said.out
+            async with asyncio.timeout(30):
+                while "have not been read" not in said.out:
+                    said = await command("status", "--server", f"http://127.0.0.1:{port}")
+    assert "what was known of them stays in force" in said.out
+
+
 async def test_an_audit_log_may_go_to_stdout(tmp_path: Path) -> None:
     """Where collectors read; logs are on stderr."""
     async with ApiServer(seed=1) as server:

@@ -67,7 +67,7 @@ def one_due(**settings: Any) -> Stage:
 def test_it_says_who_answers_and_when() -> None:
     """Version, identity, Lease, whether it acts, and the API server's time."""
     head = status(Stage().at(3.5))
-    names = ("kind", "now", "version", "identity", "leading", "dryRun", "ready", "notReadyBecause")
+    names = ("kind", "now", "version", "identity", "leading", "dryRun", "ready", "notReadyBecause", "warnings")
     assert {name: head[name] for name in names} == {
         "kind": "Status",
         "now": format_rfc3339(EPOCH + 3),
@@ -77,6 +77,7 @@ def test_it_says_who_answers_and_when() -> None:
         "dryRun": False,
         "ready": True,
         "notReadyBecause": None,
+        "warnings": [],
     }
     assert head["lease"] == {"namespace": "kube-system", "name": "lease", "holder": "host_uuid"}
 

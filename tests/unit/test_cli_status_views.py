@@ -133,3 +133,12 @@ def test_a_node_that_is_tainted_without_pods_is_counted() -> None:
     on = Stage()
     on.sees(node(taint()))
     assert lines(on)[1] == "0 pods to go on 1 tainted node; mode delete"
+
+
+def test_what_somebody_should_see_to_is_told_before_the_breaker() -> None:
+    """It goes on, and is ready; a controller that knows no warnings has none."""
+    warned = replace(LEADER, warnings=("the policy file is rejected",))
+    assert lines(Stage(), warned)[2:] == ["the policy file is rejected", "circuit breaker: off"]
+    document = status(Stage())
+    del document["warnings"]
+    assert status_lines(document) == lines(Stage())

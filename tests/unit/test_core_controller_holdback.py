@@ -691,7 +691,7 @@ def test_however_late_it_is_the_eviction_api_is_asked_once() -> None:
     stage.order(PAUSED)
     stage.at(5000).order(NOTHING)
     assert attempt(stage, blocked(5600)) is True
-    assert stage.next_at() == 5000
+    assert stage.next_at() == 70  # at once: the timeout is over
     assert attempt(stage, Done()) is False
 
 
@@ -702,7 +702,7 @@ def test_failures_before_it_could_be_asked_do_not_count_as_asking() -> None:
         assert attempt(stage.at(at), Failed("the node cannot be read", at + 7), sent=False) is True
         assert stage.next_at() == at + 7
     assert attempt(stage.at(700), blocked(900)) is True
-    assert stage.next_at() == 700
+    assert stage.next_at() == 70
     assert attempt(stage, Failed("the node cannot be read", 720), sent=False) is False
     assert attempt(stage.at(720), Done()) is False
 
@@ -713,7 +713,7 @@ def test_a_deletion_that_failed_is_no_asking_either() -> None:
     assert attempt(stage, Failed("denied", 11)) is False
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 0.0))
     assert attempt(stage.at(11), blocked(99)) is True
-    assert stage.next_at() == 11
+    assert stage.next_at() == 10
     assert attempt(stage, Done()) is False
 
 
@@ -855,3 +855,27 @@ def test_a_controller_that_is_told_nothing_else_holds_nothing_back() -> None:
     assert brain.dispatch.brakes.whole() is None
     assert not brain.dispatch.brakes.breaker.policy.enabled
     assert brain.dispatch.policy == EvictionPolicy()
+
+
+def test_a_taint_that_is_swapped_does_not_ask_a_budget_anew() -> None:
+    """Its no outlasts the new deadline; a deadline after that is another eviction's."""
+    stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT))
+    stage.sees(node(taint()), pod(tolerates(10, key="k3")))
+    assert attempt(stage.at(1), blocked(6)) is True
+    stage.at(2).sees(node(taint("k2")))
+    assert stage.take() == []
+    assert stage.brain.next_at(2) == 6
+    stage.sees(node(taint("k3")))
+    assert stage.brain.next_at(2) == 12
+    assert stage.at(12).take_eviction().tries == 0
+
+
+def test_a_deadline_that_moves_takes_the_first_no_along() -> None:
+    """The timeout moves with the deadline, and until then the budget is asked no sooner than its no allows."""
+    stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 3.0))
+    stage.sees(node(taint()), pod())
+    assert attempt(stage.at(0), blocked(6)) is True
+    assert stage.next_at() == 3
+    stage.at(2).sees(node(taint("k2")))
+    assert stage.next_at() == 5
+    assert not stage.at(5).take_eviction().by_eviction_api

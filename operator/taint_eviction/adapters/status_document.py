@@ -43,7 +43,10 @@ class LeaseSeen:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """The process that answers. ``lease`` None: it runs alone. ``why_not``: why it is not ready, "" if it is."""
+    """The process that answers. ``lease`` None: it runs alone. ``why_not``: why it is not ready, "" if it is.
+
+    ``warnings``: what somebody should see to though it goes on, a sentence each.
+    """
 
     version: str
     identity: str
@@ -51,6 +54,7 @@ class ProcessState:
     lease: LeaseSeen | None
     dry_run: bool
     why_not: str
+    warnings: tuple[str, ...] = ()
 
 
 # Status
@@ -95,6 +99,7 @@ def document_head(kind: str, process: ProcessState, now: Moment) -> JsonObject:
         "dryRun": process.dry_run,
         "ready": not process.why_not,
         "notReadyBecause": process.why_not or None,
+        "warnings": list(process.warnings),
     }
 
 

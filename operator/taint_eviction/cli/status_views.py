@@ -27,6 +27,8 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
     lines = [_who(document), _what(document)]
     if not document["ready"]:
         lines.append(_bad(f"not ready: {document['notReadyBecause']}"))
+    # A controller of another version may have none.
+    lines += map(_bad, document.get("warnings", ()))
     lines += [_breaker(document["breaker"]), *map(_pause, document["pauses"])]
     if document["ordersKnown"] is False:
         lines.append(_doubtful("whether evictions are paused has not been read yet: nothing is evicted"))

@@ -12,7 +12,6 @@ is, nothing else of it is scheduled; everything belongs to a UID, so what ends l
 Errors: what the world does wrong arrives as an ``Outcome``; an exception in here is our own bug.
 """
 
-import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
@@ -202,13 +201,18 @@ class Controller:
         if self._dry_run and not due:
             self._deleted.pop(ref.uid, None)
         if isinstance(decision, Evict) and ref.uid not in self._deleted:
-            if not due:
+            if not due and not self._is_blocked(ref, decision):
                 self._trouble.pop(ref.uid, None)  # What failed so far was another eviction.
             self._owe_condition(ref, not due and self._conditions.may_carry(ref), now)
             return self._schedule(known, decision, now)
         alive = not known.pod.terminating and ref.uid not in self._deleted
         self._owe_condition(ref, alive and (known.pod.marked or self._conditions.may_carry(ref)), now)
         return self._unschedule(known, decision.reason if isinstance(decision, Stay) else None, now)
+
+    def _is_blocked(self, ref: PodRef, decision: Evict) -> bool:
+        """Tell whether a budget's no outlasts the deadline: a taint that is swapped is no reason to ask anew."""
+        trouble = self._trouble.get(ref.uid)
+        return trouble is not None and trouble.block is not None and decision.fire_at < trouble.retry_at
 
     def _decide(self, known: KnownPod) -> Decision:
         taints = self.cluster.taints_on(known.pod.node_name)
@@ -381,23 +385,19 @@ class Controller:
             return self._resume(work, now)
         before = self._trouble.get(uid)
         since_at, tries = before.since_at if before else now.at, work.tries + 1
-        asked = (before is not None and before.asked) or (work.by_eviction_api and uid in self._asked)
-        retry_at = min(outcome.retry_at, max(now.at, self._deletes_at(work) if asked else math.inf))
-        self._trouble[uid] = Trouble(since_at, tries, retry_at, outcome.message, outcome.block, asked)
+        asked_now = work.by_eviction_api and uid in self._asked
+        asked = asked_now or (before is not None and before.asked)
+        told = (outcome.retry_at, outcome.message, outcome.block, asked, asked_now)
+        trouble = self._trouble[uid] = Trouble(since_at, tries, *told)
         if outcome.block is not None:
             self._asked.discard(uid)  # It was not done: whoever ends the pod now is somebody else.
         effects = self._resume(work, now)
-        if uid in self._wanted:
-            told = (outcome.message, tries, since_at, retry_at, outcome.block)
-            effects.append(Refused(work.ref, work.node_name, *told))
+        known, decision = self.cluster.pod(work.ref), self._wanted.get(uid)
+        if known is not None and decision is not None:
+            retry_at = max(now.at, self.dispatch.retry_at(known, decision, trouble))
+            refused = (outcome.message, tries, since_at, retry_at, outcome.block)
+            effects.append(Refused(work.ref, work.node_name, *refused))
         return effects
-
-    def _deletes_at(self, work: Eviction) -> float:
-        """Say when a pod that the eviction API was asked for is deleted without asking it."""
-        known, decision = self.cluster.pod(work.ref), self._wanted.get(work.ref.uid)
-        if known is None or decision is None or not work.by_eviction_api:
-            return math.inf
-        return self.dispatch.deletes_at(known, decision)
 
     def _resume(self, work: Work, now: Moment, owed: bool = True) -> list[Effect]:
         """Decide anew on the pod of a piece of work that has ended; if it is no longer known, let go of it."""

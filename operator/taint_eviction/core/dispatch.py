@@ -4,7 +4,6 @@
 Puts together policy, agenda and brakes; decides on no pod and makes no call.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,7 +26,8 @@ Nodes = Mapping[str, KnownNode]
 class Trouble:
     """The failed attempts at one pod so far: how many, since when, and what the last one was told.
 
-    ``block``: a budget forbids it for now, None: something is wrong. ``asked``: the eviction API was asked for it.
+    ``block``: a budget forbids it for now, None: something is wrong. ``asked``: the eviction API was asked for it, and
+    ``refused_by_eviction_api``: the last attempt ended there.
     """
 
     since_at: float
@@ -36,6 +36,7 @@ class Trouble:
     message: str
     block: Block | None = None
     asked: bool = False
+    refused_by_eviction_api: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,12 @@ class Dispatch:
             return handling.mode is EvictionMode.EVICT
         return trouble is None or not trouble.asked or now.at < decision.fire_at + handling.evict_timeout_seconds
 
-    def deletes_at(self, known: KnownPod, decision: Evict) -> float:
-        """Say when a pod that the eviction API refuses is deleted without asking it; infinite for never."""
+    def retry_at(self, known: KnownPod, decision: Evict, trouble: Trouble) -> float:
+        """Say when to try again: as was said then, but no later than the eviction API has had its time."""
         handling = self.handling(known, decision)
-        if handling.mode is not EvictionMode.EVICT_THEN_DELETE:
-            return math.inf
-        return decision.fire_at + handling.evict_timeout_seconds
+        if not trouble.refused_by_eviction_api or handling.mode is not EvictionMode.EVICT_THEN_DELETE:
+            return trouble.retry_at
+        return min(trouble.retry_at, decision.fire_at + handling.evict_timeout_seconds)
 
     # When
 
@@ -92,7 +93,7 @@ class Dispatch:
         if trouble is None:
             self.agenda.schedule(known.pod.ref, lane, decision.fire_at, now.at)
         else:
-            fire_at = max(decision.fire_at, trouble.retry_at)
+            fire_at = max(decision.fire_at, self.retry_at(known, decision, trouble))
             self.agenda.schedule(known.pod.ref, lane, fire_at, now.at, retry=True)
 
     def take(self, now: Moment, retry: bool) -> PodRef | None:

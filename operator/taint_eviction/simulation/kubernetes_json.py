@@ -106,7 +106,8 @@ def with_write_by(node: Mapping[str, Any], manager: str, time: str) -> JsonObjec
         {**entry, "time": time} if entry.get("manager") == manager else entry
         for entry in list_in(node["metadata"], "managedFields")
     ]
-    return with_metadata(node, managedFields=entries)
+    # None at all is not the same as an empty list, which says that nobody keeps account.
+    return with_metadata(node, managedFields=entries) if entries else dict(node)
 
 
 # Pods
