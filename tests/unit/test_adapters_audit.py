@@ -86,7 +86,7 @@ def test_an_eviction_names_pod_taints_tolerations_and_how_late_it_was() -> None:
         "late_seconds": 0.125,
         "mode": "delete",
         "tries": 1,
-        "answer": None,
+        "answer": "accepted",
         "budget": None,
         "dry_run": False,
     }

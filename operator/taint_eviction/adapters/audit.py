@@ -47,7 +47,7 @@ class AuditLog:
             "node": work.node_name,
             **(_eviction(work, now) if isinstance(work, Eviction) else {}),
             "tries": work.tries + 1,
-            "answer": outcome.message if isinstance(outcome, Failed) else None,
+            "answer": None if self._dry_run else _answer(outcome),
             "budget": block and block.budget,
             "dry_run": self._dry_run,
         }
@@ -56,6 +56,19 @@ class AuditLog:
     def close(self) -> None:
         """Write no more."""
         self._lines.close()
+
+
+def _answer(outcome: Outcome) -> str | None:
+    """Say what the API server answered to the last call, in its own words where they matter; None: it was not asked."""
+    match outcome:
+        case Failed():
+            return outcome.message
+        case Done():
+            return "accepted"
+        case PodIsGone():
+            return "no such pod, or its name belongs to another UID"
+        case _:
+            return None
 
 
 def outcome_word(work: Work, outcome: Outcome) -> str:

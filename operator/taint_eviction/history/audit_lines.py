@@ -27,6 +27,10 @@ def is_audit_line(told: JsonObject) -> bool:
     return "action" in told and "outcome" in told
 
 
+def _error(told: JsonObject) -> object:
+    return told.get("answer") if told["outcome"] in ("refused", "blocked") else None
+
+
 class AuditReading:
     """Collects lines."""
 
@@ -46,7 +50,7 @@ class AuditReading:
         if not taints:
             return "the line names no taint"
         about = {name: told.get(name) for name in ("pod", "uid", "node", "deadline", "late_seconds", "tries", "taints")}
-        about |= {"taint": taints[0]["taint"], "toleration": taints[0].get("toleration"), "error": told.get("answer")}
+        about |= {"taint": taints[0]["taint"], "toleration": taints[0].get("toleration"), "error": _error(told)}
         self._conclude(about, taints)
         if (what := _WORDS.get(str(told["outcome"]))) is not None:
             self._attempts.append(Happening(at, what, about))
