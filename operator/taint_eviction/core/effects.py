@@ -205,7 +205,7 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Still wanted, but not allowed just now (not leading): to be taken up again as if it had not been begun."""
+    """Still wanted, but not allowed just now (not leading, or paused): to be taken up as if it had not been begun."""
 
 
 @dataclass(frozen=True, slots=True)

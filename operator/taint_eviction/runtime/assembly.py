@@ -32,8 +32,8 @@ class Doors:
     """What the outside world is, for one controller. ``writer`` is left unused in a dry run.
 
     ``watcher`` is made once the brain is there, so that it may ask which objects matter. ``restarted`` is given the
-    kind (nodes, pods) of each watch that broke, ``heard`` each fact, ``began`` and ``attempted`` each
-    piece of work that begins and has ended. ``orders`` None: nobody can pause anything.
+    kind (nodes, pods) of each watch that broke, ``heard`` each fact, ``began`` and ``attempted`` each piece of work
+    that begins and has ended. ``orders`` None: nobody can pause anything.
     """
 
     clock: Clock

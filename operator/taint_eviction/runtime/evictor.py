@@ -1,5 +1,7 @@
 """One eviction from the first look to the last word: read again, decide again, mark, decide again, delete.
 
+Where budgets are to hold, the live pod is read instead of marked, and the eviction API asked instead of a deletion.
+
 Never raises the world's errors: whatever happens becomes an ``Outcome``. The decision, the gate and the call that
 changes something stand together without an await between them.
 
