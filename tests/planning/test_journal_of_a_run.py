@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tests.planning.shop import JsonObject, tolerates
 
 from taint_eviction.cli.replay import replay
-from taint_eviction.simulation.apiserver import ApiServer, kubeconfig, node_object, pod_object
+from taint_eviction.simulation.apiserver import ApiServer, node_object, pod_object
 
 WITHIN_SECONDS = 2.1
 SOURCES = str(Path("operator").resolve())
@@ -39,14 +39,6 @@ async def server() -> AsyncIterator[ApiServer]:
         create(started, "late", tolerates(60))
         create(started, "ever", tolerates())
         yield started
-
-
-@pytest.fixture
-def config(server: ApiServer, tmp_path: Path) -> str:
-    """The way to the server."""
-    path = tmp_path / "config"
-    path.write_text(json.dumps(kubeconfig(server)))
-    return str(path)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from tests.planning.shop import run, tolerates
 from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION as HOLD
 from taint_eviction.core.objects import UNREACHABLE
 from taint_eviction.runtime.clock import read_monotonic
-from taint_eviction.simulation.apiserver import ApiServer, LoggedRequest, kubeconfig, node_object, pod_object
+from taint_eviction.simulation.apiserver import ApiServer, LoggedRequest, node_object, pod_object
 
 TAINT = "n1=maintenance=now:NoExecute"
 SOURCES = str(Path("operator").resolve())
@@ -48,14 +48,6 @@ async def server() -> AsyncIterator[ApiServer]:
         create(started, "mirror", annotations={"kubernetes.io/config.mirror": "x"})
         create(started, "elsewhere", on="n2")
         yield started
-
-
-@pytest.fixture
-def config(server: ApiServer, tmp_path: Path) -> str:
-    """The way to the server."""
-    path = tmp_path / "config"
-    path.write_text(json.dumps(kubeconfig(server)))
-    return str(path)
 
 
 async def plan(*arguments: str) -> dict[str, Any]:
