@@ -97,9 +97,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.heap_is_bounded(len(self.due))
 
     def heap_is_bounded(self, live: int) -> None:
-        """Look at the heap itself, and at what is noted of its seconds."""
-        assert self.queue._held <= 2 * live + 64
-        assert self.queue._heaps <= self.queue._by_second.keys() == set(self.queue._seconds)
+        """Look at what is held, how much of it is said to be stale, and at what is noted of seconds."""
+        held = len(self.queue._front) + sum(map(len, self.queue._by_second.values()))
+        assert held == live + self.queue._stale <= 2 * live + 64
+        assert self.queue._by_second.keys() == set(self.queue._seconds)
+        assert all(entry.fire_at < self.queue._front_second + 1 for entry in self.queue._front)
 
 
 QueueMachine.TestCase.settings = settings(max_examples=examples(0.5), stateful_step_count=40)

@@ -183,7 +183,7 @@ def heap_bound(queue: TimedWorkerQueue) -> int:
 
 def held_by(queue: TimedWorkerQueue) -> int:
     """Count the entries that are in memory, stale ones too."""
-    return sum(map(len, queue._by_second.values()))
+    return len(queue._front) + sum(map(len, queue._by_second.values()))
 
 
 def test_replaced_entries_do_not_pile_up() -> None:

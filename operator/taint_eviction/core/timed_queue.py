@@ -7,10 +7,11 @@ Passive and synchronous: it never waits and never acts. Cancelling is for the ow
 entry leaves by ``pop_due`` or ``cancel`` and nothing of it remains, so a pod that is recreated under the same name
 always gets an entry of its own.
 
-A heap of seconds, and the entries of each second, put in order when its turn comes: with a million entries one heap of
-all costs four times as much, as each step down it looks somewhere else in memory. Entries that were replaced or
-cancelled stay where they are until they surface or outnumber the live ones (``held <= 2 x live + _SLACK``), and are
-recognised by not being the entry of their key.
+The entries that are due in the foremost second, or before it, are a heap; those of later seconds stand as they were
+scheduled, and become the heap when their second is the foremost: with a million entries one heap of all costs four
+times as much, as each step down it looks somewhere else in memory. Entries that were replaced or cancelled stay where
+they are until they surface or outnumber the live ones (``stale <= live + _SLACK``), and are recognised by not being the
+entry of their key.
 
 Reference: ``TimedWorkerQueue`` in pkg/controller/tainteviction keeps a key after its work ran, and never lets go of it:
 kubernetes/kubernetes#107543, #110401, #125332.
@@ -39,11 +40,11 @@ class TimedWorkerQueue:
 
     def __init__(self) -> None:
         self._entries: dict[NamespacedName, Entry] = {}
+        self._front: list[Entry] = []
+        self._front_second = 0
         self._seconds: list[int] = []
         self._by_second: dict[int, list[Entry]] = {}
-        # The seconds whose entries are a heap; those of the others stand as they were scheduled.
-        self._heaps: set[int] = set()
-        self._held = 0
+        self._stale = 0
         self._scheduled = 0
 
     def __len__(self) -> int:
@@ -72,11 +73,10 @@ class TimedWorkerQueue:
         if replaced is not None and replaced.fire_at == fire_at and replaced.ref.uid == ref.uid:
             return replaced
         self._scheduled += 1
-        entry = Entry(fire_at, self._scheduled, ref)
-        self._entries[ref.key] = entry
+        entry = self._entries[ref.key] = Entry(fire_at, self._scheduled, ref)
         self._hold(entry)
         if replaced is not None:
-            self._prune()
+            self._outdate()
         return replaced
 
     def cancel(self, ref: PodRef) -> Entry | None:
@@ -84,7 +84,7 @@ class TimedWorkerQueue:
         entry = self.get(ref)
         if entry is not None:
             del self._entries[ref.key]
-            self._prune()
+            self._outdate()
         return entry
 
     def pop_due(self, now: float) -> Entry | None:
@@ -92,7 +92,7 @@ class TimedWorkerQueue:
         entry = self._first()
         if entry is None or entry.fire_at > now:
             return None
-        self._let_go_of_first()
+        heapq.heappop(self._front)
         del self._entries[entry.ref.key]
         self._prune()
         return entry
@@ -103,45 +103,34 @@ class TimedWorkerQueue:
         return None if entry is None else entry.fire_at
 
     def _first(self) -> Entry | None:
-        while self._seconds:
-            entry = self._foremost()[0]
+        while self._front or self._seconds:
+            if not self._front:
+                self._front_second = heapq.heappop(self._seconds)
+                self._front = self._by_second.pop(self._front_second)
+                heapq.heapify(self._front)
+            entry = self._front[0]
             if self._entries.get(entry.ref.key) is entry:
                 return entry
-            self._let_go_of_first()
+            heapq.heappop(self._front)
+            self._stale -= 1
         return None
-
-    def _foremost(self) -> list[Entry]:
-        """Return the entries of the first second, as a heap."""
-        second = self._seconds[0]
-        entries = self._by_second[second]
-        if second not in self._heaps:
-            heapq.heapify(entries)
-            self._heaps.add(second)
-        return entries
 
     def _hold(self, entry: Entry) -> None:
         second = int(entry.fire_at)
-        entries = self._by_second.get(second)
-        if entries is None:
+        if self._front and second <= self._front_second:
+            heapq.heappush(self._front, entry)
+        elif (entries := self._by_second.get(second)) is not None:
+            entries.append(entry)
+        else:
             self._by_second[second] = [entry]
             heapq.heappush(self._seconds, second)
-        elif second in self._heaps:
-            heapq.heappush(entries, entry)
-        else:
-            entries.append(entry)
-        self._held += 1
 
-    def _let_go_of_first(self) -> None:
-        entries = self._foremost()
-        heapq.heappop(entries)
-        self._held -= 1
-        if not entries:
-            second = heapq.heappop(self._seconds)
-            del self._by_second[second]
-            self._heaps.discard(second)
+    def _outdate(self) -> None:
+        self._stale += 1
+        self._prune()
 
     def _prune(self) -> None:
-        if self._held > 2 * len(self._entries) + _SLACK:
-            self._seconds, self._by_second, self._heaps, self._held = [], {}, set(), 0
+        if self._stale > len(self._entries) + _SLACK:
+            self._front, self._seconds, self._by_second, self._stale = [], [], {}, 0
             for entry in self._entries.values():
                 self._hold(entry)
