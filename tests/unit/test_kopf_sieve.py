@@ -190,8 +190,25 @@ def test_a_version_that_is_known_from_elsewhere_is_swallowed() -> None:
     page = sieve.list_page({"kind": "NodeList", "items": [node(1), {"metadata": "text"}]}, first=True)
     assert page["items"] == [{"metadata": "text"}]
     assert seen(sieve, line("ADDED", node(2, uid="u2")), line("MODIFIED", node(3, [TAINT]))) == [("BOOKMARK", "3")]
-    assert seen(sieve, line("MODIFIED", node(4, [TAINT])), line("MODIFIED", node(5))) == [("MODIFIED", "5")]
+    later = [line("MODIFIED", node(version, taints)) for version, taints in ((4, [TAINT]), (5, [TAINT]), (6, None))]
+    assert seen(sieve, *later) == [("MODIFIED", "4"), ("MODIFIED", "6")]
     assert strained(sieve, line("DELETED", node(6, uid="u2"))) == ([("BOOKMARK", "6")], [("DELETED", "6")])
+
+
+def test_what_was_told_before_a_version_that_is_known_is_told_again() -> None:
+    """A taint that was told, was gone by what the listener read itself, and is back: that is news."""
+    sieve = Sieve(known=lambda _kind, body: body["metadata"]["resourceVersion"] == "2")
+    beats = [line("MODIFIED", node(version, taints)) for version, taints in ((1, [TAINT]), (2, None), (3, [TAINT]))]
+    assert seen(sieve, *beats) == [("MODIFIED", "1"), ("MODIFIED", "3")]
+
+
+def test_of_what_nobody_asks_for_only_the_version_is_read() -> None:
+    """Whatever else is in it: it is not cut down at all."""
+    sieve = Sieve(wanted=lambda _kind, body: body["spec"].get("nodeName") != "clean")
+    odd = {"kind": "Pod", "metadata": {"name": "p", "uid": "u", "resourceVersion": "7"}, "status": "odd"}
+    assert seen(sieve, line("MODIFIED", {**odd, "spec": {"nodeName": "clean"}})) == [("BOOKMARK", "7")]
+    assert seen(sieve, line("MODIFIED", {**odd, "spec": {"nodeName": "tainted"}})) == [("MODIFIED", "7")]
+
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ import orjson
 
 from taint_eviction.kopf_shell.answers import JsonObject
 
-# Says of an object ("Node" or "Pod", and its JSON, cut down) whether the listener cares to hear of it. It must care for
-# every object that it knows, or it would not hear of its changes. Deletions are always told.
+# Says of an object ("Node" or "Pod", and its JSON) whether the listener cares to hear of it. It must care for every
+# object that it knows, or it would not hear of its changes. Deletions are always told. May raise AttributeError or
+# TypeError where the object does not have the shape of one.
 Wanted = Callable[[str, JsonObject], bool]
 
 # Says of the same whether the listener knows this version of the object, or a later one, and need not be told.
@@ -166,11 +167,14 @@ class Sieve:
         except ValueError:
             return _NO_JSON + line, False  # nor shall Kopf make anything of it, but end by it
         try:
-            event_type = event["type"]
+            event_type, body = event["type"], event["object"]
             if event_type not in _EVENTS:
                 return line, False
-            body = cut_down(event["object"])
             uid, version = _text(body["metadata"], "uid"), _text(body["metadata"], "resourceVersion")
+            if event_type != "DELETED" and self._is_no_news(body, uid):
+                self.swallowed += 1
+                return _bookmark(body, version), True
+            body = cut_down(body)
         except (KeyError, TypeError, AttributeError):
             self._forget(event)
             return line, False  # not what it should be: Kopf shall see it, and end by it where it must
@@ -183,11 +187,11 @@ class Sieve:
     def _sift(
         self, event_type: str, body: JsonObject, uid: str, version: str, endings: list[JsonObject]
     ) -> tuple[bytes, bool]:
-        news = self._news(event_type, body, uid)
-        if news and (uid in self._shown or not _is_ending(event_type, body)):
+        changed = self._is_changed(event_type, body, uid)
+        if changed and (uid in self._shown or not _is_ending(event_type, body)):
             self._note_shown(event_type, uid)
             return orjson.dumps({"type": event_type, "object": body}), False
-        if news:
+        if changed:
             endings.append({"type": event_type, "object": body})
         else:
             self.swallowed += 1
@@ -204,20 +208,24 @@ class Sieve:
         else:
             self._shown.add(uid)
 
-    def _news(self, event_type: str, body: JsonObject, uid: str) -> bool:
-        """Tell whether the listener should hear of this, and remember it if so."""
+    def _is_no_news(self, body: JsonObject, uid: str) -> bool:
+        """Tell whether the listener does not care for this, or knows it; asked first, since that is soon answered."""
+        kind = str(body.get("kind", ""))
+        wanted = self._wanted is None or self._wanted(kind, body)
+        if wanted and (self._known is None or not self._known(kind, body)):
+            return False
+        self._told.pop(uid, None)  # What was told is no longer the last that the listener knows.
+        return True
+
+    def _is_changed(self, event_type: str, body: JsonObject, uid: str) -> bool:
+        """Tell whether the listener has been told anything else of this object, and remember what it is told now."""
         if event_type == "DELETED":
             self._told.pop(uid, None)
             return True
-        kind = str(body.get("kind", ""))
-        if self._wanted is not None and not self._wanted(kind, body):
-            self._told.pop(uid, None)
-            return False
         digest = _digest(body)
-        if event_type == "MODIFIED" and self._told.get(uid) == digest:
-            return False
+        unchanged = event_type == "MODIFIED" and self._told.get(uid) == digest
         self._told[uid] = digest
-        return self._known is None or not self._known(kind, body)
+        return not unchanged
 
 
 def _is_ending(event_type: str, body: JsonObject) -> bool:
