@@ -82,10 +82,14 @@ class BareClient:
         items: list[Json] = found["items"]
         return items
 
-    async def watch(self, path: str, selector: str = "") -> AsyncIterator[Json]:
-        """List a little to learn the version, then go through what changes, until cancelled."""
+    async def version(self, path: str) -> str:
+        """List a little to learn the version."""
+        version: str = (await self.call("GET", f"{path}?limit=1"))["metadata"]["resourceVersion"]
+        return version
+
+    async def watch(self, path: str, version: str, selector: str = "") -> AsyncIterator[Json]:
+        """Go through what changes from a version on, until cancelled or until the server ends it."""
         assert self._session is not None
-        version = (await self.call("GET", f"{path}?limit=1"))["metadata"]["resourceVersion"]
         url = f"{self._url}{path}?watch=true&resourceVersion={version}{selector}"
         async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:
             rest = b""

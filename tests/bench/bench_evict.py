@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.bench.bare import all_at_once
 from tests.bench.deletions import Deletions
 from tests.bench.population import Population
-from tests.bench.processes import Controller, Usage, now
+from tests.bench.processes import Controller, Process, Usage, now
 from tests.bench.results import Result, percentile
 from tests.bench.stage import Stage, Stages
 
@@ -20,7 +20,7 @@ _ARMING_SECONDS = 20
 _TAINTING_SECONDS = 10.0
 
 
-class _Mass(NamedTuple):
+class Mass(NamedTuple):
     """When the first and the last pod went, in seconds, and how much CPU one took whoever evicted it, in ms."""
 
     first: float
@@ -38,7 +38,7 @@ async def mass(stages: Stages, scale: float) -> list[Result]:
         with Controller(stage.kubeconfig) as controller:
             await controller.until_ready()
             await asyncio.sleep(1.0)
-            ours, pods = await _mass(stage, deletions, parts[1], controller)
+            ours, pods = await evict_all(stage, deletions, parts[1], controller)
             await _until_quiet(controller)
             calls = await controller.metrics()
         floors.append(await _bare_mass(stage, deletions, parts[2]))
@@ -52,7 +52,7 @@ async def mass(stages: Stages, scale: float) -> list[Result]:
     ]
 
 
-async def _bare_mass(stage: Stage, deletions: Deletions, nodes: list[str]) -> _Mass:
+async def _bare_mass(stage: Stage, deletions: Deletions, nodes: list[str]) -> Mass:
     pods = [(name, uid) for name, uid, node in await stage.pods() if node in set(nodes)]
     expected = len(deletions.at) + len(pods)
     known = set(deletions.at)
@@ -62,7 +62,8 @@ async def _bare_mass(stage: Stage, deletions: Deletions, nodes: list[str]) -> _M
     return _span(deletions, known, began_at, before, Usage.of(os.getpid()))
 
 
-async def _mass(stage: Stage, deletions: Deletions, nodes: list[str], controller: Controller) -> tuple[_Mass, int]:
+async def evict_all(stage: Stage, deletions: Deletions, nodes: list[str], controller: Process) -> tuple[Mass, int]:
+    """Taint nodes at once and wait until their pods are gone; return how that went, and how many there were."""
     pods = [name for name, _, node in await stage.pods() if node in set(nodes)]
     expected, known = len(deletions.at) + len(pods), set(deletions.at)
     before, began_at = controller.usage(), now()
@@ -71,10 +72,10 @@ async def _mass(stage: Stage, deletions: Deletions, nodes: list[str], controller
     return _span(deletions, known, began_at, before, controller.usage()), len(pods)
 
 
-def _span(deletions: Deletions, known: set[str], began_at: float, before: Usage, after: Usage) -> _Mass:
+def _span(deletions: Deletions, known: set[str], began_at: float, before: Usage, after: Usage) -> Mass:
     times = [at for pod, at in deletions.at.items() if pod not in known]
     cpu = (after.cpu_seconds - before.cpu_seconds) / len(times) * 1e3
-    return _Mass(min(times) - began_at, max(times) - began_at, cpu)
+    return Mass(min(times) - began_at, max(times) - began_at, cpu)
 
 
 async def _until_quiet(controller: Controller) -> None:

@@ -5,7 +5,7 @@ import contextlib
 from types import TracebackType
 from typing import Self
 
-from tests.bench.population import LABEL, NAMESPACE
+from tests.bench.population import LABEL, NAMESPACE, Json
 from tests.bench.processes import now
 from tests.bench.stage import Stage
 
@@ -43,8 +43,18 @@ class Deletions:
 
     async def _listen(self) -> None:
         path, selector = f"/api/v1/namespaces/{NAMESPACE}/pods", f"&labelSelector={LABEL}={self._stage.run}"
-        async for event in self._stage.client.watch(path, selector):
-            metadata = event["object"]["metadata"]
-            if event["type"] == "DELETED" or "deletionTimestamp" in metadata:
-                self.at.setdefault(metadata["name"], now())
-                self._changed.set()
+        client = self._stage.client
+        version = await client.version(path)
+        while True:
+            async for event in client.watch(path, version, selector):
+                self._note(event["type"], event["object"])
+            # An API server that is short of CPU closes watches; what happened since is listed.
+            version = await client.version(path)
+            for pod in await client.list_all(path, selector):
+                self._note("LISTED", pod)
+
+    def _note(self, event_type: str, pod: Json) -> None:
+        metadata = pod["metadata"]
+        if event_type == "DELETED" or "deletionTimestamp" in metadata:
+            self.at.setdefault(metadata["name"], now())
+            self._changed.set()

@@ -43,10 +43,11 @@ class Usage:
 
 
 class Process:
-    """A Python process in the project's directory; ends with the block. Its stderr is in ``log``."""
+    """A process in the project's directory, of Python or another program; ends with the block, its words in ``log``."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, program: str = sys.executable) -> None:
         self._arguments = arguments
+        self._program = program
         self._directory = tempfile.TemporaryDirectory(prefix="taint-eviction-bench-")
         self.log = Path(self._directory.name) / "log"
         self.started_at = 0.0
@@ -58,7 +59,7 @@ class Process:
         environment.pop("KUBECONFIG", None)
         with self.log.open("wb") as log:
             self.started_at = now()
-            command = [sys.executable, *self._arguments]
+            command = [self._program, *self._arguments]
             self._popen = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         return self
 

@@ -64,10 +64,14 @@ class Stage:
 
 
 class Stages:
-    """Sets up stages: on the cluster of ``kubeconfig``, embedded where it is None."""
+    """Sets up stages: on the cluster of ``kubeconfig``, embedded where it is None.
 
-    def __init__(self, kubeconfig: Path | None) -> None:
+    ``built_in``: the command that starts the controller to be compared with, None: there is none.
+    """
+
+    def __init__(self, kubeconfig: Path | None, built_in: str | None = None) -> None:
         self.kubeconfig = kubeconfig
+        self.built_in = built_in
 
     @contextlib.asynccontextmanager
     async def set_up(self, population: Population) -> AsyncIterator[Stage]:

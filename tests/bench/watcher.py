@@ -10,7 +10,7 @@ from tests.bench.bare import BareClient
 async def watch(kubeconfig: Path) -> None:
     """Watch until killed."""
     async with BareClient(kubeconfig) as client:
-        async for _ in client.watch("/api/v1/nodes"):
+        async for _ in client.watch("/api/v1/nodes", await client.version("/api/v1/nodes")):
             pass
 
 
