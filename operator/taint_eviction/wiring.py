@@ -99,7 +99,7 @@ class Application:
         malformed = MalformedObjects(self.metrics.malformed)
         builtin = BuiltinController(clock, self.metrics.builtin_active, expected=settings.dry_run)
         observations = Observations(malformed, builtin.look)
-        client = ApiClient(self.calls, malformed)
+        client = ApiClient(self.calls, malformed, builtin.look)
         self._state = NamespacedName(settings.election.lease_namespace, settings.orders.name)
         doors = Doors(
             clock=clock,

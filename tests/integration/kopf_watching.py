@@ -94,10 +94,10 @@ async def watcher_of(
 
 
 @contextlib.asynccontextmanager
-async def watching(watcher: KopfWatcher, scope: WatchScope) -> AsyncIterator[Recorder]:
+async def watching(watcher: KopfWatcher, scope: WatchScope, since: int | None = None) -> AsyncIterator[Recorder]:
     """A watch that is up, and cancelled at the end."""
     recorder = Recorder()
-    async with running(watcher.watch(scope, recorder)) as task:
+    async with running(watcher.watch(scope, recorder, since)) as task:
         listed = asyncio.create_task(recorder.until(lambda: recorder.listed))
         await asyncio.wait((listed, task), return_when=asyncio.FIRST_COMPLETED)
         if task.done():

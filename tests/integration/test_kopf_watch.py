@@ -115,6 +115,35 @@ async def test_after_410_the_list_is_told_again() -> None:
             assert told.told[2] == (None, "node-1")
 
 
+async def test_behind_a_list_of_the_listeners_own_nothing_is_listed_again() -> None:
+    """The watch begins at that list's version: what happened since is told, what was there before is not."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        server.create("pods", running_pod("there", "n1"))
+        server.create("pods", running_pod("leaves", "n1"))
+        version = server.store.resource_version
+        server.delete("pods", "leaves", grace_period_seconds=0)
+        server.create("pods", running_pod("comes", "n1"))
+        async with watching(watcher, PodsScope("n1"), since=version) as told:
+            await told.until(lambda: len(told.events) == 3)
+            assert set(told.told) == {("MODIFIED", "leaves"), ("DELETED", "leaves"), ("ADDED", "comes")}
+            assert told.listed == 1
+            assert server.requests.select(verb="list", resource="pods") == []
+
+
+async def test_behind_a_list_that_is_too_old_all_is_listed() -> None:
+    """Nobody knows any more what has happened since: Kopf lists by itself, and what it finds is told."""
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        server.create("pods", running_pod("leaves", "n1"))
+        version = server.store.resource_version
+        server.delete("pods", "leaves", grace_period_seconds=0)
+        server.create("pods", running_pod("comes", "n1"))
+        server.store.compact()
+        async with watching(watcher, PodsScope("n1"), since=version) as told:
+            await told.until(lambda: told.listed == 2 and len(told.events) == 1)
+            assert told.told == [(None, "comes")]
+            assert len(server.requests.select(verb="list", resource="pods")) == 1
+
+
 async def test_bookmarks_are_asked_for_and_heard() -> None:
     """On a watch where nothing happens, bookmarks are what tells that it lives."""
     async with ApiServer() as server, watcher_of(server) as watcher:

@@ -338,6 +338,7 @@ class FakeWatcher:
 
     def __init__(self) -> None:
         self.starts: list[tuple[float, str]] = []
+        self.since: list[int | None] = []
         self.listeners: dict[str, WatchListener] = {}
         self.up_after: float | None = 0.0
         self.ends_at_once: BaseException | None = None
@@ -349,10 +350,11 @@ class FakeWatcher:
         """Name the scopes that are watched."""
         return set(self._ends)
 
-    async def watch(self, scope: WatchScope, listener: WatchListener) -> None:
+    async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         """Watch."""
         name = str(scope)
         self.starts.append((now(), name))
+        self.since.append(since)
         end = self._ends[name] = asyncio.get_running_loop().create_future()
         try:
             await (asyncio.sleep(self.up_after) if self.up_after is not None else end)

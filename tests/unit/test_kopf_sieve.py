@@ -210,7 +210,6 @@ def test_of_what_nobody_asks_for_only_the_version_is_read() -> None:
     assert seen(sieve, line("MODIFIED", {**odd, "spec": {"nodeName": "tainted"}})) == [("MODIFIED", "7")]
 
 
-
 @pytest.mark.parametrize(
     "ending",
     [

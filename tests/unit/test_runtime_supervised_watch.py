@@ -45,6 +45,21 @@ async def test_lists_before_it_watches() -> None:
 
 
 @virtually
+async def test_the_watch_begins_at_the_version_of_the_list() -> None:
+    """So that it need not list again; behind each new list at that one's."""
+    it = Body()
+    it.api.put(node())
+    first = it.api.version
+    async with running(nodes_watch(it).run()):
+        await until(1)
+        it.api.put(node(taint()))
+        it.watcher.end(NODES, WatchEnded("410"))
+        await until(2)
+    assert it.watcher.since == [first, it.api.version]
+    assert first < it.api.version
+
+
+@virtually
 async def test_what_the_watch_brings_is_observed() -> None:
     """An object becomes a fact; one that can't be read is passed over."""
     it = Body()
@@ -93,7 +108,7 @@ async def test_a_watch_that_never_comes_up_is_tried_again_with_growing_pauses() 
     it = Body()
     watch = nodes_watch(it)
 
-    async def broken(scope: WatchScope, listener: WatchListener) -> None:
+    async def broken(scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         it.watcher.starts.append((now(), NODES))
         raise WatchEnded("403 Forbidden")
 
@@ -142,7 +157,7 @@ async def test_a_watch_that_returns_is_started_again() -> None:
     """It should not end without a reason, but if it does, it is no reason to stay blind."""
     it = Body()
 
-    async def returns(scope: WatchScope, listener: WatchListener) -> None:
+    async def returns(scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         it.watcher.starts.append((now(), NODES))
 
     it.watcher.watch = returns  # type: ignore[method-assign]
@@ -220,7 +235,7 @@ async def test_a_watch_that_is_down_for_long_is_silent_for_long() -> None:
     it = Body()
     watch = nodes_watch(it)
 
-    async def broken(scope: WatchScope, listener: WatchListener) -> None:
+    async def broken(scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         raise WatchEnded("403 Forbidden")
 
     async with running(watch.run()):

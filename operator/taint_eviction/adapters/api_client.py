@@ -29,11 +29,17 @@ _GONE = (Outcome.ABSENT, Outcome.ANOTHER_UID)
 
 
 class ApiClient:
-    """The API server's doors; see ``runtime.ports`` for the contracts of the methods."""
+    """The API server's doors; see ``runtime.ports`` for the contracts of the methods.
 
-    def __init__(self, calls: ApiCalls, malformed: MalformedObjects) -> None:
+    ``look_at_pod`` is shown every pod that is listed, as it came.
+    """
+
+    def __init__(
+        self, calls: ApiCalls, malformed: MalformedObjects, look_at_pod: Callable[[Any], None] = lambda _: None
+    ) -> None:
         self._calls = calls
         self._malformed = malformed
+        self._look_at_pod = look_at_pod
 
     # Reads
 
@@ -49,8 +55,13 @@ class ApiClient:
         pods, from etcd.
         """
         selector = "spec.nodeName!=" if node_name is None else f"spec.nodeName={node_name}"
-        async for page in self._list("pods", read_pod, {"fieldSelector": selector}, paged=node_name is None):
+        query: dict[str, str | int] = {"fieldSelector": selector}
+        async for page in self._list("pods", self._look_and_read, query, paged=node_name is None):
             yield page
+
+    def _look_and_read(self, body: object) -> Parsed[Pod]:
+        self._look_at_pod(body)
+        return read_pod(body)
 
     async def read_node(self, name: str) -> Node | None:
         """Read a node."""

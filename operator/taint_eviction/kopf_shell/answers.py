@@ -4,6 +4,7 @@ Kopf reads ``json()`` of what is short and ``content.iter_chunked()`` of a watch
 that changes. Both doors are public, as is ``aiohttp``'s ``response_class``. What is told apart here is told by URL.
 """
 
+import copy
 import enum
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, cast
@@ -46,6 +47,12 @@ class Answer(aiohttp.ClientResponse):
             decoded = orjson.loads(await self.read())
             self._decoded = self.rewrite(self.status, decoded) if self.rewrite is not None else decoded
         return self._decoded
+
+    def retold(self, decoded: Any) -> "Answer":
+        """Return an answer that reads like this one, which has been read, but for its JSON."""
+        other = copy.copy(self)
+        other._decoded = decoded
+        return other
 
 
 class Strained:

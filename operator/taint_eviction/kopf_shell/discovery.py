@@ -34,6 +34,10 @@ class Discovery:
         """Return the answer that a request for this path once had, None if there was none yet."""
         return self._answers.get(path)
 
+    def any_answer(self) -> Answer:
+        """Return any of them: a success that has been read. There is one once ``ask`` has returned."""
+        return next(iter(self._answers.values()))
+
     def keep(self, path: str, answer: Answer, found: Any) -> Any:
         """Keep an answer that is being read and return what is to be seen of what was found in it."""
         self._answers[path] = answer

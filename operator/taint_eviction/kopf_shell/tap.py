@@ -28,9 +28,14 @@ class Tap:
     ``bug`` fails with what the listener raised, which is ours and must end the watch. ``alive`` turns true with every
     sign of life; whoever watches over it turns it back. ``discovered`` is set once Kopf knows what resources there are
     and asks for objects. ``on_accepted`` is called with each request that the API server accepts.
+
+    ``since``: Kopf's first list is answered here, with nothing but this version, so that it watches from there; None:
+    it is made. Any later one is: then there was a gap.
     """
 
-    def __init__(self, listener: WatchListener, sieve: Sieve | None, discovery: Discovery) -> None:
+    def __init__(
+        self, listener: WatchListener, sieve: Sieve | None, discovery: Discovery, since: int | None = None
+    ) -> None:
         self.trouble: str | None = None
         self.bug: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.alive = False
@@ -39,6 +44,7 @@ class Tap:
         self._listener = listener
         self._sieve = sieve
         self._discovery = discovery
+        self._since = since
         self._muted = False
         self._listed = False
 
@@ -74,6 +80,8 @@ class Tap:
                 return known
         else:
             self.discovered.set()
+        if purpose is Purpose.LIST and (listed := self._list_without_asking()) is not None:
+            return listed
         try:
             answer = await send(request)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
@@ -82,6 +90,14 @@ class Tap:
         if isinstance(answer, Answer):
             self._listen_to(purpose, request, answer)
         return answer
+
+    def _list_without_asking(self) -> Answer | None:
+        since, self._since = self._since, None
+        if since is None:
+            return None
+        page = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": str(since)}, "items": []}
+        self._listed = True
+        return self._discovery.any_answer().retold(page)
 
     def _listen_to(self, purpose: Purpose, request: aiohttp.ClientRequest, answer: Answer) -> None:
         self.trouble = None if answer.ok else f"{answer.status} {answer.reason}"

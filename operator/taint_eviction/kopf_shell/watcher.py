@@ -21,7 +21,7 @@ from taint_eviction.kopf_shell.kopf_log import relay_kopf_log
 from taint_eviction.kopf_shell.sieve import Known, Sieve, Wanted
 from taint_eviction.kopf_shell.tap import Tap
 from taint_eviction.kopf_shell.tuning import OPERATOR_IDENTITY, WatchTuning, operator_settings, resource_of
-from taint_eviction.runtime.ports import WatchEnded, WatchListener, WatchScope
+from taint_eviction.runtime.ports import PodsScope, WatchEnded, WatchListener, WatchScope
 
 # It takes a few milliseconds, as there is nothing to wait for; with hundreds of watches that start at once, longer.
 _LONGEST_DISCOVERY_SECONDS = 5.0
@@ -56,10 +56,14 @@ class KopfWatcher:
         self._discovery = Discovery(url, self._tuning.request_seconds)
         relay_kopf_log()
 
-    async def watch(self, scope: WatchScope, listener: WatchListener) -> None:
-        """Watch until cancelled; raise ``WatchEnded`` when the watch ends by itself, and what the listener raised."""
+    async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
+        """Watch until cancelled; raise ``WatchEnded`` when the watch ends by itself, and what the listener raised.
+
+        ``since`` counts for pods only. Nodes are listed all the same: what the sieve has seen of them in a list, it
+        need not tell again with the next heartbeat of each.
+        """
         sieve = Sieve(self._wanted, self._known) if self._tuning.straining else None
-        tap = Tap(listener, sieve, self._discovery)
+        tap = Tap(listener, sieve, self._discovery, since if isinstance(scope, PodsScope) else None)
         logins = Logins(self._url, self._open_session, tap.listen_in, self._tuning.logins)
         tap.on_accepted = logins.note_accepted
         try:

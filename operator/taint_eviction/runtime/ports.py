@@ -167,8 +167,12 @@ class WatchListener(Protocol):
 class Watcher(Protocol):
     """Brings changes. May lose, repeat and delay them: whoever listens lists again now and then."""
 
-    async def watch(self, scope: WatchScope, listener: WatchListener) -> None:
-        """Watch until cancelled; raise ``WatchEnded`` when the watch ends by itself."""
+    async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
+        """Watch until cancelled; raise ``WatchEnded`` when the watch ends by itself.
+
+        ``since``: the version of a list that the listener has just been told, so that the watch may begin there; None:
+        it has to list first.
+        """
         ...
 
 

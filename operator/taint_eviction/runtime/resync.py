@@ -20,15 +20,15 @@ class Resync:
         self._live = live
         self._turn = asyncio.Semaphore(lists_at_once)
 
-    async def resync(self, scope: WatchScope) -> None:
-        """List ``scope`` once; raise ``CallFailed`` if that fails. What was listed until then stays observed."""
-        async with self._turn:
-            if isinstance(scope, NodesScope):
-                await self._nodes()
-            else:
-                await self._pods(scope.node_name)
+    async def resync(self, scope: WatchScope) -> int | None:
+        """List ``scope`` once and return the version of that list, None where the server told none.
 
-    async def _nodes(self) -> None:
+        Raise ``CallFailed`` if that fails. What was listed until then stays observed.
+        """
+        async with self._turn:
+            return await (self._nodes() if isinstance(scope, NodesScope) else self._pods(scope.node_name))
+
+    async def _nodes(self) -> int | None:
         asked_at = self._live.clock.now().at
         present: set[str] = set()
         version: int | None = None
@@ -40,8 +40,9 @@ class Resync:
                     self._live.observe(NodeSeen(node, continuous=False, asked_at=asked_at))
                 await asyncio.sleep(0)
         self._live.observe(NodesSwept(frozenset(present), asked_at, version))
+        return version
 
-    async def _pods(self, node_name: str | None) -> None:
+    async def _pods(self, node_name: str | None) -> int | None:
         asked_at = self._live.clock.now().at
         present: set[str] = set()
         version: int | None = None
@@ -53,3 +54,4 @@ class Resync:
                     self._live.observe(PodSeen(pod, asked_at=asked_at))
                 await asyncio.sleep(0)
         self._live.observe(PodsSwept(node_name, frozenset(present), asked_at, version))
+        return version

@@ -103,9 +103,9 @@ class SupervisedWatch:
         self.on_heard()
         while True:
             try:
-                await self._doors.resync.resync(self.scope)
+                version = await self._doors.resync.resync(self.scope)
                 self.listed.set()
-                await self._watch()
+                await self._watch(version)
             except (CallFailed, WatchEnded) as reason:
                 await self._back_off(reason)
 
@@ -118,10 +118,10 @@ class SupervisedWatch:
             except CallFailed as reason:
                 await self._back_off(reason)
 
-    async def _watch(self) -> None:
+    async def _watch(self, since: int | None) -> None:
         tasks = [asyncio.create_task(self._stay_fresh(), name=f"resync {self.scope}")]
         try:
-            await self._start(tasks)
+            await self._start(tasks, since)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for ended in tasks:
                 if ended.cancelled():  # by a stranger: we cancel below only
@@ -135,10 +135,11 @@ class SupervisedWatch:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _start(self, tasks: list[asyncio.Task[None]]) -> None:
+    async def _start(self, tasks: list[asyncio.Task[None]], since: int | None) -> None:
         """Start the watch and wait until it is up or has failed, few at a time, since starting is dear."""
         async with self._doors.start_turn:
-            watch = asyncio.create_task(self._doors.watcher.watch(self.scope, self), name=f"watch {self.scope}")
+            watching = self._doors.watcher.watch(self.scope, self, since)
+            watch = asyncio.create_task(watching, name=f"watch {self.scope}")
             tasks.append(watch)
             up = asyncio.create_task(self.watching.wait(), name=f"start {self.scope}")
             try:

@@ -98,8 +98,11 @@ class SimulatedWatcher:
         self._nodes = nodes
         self._pods = pods
 
-    async def watch(self, scope: WatchScope, listener: WatchListener) -> None:
-        """Watch until cancelled; raise ``WatchEnded`` when the watch is cut or cannot be opened."""
+    async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
+        """Watch until cancelled; raise ``WatchEnded`` when the watch is cut or cannot be opened.
+
+        Lists in any case, as it may: so much the more is told twice.
+        """
         of_nodes = isinstance(scope, NodesScope)
         streams, call = (self._nodes, Call.WATCH_NODES) if of_nodes else (self._pods, Call.WATCH_PODS)
         stream = _Stream(scope, listener, streams, lambda: self._listed(scope), self._api.saw)

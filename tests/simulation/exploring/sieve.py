@@ -35,8 +35,9 @@ from taint_eviction.wiring_simulation import production_parsing
 
 CATALOGUE = Path(__file__).parent.parent.parent / "scenarios"
 LAGS = (1, 2, 5)
-# Crashes are tried around so many calls of a scenario, and so many of its events are dropped, evenly spread.
-MOST_CALLS = 60
+# Of a scenario with more calls than this, crashes are tried around so many of them, and as many of its events are
+# dropped, evenly spread: they are all alike, and each run is long.
+MANY_CALLS, MOST_CALLS = 1500, 100
 _MOST_LINES, _LONGEST_LINE = 5, 240
 _RESYNC_SECONDS = 60.0
 # A list anew, and some for retries and restarts.
@@ -220,10 +221,9 @@ def played(scenario: Scenario, disturbance: Disturbance = UNDISTURBED, until: fl
         return run_virtually(_Sieved(scenario, disturbance, until).run(), begin)
 
 
-def disturbances(undisturbed: Ended, most_calls: int = MOST_CALLS) -> Iterator[Disturbance]:
+def disturbances(undisturbed: Ended) -> Iterator[Disturbance]:
     """Go through all disturbances of a scenario whose undisturbed run was this one."""
-    # Of scenarios with hundreds of pods not each call: they are all alike.
-    most_calls = most_calls if undisturbed.calls < 10 * most_calls else most_calls // 10
+    most_calls = MANY_CALLS if undisturbed.calls <= MANY_CALLS else MOST_CALLS
     for number in range(1, undisturbed.calls + 1, 1 + undisturbed.calls // most_calls):
         yield Disturbance("crash", number, Phase.SENT)
         yield Disturbance("crash", number, Phase.CARRIED_OUT)
