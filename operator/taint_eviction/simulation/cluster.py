@@ -7,6 +7,7 @@ the server's, cut off to whole seconds.
 Not here: faults, delays and the doors of the runtime (``api``, ``watches``), kubelets (``kubelets``).
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -54,6 +55,7 @@ class SimulatedCluster:
         self._timeline = timeline
         self._default_toleration_seconds = default_toleration_seconds
         self._subscribers: list[Callable[[Change], None]] = []
+        self._changes: list[Change] = []
         self._serials: dict[str, int] = {}
         self._last_pods: dict[NamespacedName, JsonObject] = {}
         self._last_nodes: dict[str, JsonObject] = {}
@@ -62,6 +64,11 @@ class SimulatedCluster:
         """Tell this subscriber of every change from now on; call what is returned to stop that."""
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
+
+    def changes_since(self, version: int) -> list[Change]:
+        """Return all changes after a version, oldest first."""
+        first = bisect_right(self._changes, version, key=lambda change: int(change.body["metadata"]["resourceVersion"]))
+        return self._changes[first:]
 
     # Nodes
 
@@ -214,8 +221,10 @@ class SimulatedCluster:
             self._last_nodes[body["metadata"]["name"]] = body
             if event_type != "DELETED":
                 self.nodes[body["metadata"]["name"]] = body
+        change = Change(event_type, body, is_pod)
+        self._changes.append(change)
         for subscriber in list(self._subscribers):
-            subscriber(Change(event_type, body, is_pod))
+            subscriber(change)
 
 
 def _key_of(pod: Mapping[str, Any]) -> NamespacedName:

@@ -1,8 +1,9 @@
 """The watching door of the runtime onto the simulated cluster.
 
-A watch lists, tells what it listed, and brings every later change in order, each ``lag`` seconds after it happened; a
-bookmark a minute keeps a quiet one alive. Watches of nodes and of pods can lag, lose and repeat events, list again by
-themselves, and be cut and kept from coming back, each kind by itself.
+A watch begins at a version, or lists and tells what it listed; then it brings every later change in order, each ``lag``
+seconds after it happened, or after the watch began. A bookmark a minute keeps a quiet one alive. Watches of nodes and
+of pods can lag, lose and repeat events, list again by themselves, and be cut and kept from coming back, each kind by
+itself.
 """
 
 import asyncio
@@ -101,7 +102,7 @@ class SimulatedWatcher:
     async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         """Watch until cancelled; raise ``WatchEnded`` when the watch is cut or cannot be opened.
 
-        Lists in any case, as it may: so much the more is told twice.
+        ``since`` counts for pods only, as it does for Kopf: nodes are listed all the same.
         """
         of_nodes = isinstance(scope, NodesScope)
         streams, call = (self._nodes, Call.WATCH_NODES) if of_nodes else (self._pods, Call.WATCH_PODS)
@@ -113,7 +114,11 @@ class SimulatedWatcher:
             if left:
                 return []
             unsubscribe.append(self._world.cluster.subscribe(stream.notice))
-            return self._listed(scope)
+            if of_nodes or since is None:
+                return self._listed(scope)
+            for change in self._world.cluster.changes_since(since):
+                stream.notice(change)
+            return []
 
         try:
             if virtual_now() < streams.broken_until:
