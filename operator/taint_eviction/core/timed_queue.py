@@ -18,6 +18,7 @@ kubernetes/kubernetes#107543, #110401, #125332.
 """
 
 import heapq
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ class TimedWorkerQueue:
     def __init__(self) -> None:
         self._entries: dict[NamespacedName, Entry] = {}
         self._front: list[Entry] = []
-        self._front_second = 0
+        self._front_second = -math.inf
         self._seconds: list[int] = []
         self._by_second: dict[int, list[Entry]] = {}
         self._stale = 0
@@ -117,7 +118,7 @@ class TimedWorkerQueue:
 
     def _hold(self, entry: Entry) -> None:
         second = int(entry.fire_at)
-        if self._front and second <= self._front_second:
+        if second <= self._front_second:
             heapq.heappush(self._front, entry)
         elif (entries := self._by_second.get(second)) is not None:
             entries.append(entry)
