@@ -7,8 +7,10 @@ from taint_eviction.adapters.event_recorder import EventRecorder
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, Parsed, read_node, read_pod
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.observations import Observations
+from taint_eviction.adapters.orders_data import read_orders
 from taint_eviction.adapters.tellers import EventTeller
 from taint_eviction.core.objects import Node, Pod, PodRef
+from taint_eviction.core.orders import Orders
 from taint_eviction.runtime.ports import Teller
 from taint_eviction.simulation.api import Parsing
 from taint_eviction.simulation.replay import ReplayResult, replay
@@ -41,7 +43,11 @@ def production_parsing() -> Parsing:
 
         return read_or_tell
 
-    return Parsing(reading(read_node), reading(read_pod), Observations(malformed).interpret)
+    return Parsing(reading(read_node), reading(read_pod), Observations(malformed).interpret, _orders)
+
+
+def _orders(config_map: Mapping[str, Any]) -> Orders:
+    return read_orders(config_map)[0]
 
 
 class _Recorder:

@@ -22,6 +22,7 @@ from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.lanes import LaneKey
 from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.core.orders import Orders
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.timed_queue import Entry, TimedWorkerQueue
 from taint_eviction.runtime.evictor import Evictor, backoff_seconds
@@ -254,6 +255,11 @@ def budgets_hold_no_longer_than_deadlines(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dispatch, "handling", impatient)
 
 
+def nonsense_holds_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Keys whose values make no sense are left out."""
+    patch.setattr("taint_eviction.wiring_simulation.read_orders", lambda config_map: (Orders(), []))
+
+
 KNOWN_BUGS: dict[str, Patch] = {
     "W1": stale_key,
     "W2": deletes_by_name,
@@ -271,4 +277,5 @@ KNOWN_BUGS: dict[str, Patch] = {
     "no-settling": waves_do_not_settle,
     "budget-hammered": budgets_are_hammered,
     "no-timeout": budgets_hold_no_longer_than_deadlines,
+    "nonsense-ignored": nonsense_holds_nothing,
 }

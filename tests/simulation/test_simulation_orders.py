@@ -17,6 +17,8 @@ from taint_eviction.simulation.virtual_clock import HostClock, ProcessClock, vir
 from taint_eviction.simulation.virtual_loop import run_virtually
 from taint_eviction.wiring_simulation import production_parsing
 
+READ = production_parsing().orders
+
 WAVE = """
 about: A wave.
 settings: {breaker: {nodes: 0}}
@@ -36,7 +38,7 @@ def test_pauses_are_kept_side_by_side_and_taken_back_one_by_one() -> None:
     """A node's, a namespace's, and that of all."""
 
     async def main() -> None:
-        orders = SimulatedOrders(Timeline())
+        orders = SimulatedOrders(Timeline(), READ)
         orders.pause(None, None, "why")
         orders.pause("node-1", None, "")
         orders.pause(None, "shop", "")
@@ -55,7 +57,7 @@ def test_what_is_not_paused_cannot_be_resumed() -> None:
     """More likely a slip of the scenario than meant."""
 
     async def main() -> None:
-        orders = SimulatedOrders(Timeline())
+        orders = SimulatedOrders(Timeline(), READ)
         with pytest.raises(Impossible, match="nothing is paused as a whole at this moment"):
             orders.resume(None, None, every=False)
         with pytest.raises(Impossible, match="'node-1' is not paused at this moment"):
@@ -71,7 +73,7 @@ def test_a_latch_is_kept_unless_it_was_reset_since() -> None:
 
     async def main() -> None:
         timeline = Timeline()
-        orders = SimulatedOrders(timeline)
+        orders = SimulatedOrders(timeline, READ)
         orders.pause("node-1", None, "")
         orders.latch(Latch(100.0, "a wave"), "a")
         orders.latch(Latch(100.0, "a wave"), "b")
@@ -82,6 +84,27 @@ def test_a_latch_is_kept_unless_it_was_reset_since() -> None:
         assert list(orders.orders.nodes) == ["node-1"]
         told = [(entry.what, entry.why) for entry in timeline.about(BREAKER, *What)]
         assert told == [(What.BREAKER_OPENED, "a: a wave"), (What.BREAKER_CLOSED, "a human")]
+
+    run_virtually(main())
+
+
+def test_what_is_written_by_hand_holds_what_its_key_is_about() -> None:
+    """Read as production reads it, so nonsense holds; what nobody knows changes nothing."""
+
+    async def main() -> None:
+        orders = SimulatedOrders(Timeline(), READ)
+        orders.scribble("pauses", "yes")
+        assert orders.orders == Orders()
+        orders.scribble("pause-node.node-1", "yes")
+        orders.scribble("breaker", "open")
+        assert (orders.orders.whole, list(orders.orders.nodes), orders.orders.namespaces) == (None, ["node-1"], {})
+        assert orders.orders.latch is not None
+        assert orders.orders.latch.unreadable
+        orders.latch(Latch(100.0, "a wave"), "a")
+        assert orders.orders.latch.unreadable
+        orders.reset(200.0, "a human")
+        orders.resume(None, None, every=True)
+        assert orders.orders == Orders(reset_epoch=200.0)
 
     run_virtually(main())
 

@@ -283,6 +283,7 @@ def test_a_range_makes_many_objects() -> None:
         ("resume: all", hold.ResumeEvictions(every=True)),
         ("resetBreaker:", hold.ResetBreaker()),
         ("loseOrders: {}", hold.LoseOrders()),
+        ("scribble: {key: pause, value: 'yes'}", hold.Scribble("pause", "yes")),
         ("setHold: {pod: web-0, hold: true}", do.SetHold(NamespacedName("default", "web-0"), "true")),
         ("setHold: {pod: web-0, hold: 90}", do.SetHold(NamespacedName("default", "web-0"), "90")),
         ("setHold: {pod: web-0, hold: null}", do.SetHold(NamespacedName("default", "web-0"), None)),

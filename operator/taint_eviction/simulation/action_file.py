@@ -200,6 +200,7 @@ _READERS: dict[str, Callable[[ActionReading, Marked], do.Action | None]] = {
     "resume": ActionReading.resume,
     "resetBreaker": ActionReading.reset_breaker,
     "loseOrders": ActionReading.lose_orders,
+    "scribble": ActionReading.scribble,
     "createBudget": ActionReading.create_budget,
     "changeBudget": ActionReading.change_budget,
     "deleteBudget": ActionReading.delete_budget,

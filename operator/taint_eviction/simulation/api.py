@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
+from taint_eviction.core.orders import Orders
 from taint_eviction.runtime.ports import CallFailed, Page
 from taint_eviction.runtime.supervised_watch import Interpret
 from taint_eviction.simulation import kubernetes_json as kube
@@ -37,11 +38,15 @@ _LONGEST_SHARPENING_SECONDS = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """How production reads objects: JSON → value, None where it is too malformed; and what a watch brings → fact."""
+    """How production reads objects: JSON → value, None where it is too malformed; and what a watch brings → fact.
+
+    ``orders`` reads the ConfigMap with orders, whatever is in it.
+    """
 
     node: Callable[[Mapping[str, Any]], Node | None]
     pod: Callable[[Mapping[str, Any]], Pod | None]
     interpret: Interpret
+    orders: Callable[[Mapping[str, Any]], Orders]
 
 
 @dataclass(frozen=True, slots=True)

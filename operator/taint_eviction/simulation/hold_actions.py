@@ -39,6 +39,14 @@ class LoseOrders:
 
 
 @dataclass(frozen=True, slots=True)
+class Scribble:
+    """Somebody writes a key of that ConfigMap by hand; perhaps one that nobody knows, or with nonsense for a value."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateBudget:
     """Create a PodDisruptionBudget."""
 
@@ -71,6 +79,7 @@ HoldAction = (
     | ResumeEvictions
     | ResetBreaker
     | LoseOrders
+    | Scribble
     | CreateBudget
     | ChangeBudget
     | DeleteBudget

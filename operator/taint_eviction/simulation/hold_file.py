@@ -168,6 +168,13 @@ class HoldReading(TroubleReading):
         """Read ``loseOrders``, which takes nothing."""
         return self._alone(at, "loseOrders", hold.LoseOrders)
 
+    def scribble(self, at: Marked) -> Action | None:
+        """Read ``scribble``."""
+        fields = self.needed(at, ("key", "value"), ("key", "value"), "scribble")
+        if fields is None:
+            return None
+        return hold.Scribble(self.text(fields["key"], "key"), self.text(fields["value"], "value"))
+
     def _alone(self, at: Marked, what: str, make: Callable[[], Action]) -> Action | None:
         if at.value not in (None, {}):
             self.problem(at.line, f"{what} takes nothing, not {described(at)}")

@@ -21,6 +21,18 @@ def hold_back(
             budgets.change(action.budget)
         case do.DeleteBudget():
             budgets.delete(action.budget)
+        case do.ChangePolicy():
+            for replica in replicas:
+                replica.change_rules(action.rules)
+        case _:
+            _order(action, orders)
+
+
+def _order(
+    action: do.PauseEvictions | do.ResumeEvictions | do.ResetBreaker | do.LoseOrders | do.Scribble,
+    orders: SimulatedOrders,
+) -> None:
+    match action:
         case do.PauseEvictions():
             orders.pause(action.node, action.namespace, action.reason)
         case do.ResumeEvictions():
@@ -29,8 +41,7 @@ def hold_back(
             orders.reset(server_time(virtual_now()), "a human")
         case do.LoseOrders():
             orders.lose()
-        case do.ChangePolicy():
-            for replica in replicas:
-                replica.change_rules(action.rules)
+        case do.Scribble():
+            orders.scribble(action.key, action.value)
         case _:
             assert_never(action)

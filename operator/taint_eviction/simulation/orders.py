@@ -1,11 +1,13 @@
 """The ConfigMap with people's orders in a simulated cluster, and the door of one process to it.
 
-Kept as values, with times to the microsecond: how they are spelled is the adapters' business. The breaker's latch and
+Kept as values, with times to the microsecond: how they are spelled is the adapters' business, also of what people write
+by hand. The breaker's latch and
 its end are on the timeline, whoever has written them. Not here: what follows from orders (``runtime.standing_orders``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from taint_eviction.core.orders import Latch, Orders, Pause
 from taint_eviction.simulation.api import SimulatedApi
@@ -16,11 +18,12 @@ from taint_eviction.simulation.virtual_clock import server_time, virtual_now
 
 
 class SimulatedOrders:
-    """The object as the API server keeps it; ``orders`` None: there is none."""
+    """The object as the API server keeps it; ``orders`` None: there is none. ``read`` is how production reads it."""
 
-    def __init__(self, timeline: Timeline, orders: Orders | None = None) -> None:
-        self.orders = orders
+    def __init__(self, timeline: Timeline, read: Callable[[Mapping[str, Any]], Orders]) -> None:
+        self.orders: Orders | None = None
         self._timeline = timeline
+        self._read = read
 
     # What people do
 
@@ -49,6 +52,14 @@ class SimulatedOrders:
         else:
             self.orders = replace(before, whole=None)
 
+    def scribble(self, key: str, value: str) -> None:
+        """Write one key by hand, as text; what its key was about is held or not by what that means."""
+        before, written = self.orders or Orders(), self._read({"data": {key: value}})
+        nodes, namespaces = {**before.nodes, **written.nodes}, {**before.namespaces, **written.namespaces}
+        self.orders = replace(before, whole=written.whole or before.whole, nodes=nodes, namespaces=namespaces)
+        if written.latch is not None:
+            self._open(written.latch, "a human")
+
     def lose(self) -> None:
         """Delete the ConfigMap."""
         if self.orders is None:
@@ -65,14 +76,19 @@ class SimulatedOrders:
         self.orders = replace(before, latch=None, reset_epoch=round(reset_epoch, 6))
 
     def latch(self, latch: Latch, by: str) -> None:
-        """Open the breaker, unless it was reset since."""
+        """Open the breaker, unless it is open, or was reset since."""
         before = self.orders or Orders()
         latch = Latch(round(latch.since_epoch, 6), latch.cause)
-        if before.reset_epoch is not None and before.reset_epoch >= latch.since_epoch:
-            return
+        reset_since = before.reset_epoch is not None and before.reset_epoch >= latch.since_epoch
+        if before.latch is None and not reset_since:
+            self._open(latch, by)
+
+    def _open(self, latch: Latch, by: str) -> None:
+        before = self.orders or Orders()
         if before.latch is None:
             self._timeline.add(Entry(virtual_now(), What.BREAKER_OPENED, BREAKER, why=f"{by}: {latch.cause}"))
-        self.orders = replace(before, latch=latch)
+        # Both stand in one key.
+        self.orders = replace(before, latch=latch, reset_epoch=None)
 
 
 def _without(pauses: Mapping[str, Pause], name: str) -> dict[str, Pause]:

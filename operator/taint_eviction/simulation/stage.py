@@ -53,7 +53,7 @@ class Stage:
         self.cluster = SimulatedCluster(timeline, default_toleration_seconds)
         self.kubelets = Kubelets(self.cluster)
         self.budgets = SimulatedBudgets(self.cluster, ready_seconds=ready_seconds)
-        self.orders = SimulatedOrders(timeline)
+        self.orders = SimulatedOrders(timeline, parsing.orders)
         self.faults = Faults()
         self.gate = SimulatedGate()
         self.lease = None if replicas is None else SimulatedLease()

@@ -5,13 +5,12 @@ so two that both believe to lead may do twice as much.
 """
 
 import fnmatch
-import itertools
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.simulation.exploring.told import TICK, Breach
-from tests.simulation.exploring.truth import NEVER, PodState, Truth, due_at, tolerated_for
+from tests.simulation.exploring.told import TICK, Breach, shown
+from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at, tolerated_for
 
 from taint_eviction.core.effects import BlockReason
 from taint_eviction.core.label_selectors import Requirement
@@ -48,11 +47,16 @@ class _Sent:
 
 @dataclass
 class _Acts:
-    """What one process did: its calls, which pods it asked the eviction API for, when it was told to wait how long."""
+    """What one process did: its calls, which pods it asked the eviction API for, when it was told to wait how long.
+
+    ``nodes`` by name and ``pods`` by UID: the latest that it was shown of each, with its version.
+    """
 
     sent: dict[int, _Sent] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     refused: dict[str, tuple[float, float]] = field(default_factory=dict)
+    nodes: dict[str, tuple[int, NodeState]] = field(default_factory=dict)
+    pods: dict[str, tuple[int, PodState]] = field(default_factory=dict)
 
 
 class HandlingJudge:
@@ -104,6 +108,7 @@ class HandlingJudge:
     def trace(self, trace: Trace) -> None:
         """Take in a moment of a call that ends a pod, or prepares it."""
         acts = self._acts.setdefault(trace.process, _Acts())
+        self._look_at(trace, acts)
         if trace.phase is Phase.SENT and trace.call in (*ENDS, Call.MARK):
             self._check_mode(trace, acts)
         if trace.call not in ENDS:
@@ -125,6 +130,7 @@ class HandlingJudge:
             sent.counts = False
             advised = trace.body.retry_after_seconds or _ASK_AGAIN_SECONDS
             acts.refused[trace.uid] = trace.at, advised
+            self._let_begin_anew(acts, trace.at)
             if trace.body.block.reason is not BlockReason.BUDGET_NOT_READY:
                 self.blocked_at[trace.uid] = trace.at
 
@@ -157,10 +163,30 @@ class HandlingJudge:
         refused_at, seconds = acts.refused.get(trace.uid, (-NEVER, 0.0))
         if trace.at >= refused_at + seconds - TICK:
             return
-        # Whoever saw it called off meanwhile begins anew.
-        due = self._truth.was_due(trace.uid, refused_at - _OLD_SECONDS)
-        if (True, False) not in itertools.pairwise(due):
+        nodes = self._truth.node_states(self._truth.pods[trace.uid][-1].node or "", refused_at - _OLD_SECONDS)
+        if len({node and node.uid for node in nodes}) == 1:
             self._breach("asked too soon", trace, f"a budget said no at {refused_at:.3f}, to wait for {seconds:g} s")
+
+    def _look_at(self, trace: Trace, acts: _Acts) -> None:
+        """Take in what a process is shown; older than what it knows already it takes no notice of."""
+        for body in shown(trace):
+            metadata, version = body["metadata"], int(body["metadata"]["resourceVersion"])
+            state = self._truth.versions.get(metadata["resourceVersion"])
+            if isinstance(state, NodeState) and version > acts.nodes.get(metadata["name"], (0, state))[0]:
+                acts.nodes[metadata["name"]] = version, state
+            elif isinstance(state, PodState) and version > acts.pods.get(metadata["uid"], (0, state))[0]:
+                acts.pods[metadata["uid"]] = version, state
+            self._let_begin_anew(acts, trace.at)
+
+    def _let_begin_anew(self, acts: _Acts, at: float) -> None:
+        """Forget a budget's no where a process knows now that the pod need not go before that no is over."""
+        for uid, (refused_at, seconds) in list(acts.refused.items()):
+            _, pod = acts.pods.get(uid, (0, None))
+            _, node = acts.nodes.get((pod and pod.node) or "", (0, None))
+            if pod is None or node is None or due_at(node, pod) <= at:
+                continue
+            if due_at(node, pod, at_the_latest=True) >= refused_at + seconds:
+                del acts.refused[uid]
 
     # Limits
 

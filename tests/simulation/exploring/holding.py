@@ -75,6 +75,17 @@ class HoldingJudge:
         if orders != self._history[-1][1]:
             self._history.append((at, orders))
 
+    def check_scribble(self, key: str, at: float) -> None:
+        """Check what nonsense that somebody wrote by hand holds: what its key is about; nothing, if nobody knows it."""
+        before, after = self._history[-1][1], self._orders() or Orders()
+        kind, dot, name = key.partition(".")
+        held: dict[str, object] = {} if dot else {"pause": after.whole, "breaker": after.latch}
+        if name:
+            held = {"pause-node": after.nodes.get(name), "pause-namespace": after.namespaces.get(name)}
+        if held[kind] is None if kind in held else after != before:
+            trace = Trace("somebody", 0, Phase.CARRIED_OUT, Call.WRITE_ORDERS, key, "", at)
+            self._breach("nonsense misread", trace, f"now it says {after}")
+
     def trace(self, trace: Trace) -> None:
         """Take in a moment of any call."""
         read = self._read.setdefault(trace.process, _Read())
@@ -133,7 +144,10 @@ class HoldingJudge:
             read.latch = after.latch
             self._waves.check_opened(trace, after.latch)
         if after.latch is None and before.latch is not None and after.reset_epoch != before.reset_epoch:
-            self._waves.check_closed(trace, before.latch)
+            if not before.latch.unreadable:
+                self._waves.check_closed(trace, before.latch)
+            elif read.latch == before.latch:
+                self._breach("closed too early", trace, "what stood there made no sense, and only a human closes that")
 
     # What is sent
 
@@ -156,7 +170,8 @@ class HoldingJudge:
         ways = self._handling.ways(trace.uid, trace.at - _LOOK_BACK_SECONDS)
         if ways and all(way.paused for way in ways):
             self._breach("paused", trace, "by a rule of the policy")
-        if read.latch is not None and not self._settings.breaker.closes_by_itself:
+        by_itself = self._settings.breaker.closes_by_itself
+        if read.latch is not None and (read.latch.unreadable or not by_itself):
             since = read.latch.since_epoch - server_time(0.0)
             self._breach("breaker open", trace, f"{trace.process} knows that it has been since {since:.3f}")
         self._waves.check_sent(trace)

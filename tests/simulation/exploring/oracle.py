@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
 from tests.simulation.exploring.holding import HoldingJudge
-from tests.simulation.exploring.told import TICK, Basis, Told, Violation
-from tests.simulation.exploring.truth import NEVER, Truth, due_at
+from tests.simulation.exploring.told import POD_ANSWERS, TICK, Basis, Read, Told, Violation, shown
+from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at
 
 from taint_eviction.core.orders import Orders
 from taint_eviction.core.policy import PolicyRule
@@ -27,7 +27,6 @@ from taint_eviction.simulation.faults import Call
 
 _POD_WRITES = (Call.MARK, Call.UNMARK, *ENDS)
 _LEADERS_WRITES = (*_POD_WRITES, Call.WRITE_ORDERS)
-_POD_ANSWERS = (Call.MARK, Call.UNMARK, Call.READ_POD)
 # After faults have stopped, all is known again within so long and a list anew: watches, an election, retries.
 _RECOVERY_SECONDS = 25.0
 # How late an eviction may be where nothing is in its way.
@@ -105,8 +104,9 @@ class Oracle:
                 self._writing = None
             case Phase.ANSWERED:
                 self._hear(trace, told)
-            case Phase.SAW:
-                self._look_at(trace.body, told)
+        for body in shown(trace):
+            if body["metadata"].get("deletionTimestamp"):
+                told.terminating.add(body["metadata"]["uid"])
         self.handling.trace(trace)
         self.holding.trace(trace)
 
@@ -120,15 +120,12 @@ class Oracle:
     # What was told
 
     def _hear(self, trace: Trace, told: Told) -> None:
-        so_at = told.carried_out.get(trace.number, trace.at)
+        version = trace.body["metadata"]["resourceVersion"] if isinstance(trace.body, dict) else ""
+        read = Read(told.carried_out.get(trace.number, trace.at), trace.at, self.truth.versions.get(version))
         if trace.call is Call.READ_NODE:
-            told.nodes[trace.subject] = (so_at, trace.at)
-        elif trace.call in _POD_ANSWERS and trace.body is not None:
-            told.pods[trace.uid] = so_at
-            self._look_at(trace.body, told)
-        elif trace.call is Call.LIST_PODS and trace.body is not None:
-            for body in trace.body[0]:
-                self._look_at(body, told)
+            told.nodes[trace.subject] = read
+        elif trace.call in POD_ANSWERS and trace.body is not None:
+            told.pods[trace.uid] = read
         elif trace.call in ENDS and trace.body is True:
             told.deleted.add(trace.uid)
         elif trace.call is Call.WRITE_LEASE and trace.body.holder == trace.process:
@@ -137,10 +134,6 @@ class Oracle:
             told.fenced_at = told.sent[trace.number].at + self._settings.election.renew_deadline_seconds
         elif trace.call is Call.READ_LEASE and _held_by_another(trace.body, trace.process):
             told.fenced_at = -NEVER
-
-    def _look_at(self, body: dict[str, Any], told: Told) -> None:
-        if body["metadata"].get("deletionTimestamp"):
-            told.terminating.add(body["metadata"]["uid"])
 
     # What must not be
 
@@ -155,7 +148,7 @@ class Oracle:
             return
         states = self.truth.pods.get(trace.uid, [])
         node = told.nodes.get(states[-1].node or "") if states else None
-        told.bases[trace.number] = Basis(trace.at, node, told.pods.get(trace.uid, trace.at))
+        told.bases[trace.number] = Basis(trace.at, node, told.pods.get(trace.uid, Read(trace.at, trace.at)))
         if trace.uid in told.deleted:
             self._break("deleted again", trace, "its deletion had been answered with success")
         if trace.uid in told.terminating:
@@ -170,16 +163,20 @@ class Oracle:
             return
         node, basis = self.truth.pods[trace.uid][-1].node or "", told.bases[trace.number]
         self._check_punctual(trace, node)
-        if basis.node is None or basis.sent_at - basis.node[1] > self._settings.node_read_seconds + TICK:
+        if basis.node is None or basis.sent_at - basis.node.heard_at > self._settings.node_read_seconds + TICK:
             self._break("no fresh read", trace, f"node {node} was not read in the second before {basis.sent_at:.3f}")
-        read_at = trace.at if basis.node is None else basis.node[0]
+        read = basis.node or Read(trace.at, trace.at)
+        # What was read is told by its version: at the same instant it may have been written before or after.
+        nodes = [
+            state for state in (read.state, *self.truth.node_states(node, read.so_at)) if isinstance(state, NodeState)
+        ]
         # A pod that is Terminating already was due, or somebody else's: deleting it again is another rule.
-        pods = [state for state in self.truth.pod_states(trace.uid, basis.pod_so_at) if not state.terminating]
-        nodes = self.truth.node_states(node, read_at)
-        earliest = min((due_at(state, pod) for state in nodes for pod in pods), default=0.0)
+        states = (basis.pod.state, *self.truth.pod_states(trace.uid, basis.pod.so_at))
+        pods = [state for state in states if isinstance(state, PodState) and not state.terminating]
+        earliest = min((due_at(state, pod) for state in nodes for pod in pods), default=NEVER if pods else 0.0)
         if earliest > basis.sent_at + TICK:
             when = "never" if earliest == NEVER else f"at {earliest:.3f}"
-            since = f"its node since {read_at:.3f} and itself since {basis.pod_so_at:.3f}"
+            since = f"its node since {read.so_at:.3f} and itself since {basis.pod.so_at:.3f}"
             self._break("not due", trace, f"sent at {basis.sent_at:.3f}; by {since} due {when}")
 
     def _check_punctual(self, trace: Trace, node: str) -> None:

@@ -110,7 +110,7 @@ class Disturbances:
 def holds_back(scenario: Scenario) -> bool:
     """Tell whether anything may hold evictions back for a time that is not known beforehand."""
     policy, default = scenario.settings.policy, EvictionPolicy()
-    steps = (hold.PauseEvictions, hold.ChangePolicy)
+    steps = (hold.PauseEvictions, hold.Scribble, hold.ChangePolicy)
     pauses = scenario.orders is not None or any(isinstance(step.action, steps) for step in scenario.steps)
     return policy != default or scenario.settings.breaker.enabled or pauses
 
@@ -182,6 +182,8 @@ class _Playing:
 
 def note_hold(action: do.Action, stage: Stage, oracle: Oracle) -> None:
     """Tell the oracle what a step that was done holds back or lets go, and whom it hinders."""
+    if isinstance(action, hold.Scribble):
+        oracle.holding.check_scribble(action.key, virtual_now())
     oracle.holding.look(virtual_now())
     if isinstance(action, hold.ChangePolicy):
         oracle.change_rules(action.rules, virtual_now())

@@ -1,6 +1,7 @@
 """Makes up what holds evictions back: modes and budgets, limits, pauses, the breaker, holds, rules, a dry run.
 
-Part of ``generator``, whose instants it shares, so that all this happens where something else does.
+Part of ``generator``, whose instants it shares, so that all this happens where something else does. Not here: where it
+matters most (``racing``).
 """
 
 import random
@@ -9,14 +10,18 @@ from typing import Any
 
 JsonObject = dict[str, Any]
 
-KINDS = ("modes", "limits", "pauses", "breaker", "breaker", "holds", "rules")
+# What there are races of, with how often; and all there is.
+RACING = {"modes": 3, "limits": 5, "pauses": 4, "breaker": 6}
+KINDS = (*RACING, "holds", "rules")
 MODES = ("delete", "evict", "evict-then-delete")
 NAMESPACES = ("default", "other")
 APPS = ("web", "db")
 LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 BUDGETS = ("one", "two", "other/three")
+# What somebody may write into the ConfigMap with orders by hand, in a hurry; and keys that mean nothing.
+NONSENSE = ("yes", "", "tru", "{", "[]", "1", '"true"', '{"open": "yes"}', '{"since": 5}')
+UNKNOWN_KEYS = ("Pause", "paused", "pause-nodes.node-1", "pause-node.", "breakers")
 ORDERS_CALLS = ("readOrders", "writeOrders")
-_RACING = frozenset({"modes", "limits", "pauses", "breaker"})
 
 
 class Restraints:
@@ -42,8 +47,9 @@ class Restraints:
         self._span = span
         self._budgets: list[str] = []
         self._window = 0.0
+        self._closes_by_itself = False
         # Where races happen: among everything else, or where nothing else does.
-        yard = bool(kinds & _RACING) and chance.random() < 0.75
+        yard = bool(kinds & {*RACING}) and chance.random() < 0.9
         self._yard = [f"yard-{number}" for number in range(1, 4)] if yard else nodes
         self._yarders = [f"{chance.choice(('', '', 'other/'))}yarder-{number}" for number in range(5)] if yard else pods
 
@@ -53,14 +59,15 @@ class Restraints:
         """Make up the settings."""
         chance, settings = self._chance, JsonObject()
         if "modes" in self.kinds:
-            settings["evictionMode"] = chance.choice(MODES[1:])
-            settings["evictTimeout"] = chance.choice((3, 10, 30))
+            settings["evictionMode"] = chance.choice((*MODES[1:], MODES[2]))
+            settings["evictTimeout"] = chance.choice((3, 10, 10, 30))
             settings["readyAfter"] = chance.choice((0, 0, 3, 10))
         if "limits" in self.kinds:
             settings |= self._limits()
         if "breaker" in self.kinds:
             settings["breaker"] = self._breaker()
             self._window = settings["breaker"]["window"]
+            self._closes_by_itself = "closesByItself" in settings["breaker"]
         if "holds" in self.kinds:
             settings["honourHolds"] = chance.choice((5, 20, "forever"))
             settings["defaultNotReadySeconds"] = chance.choice((0, 3, 20))
@@ -88,12 +95,12 @@ class Restraints:
             "nodes": chance.choice((1, 1, 2, 2, "30%")),
             "lifecycleNodes": chance.choice((1, 2, "50%", "exempt")),
             "leastNodes": chance.choice((1, 2, 3)),
-            "window": chance.choice((10, 15, 20, 300)),
+            "window": 300 if chance.random() < 0.08 else chance.choice((5, 8, 10, 20)),
             "settle": chance.choice((0.5, 1, 2, 2)),
         }
         if chance.random() < 0.2:
             breaker["duePods"] = chance.choice((1, 2, 4))
-        if chance.random() < 0.25:
+        if chance.random() < 0.18:
             breaker["closesByItself"] = True
         return breaker
 
@@ -169,7 +176,7 @@ class Restraints:
         acts: dict[str, Callable[[], tuple[str, Any]]] = {
             "pauses": self._pause,
             "modes": self._change_budget,
-            "breaker": lambda: ("resetBreaker", {}),
+            "breaker": self._reset_or_scribble,
             "holds": lambda: (
                 "setHold",
                 {"pod": chance.choice(self._pods), "hold": chance.choice((None, self._hold()))},
@@ -177,7 +184,7 @@ class Restraints:
             "rules": lambda: ("changePolicy", self._rules()),
         }
         for kind in sorted(self.kinds & set(acts)):
-            for _ in range(chance.randint(0, 3)):
+            for _ in range(chance.randint(0, 1 if kind == "breaker" else 3)):
                 action, does = acts[kind]()
                 steps.append({"at": self._at(), action: does})
         return steps
@@ -187,7 +194,18 @@ class Restraints:
         scope = chance.choice(({}, {"node": chance.choice(self._nodes)}, {"namespace": chance.choice(NAMESPACES)}))
         if chance.random() < 0.1:
             return "loseOrders", {}
+        if chance.random() < 0.15:
+            return self._scribble(key_of(scope) if chance.random() < 0.7 else chance.choice(UNKNOWN_KEYS))
         return chance.choice((("pause", scope), ("pause", scope), ("resume", scope), ("resume", "all")))
+
+    def _reset_or_scribble(self) -> tuple[str, JsonObject]:
+        # An open breaker that closes by itself still overwrites what stands there meanwhile.
+        if not self._closes_by_itself and self._chance.random() < 0.3:
+            return self._scribble("breaker")
+        return "resetBreaker", {}
+
+    def _scribble(self, key: str) -> tuple[str, JsonObject]:
+        return "scribble", {"key": key, "value": self._chance.choice(NONSENSE)}
 
     def _change_budget(self) -> tuple[str, JsonObject | str]:
         action = self._chance.choice(("createBudget", "changeBudget", "deleteBudget"))
@@ -219,74 +237,7 @@ class Restraints:
             steps.append({"at": at, "resetBreaker": {}})
         return steps + ([{"at": at, "changePolicy": []}] if "rules" in self.kinds else [])
 
-    # Races
 
-    def races(self, last: float) -> list[JsonObject]:
-        """Let something hold back just when it matters, here and there until then."""
-        chance, steps = self._chance, []
-        begin = chance.uniform(0.5, 8.0)
-        races = {"pauses": self._pause_amid, "limits": self._many_at_once, "modes": self._many_at_once}
-        races["breaker"] = self._wave
-        kinds = sorted(self.kinds & set(races))
-        while kinds and begin < last:
-            steps.append({"at": round(begin, 3), "untaint": self._yard[0]})
-            more = races[chance.choice(kinds)](round(begin, 3))
-            steps += more
-            begin = max(float(step["at"]) for step in more) + chance.uniform(0.5, 3.0)
-        return steps
-
-    def _pause_amid(self, begin: float) -> list[JsonObject]:
-        """Pause while an eviction is on its way, and slow enough to hear of it."""
-        chance, node, pod = self._chance, self._yard[0], self._chance.choice(self._yarders)
-        namespace = pod.partition("/")[0] if "/" in pod else NAMESPACES[0]
-        scope = chance.choice(({}, {"node": node}, {"namespace": namespace}))
-        slow: JsonObject = {"call": ["mark", "readPod"], "pod": pod, "times": 1, "for": 8}
-        slow["back"] = round(chance.uniform(2.3, 2.9), 3)
-        seconds = chance.choice((0, 0, 3))
-        end = round(begin + 1.0 + seconds, 3)
-        paused_at = round(max(begin, end + chance.uniform(-0.4, 0.3)), 3)
-        steps: list[JsonObject] = [
-            *self._bare(pod, node, begin, f"a for {seconds}"),
-            {"at": begin + 0.5, "delay": slow},
-            {"at": begin + 1.0, "taint": f"{node} a=1:NoExecute"},
-            {"at": paused_at, "pause": scope},
-        ]
-        return [*steps, {"at": round(paused_at + chance.uniform(4, 15), 3), "resume": "all"}]
-
-    def _bare(self, pod: str, node: str, at: float, *tolerations: str) -> list[JsonObject]:
-        return [
-            {"at": at, "recreate": {"pod": pod, "node": node}},
-            {"at": at, "tolerate": {"pod": pod, "tolerations": list(tolerations)}},
-        ]
-
-    def _many_at_once(self, begin: float) -> list[JsonObject]:
-        """Let many be due at once, and some so slow on their way that others may overtake or catch up with them."""
-        chance, home = self._chance, self._yard[0]
-        steps = [step for pod in self._yarders for step in self._bare(pod, home, begin)]
-        slow: JsonObject = {"call": ["mark", "readPod"], "times": chance.choice((1, 1, 2, 3)), "for": 3}
-        slow["back"] = round(chance.choice((0.9, 1.9, 1.4, 2.9)) + chance.uniform(0, 0.1), 3)
-        if chance.random() < 0.7:
-            steps.append({"at": begin + 0.9, "delay": slow})
-        steps.append({"at": begin + 1.0, "taint": f"{home} a=1:NoExecute"})
-        off = round(begin + 1.0 + chance.choice((0.01, 0.3, 1.2, 2.5)), 3)
-        if chance.random() < 0.5:
-            again = {"at": round(off + chance.uniform(0.5, 4), 3), "taint": f"{home} a=1:NoExecute"}
-            return [*steps, {"at": off, "untaint": home}, again]
-        return [*steps, {"at": round(begin + chance.uniform(4, 25), 3), "writeNode": home}]
-
-    def _wave(self, begin: float) -> list[JsonObject]:
-        """Taint several nodes within a short time, or one after the other; let all processes die soon or late."""
-        chance, nodes, soon = self._chance, self._yard, self._chance.random() < 0.6
-        apart = chance.choice((0.0, 0.1, 0.4, 3.0)) if soon else min(self._window, 20.0) + 1.0
-        steps: list[JsonObject] = []
-        for index, node in enumerate(nodes):
-            pod = self._yarders[index % len(self._yarders)]
-            tolerations = chance.choice(((), (), ("a for 20",))) if soon else ("a for 120",)
-            steps += self._bare(pod, node, begin, *tolerations)
-            steps.append({"at": round(begin + 1.0 + index * apart, 3), "taint": f"{node} a=1:NoExecute"})
-        if not soon or chance.random() < 0.8:
-            seconds = chance.choice((0.3, 2.5, self._window + 3.0, self._window + 3.0)) if soon else 2.0
-            died_at = round(min(float(steps[-1]["at"]) + seconds, 65.0), 3)
-            crash = {"after": chance.choice((0, 1, 5))}
-            steps += [{"at": died_at, "restart": {**crash, "replica": one}} for one in range(1, self._replicas + 1)]
-        return [*steps, *({"at": round(float(steps[-1]["at"]) + 30.0, 3), "untaint": node} for node in nodes)]
+def key_of(scope: JsonObject) -> str:
+    """Name the key of a pause in the ConfigMap."""
+    return ".".join(["-".join(["pause", *scope]), *scope.values()])

@@ -38,7 +38,7 @@ CATALOGUE = Path(__file__).parent.parent.parent / "scenarios"
 LAGS = (1, 2, 5)
 # Of a scenario with more calls than this, crashes are tried around so many of them, and as many of its events are
 # dropped, evenly spread: they are all alike, and each run is long.
-MANY_CALLS, MOST_CALLS = 1000, 100
+MANY_CALLS, MOST_CALLS = 500, 60
 _MOST_LINES, _LONGEST_LINE = 5, 240
 _RESYNC_SECONDS = 60.0
 # A list anew, and some for retries and restarts.

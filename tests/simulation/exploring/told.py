@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from tests.simulation.exploring.truth import NEVER
+from tests.simulation.exploring.truth import NEVER, NodeState, PodState
 
-from taint_eviction.simulation.audit import Trace
+from taint_eviction.simulation.audit import Phase, Trace
+from taint_eviction.simulation.faults import Call
 
+POD_ANSWERS = (Call.MARK, Call.UNMARK, Call.READ_POD)
 # Virtual time counts in microseconds.
 TICK = 2e-6
 
@@ -29,19 +32,28 @@ Breach = Callable[[str, Trace, str], None]
 
 @dataclass(frozen=True)
 class Basis:
-    """What a DELETE was sent on: when its node's live read was so and was heard, None for no read; and its pod's."""
+    """What a DELETE was sent on: its node's live read, None for none, and its pod's."""
 
     sent_at: float
-    node: tuple[float, float] | None
-    pod_so_at: float
+    node: "Read | None"
+    pod: "Read"
+
+
+@dataclass(frozen=True)
+class Read:
+    """An answer: when it was so, when it was heard, and what it said, None for nothing that is there."""
+
+    so_at: float
+    heard_at: float
+    state: NodeState | PodState | None = None
 
 
 @dataclass
 class Told:
-    """What one process has been told: when what it heard of was so, and when it heard it."""
+    """What one process has been told of nodes by name, of pods by UID."""
 
-    nodes: dict[str, tuple[float, float]] = field(default_factory=dict)
-    pods: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, Read] = field(default_factory=dict)
+    pods: dict[str, Read] = field(default_factory=dict)
     terminating: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     fenced_at: float = -NEVER
@@ -49,3 +61,14 @@ class Told:
     sent: dict[int, Trace] = field(default_factory=dict)
     bases: dict[int, Basis] = field(default_factory=dict)
     carried_out: dict[int, float] = field(default_factory=dict)
+
+
+def shown(trace: Trace) -> list[dict[str, Any]]:
+    """List the objects that a process is shown now, by a watch or in an answer."""
+    if trace.phase is Phase.SAW:
+        return [trace.body]
+    if trace.phase is not Phase.ANSWERED or trace.body is None:
+        return []
+    if trace.call in (Call.LIST_NODES, Call.LIST_PODS):
+        return list(trace.body[0])
+    return [trace.body] if trace.call in (Call.READ_NODE, *POD_ANSWERS) else []

@@ -237,18 +237,6 @@ class Truth:
         begun_before = [index for index, state in enumerate(states) if state.since <= since]
         return states[max(begun_before, default=0) :]
 
-    def was_due(self, uid: str, since: float) -> list[bool]:
-        """Tell from ``since`` on, and from each change of pod or node on, whether it was due before the next."""
-        pods = self.pod_states(uid, since)
-        nodes = self.nodes.get(pods[-1].node or "", []) if pods else []
-        instants = sorted({since, *(pod.since for pod in pods), *(at for at, _ in nodes if at > since)})
-        found = []
-        for instant, next_at in zip(instants, [*instants[1:], NEVER], strict=True):
-            pod = [pods[0], *(pod for pod in pods if pod.since <= instant)][-1]
-            node = [None, *(node for at, node in nodes if at <= instant)][-1]
-            found.append(due_at(node, pod) < next_at)
-        return found
-
     def living(self) -> list[tuple[str, PodState]]:
         """List the pods that are there now, by UID."""
         return [(uid, states[-1]) for uid, states in self.pods.items() if uid not in self.gone]

@@ -7,13 +7,12 @@ it may count at most: nodes that were tainted, or written while tainted, within 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.simulation.exploring.told import Breach
+from tests.simulation.exploring.told import Breach, shown
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at
 
 from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
 from taint_eviction.core.orders import Latch
-from taint_eviction.simulation.audit import Phase, Trace
-from taint_eviction.simulation.faults import Call
+from taint_eviction.simulation.audit import Trace
 from taint_eviction.simulation.virtual_clock import server_time
 
 _LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -54,12 +53,7 @@ class WaveJudge:
         """Take in what a process is shown."""
         if not self._policy.enabled:
             return
-        bodies = []
-        if trace.phase is Phase.SAW or (trace.phase is Phase.ANSWERED and trace.call is Call.READ_NODE and trace.body):
-            bodies = [trace.body]
-        elif trace.phase is Phase.ANSWERED and trace.call in (Call.LIST_NODES, Call.LIST_PODS) and trace.body:
-            bodies = trace.body[0]
-        if not bodies:
+        if not (bodies := shown(trace)):
             return
         seen = self._seen.setdefault(trace.process, _Seen())
         for body in bodies:
@@ -85,6 +79,9 @@ class WaveJudge:
         if looked:
             seen.unsure |= not exceeded and self._policy.closes_by_itself
         elif not exceeded:
+            if seen.wave_at is not None and self._policy.closes_by_itself:
+                # It may have opened and closed again: what had been there by then it does not count any more.
+                seen.reset_at = max(seen.reset_at, trace.at + _LOOK_SECONDS)
             seen.wave_at = None
         elif seen.wave_at is None:
             seen.wave_at = trace.at
