@@ -5,11 +5,11 @@ patterns of Sieve over the whole catalogue, ``--bug`` puts one of upstream's mis
 a command that replays it and a shrunk timeline; exit code 1 if anything did.
 """
 
+import itertools
 import multiprocessing
 import random
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -80,24 +80,26 @@ def _for_minutes(begin: int, minutes: float) -> Iterator[int]:
 
 
 def explore(seeds: Iterable[int], jobs: int, write: Path | None, bug: str | None) -> bool:
-    """Play seeds, show the first failures, and count; tell whether all was well."""
-    started_at, failed = read_monotonic(), []
-    runs, simulated, deletes, rules = 0, 0.0, 0, Counter[str]()
+    """Play seeds, name those that fail and show the first, and count; tell whether all was well."""
+    started_at = read_monotonic()
+    runs, simulated, deletes, failed = 0, 0.0, 0, dict[str, list[int]]()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
         for batch in _batches(seeds, 8 * jobs):
             for seed, rule, seconds, count in pool.map(_play_seed, batch):
                 runs, simulated, deletes = runs + 1, simulated + seconds, deletes + count
                 if rule:
-                    rules[rule] += 1
-                    failed.append(seed)
+                    failed.setdefault(rule, []).append(seed)
+                    click.echo(f"seed {seed} breaks {rule!r}")
     elapsed = read_monotonic() - started_at
-    for seed in failed[:_MOST_SHOWN]:
+    for seed in list(itertools.chain.from_iterable(failed.values()))[:_MOST_SHOWN]:
         explain(seed, write, bug)
     click.echo(
-        f"{runs} runs, {simulated / 3600:.1f} simulated hours, {deletes} DELETE calls in {elapsed:.0f} s: "
+        f"{runs} runs, {simulated / 3600:.1f} simulated hours, {deletes} calls that end pods in {elapsed:.0f} s: "
         f"{runs / elapsed * 60:.0f} runs a minute, {simulated / 3600 / elapsed:.2f} simulated hours a second"
     )
-    click.echo(f"broken: {dict(rules)}, seeds {failed}" if failed else "nothing was broken")
+    click.echo("nothing was broken" if not failed else "broken:")
+    for rule, seeds_of_rule in failed.items():
+        click.echo(f"  {rule}: {len(seeds_of_rule)} seeds, {', '.join(map(str, seeds_of_rule))}")
     return not failed
 
 

@@ -53,8 +53,10 @@ SIEVED = [file for file in catalogue() if file.stem not in RIGHTLY_DIFFERENT][::
 
 
 def told(seed: int, result: Played) -> str:
-    """Say what was broken, and how to see it again."""
-    return "\n".join([f"seed {seed}: {COMMAND} --seed {seed}", *(str(violation) for violation in result.violations)])
+    """Say what was broken first, and how to see it again."""
+    return "\n".join(
+        [f"seed {seed}: {COMMAND} --seed {seed}", *(str(violation) for violation in result.violations[:5])]
+    )
 
 
 def explored(seeds: Iterable[int], record_property: Callable[[str, object], None]) -> tuple[int, list[str]]:

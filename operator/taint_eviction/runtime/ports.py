@@ -156,7 +156,10 @@ class WatchListener(Protocol):
         ...
 
     def on_listed(self) -> None:
-        """Note that the watch has listed its objects (at its start, after a gap): what vanished before is not told."""
+        """Note that the watch has listed its objects: what vanished before is not told.
+
+        At its start, also where it began at the listener's own list; then after each gap.
+        """
         ...
 
     def on_heard(self) -> None:

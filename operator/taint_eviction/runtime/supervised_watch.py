@@ -81,7 +81,7 @@ class SupervisedWatch:
             self._doors.live.observe(fact)
 
     def on_listed(self) -> None:
-        """Note a list by the watch itself: its first follows ours at once; a later one means that there was a gap."""
+        """Note a list by the watch itself: its first is ours, or follows it; a later one means that there was a gap."""
         if self.watching.is_set():
             self._relist.set()
         else:

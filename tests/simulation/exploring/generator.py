@@ -49,9 +49,8 @@ class _Author:
             return frozenset({"holds"} if chance.random() < 0.3 else ())
         if chance.random() < 0.06:
             return frozenset()
-        return frozenset(
-            {*chance.choices([*RACING], [*RACING.values()]), *chance.sample(KINDS, chance.choice((0, 0, 0, 1, 2)))}
-        )
+        racing = chance.choices([*RACING], [*RACING.values()])
+        return frozenset({*racing, *chance.sample(KINDS, chance.choice((0, 0, 0, 1, 2)))})
 
     def document(self) -> JsonObject:
         """Make up everything."""
@@ -62,10 +61,8 @@ class _Author:
             "pods": [self._pod(name) for name in self._pods],
         }
         given |= restraints.given()
-        steps = [
-            self._workload()
-            for _ in range(chance.randint(*((0, 8) if self._mild or self._restraints.kinds else (4, 24))))
-        ]
+        workload = (0, 8) if self._mild or restraints.kinds else (4, 24)
+        steps = [self._workload() for _ in range(chance.randint(*workload))]
         turns = _MILD_TURNS if self._mild else _TURNS
         for _ in range(chance.randint(1, 6)):
             steps += self._race(chance.choice(self._nodes), chance.choice(self._pods), chance.choice(turns))
@@ -244,9 +241,8 @@ class _Author:
                 return [{"at": at, "restart": {"after": after, "replica": replica}} for replica in crashing]
             case "refuse":
                 refusals: JsonObject = {"call": ["delete", "evict", *chance.choice(([], ["mark"]))], "status": 500}
-                which = (
-                    {"pod": pod, "times": chance.randint(4, 16)} if in_a_corner else {"times": chance.randint(1, 12)}
-                )
+                which: JsonObject = {"pod": pod} if in_a_corner else {}
+                which["times"] = chance.randint(*((4, 16) if in_a_corner else (1, 12)))
                 return [{"at": round(max(meanwhile, end - 1.0), 3), "refuse": {**refusals, **which, "for": 30}}]
             case _:
                 return [{"at": end, "setTaints": {"node": node, "taints": [self._taint()]}}]

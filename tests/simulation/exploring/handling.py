@@ -163,6 +163,7 @@ class HandlingJudge:
         refused_at, seconds = acts.refused.get(trace.uid, (-NEVER, 0.0))
         if trace.at >= refused_at + seconds - TICK:
             return
+        # A node that went, or came anew, also lets begin anew, and nothing that is shown tells of it.
         nodes = self._truth.node_states(self._truth.pods[trace.uid][-1].node or "", refused_at - _OLD_SECONDS)
         if len({node and node.uid for node in nodes}) == 1:
             self._breach("asked too soon", trace, f"a budget said no at {refused_at:.3f}, to wait for {seconds:g} s")
