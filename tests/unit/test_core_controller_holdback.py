@@ -870,6 +870,19 @@ def test_a_taint_that_is_swapped_does_not_ask_a_budget_anew() -> None:
     assert stage.at(12).take_eviction().tries == 0
 
 
+@pytest.mark.parametrize(("later_mode", "next_at"), [(EvictionMode.EVICT, 8), (EvictionMode.DELETE, 3.5)])
+def test_a_budgets_no_outlasts_a_deletion_that_failed(later_mode: EvictionMode, next_at: float) -> None:
+    """Whoever is to be evicted by the budget's leave again, since another taint decides, is not asked for sooner."""
+    rule = PolicyRule("later", taint_keys=("k2",), mode=later_mode)
+    stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 3.0, rules=(rule,)))
+    stage.sees(node(taint()), pod())
+    attempt(stage.at(0), blocked(8))
+    assert attempt(stage.at(3), Failed("HTTP 503", 3.5)) is False
+    assert stage.next_at() == 3.5
+    stage.at(3.2).sees(node(taint("k2")))
+    assert stage.next_at() == next_at
+
+
 def test_a_deadline_that_moves_takes_the_first_no_along() -> None:
     """The timeout moves with the deadline, and until then the budget is asked no sooner than its no allows."""
     stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 3.0))

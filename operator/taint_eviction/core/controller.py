@@ -383,11 +383,11 @@ class Controller:
             if not self.cluster.is_gone(work.ref):
                 self._conditions.try_again(work.ref, work.tries + 1, outcome.retry_at)
             return self._resume(work, now)
-        before = self._trouble.get(uid)
-        since_at, tries = before.since_at if before else now.at, work.tries + 1
+        before = self._trouble.get(uid, Trouble(now.at, 0, now.at, ""))
+        since_at, tries = before.since_at, work.tries + 1
         asked_now = work.by_eviction_api and uid in self._asked
-        asked = asked_now or (before is not None and before.asked)
-        told = (outcome.retry_at, outcome.message, outcome.block, asked, asked_now)
+        ask_again_at = before.ask_again_at if outcome.block is None else outcome.retry_at
+        told = (outcome.retry_at, outcome.message, outcome.block, asked_now or before.asked, asked_now, ask_again_at)
         trouble = self._trouble[uid] = Trouble(since_at, tries, *told)
         if outcome.block is not None:
             self._asked.discard(uid)  # It was not done: whoever ends the pod now is somebody else.

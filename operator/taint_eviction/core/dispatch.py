@@ -4,6 +4,7 @@
 Puts together policy, agenda and brakes; decides on no pod and makes no call.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ class Trouble:
     """The failed attempts at one pod so far: how many, since when, and what the last one was told.
 
     ``block``: a budget forbids it for now, None: something is wrong. ``asked``: the eviction API was asked for it, and
-    ``refused_by_eviction_api``: the last attempt ended there.
+    ``refused_by_eviction_api``: the last attempt ended there. ``ask_again_at``: when a budget may be asked again.
     """
 
     since_at: float
@@ -37,6 +38,7 @@ class Trouble:
     block: Block | None = None
     asked: bool = False
     refused_by_eviction_api: bool = False
+    ask_again_at: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,19 @@ class Dispatch:
         return trouble is None or not trouble.asked or now.at < decision.fire_at + handling.evict_timeout_seconds
 
     def retry_at(self, known: KnownPod, decision: Evict, trouble: Trouble) -> float:
-        """Say when to try again: as was said then, but no later than the eviction API has had its time."""
-        handling = self.handling(known, decision)
-        if not trouble.refused_by_eviction_api or handling.mode is not EvictionMode.EVICT_THEN_DELETE:
+        """Say when to try again: as was said then.
+
+        Where that asks the eviction API, not before a budget's no allows it. Once that has had its time nothing more is
+        waited for than what a deletion was told.
+        """
+        handling, asks_until = self.handling(known, decision), math.inf
+        if handling.mode is EvictionMode.DELETE:
             return trouble.retry_at
-        return min(trouble.retry_at, decision.fire_at + handling.evict_timeout_seconds)
+        if handling.mode is EvictionMode.EVICT_THEN_DELETE and trouble.asked:
+            asks_until = decision.fire_at + handling.evict_timeout_seconds
+        if not trouble.refused_by_eviction_api and trouble.retry_at >= asks_until:
+            return trouble.retry_at
+        return min(max(trouble.retry_at, trouble.ask_again_at), asks_until)
 
     # When
 
