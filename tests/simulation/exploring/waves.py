@@ -27,13 +27,17 @@ _LONG_SECONDS = 20.0
 
 @dataclass
 class _Seen:
-    """What one process has seen: the latest of each object, with when it was; a node's also since when tainted."""
+    """What one process has seen: the latest of each object, with when it was; a node's also since when tainted.
+
+    ``began_at``: since when it acts, as far as has been noticed.
+    """
 
     nodes: dict[str, tuple[float, NodeState]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     pods: dict[str, tuple[float, PodState]] = field(default_factory=dict)
     reset_at: float = -NEVER
     wave_at: float | None = None
+    began_at: float = NEVER
     unsure: bool = False
 
 
@@ -56,6 +60,7 @@ class WaveJudge:
         if not (bodies := shown(trace)):
             return
         seen = self._seen.setdefault(trace.process, _Seen())
+        self._begin(seen, trace)
         for body in bodies:
             self._take_in(body["metadata"], seen, trace.at)
         self._look(seen, trace)
@@ -70,6 +75,15 @@ class WaveJudge:
             return
         since, before = seen.nodes.get(metadata["name"], (at, state))
         seen.nodes[metadata["name"]] = (since if before.taints and before.uid == state.uid else at), state
+
+    def _begin(self, seen: _Seen, trace: Trace) -> None:
+        """Forget a wave that was over when the process that had seen it before began to act."""
+        began_at = self._acts_since(trace.process, trace.at)
+        if began_at > trace.at or began_at == seen.began_at:
+            return
+        seen.began_at = began_at
+        if seen.wave_at is not None and seen.wave_at < began_at and not self._must_see(seen, began_at):
+            seen.wave_at = None
 
     def _look(self, seen: _Seen, trace: Trace) -> None:
         """Take in what is seen now; once an acting process has looked, the window stands still."""
@@ -118,6 +132,7 @@ class WaveJudge:
         seen = self._seen.get(trace.process)
         if seen is None or seen.unsure:
             return
+        self._begin(seen, trace)
         self._look(seen, trace)
         if seen.wave_at is None:
             return
