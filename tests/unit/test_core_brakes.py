@@ -252,6 +252,18 @@ def test_what_cannot_be_read_holds_even_who_closed_it_by_itself() -> None:
     assert ordered(it, 5, Orders(latch=unreadable)) == [BreakerOpened(unreadable)]
 
 
+def test_what_cannot_be_read_holds_even_who_would_close_by_itself() -> None:
+    """Nonsense that somebody writes over an open latch: the cause may go, and it stays open."""
+    it = brakes(CLOSES)
+    nodes = tainted(it)
+    it.look(nodes, 0, moment(2))
+    unreadable = Latch(epoch(1), "shut", unreadable=True)
+    assert ordered(it, 3, Orders(latch=unreadable)) == []
+    it.breaker.node_changed("n1", ())
+    assert it.look(nodes, 0, moment(4)) == []
+    assert ordered(it, 5, Orders(reset_epoch=epoch(5))) == [BreakerClosed()]
+
+
 def test_nothing_is_due_while_everything_is_paused() -> None:
     """So however little the breaker bears, it does not open for what is held anyway."""
     it = brakes(BreakerPolicy(enabled=True, most_due=0), Orders(whole=WHY))

@@ -88,8 +88,10 @@ class Brakes:
         if orders.reset_epoch is not None and orders.reset_epoch > last_reset and orders.reset_epoch >= opened:
             breaker.reset(orders.reset_epoch)
         latch = orders.latch
+        if latch is None:
+            return
         # One from before this process closed it is what was read before that could be written.
-        if latch is not None and breaker.latch is None and (latch.unreadable or latch.since_epoch > self._closed_epoch):
+        if latch.unreadable or (breaker.latch is None and latch.since_epoch > self._closed_epoch):
             breaker.latch = latch
 
     def _noting_breaker(self, act: Callable[[], None]) -> list[Effect]:

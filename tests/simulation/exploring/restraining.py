@@ -47,7 +47,6 @@ class Restraints:
         self._span = span
         self._budgets: list[str] = []
         self._window = 0.0
-        self._closes_by_itself = False
         # Where races happen: among everything else, or where nothing else does.
         yard = bool(kinds & {*RACING}) and chance.random() < 0.9
         self._yard = [f"yard-{number}" for number in range(1, 4)] if yard else nodes
@@ -67,7 +66,6 @@ class Restraints:
         if "breaker" in self.kinds:
             settings["breaker"] = self._breaker()
             self._window = settings["breaker"]["window"]
-            self._closes_by_itself = "closesByItself" in settings["breaker"]
         if "holds" in self.kinds:
             settings["honourHolds"] = chance.choice((5, 20, "forever"))
             settings["defaultNotReadySeconds"] = chance.choice((0, 3, 20))
@@ -199,8 +197,7 @@ class Restraints:
         return chance.choice((("pause", scope), ("pause", scope), ("resume", scope), ("resume", "all")))
 
     def _reset_or_scribble(self) -> tuple[str, JsonObject]:
-        # An open breaker that closes by itself still overwrites what stands there meanwhile.
-        if not self._closes_by_itself and self._chance.random() < 0.3:
+        if self._chance.random() < 0.3:
             return self._scribble("breaker")
         return "resetBreaker", {}
 
