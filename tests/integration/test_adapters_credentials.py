@@ -200,6 +200,15 @@ async def test_the_token_is_not_sent_elsewhere(tmp_path: Path) -> None:
     await runner.cleanup()
 
 
+async def test_no_answer_is_asked_for_in_packed_form(tmp_path: Path) -> None:
+    """To pack a list costs an API server more than the way to a neighbour is worth."""
+    async with ApiServer() as server:
+        connection = await with_kubeconfig(write_kubeconfig(tmp_path / "c", server.url, "s"), None, HandClock())
+        async with connection.make_session() as session, session.get(f"{server.url}/api/v1/nodes") as answer:
+            assert answer.request_info.headers["Accept-Encoding"] == "identity"
+        await connection.close()
+
+
 async def test_a_proxy_of_the_kubeconfig_is_used_by_every_session(tmp_path: Path) -> None:
     """Also by those that know nothing of it."""
     asked: list[str] = []
