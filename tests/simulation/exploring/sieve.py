@@ -74,6 +74,7 @@ RIGHTLY_DIFFERENT = {
     "breaker-does-not-close-by-itself": Excuse(_UNSEEN, _LATE),
     "breaker-does-not-count-what-a-pause-has-held": Excuse(_BACKLOG, ("crash",)),
     "breaker-does-not-count-what-a-paused-node-has-held": Excuse(_BACKLOG, ("crash",)),
+    "breaker-nonsense-holds-while-it-is-open": Excuse(_UNSEEN, ("drop",)),
     "breaker-opens-again-after-a-reset": Excuse(_UNSEEN, _LATE),
     "breaker-opens-anew-where-its-latch-was-not-written": Excuse(_UNSEEN, _LATE),
     "breaker-opens-before-anybody-goes": Excuse(_UNSEEN, ("lag nodes",)),
