@@ -405,7 +405,7 @@ async def test_an_audit_log_has_a_line_for_each_attempt(tmp_path: Path) -> None:
     assert evicted["taints"][0]["toleration"] == f"{KEY}:NoExecute for 1 s"
     assert 0 <= evicted["late_seconds"] < 10
     replayed = await command("replay", str(file))
-    assert (replayed.code, replayed.complaints) == (0, "")
+    assert (replayed.code, replayed.complaints) == (0, ""), replayed.out
     assert "default/web-0: evicted" in replayed.out
 
 

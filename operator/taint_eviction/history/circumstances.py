@@ -120,7 +120,9 @@ class Circumstances:
         self._refused = True
         known = self._refusals.get(uid)
         if known is None:
-            self._refusals[uid] = _Refusals(happening.text("pod"), at, at, 1, error)
+            # Where the first attempt was late, for whatever reason, one that is in time is to be refused as well.
+            due = at - (happening.number("late_seconds") or 0.0)
+            self._refusals[uid] = _Refusals(happening.text("pod"), due, at, 1, error)
         else:
             known.last, known.count = at, known.count + 1
 
