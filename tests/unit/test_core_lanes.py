@@ -383,16 +383,22 @@ def test_a_more_overdue_pod_that_comes_while_another_lane_is_called_counts() -> 
     assert [it.take(1), it.take(1)] == ["b0", None]
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_whoever_is_let_go_of_while_it_is_kept_does_not_keep_others(alone: bool) -> None:
-    """The token goes to the next, whether or not somebody else is left in its lane."""
-    it = Waiting(EvictionPolicy(whole=Limit(1.0, 1)))
+def after_x_others_are_kept(policy: EvictionPolicy, alone: bool) -> Waiting:
+    """At 0, x has gone; its limit keeps a, then b, each in the lane of its name. Unless ``alone``, a2 is behind a."""
+    it = Waiting(policy)
     it.add("x", key("x"), 0)
     it.add("a", key("a"), 1)
     it.add("b", key("b"), 2)
     if not alone:
         it.add("a2", key("a"), 7)
     assert it.evict(0) == ["x"]
+    return it
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_whoever_is_let_go_of_while_it_is_kept_does_not_keep_others(alone: bool) -> None:
+    """The token goes to the next, whether or not somebody else is left in its lane."""
+    it = after_x_others_are_kept(EvictionPolicy(whole=Limit(1.0, 1)), alone)
     it.discard("a")
     assert it.evict(1) == ["b"]
     assert it.evict(2) == ([] if alone else ["a2"])
@@ -401,13 +407,7 @@ def test_whoever_is_let_go_of_while_it_is_kept_does_not_keep_others(alone: bool)
 @pytest.mark.parametrize("alone", [True, False])
 def test_whoever_is_let_go_of_once_it_is_called_does_not_keep_others(alone: bool) -> None:
     """Called to the turn, but not first in it: the next that its limit keeps takes part at once."""
-    it = Waiting(EvictionPolicy(per_namespace=Limit(1.0, 1)))
-    it.add("x", key("x"), 0)
-    it.add("a", key("a"), 1)
-    it.add("b", key("b"), 2)
-    if not alone:
-        it.add("a2", key("a"), 7)
-    assert it.evict(0) == ["x"]
+    it = after_x_others_are_kept(EvictionPolicy(per_namespace=Limit(1.0, 1)), alone)
     it.add("first", key("first", "bank"), -1)
     it.add("last", key("last", "mall"), 99)
     assert it.take(1) == "first"

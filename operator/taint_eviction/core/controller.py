@@ -384,19 +384,32 @@ class Controller:
                 self._conditions.try_again(work.ref, work.tries + 1, outcome.retry_at)
             return self._resume(work, now)
         before = self._trouble.get(uid, Trouble(now.at, 0, now.at, ""))
-        since_at, tries = before.since_at, work.tries + 1
         asked_now = work.by_eviction_api and uid in self._asked
-        ask_again_at = before.ask_again_at if outcome.block is None else outcome.retry_at
-        told = (outcome.retry_at, outcome.message, outcome.block, asked_now or before.asked, asked_now, ask_again_at)
-        trouble = self._trouble[uid] = Trouble(since_at, tries, *told)
+        trouble = self._trouble[uid] = Trouble(
+            since_at=before.since_at,
+            tries=work.tries + 1,
+            retry_at=outcome.retry_at,
+            message=outcome.message,
+            block=outcome.block,
+            asked=asked_now or before.asked,
+            refused_by_eviction_api=asked_now,
+            ask_again_at=before.ask_again_at if outcome.block is None else outcome.retry_at,
+        )
         if outcome.block is not None:
             self._asked.discard(uid)  # It was not done: whoever ends the pod now is somebody else.
         effects = self._resume(work, now)
         known, decision = self.cluster.pod(work.ref), self._wanted.get(uid)
         if known is not None and decision is not None:
-            retry_at = max(now.at, self.dispatch.retry_at(known, decision, trouble))
-            refused = (outcome.message, tries, since_at, retry_at, outcome.block)
-            effects.append(Refused(work.ref, work.node_name, *refused))
+            refused = Refused(
+                work.ref,
+                work.node_name,
+                message=trouble.message,
+                tries=trouble.tries,
+                since_at=trouble.since_at,
+                retry_at=max(now.at, self.dispatch.retry_at(known, decision, trouble)),
+                block=trouble.block,
+            )
+            effects.append(refused)
         return effects
 
     def _resume(self, work: Work, now: Moment, owed: bool = True) -> list[Effect]:

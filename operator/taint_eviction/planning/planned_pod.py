@@ -15,12 +15,12 @@ class PlannedPod:
     """What becomes of one pod, and what that means.
 
     ``repelled_by``: the taints for which it could not be scheduled on its node again; ``discouraged_by``: those for
-    which it would only be if need be. ``kept_from``: for a pod
-    without a node, the nodes that it could not be scheduled on for their taints. ``recreated_for_ever``: its DaemonSet
-    creates it there again each time.
+    which it would only be if need be. ``kept_from``: for a pod without a node, the nodes that it could not be scheduled
+    on for their taints. ``recreated_for_ever``: its DaemonSet creates it there again each time.
+
     ``handling``: how it would be evicted, None where it stays. ``verdict``: what the eviction API would say, None where
     it would not be asked. ``server_allows``: what the API server itself said to a dry-run eviction of this pod alone,
-    None where it was not asked, ``server_answer`` in words.
+    None where it was not asked; ``server_answer``: the same in words.
     """
 
     facts: PodFacts

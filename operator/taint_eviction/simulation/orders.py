@@ -1,8 +1,8 @@
 """The ConfigMap with people's orders in a simulated cluster, and the door of one process to it.
 
 Kept as values, with times to the microsecond: how they are spelled is the adapters' business, also of what people write
-by hand. The breaker's latch and
-its end are on the timeline, whoever has written them. Not here: what follows from orders (``runtime.standing_orders``).
+by hand. The breaker's latch and its end are on the timeline, whoever has written them. Not here: what follows from
+orders (``runtime.standing_orders``).
 """
 
 from collections.abc import Callable, Mapping

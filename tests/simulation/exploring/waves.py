@@ -103,15 +103,14 @@ class WaveJudge:
     def _must_see(self, seen: _Seen, at: float) -> bool:
         """Tell whether what a process has seen is a wave, whatever else it knows."""
         newest_old = max(at - self._policy.window_seconds, seen.reset_at)
-        by_people = by_lifecycle = 0
+        new = []
         for name, (since, node) in seen.nodes.items():
             there = self._truth.node_now(name)
             if there is None or there.uid != node.uid or not node.taints:
                 continue
             if min(node.taints.values()) > newest_old and self._has_who_goes(seen, name, since, node):
-                by_lifecycle += all(key in _LIFECYCLE for key, _, _ in node.taints)
-                by_people += all(key not in _LIFECYCLE for key, _, _ in node.taints)
-        return self._is_wave(by_people, by_lifecycle, len(seen.nodes))
+                new.append(node)
+        return self._is_wave(*_counted(new), len(seen.nodes))
 
     def _has_who_goes(self, seen: _Seen, name: str, since: float, node: NodeState) -> bool:
         return any(
@@ -158,15 +157,15 @@ class WaveJudge:
         """Check that what opened it is gone where no human closed it: nodes and pods that have long been so count."""
         newest_old = latch.since_epoch - server_time(0.0) - self._policy.window_seconds
         long_ago = trace.at - _LONG_SECONDS
-        by_people = by_lifecycle = 0
+        still_there = []
         for name in self._truth.nodes:
             node = self._truth.node_now(name)
             if node is None or not node.taints or node.since > long_ago or min(node.taints.values()) <= newest_old:
                 continue
             pods = [pod for _, pod in self._truth.living() if pod.node == name and pod.since <= long_ago]
             if any(due_at(node, pod) < NEVER for pod in pods):
-                by_lifecycle += all(key in _LIFECYCLE for key, _, _ in node.taints)
-                by_people += all(key not in _LIFECYCLE for key, _, _ in node.taints)
+                still_there.append(node)
+        by_people, by_lifecycle = _counted(still_there)
         if self._is_wave(by_people, by_lifecycle, len(self._truth.nodes)):
             self._breach("closed too early", trace, f"{by_people} and {by_lifecycle} nodes are as they were")
 
@@ -175,6 +174,13 @@ class WaveJudge:
         return _exceeds(self._policy.nodes, by_people, total) or (
             lifecycle is not None and _exceeds(lifecycle, by_lifecycle, total)
         )
+
+
+def _counted(nodes: list[NodeState]) -> tuple[int, int]:
+    """Count those whose taints are all by people, and those whose taints are all by the nodes' lifecycle."""
+    by_people = sum(all(key not in _LIFECYCLE for key, _, _ in node.taints) for node in nodes)
+    by_lifecycle = sum(all(key in _LIFECYCLE for key, _, _ in node.taints) for node in nodes)
+    return by_people, by_lifecycle
 
 
 def _exceeds(threshold: NodeThreshold, count: int, total: int) -> bool:
