@@ -3,6 +3,10 @@
 No task and no timer a pod: a task exists only while its eviction is in flight. Every wait is bounded, so a stepped or
 suspended clock is noticed, and so that ``last_beat_at`` tells whether the loop still turns.
 
+Whatever comes after a pause is begun by a few workers; each eviction that ends lets one more take part, and a moment
+later all do. So an API server that is short of CPU ends the first pods, instead of marking twenty before any of them
+goes.
+
 Invariant: never two pieces of work for one pod at a time (the brain hands out none that is in flight), never more than
 ``workers``, and retries never hold more than half of them.
 """
@@ -18,6 +22,10 @@ from taint_eviction.runtime.ports import Gate
 # The longest wait: how late a stepped clock, or a gate that has opened by itself, can be noticed.
 _LONGEST_WAIT_SECONDS = 0.5
 
+# So many workers begin after a pause. All take part after the other: calls that hang must not hold up the rest.
+_FIRST_WORKERS = 4
+_ALL_AFTER_SECONDS = 0.2
+
 
 class Driver:
     """Starts evictions when they are due."""
@@ -28,6 +36,9 @@ class Driver:
         self._gate = gate
         self._workers = workers
         self._running: dict[asyncio.Task[None], bool] = {}
+        # When work began after the last pause, None in one; and how much of it has ended since.
+        self._began_at: float | None = None
+        self._ended_since = 0
         self._stopping = False
         self._bug: BaseException | None = None
         self.last_beat_at = live.clock.now().at
@@ -39,8 +50,8 @@ class Driver:
 
     @property
     def saturated(self) -> bool:
-        """Tell whether all workers are busy; retries alone never make them."""
-        return len(self._running) >= self._workers
+        """Tell whether all workers that may take part are busy; retries alone never make them."""
+        return len(self._running) >= self._taking_part()
 
     async def run(self) -> None:
         """Run until stopped or cancelled; a bug in an eviction ends it with that exception."""
@@ -73,9 +84,9 @@ class Driver:
             return _LONGEST_WAIT_SECONDS
         # Also while all workers are busy: what they are about to send can still be held.
         self._live.look()
-        free = self._workers - len(self._running)
+        free = self._taking_part() - len(self._running)
         if free <= 0:
-            return _LONGEST_WAIT_SECONDS
+            return self._until_all_take_part()
         free_for_retries = max(0, self._workers // 2 - sum(self._running.values()))
         begun = self._live.take_due(free, free_for_retries)
         for work in begun:
@@ -84,13 +95,29 @@ class Driver:
             self._running[task] = is_retry
             free_for_retries -= is_retry
             task.add_done_callback(self._ended)
+        if not self._running:
+            self._began_at = None
+        elif self._began_at is None:
+            self._began_at, self._ended_since = self._live.clock.now().at, 0
         if len(begun) == free:
-            return _LONGEST_WAIT_SECONDS
+            return self._until_all_take_part()
         now = self._live.clock.now().at
         next_at = self._live.controller.next_at(now, retries=free_for_retries > 0)
         if next_at is None:
             return _LONGEST_WAIT_SECONDS
         return min(max(0.0, next_at - now), _LONGEST_WAIT_SECONDS)
+
+    def _taking_part(self) -> int:
+        """Count the workers that may be busy now."""
+        if self._began_at is None:
+            return min(self._workers, _FIRST_WORKERS)
+        if self._live.clock.now().at >= self._began_at + _ALL_AFTER_SECONDS:
+            return self._workers
+        return min(self._workers, _FIRST_WORKERS + self._ended_since)
+
+    def _until_all_take_part(self) -> float:
+        left = (self._began_at or 0.0) + _ALL_AFTER_SECONDS - self._live.clock.now().at
+        return left if left > 0 else _LONGEST_WAIT_SECONDS
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -106,6 +133,7 @@ class Driver:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
+        self._ended_since += 1
         self._live.changed.set()
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._bug = bug
