@@ -92,6 +92,14 @@ async def test_the_pods_of_one_node_are_listed_unpaged(at: Stage) -> None:
     assert request.query == {"fieldSelector": "spec.nodeName=n1"}
 
 
+async def test_what_the_watch_cache_has_of_a_node_is_asked_for_as_such(at: Stage) -> None:
+    """The same list at resourceVersion 0, so that the server need not make sure that it is new."""
+    at.pod("a"), at.pod("b", "n2")
+    assert [pod.ref.key.name for pod in await at.client.cached_pods("n1")] == ["a"]
+    [request] = at.server.requests.select(verb="list", resource="pods")
+    assert request.query == {"fieldSelector": "spec.nodeName=n1", "resourceVersion": "0"}
+
+
 async def test_all_bound_pods_are_listed_in_pages(at: Stage) -> None:
     """Those without a node are left out by the server."""
     at.pod("a"), at.pod("b", "n2"), at.pod("c", "")

@@ -150,6 +150,7 @@ OTHERS: dict[str, Door] = {
     "list_nodes": lambda calls: every(api(calls).list_nodes()),
     "list_pods": lambda calls: every(api(calls).list_pods(None)),
     "list_pods_of_node": lambda calls: every(api(calls).list_pods("n1")),
+    "cached_pods": lambda calls: api(calls).cached_pods("n1"),
     "take_over": taken_over,
     "write_latch": lambda calls: StateConfigMap(calls, "shop", "web").write_latch(Latch(EPOCH, "many nodes")),
     "write_reset": lambda calls: StateConfigMap(calls, "shop", "web").write_reset(EPOCH),

@@ -27,7 +27,7 @@ TAINT = {"key": "a", "effect": "NoExecute"}
 class Scene:
     """A stage with one node and one pod, and the doors of a process that is not there."""
 
-    def __init__(self, page_size: int = 500) -> None:
+    def __init__(self, page_size: int = 500, cache_age: float = 0.0) -> None:
         self.stage = Stage(Timeline(), Settings(), production_parsing(), seed="test")
         self.cluster = self.stage.cluster
         self.clock = ProcessClock(HostClock(), 0.0)
@@ -35,7 +35,7 @@ class Scene:
         timeline = self.stage.timeline
         writes = PodWrites(self.cluster, self.stage.budgets, timeline)
         world = World(self.cluster, self.stage.faults, network, production_parsing(), timeline, writes)
-        self.api = SimulatedApi(world, self.clock)
+        self.api = SimulatedApi(world, self.clock, cache_age=lambda: cache_age)
         self.watcher = SimulatedWatcher(world, self.api, self.stage.nodes, self.stage.pods)
         self.cluster.create_node({"metadata": {"name": "node-1"}})
         self.create_pod()
@@ -93,6 +93,23 @@ def test_a_list_has_the_version_of_the_moment_at_which_it_was_answered() -> None
         page = await answering
         assert page.resource_version == at_the_answer
         assert page.present == {"default-web-0-1"}
+
+    play(main())
+
+
+def test_what_is_at_hand_is_as_old_as_watches_of_pods_lag() -> None:
+    """Ten seconds: what was deleted since is still there, what was created since is not."""
+
+    async def main() -> None:
+        scene = Scene(cache_age=10.0)
+        await asyncio.sleep(20)
+        scene.cluster.remove_pod(WEB)
+        scene.create_pod("new")
+        await asyncio.sleep(9)
+        assert [pod.ref.key.name for pod in await scene.api.cached_pods("node-1")] == ["web-0"]
+        await asyncio.sleep(1)
+        assert [pod.ref.key.name for pod in await scene.api.cached_pods("node-1")] == ["new"]
+        assert await scene.api.cached_pods("node-2") == ()
 
     play(main())
 

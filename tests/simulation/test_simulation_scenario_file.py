@@ -141,7 +141,7 @@ def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: s
         ("bind: web-0", "bind takes 'POD NODE', or a mapping, not 'web-0'"),
         ("restart: now", "restart must be a mapping of after, replica, not 'now'"),
         ("restart: {after: -1}", "after must be at least 0 s, not the number -1"),
-        ("refuse: {call: deletes}", "call must be one of all, delete, evict, listNodes"),
+        ("refuse: {call: deletes}", "call must be one of all, delete, evict, listCachedPods"),
         ("refuse: {call: delete, status: 200}", "status must be a whole number of at least 400, not the number 200"),
         ("refuse: {call: delete, times: 0}", "times must be a whole number of at least 1, not the number 0"),
         ("refuse: {call: delete, pod: a, node: b}", "'pod' and 'node' do not go together"),

@@ -230,6 +230,7 @@ class FakeApi(Wire):
         self.page_size = 1000
         self.graceful = False
         self.deleted: list[tuple[float, str]] = []
+        self.cached: tuple[Pod, ...] | None = None
 
     def put(self, *objects: Node | Pod) -> None:
         """Create or replace objects."""
@@ -257,6 +258,11 @@ class FakeApi(Wire):
         """List bound pods."""
         wanted = (lambda pod: pod.node_name is not None) if node_name is None else (lambda p: p.node_name == node_name)
         return self._pages(f"LIST {node_name or 'pods'}", lambda: [pod for pod in self.pods.values() if wanted(pod)])
+
+    async def cached_pods(self, node_name: str) -> tuple[Pod, ...]:
+        """List the pods of a node, those of ``cached`` where that is set."""
+        found = self.pods.values() if self.cached is None else self.cached
+        return await self.carry("GLANCE", node_name, lambda: tuple(pod for pod in found if pod.node_name == node_name))
 
     async def _pages(self, verb: str, select: Callable[[], list[Any]]) -> AsyncGenerator[Page[Any], None]:
         version, found = await self.carry(verb, "page 0", lambda: (self.version, select()))

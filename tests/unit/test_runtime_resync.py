@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.unit.builders import node, pod, ref, taint, tolerates
-from tests.unit.runtime_fakes import Body, at, now, refused, running, slow, turns, until, virtually
+from tests.unit.runtime_fakes import HANGS, Body, How, at, now, refused, running, slow, turns, until, virtually
 
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.core.objects import Pod
@@ -203,3 +203,66 @@ async def test_a_restored_storage_is_believed() -> None:
     it.api.put(node())
     await resync(it).resync(NodesScope())
     assert it.brain.tainted_nodes() == frozenset()
+
+
+# A glance at what the API server has at hand
+
+
+@virtually
+async def test_a_first_list_does_not_keep_waiting_what_is_at_hand() -> None:
+    """The list takes a second; what the cache has is known at once."""
+    it = Body()
+    it.sees(node(taint()))
+    it.api.put(*pods(2))
+    it.api.will("LIST n1", slow(1))
+    async with running(resync(it).resync(PodsScope("n1"), first=True)):
+        await until(0.1)
+        assert names(it) == {"n1-0", "n1-1"}
+    assert it.api.verbs() == ["GLANCE", "LIST n1"]
+
+
+@virtually
+async def test_what_is_at_hand_proves_nothing_gone_and_replaces_nothing_newer() -> None:
+    """The cache is old: it lacks a pod that is known, and has the forerunner of another."""
+    it = Body()
+    it.sees(node(taint()), pod(uid="b"), pod(name="new", uid="new"))
+    it.api.cached = (pod(uid="a", version=1),)
+    it.api.will("LIST n1", slow(1))
+    async with running(resync(it).resync(PodsScope("n1"), first=True)):
+        await until(0.1)
+        assert {known.pod.ref.uid for known in it.brain.cluster.pods.values()} == {"b", "new"}
+
+
+@virtually
+@pytest.mark.parametrize("how", [HANGS, refused(500)])
+async def test_a_glance_that_fails_or_hangs_changes_nothing(how: How) -> None:
+    """The list tells all, no later than without it."""
+    it = Body()
+    it.sees(node(taint()))
+    it.api.put(*pods(2))
+    it.api.will("GLANCE", how)
+    it.api.will("LIST n1", slow(1))
+    await resync(it).resync(PodsScope("n1"), first=True)
+    assert (now(), names(it)) == (1, {"n1-0", "n1-1"})
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("glance")]
+
+
+@virtually
+async def test_where_all_lists_are_under_way_none_is_preceded_by_a_glance() -> None:
+    """In a storm another list of each node would only make all of them later; nor is one needed to list again."""
+    it = Body()
+    it.api.ever["LIST n1"] = it.api.ever["LIST n2"] = slow(1)
+    shared = resync(it, 2)
+    await asyncio.gather(*(shared.resync(PodsScope(name), first=True) for name in ("n1", "n2")))
+    await shared.resync(PodsScope("n1"))
+    assert it.api.verbs() == ["LIST n2", "GLANCE", "LIST n1", "LIST n1"]
+
+
+@virtually
+async def test_cancelled_it_leaves_no_glance_behind() -> None:
+    """A watch that is no longer needed."""
+    it = Body()
+    it.api.ever["GLANCE"] = it.api.ever["LIST n1"] = HANGS
+    async with running(resync(it).resync(PodsScope("n1"), first=True)):
+        await until(1)
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("glance")]

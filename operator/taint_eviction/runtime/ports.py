@@ -66,7 +66,7 @@ class Clock(Protocol):
 
 
 class ClusterReader(Protocol):
-    """Reads live state: every answer is at least as new as the question."""
+    """Reads live state: every answer but that of ``cached_pods`` is at least as new as the question."""
 
     def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
         """List all nodes, page by page."""
@@ -74,6 +74,10 @@ class ClusterReader(Protocol):
 
     def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
         """List the pods bound to one node, or to any node where ``node_name`` is None."""
+        ...
+
+    async def cached_pods(self, node_name: str) -> tuple[Pod, ...]:
+        """List the pods bound to one node as the API server has them at hand: at once, perhaps a little old."""
         ...
 
     async def read_node(self, name: str) -> Node | None:

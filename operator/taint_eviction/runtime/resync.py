@@ -2,14 +2,18 @@
 
 Readiness, ghosts and lost events rest on this one function; watches only bring the changes between two lists. The
 request is dated before it is sent, so that what a watch brings meanwhile is never taken for older than the list.
+
+A consistent list may take the API server a tenth of a second. Where nothing is known yet, what it has at hand is asked
+for as well, and observed as if a watch had brought it: late perhaps, and never as a proof that something is gone.
 """
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 from taint_eviction.core.facts import NodeSeen, NodesSwept, PodSeen, PodsSwept
 from taint_eviction.runtime.live_controller import LiveController
-from taint_eviction.runtime.ports import ClusterReader, NodesScope, WatchScope
+from taint_eviction.runtime.ports import CallFailed, ClusterReader, NodesScope, WatchScope
 
 
 class Resync:
@@ -20,13 +24,38 @@ class Resync:
         self._live = live
         self._turn = asyncio.Semaphore(lists_at_once)
 
-    async def resync(self, scope: WatchScope) -> int | None:
+    async def resync(self, scope: WatchScope, first: bool = False) -> int | None:
         """List ``scope`` once and return the version of that list, None where the server told none.
 
-        Raise ``CallFailed`` if that fails. What was listed until then stays observed.
+        ``first``: nothing is known of it yet. Raise ``CallFailed`` if the list fails. What was listed until then stays
+        observed.
         """
         async with self._turn:
-            return await (self._nodes() if isinstance(scope, NodesScope) else self._pods(scope.node_name))
+            if isinstance(scope, NodesScope):
+                return await self._nodes()
+            # Where many lists are under way, another of each would only make all of them later.
+            if not first or scope.node_name is None or self._turn.locked():
+                return await self._pods(scope.node_name)
+            async with self._glance(scope.node_name):
+                return await self._pods(scope.node_name)
+
+    @contextlib.asynccontextmanager
+    async def _glance(self, node_name: str) -> AsyncIterator[None]:
+        """Observe the pods that the API server has at hand, as long as the block lasts."""
+        glance = asyncio.create_task(self._observe_cached(node_name), name=f"glance at the pods of {node_name}")
+        try:
+            await asyncio.sleep(0)  # It asks first.
+            yield
+        finally:
+            glance.cancel()
+            await asyncio.wait((glance,))
+        if not glance.cancelled():
+            glance.result()
+
+    async def _observe_cached(self, node_name: str) -> None:
+        with contextlib.suppress(CallFailed):  # The list that is under way will tell.
+            for pod in await self._reader.cached_pods(node_name):
+                self._live.observe(PodSeen(pod))
 
     async def _nodes(self) -> int | None:
         asked_at = self._live.clock.now().at

@@ -103,7 +103,7 @@ class SupervisedWatch:
         self.on_heard()
         while True:
             try:
-                version = await self._doors.resync.resync(self.scope)
+                version = await self._doors.resync.resync(self.scope, first=not self.listed.is_set())
                 self.listed.set()
                 await self._watch(version)
             except (CallFailed, WatchEnded) as reason:
@@ -113,7 +113,7 @@ class SupervisedWatch:
         """List until it has succeeded once, and watch nothing."""
         while not self.listed.is_set():
             try:
-                await self._doors.resync.resync(self.scope)
+                await self._doors.resync.resync(self.scope, first=True)
                 self.listed.set()
             except CallFailed as reason:
                 await self._back_off(reason)

@@ -86,11 +86,17 @@ class _Journey:
 class SimulatedApi:
     """``ClusterReader`` and ``ClusterWriter`` of one controller process, called ``name``.
 
-    ``own_faults`` go before the world's: they are this process's alone.
+    ``own_faults`` go before the world's: they are this process's alone. ``cache_age`` says how old that is which the
+    API server has at hand, in seconds.
     """
 
     def __init__(
-        self, world: World, clock: ProcessClock, name: str = "controller", own_faults: Faults | None = None
+        self,
+        world: World,
+        clock: ProcessClock,
+        name: str = "controller",
+        own_faults: Faults | None = None,
+        cache_age: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.name = name
         self._world = world
@@ -98,6 +104,7 @@ class SimulatedApi:
         self._writes = world.pod_writes
         self._clock = clock
         self._own_faults = own_faults or Faults()
+        self._cache_age = cache_age
         self._closed = False
         self._calls = 0
 
@@ -117,6 +124,16 @@ class SimulatedApi:
         ):
             pods = tuple(pod for body in part if (pod := self._world.parsing.pod(body)) is not None)
             yield Page(pods, _uids(part), version)
+
+    async def cached_pods(self, node_name: str) -> tuple[Pod, ...]:
+        """List the pods bound to one node, as the API server has them at hand."""
+
+        def at_hand() -> list[JsonObject]:
+            pods = self._cluster.pods_at(virtual_now() - self._cache_age())
+            return [pod for pod in pods if kube.node_name_of(pod) == node_name]
+
+        bodies = await self.call(Call.LIST_CACHED_PODS, node_name, at_hand)
+        return tuple(pod for body in bodies if (pod := self._world.parsing.pod(body)) is not None)
 
     async def _pages(
         self, call: Call, subject: str, select: Callable[[], list[JsonObject]]

@@ -29,11 +29,12 @@ class Impossible(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. ``event_type`` is ADDED, MODIFIED or DELETED; ``body`` the object as it was written."""
+    """One write. ``event_type`` is ADDED, MODIFIED or DELETED; ``body`` the object as it was written, ``at`` when."""
 
     event_type: str
     body: JsonObject
     is_pod: bool
+    at: float
 
 
 class Deletion(Enum):
@@ -69,6 +70,17 @@ class SimulatedCluster:
         """Return all changes after a version, oldest first."""
         first = bisect_right(self._changes, version, key=lambda change: int(change.body["metadata"]["resourceVersion"]))
         return self._changes[first:]
+
+    def pods_at(self, at: float) -> list[JsonObject]:
+        """List the pods as they were at an instant; those that were there from the beginning were there before it."""
+        pods: dict[str, JsonObject] = {}
+        for change in self._changes:
+            if change.is_pod and change.at <= max(at, 0.0):
+                uid = change.body["metadata"]["uid"]
+                pods.pop(uid, None)
+                if change.event_type != "DELETED":
+                    pods[uid] = change.body
+        return list(pods.values())
 
     # Nodes
 
@@ -221,7 +233,7 @@ class SimulatedCluster:
             self._last_nodes[body["metadata"]["name"]] = body
             if event_type != "DELETED":
                 self.nodes[body["metadata"]["name"]] = body
-        change = Change(event_type, body, is_pod)
+        change = Change(event_type, body, is_pod, virtual_now())
         self._changes.append(change)
         for subscriber in list(self._subscribers):
             subscriber(change)

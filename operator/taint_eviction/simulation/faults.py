@@ -14,6 +14,7 @@ class Call(Enum):
 
     LIST_NODES = "listNodes"
     LIST_PODS = "listPods"
+    LIST_CACHED_PODS = "listCachedPods"
     READ_NODE = "readNode"
     READ_POD = "readPod"
     MARK = "mark"

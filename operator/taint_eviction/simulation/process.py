@@ -73,7 +73,8 @@ class ControllerProcess:
         world, settings = surroundings.world, surroundings.settings
         clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
         chance = random.Random(f"{surroundings.seed}/{incarnation}")
-        api = self._api = SimulatedApi(world, clock, name, surroundings.own_faults)
+        pods = surroundings.pods
+        api = self._api = SimulatedApi(world, clock, name, surroundings.own_faults, lambda: pods.lag_seconds)
         self._elector: Elector | None = None
         gate: Gate = surroundings.gate
         if surroundings.lease is not None:
@@ -84,7 +85,7 @@ class ControllerProcess:
             clock=clock.server_clock,
             reader=api,
             writer=api,
-            watcher=lambda _: SimulatedWatcher(world, api, surroundings.nodes, surroundings.pods),
+            watcher=lambda _: SimulatedWatcher(world, api, surroundings.nodes, pods),
             interpret=world.parsing.interpret,
             gate=gate,
             tellers=[Witness(world.timeline, clock), *surroundings.tellers(world.timeline)],

@@ -11,7 +11,7 @@ _CALLS = {
     **{call.value: frozenset({call}) for call in Call},
     "all": frozenset(Call),
     "writes": frozenset({Call.MARK, Call.UNMARK, Call.DELETE, Call.EVICT}),
-    "reads": frozenset({Call.LIST_NODES, Call.LIST_PODS, Call.READ_NODE, Call.READ_POD}),
+    "reads": frozenset({Call.LIST_NODES, Call.LIST_PODS, Call.LIST_CACHED_PODS, Call.READ_NODE, Call.READ_POD}),
 }
 _WATCHES = {"nodes": (True, False), "pods": (False, True), "all": (True, True)}
 _PICKING = ("call", "pod", "node", "times", "for")

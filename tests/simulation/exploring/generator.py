@@ -13,7 +13,8 @@ KEYS, VALUES = ("a", "b"), ("1", "2")
 SECONDS = (0, 1, 2, 5, 10, 20, 30, 45, 120)
 # How far beside an instant at which something else happens: races are found there.
 BESIDE = (-0.5, -0.02, -0.011, -0.006, -0.001, 0.0, 0.001, 0.004, 0.006, 0.011, 0.016, 0.021, 0.026, 0.05, 0.3, 1.0)
-CALLS = ("listNodes", "listPods", "readNode", "readPod", "mark", "unmark", "delete", "watchNodes", "watchPods")
+LISTS = ("listNodes", "listPods", "listCachedPods")
+CALLS = (*LISTS, "readNode", "readPod", "mark", "unmark", "delete", "watchNodes", "watchPods")
 LEASE_CALLS = ("readLease", "writeLease")
 LAST_SECOND = 70.0
 FEW, MANY = (0, 0, 1, 2, 4), (0, 1, 2, 3, 5, 8, 12)

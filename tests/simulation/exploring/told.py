@@ -71,4 +71,6 @@ def shown(trace: Trace) -> list[dict[str, Any]]:
         return []
     if trace.call in (Call.LIST_NODES, Call.LIST_PODS):
         return list(trace.body[0])
+    if trace.call is Call.LIST_CACHED_PODS:
+        return list(trace.body)
     return [trace.body] if trace.call in (Call.READ_NODE, *POD_ANSWERS) else []
