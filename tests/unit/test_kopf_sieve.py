@@ -59,6 +59,15 @@ def test_of_several_bookmarks_only_the_last_is_passed_on() -> None:
     assert seen(sieve, *beats, line("MODIFIED", node(5, [TAINT]))) == [("MODIFIED", "5")]
 
 
+def test_of_heartbeats_that_come_one_by_one_each_tenth_becomes_a_bookmark() -> None:
+    """Kopf is ten versions behind at most."""
+    sieve = Sieve()
+    seen(sieve, line("ADDED", node(1)))
+    beats = [line("MODIFIED", node(version)) for version in range(2, 25)]
+    told = [told for beat in beats for told in seen(sieve, beat)]
+    assert told == [("BOOKMARK", "2"), ("BOOKMARK", "12"), ("BOOKMARK", "22")]
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -192,7 +201,7 @@ def test_a_version_that_is_known_from_elsewhere_is_swallowed() -> None:
     assert seen(sieve, line("ADDED", node(2, uid="u2")), line("MODIFIED", node(3, [TAINT]))) == [("BOOKMARK", "3")]
     later = [line("MODIFIED", node(version, taints)) for version, taints in ((4, [TAINT]), (5, [TAINT]), (6, None))]
     assert seen(sieve, *later) == [("MODIFIED", "4"), ("MODIFIED", "6")]
-    assert strained(sieve, line("DELETED", node(6, uid="u2"))) == ([("BOOKMARK", "6")], [("DELETED", "6")])
+    assert strained(sieve, line("DELETED", node(6, uid="u2"))) == ([], [("DELETED", "6")])
 
 
 def test_what_was_told_before_a_version_that_is_known_is_told_again() -> None:
