@@ -29,10 +29,10 @@ class WatchSettings:
     ``resync_seconds``: how often everything watched is listed anew, in case a watch lost something. ``linger_seconds``:
     how long a node's pods stay watched after its last taint went, so that flapping costs nothing.
     ``whole_cluster_from``: with this many tainted nodes or more, one watch of all bound pods replaces those of single
-    nodes; it ends when fewer than 3/4 of that are left. ``lists_at_once`` bounds concurrent lists, ``starts_at_once``
-    the watches being started. ``restart_first_seconds`` doubles up to ``restart_most_seconds`` while a watch fails
-    again and again. ``stale_after_seconds``: a watch that has been down or silent for so long makes this process not
-    ready.
+    nodes; it ends when fewer than 3/4 of that are left. ``lists_at_once`` bounds concurrent consistent lists,
+    ``starts_at_once`` the watches being started. ``restart_first_seconds`` doubles up to ``restart_most_seconds`` while
+    a watch fails again and again. ``stale_after_seconds``: a watch that has been down or silent for so long makes this
+    process not ready.
     """
 
     resync_seconds: float = 600.0

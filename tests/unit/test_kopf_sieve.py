@@ -60,7 +60,7 @@ def test_of_several_bookmarks_only_the_last_is_passed_on() -> None:
 
 
 def test_of_heartbeats_that_come_one_by_one_each_tenth_becomes_a_bookmark() -> None:
-    """Kopf is ten versions behind at most."""
+    """The first, too: Kopf hears now and then how far it has come."""
     sieve = Sieve()
     seen(sieve, line("ADDED", node(1)))
     beats = [line("MODIFIED", node(version)) for version in range(2, 25)]

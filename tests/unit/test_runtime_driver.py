@@ -176,6 +176,20 @@ async def test_calls_that_hang_hold_the_rest_up_for_a_moment_only() -> None:
 
 
 @virtually
+async def test_retries_hold_no_more_than_half_of_the_few_that_begin() -> None:
+    """W8: of twenty retries two begin and hang; the others 0.2 s later, as far as half of all hands go."""
+    it = body(*[0] * 20)
+    it.api.ever["PATCH"] = it.api.ever["GET pod"] = refused(500)
+    async with running(it.driver.run()):
+        await until(0.01)
+        attempts = Attempts(it, 60)
+        await until(5)
+    first = attempts.begun[0][0]
+    assert len([uid for instant, uid in attempts.begun if instant < first + 0.19]) == 2
+    assert attempts.most_retries == 10
+
+
+@virtually
 async def test_events_may_be_told_of_while_few_take_part_only_if_those_are_not_all_busy() -> None:
     """Four of twenty hands are busy, and no more may be: there is no time for words."""
     it = body(*[0] * 5)

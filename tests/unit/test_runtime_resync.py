@@ -1,6 +1,7 @@
 """List, observe all, sweep the absent."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.unit.builders import node, pod, ref, taint, tolerates
@@ -266,3 +267,23 @@ async def test_cancelled_it_leaves_no_glance_behind() -> None:
     async with running(resync(it).resync(PodsScope("n1"), first=True)):
         await until(1)
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("glance")]
+
+
+@virtually
+@pytest.mark.parametrize("how", [How(), refused(500)])
+async def test_a_bug_in_a_glance_is_raised_however_the_list_ends(how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ours, and must not be taken for trouble with the API server."""
+    it = Body()
+    it.api.put(*pods(1))
+    it.api.will("LIST n1", replace(how, answer_after=1.0))
+    monkeypatch.setattr(it.live, "observe", lambda _fact: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        await resync(it).resync(PodsScope("n1"), first=True)
+
+
+@virtually
+async def test_there_may_be_no_glances() -> None:
+    """Where a breaker counts whom it sees."""
+    it = Body()
+    await Resync(it.api, it.live, 8, glances=False).resync(PodsScope("n1"), first=True)
+    assert it.api.verbs() == ["LIST n1"]

@@ -9,12 +9,13 @@ Reads no clock: whoever tells brings the moment.
 
 import math
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import orjson
 
 from taint_eviction import __version__
 from taint_eviction.adapters.rotating_lines import DEFAULT_MOST_BYTES, RotatingLines
+from taint_eviction.core.cluster import list_is_newer
 from taint_eviction.core.decision import TaintVerdict
 from taint_eviction.core.effects import (
     BreakerClosed,
@@ -39,6 +40,14 @@ JOURNAL_VERSION = 1
 DEFAULT_SETTINGS = Settings()
 
 
+class _Known(NamedTuple):
+    """The line that was last written of an object, without its time; when it was seen, and at which version."""
+
+    line: dict[str, Any]
+    seen_at: float
+    version: int | None
+
+
 class Journal:
     """A ``Teller`` that also takes facts; ``most_bytes`` bounds each of the two files.
 
@@ -49,8 +58,8 @@ class Journal:
         self._head = {"what": "journal", "version": JOURNAL_VERSION, "by": __version__, **_settings(settings)}
         self._lines = RotatingLines(path, most_bytes, "the journal", self._begin)
         self._now = Moment(0.0, 0.0)
-        # By UID: the line that was last written of it, without its time, and when it was seen.
-        self._known: dict[str, tuple[dict[str, Any], float]] = {}
+        # By UID.
+        self._known: dict[str, _Known] = {}
         # By scope: the line that told what holds evictions back.
         self._held: dict[str, dict[str, Any]] = {}
 
@@ -60,11 +69,11 @@ class Journal:
         """Take in a fact."""
         match fact:
             case NodeSeen():
-                self._seen(fact.node.uid, _node(fact.node), now)
+                self._seen(fact.node.uid, _node(fact.node), fact.node.resource_version, now)
             case PodSeen():
-                self._seen(fact.pod.ref.uid, _pod(fact.pod), now)
+                self._seen(fact.pod.ref.uid, _pod(fact.pod), fact.pod.resource_version, now)
             case NodeGone():
-                known = [uid for uid, (line, _) in self._known.items() if line.get("node") == fact.name]
+                known = [uid for uid, known in self._known.items() if known.line.get("node") == fact.name]
                 for uid in known if fact.uid is None else [fact.uid]:
                     self._gone(uid, now)
             case PodGone():
@@ -75,7 +84,7 @@ class Journal:
                 on = {} if fact.node_name is None else {"on": fact.node_name}
                 self._swept({"what": "pod", **on}, fact, now)
             case PodsReleased():
-                for uid in [uid for uid, (line, _) in self._known.items() if line.get("on") == fact.node_name]:
+                for uid in [uid for uid, known in self._known.items() if known.line.get("on") == fact.node_name]:
                     del self._known[uid]
             case _:
                 assert_never(fact)
@@ -102,22 +111,22 @@ class Journal:
 
     # What is known
 
-    def _seen(self, uid: str, line: dict[str, Any], now: Moment) -> None:
+    def _seen(self, uid: str, line: dict[str, Any], version: int | None, now: Moment) -> None:
         before = self._known.get(uid)
-        self._known[uid] = line, now.at
-        if before is None or before[0] != line:
+        self._known[uid] = _Known(line, now.at, version)
+        if before is None or before.line != line:
             self._write(line, now)
 
     def _gone(self, uid: str, now: Moment) -> None:
         known = self._known.pop(uid, None)
         if known is not None:
-            named: dict[str, Any] = {key: known[0][key] for key in ("node", "pod", "uid") if key in known[0]}
-            self._write({"what": f"{known[0]['what']} gone", **named}, now)
+            named: dict[str, Any] = {key: known.line[key] for key in ("node", "pod", "uid") if key in known.line}
+            self._write({"what": f"{known.line['what']} gone", **named}, now)
 
     def _swept(self, like: dict[str, str], fact: NodesSwept | PodsSwept, now: Moment) -> None:
-        for uid, (line, seen_at) in list(self._known.items()):
-            absent = uid not in fact.present and seen_at < fact.asked_at
-            if absent and all(line.get(key) == value for key, value in like.items()):
+        for uid, known in list(self._known.items()):
+            absent = uid not in fact.present and list_is_newer(fact, known.version, known.seen_at)
+            if absent and all(known.line.get(key) == value for key, value in like.items()):
                 self._gone(uid, now)
 
     # The file
@@ -130,7 +139,7 @@ class Journal:
         """Write the head of a file and, where it continues another, all that is known."""
         if not continues:
             return _line(self._head, self._now)
-        known = (line for line, _ in self._known.values())
+        known = (each.line for each in self._known.values())
         lines = ({**self._head, "continues": True}, *known, *self._held.values())
         return b"".join(_line(line, self._now) for line in lines)
 

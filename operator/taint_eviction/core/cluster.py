@@ -119,7 +119,7 @@ class Cluster:
         return [
             known
             for known in self.nodes.values()
-            if known.node.uid not in fact.present and _list_is_newer(fact, known.node.resource_version, known.seen_at)
+            if known.node.uid not in fact.present and list_is_newer(fact, known.node.resource_version, known.seen_at)
         ]
 
     # Pods
@@ -171,7 +171,7 @@ class Cluster:
         return [
             known
             for known in candidates
-            if known.pod.ref.uid not in fact.present and _list_is_newer(fact, known.pod.resource_version, known.seen_at)
+            if known.pod.ref.uid not in fact.present and list_is_newer(fact, known.pod.resource_version, known.seen_at)
         ]
 
     def _unlist(self, known: KnownPod) -> None:
@@ -212,7 +212,7 @@ class Cluster:
             del self._gone[next(iter(self._gone))]
 
 
-def _list_is_newer(fact: NodesSwept | PodsSwept, version: int | None, seen_at: float) -> bool:
+def list_is_newer(fact: NodesSwept | PodsSwept, version: int | None, seen_at: float) -> bool:
     """Tell whether a list that lacks an object proves it gone, and is not merely older than the object's last sight."""
     if seen_at < fact.asked_at:
         return True

@@ -1,7 +1,8 @@
 """What the brain can be told: a closed union of facts about the cluster.
 
 Facts may come late, twice, out of order or never. ``asked_at`` is the instant at which the request that brought the
-fact was sent, None where a watch brought it: an answer is newer than everything that was seen before the question.
+fact was sent, None where a watch brought it, or a list that may be old: an answer is newer than everything that was
+seen before the question.
 """
 
 from dataclasses import dataclass

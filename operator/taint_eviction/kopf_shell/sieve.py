@@ -3,7 +3,7 @@
 Two things are done to what the API server sends. Objects are cut down to the fields that anybody reads. And a
 MODIFIED event after which these fields are what they were is swallowed: heartbeats of nodes, readiness of pods. In
 place of some of them Kopf gets a bookmark with the event's version, so that it goes on from about there when the stream
-breaks; what it is sent again then is swallowed again.
+breaks; what it is sent again then is known, and swallowed or told twice.
 
 What the listener knows already, from a list of its own or as the answer to a call, is swallowed as well: of a watch
 that begins behind such a list nothing is left to tell.
@@ -51,7 +51,7 @@ _MARK = 'k:{"type":"DisruptionTarget"}'
 _EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
 # Before what is no JSON, as Kopf reads a little more than JSON: NaN, or half of a surrogate pair.
 _NO_JSON = b"no JSON: "
-# Of the bookmarks that would end what has come at a time, the first is passed on and each after so many.
+# What comes at a time and ends with swallowed events would end with a bookmark: one in so many of these is passed on.
 _BOOKMARK_EVERY = 10
 _ANNOTATIONS = frozenset({"kubernetes.io/config.mirror", "taint-eviction/hold"})
 

@@ -31,8 +31,8 @@ class WatchTuning:
     ``page_size``: objects per page where all nodes or all bound pods are listed; 0 lists in one answer. A single
     node's pods are always listed in one: older API servers read a limited list from etcd, all pods of the cluster.
 
-    ``inactivity_seconds``: a stream on which nothing came for so long, not even a bookmark, is opened anew at the
-    version reached. Kopf asks for bookmarks and API servers send them every 60 s; what they keep for a stream that
+    ``inactivity_seconds``: a stream on which Kopf was given nothing for so long, not even a bookmark, is opened anew at
+    the version reached. Kopf asks for bookmarks and API servers send them every 60 s; what they keep for a stream that
     goes on is sure for 75 s only, so hardly more than that.
 
     ``silence_seconds``: the watch ends when no answer and nothing on its stream came in a window of this length. Kopf

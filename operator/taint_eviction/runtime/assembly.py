@@ -76,7 +76,8 @@ def assemble(doors: Doors, settings: Settings, chance: random.Random) -> Assembl
     driver = Driver(live, evictor, doors.gate, settings.workers)
     watching = WatchDoors(
         live,
-        Resync(doors.reader, live, settings.watch.lists_at_once),
+        # Pods that are gone by now must not open the breaker; and where there is one, evictions wait for it anyway.
+        Resync(doors.reader, live, settings.watch.lists_at_once, glances=not settings.breaker.enabled),
         doors.watcher(controller),
         doors.interpret,
         settings=settings.watch,

@@ -51,7 +51,7 @@ class Driver:
     @property
     def saturated(self) -> bool:
         """Tell whether all workers that may take part are busy; retries alone never make them."""
-        return len(self._running) >= self._taking_part()
+        return len(self._running) >= self._taking_part(self._live.clock.now().at)
 
     async def run(self) -> None:
         """Run until stopped or cancelled; a bug in an eviction ends it with that exception."""
@@ -81,13 +81,17 @@ class Driver:
     def _start_due(self) -> float:
         """Begin what is due as far as workers are free; return how many seconds may pass until the next look."""
         if not self._gate.may_act():
+            if not self._running:
+                self._began_at = None
             return _LONGEST_WAIT_SECONDS
         # Also while all workers are busy: what they are about to send can still be held.
         self._live.look()
-        free = self._taking_part() - len(self._running)
+        now = self._live.clock.now().at
+        taking_part = self._taking_part(now)
+        free = taking_part - len(self._running)
         if free <= 0:
-            return self._until_all_take_part()
-        free_for_retries = max(0, self._workers // 2 - sum(self._running.values()))
+            return self._next_look(now)
+        free_for_retries = max(0, taking_part // 2 - sum(self._running.values()))
         begun = self._live.take_due(free, free_for_retries)
         for work in begun:
             is_retry = not isinstance(work, Eviction) or work.tries > 0
@@ -98,25 +102,27 @@ class Driver:
         if not self._running:
             self._began_at = None
         elif self._began_at is None:
-            self._began_at, self._ended_since = self._live.clock.now().at, 0
+            self._began_at, self._ended_since = now, 0
         if len(begun) == free:
-            return self._until_all_take_part()
-        now = self._live.clock.now().at
+            return self._next_look(now)
         next_at = self._live.controller.next_at(now, retries=free_for_retries > 0)
         if next_at is None:
-            return _LONGEST_WAIT_SECONDS
-        return min(max(0.0, next_at - now), _LONGEST_WAIT_SECONDS)
+            return self._next_look(now)
+        return min(max(0.0, next_at - now), self._next_look(now))
 
-    def _taking_part(self) -> int:
+    def _taking_part(self, now: float) -> int:
         """Count the workers that may be busy now."""
         if self._began_at is None:
             return min(self._workers, _FIRST_WORKERS)
-        if self._live.clock.now().at >= self._began_at + _ALL_AFTER_SECONDS:
+        if now >= self._began_at + _ALL_AFTER_SECONDS:
             return self._workers
         return min(self._workers, _FIRST_WORKERS + self._ended_since)
 
-    def _until_all_take_part(self) -> float:
-        left = (self._began_at or 0.0) + _ALL_AFTER_SECONDS - self._live.clock.now().at
+    def _next_look(self, now: float) -> float:
+        """Return how many seconds may pass until the next look, whatever is due: more workers may take part then."""
+        if self._began_at is None:
+            return _LONGEST_WAIT_SECONDS
+        left = self._began_at + _ALL_AFTER_SECONDS - now
         return left if left > 0 else _LONGEST_WAIT_SECONDS
 
     async def _wait(self, seconds: float) -> None:

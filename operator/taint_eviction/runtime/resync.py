@@ -17,12 +17,16 @@ from taint_eviction.runtime.ports import CallFailed, ClusterReader, NodesScope, 
 
 
 class Resync:
-    """Brings the brain's view in line with what a fresh list says; at most ``lists_at_once`` lists at a time."""
+    """Brings the brain's view in line with what a fresh list says; at most ``lists_at_once`` lists at a time.
 
-    def __init__(self, reader: ClusterReader, live: LiveController, lists_at_once: int) -> None:
+    ``glances``: while others may be listed, too, a first list of a node's pods is preceded by what is at hand.
+    """
+
+    def __init__(self, reader: ClusterReader, live: LiveController, lists_at_once: int, glances: bool = True) -> None:
         self._reader = reader
         self._live = live
         self._turn = asyncio.Semaphore(lists_at_once)
+        self._glances = glances
 
     async def resync(self, scope: WatchScope, first: bool = False) -> int | None:
         """List ``scope`` once and return the version of that list, None where the server told none.
@@ -34,7 +38,7 @@ class Resync:
             if isinstance(scope, NodesScope):
                 return await self._nodes()
             # Where many lists are under way, another of each would only make all of them later.
-            if not first or scope.node_name is None or self._turn.locked():
+            if not (first and self._glances) or scope.node_name is None or self._turn.locked():
                 return await self._pods(scope.node_name)
             async with self._glance(scope.node_name):
                 return await self._pods(scope.node_name)
@@ -44,13 +48,13 @@ class Resync:
         """Observe the pods that the API server has at hand, as long as the block lasts."""
         glance = asyncio.create_task(self._observe_cached(node_name), name=f"glance at the pods of {node_name}")
         try:
-            await asyncio.sleep(0)  # It asks first.
+            await asyncio.sleep(0)  # Its turn comes first.
             yield
         finally:
             glance.cancel()
             await asyncio.wait((glance,))
-        if not glance.cancelled():
-            glance.result()
+            if not glance.cancelled():
+                glance.result()  # A bug in there is ours, however the block has ended.
 
     async def _observe_cached(self, node_name: str) -> None:
         with contextlib.suppress(CallFailed):  # The list that is under way will tell.

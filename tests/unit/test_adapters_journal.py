@@ -1,0 +1,25 @@
+"""What the journal believes to be gone."""
+
+from pathlib import Path
+
+import orjson
+from tests.unit.builders import pod
+
+from taint_eviction.adapters.journal import Journal
+from taint_eviction.core.facts import PodSeen, PodsSwept
+from taint_eviction.core.instants import Moment
+
+
+def told(path: Path) -> list[str]:
+    """List what the lines say."""
+    return [orjson.loads(line)["what"] for line in path.read_bytes().splitlines()]
+
+
+def test_a_pod_that_a_newer_list_lacks_is_gone_though_it_was_seen_after_the_question(tmp_path: Path) -> None:
+    """As the brain has it: seen meanwhile at an older version, as what the API server had at hand."""
+    journal = Journal(tmp_path / "journal")
+    journal.observed(PodSeen(pod(uid="old", version=5)), Moment(1.0, 1.0))
+    journal.observed(PodSeen(pod(name="b", uid="new", version=9)), Moment(1.0, 1.0))
+    journal.observed(PodsSwept("n1", frozenset(), 0.9, 8), Moment(1.1, 1.1))
+    journal.close()
+    assert told(tmp_path / "journal") == ["journal", "pod", "pod", "pod gone"]
