@@ -22,7 +22,7 @@ from taint_eviction.runtime.ports import Gate
 # The longest wait: how late a stepped clock, or a gate that has opened by itself, can be noticed.
 _LONGEST_WAIT_SECONDS = 0.5
 
-# So many workers begin after a pause. All take part after the other: calls that hang must not hold up the rest.
+# So many workers begin after a pause; so many seconds later all take part: calls that hang must not hold up the rest.
 _FIRST_WORKERS = 4
 _ALL_AFTER_SECONDS = 0.2
 
