@@ -143,15 +143,15 @@ async def test_a_list_that_breaks_off_leaves_what_was_listed_and_sweeps_nothing(
 
 @virtually
 async def test_no_more_lists_at_once_than_were_granted() -> None:
-    """Ten lists of a second each, two at a time; a failure gives its turn back."""
+    """Ten lists of a second each, two at a time but for the first moment; a failure gives its turn back."""
     it = Body()
     shared = resync(it, 2)
     for number in range(10):
         it.api.ever[f"LIST n{number}"] = refused(500, after=1) if number % 2 else slow(1)
     lists = (shared.resync(PodsScope(f"n{number}")) for number in range(10))
     ends = await asyncio.gather(*lists, return_exceptions=True)
-    assert (now(), sum(isinstance(end, int) for end in ends)) == (5, 5)
-    assert sorted(call.at for call in it.api.calls) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert (now(), sum(isinstance(end, int) for end in ends)) == (5.2, 5)
+    assert sorted(call.at for call in it.api.calls) == [0, 0.2, 1, 1.2, 2, 2.2, 3, 3.2, 4, 4.2]
 
 
 @virtually
@@ -249,14 +249,48 @@ async def test_a_glance_that_fails_or_hangs_changes_nothing(how: How) -> None:
 
 
 @virtually
-async def test_where_all_lists_are_under_way_none_is_preceded_by_a_glance() -> None:
+async def test_where_more_lists_are_wanted_than_may_be_under_way_none_is_preceded_by_a_glance() -> None:
     """In a storm another list of each node would only make all of them later; nor is one needed to list again."""
     it = Body()
-    it.api.ever["LIST n1"] = it.api.ever["LIST n2"] = slow(1)
     shared = resync(it, 2)
-    await asyncio.gather(*(shared.resync(PodsScope(name), first=True) for name in ("n1", "n2")))
+    for name in ("n1", "n2", "n3"):
+        it.api.ever[f"LIST {name}"] = slow(1)
+    await asyncio.gather(*(shared.resync(PodsScope(name), first=name != "n3") for name in ("n1", "n2", "n3")))
     await shared.resync(PodsScope("n1"))
-    assert it.api.verbs() == ["LIST n2", "GLANCE", "LIST n1", "LIST n1"]
+    assert it.api.verbs() == ["GLANCE", "LIST n1", "LIST n2", "LIST n3", "LIST n1"]
+
+
+@virtually
+@pytest.mark.parametrize("how", [slow(0.1), refused(500, after=0.1)])
+async def test_the_first_list_is_alone_until_what_is_at_hand_was_told(how: How) -> None:
+    """Its node's pods can be marked before the API server is kept busy with the lists of twenty others."""
+    it = Body()
+    it.api.will("GLANCE", how)
+    for name in ("n1", "n2", "n3"):
+        it.api.ever[f"LIST {name}"] = slow(1)
+    shared = resync(it)
+    await asyncio.gather(*(shared.resync(PodsScope(name), first=name == "n1") for name in ("n1", "n2", "n3")))
+    assert [(call.at, call.verb) for call in it.api.calls] == [
+        (0, "GLANCE"),
+        (0, "LIST n1"),
+        (0.1, "LIST n2"),
+        (0.2, "LIST n3"),
+    ]
+
+
+@virtually
+async def test_what_is_at_hand_of_many_pods_lets_the_first_be_evicted_before_all_are_observed() -> None:
+    """The loop turns every five pods."""
+    it = Body()
+    it.sees(node(taint()))
+    it.api.put(*pods(12))
+    it.api.will("LIST n1", slow(1))
+    known: list[int] = []
+    async with running(resync(it).resync(PodsScope("n1"), first=True)):
+        while len(names(it)) < 12:
+            known.append(len(names(it)))
+            await asyncio.sleep(0)
+    assert {5, 10} <= set(known)
 
 
 @virtually

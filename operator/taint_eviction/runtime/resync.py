@@ -4,7 +4,9 @@ Readiness, ghosts and lost events rest on this one function; watches only bring 
 request is dated before it is sent, so that what a watch brings meanwhile is never taken for older than the list.
 
 A consistent list may take the API server a tenth of a second. Where nothing is known yet, what it has at hand is asked
-for as well, and observed as if a watch had brought it: late perhaps, and never as a proof that something is gone.
+for as well, and observed as if a watch had brought it: late perhaps, and never as a proof that something is gone. After
+a pause the first list has the API server for itself until that is answered, so that the first pods go before the
+others' lists take all it has.
 """
 
 import asyncio
@@ -14,6 +16,10 @@ from collections.abc import AsyncIterator
 from taint_eviction.core.facts import NodeSeen, NodesSwept, PodSeen, PodsSwept
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, NodesScope, WatchScope
+from taint_eviction.runtime.turns import Turns
+
+# So many of the pods at hand are observed before evictions get their turn.
+_GLANCED_AT_ONCE = 5
 
 
 class Resync:
@@ -25,7 +31,7 @@ class Resync:
     def __init__(self, reader: ClusterReader, live: LiveController, lists_at_once: int, glances: bool = True) -> None:
         self._reader = reader
         self._live = live
-        self._turn = asyncio.Semaphore(lists_at_once)
+        self._turns = Turns(lists_at_once)
         self._glances = glances
 
     async def resync(self, scope: WatchScope, first: bool = False) -> int | None:
@@ -34,11 +40,11 @@ class Resync:
         ``first``: nothing is known of it yet. Raise ``CallFailed`` if the list fails. What was listed until then stays
         observed.
         """
-        async with self._turn:
+        async with self._turns.take():
             if isinstance(scope, NodesScope):
                 return await self._nodes()
-            # Where many lists are under way, another of each would only make all of them later.
-            if not (first and self._glances) or scope.node_name is None or self._turn.locked():
+            # Where many lists are wanted, another of each would only make all of them later.
+            if not (first and self._glances) or scope.node_name is None or self._turns.crowded:
                 return await self._pods(scope.node_name)
             async with self._glance(scope.node_name):
                 return await self._pods(scope.node_name)
@@ -58,8 +64,11 @@ class Resync:
 
     async def _observe_cached(self, node_name: str) -> None:
         with contextlib.suppress(CallFailed):  # The list that is under way will tell.
-            for pod in await self._reader.cached_pods(node_name):
+            for number, pod in enumerate(await self._reader.cached_pods(node_name), start=1):
                 self._live.observe(PodSeen(pod))
+                if number % _GLANCED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        self._turns.let_more()
 
     async def _nodes(self) -> int | None:
         asked_at = self._live.clock.now().at
