@@ -11,7 +11,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,11 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
             yield Cluster(server, controlled, ("--kubeconfig", str(config), "--port", str(controlled.listen.port)))
 
 
+def by_deadline(names: Iterable[str]) -> bool:
+    """Tell whether all pods are named, most overdue first; which of two nodes' due ones was seen first is chance."""
+    return list(names) in (["db-0", "paused", "defaults", "waits"], ["paused", "db-0", "defaults", "waits"])
+
+
 async def test_status_says_how_the_leader_stands(cluster: Cluster) -> None:
     """By its Lease, through the API server to its pod."""
     said = await command("status", *cluster.flags)
@@ -147,7 +152,7 @@ async def test_status_says_how_the_leader_stands(cluster: Cluster) -> None:
     assert "evictions of node n2 are paused (since 2026-01-01T00:00:00Z: disk swap)" in lines
     table = lines[lines.index("") + 1 :]
     assert table[0].split() == ["DUE", "STATE", "POD", "NODE", "WHY"]
-    assert [row.split("default/")[1].split()[0] for row in table[1:]] == ["db-0", "paused", "defaults", "waits"]
+    assert by_deadline(row.split("default/")[1].split()[0] for row in table[1:])
     assert "\x1b[" not in said.out
     [asked] = cluster.server.requests.select(resource="pods/proxy")
     assert asked.query == {"limit": "1000"}
@@ -163,7 +168,7 @@ async def test_status_at_a_url_is_the_same(cluster: Cluster) -> None:
     assert {name: value for name, value in direct.items() if name not in changing} == {
         name: value for name, value in through.items() if name not in changing
     }
-    assert [pod["name"] for pod in through["pending"]] == ["db-0", "paused", "defaults", "waits"]
+    assert by_deadline(pod["name"] for pod in through["pending"])
 
 
 async def test_status_may_be_of_one_namespace_and_bounded(cluster: Cluster) -> None:
