@@ -169,6 +169,8 @@ async def test_status_at_a_url_is_the_same(cluster: Cluster) -> None:
         name: value for name, value in through.items() if name not in changing
     }
     assert by_deadline(pod["name"] for pod in through["pending"])
+    due = [pod["dueInSeconds"] for pod in through["pending"]]
+    assert due == sorted(due)
 
 
 async def test_status_may_be_of_one_namespace_and_bounded(cluster: Cluster) -> None:

@@ -5,8 +5,8 @@ request is dated before it is sent, so that what a watch brings meanwhile is nev
 
 A consistent list may take the API server a tenth of a second. Where nothing is known yet, what it has at hand is asked
 for as well, and observed as if a watch had brought it: late perhaps, and never as a proof that something is gone. After
-a pause the first list has the API server for itself until that is answered, so that the first pods go before the
-others' lists take all it has.
+a pause the first list has the API server for itself until that is told, or for a moment where nothing is asked, so that
+the first pods go before the others' lists take all it has.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _GLANCED_AT_ONCE = 5
 class Resync:
     """Brings the brain's view in line with what a fresh list says; at most ``lists_at_once`` lists at a time.
 
-    ``glances``: while others may be listed, too, a first list of a node's pods is preceded by what is at hand.
+    ``glances``: a first list of a node's pods is preceded by what is at hand, unless more lists are wanted than that.
     """
 
     def __init__(self, reader: ClusterReader, live: LiveController, lists_at_once: int, glances: bool = True) -> None:

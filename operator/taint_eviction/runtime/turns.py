@@ -1,6 +1,7 @@
 """Turns for what takes the API server much work: few at a time, and after a pause not all of those few at once.
 
-Twenty nodes that are tainted together would otherwise have all their pods listed before any of them can be marked.
+Lists of eight nodes' pods that are begun together keep an API server from answering the first eviction until it is done
+with them.
 """
 
 import asyncio
@@ -22,7 +23,10 @@ class Turns:
         self._most = most
         self._wanted = 0
         self._all: asyncio.TimerHandle | None = None
-        self._turn, self._left = asyncio.Semaphore(1), most - 1
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._turn, self._left = asyncio.Semaphore(1), self._most - 1
 
     @property
     def crowded(self) -> bool:
@@ -45,7 +49,7 @@ class Turns:
             else:
                 self._all.cancel()
                 self._all = None
-                self._turn, self._left = asyncio.Semaphore(1), self._most - 1
+                self._begin_anew()
 
     def let_more(self, number: int = 1) -> None:
         """Let so many more take part, as far as there are turns left."""
