@@ -22,7 +22,8 @@ RUN python -m venv --without-pip /opt/taint-eviction
 COPY requirements.lock ./
 RUN pip --python /opt/taint-eviction install --require-hashes --no-deps --only-binary=:all: --no-compile --requirement requirements.lock
 COPY pyproject.toml README.md ./
-COPY operator ./operator
+# The controller alone: no laboratory, no fake API server.
+COPY operator/taint_eviction ./operator/taint_eviction
 RUN pip --python /opt/taint-eviction install --no-deps --no-index --no-build-isolation --no-compile .
 # It has built the line above (its version is locked like all others) and has nothing to do at run time.
 RUN pip --python /opt/taint-eviction uninstall --yes setuptools

@@ -1,4 +1,4 @@
-"""For all tests: what freezegun must leave alone, no event loop but those asked for, and what is told at the end."""
+"""For all tests: what freezegun must leave alone, no event loop but those asked for, and figures at the end."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ asyncio.set_event_loop(None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much explorations played how fast, and what new seeds broke, in whichever process they ran."""
+    """Say how much explorations played, and how fast, in whichever process they ran."""
     reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, ())]
     told = [(report.duration, dict(report.user_properties)) for report in reports]
     explored = [(elapsed, properties) for elapsed, properties in told if "runs" in properties]
@@ -28,6 +28,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         f"{runs} runs, {hours:.1f} simulated hours in {elapsed:.0f} s of one process: "
         f"{runs / elapsed * 60:.0f} runs a minute, {hours / elapsed:.2f} simulated hours a second"
     )
-    found = [text for _, properties in explored for text in properties["found"]]
-    for text in found or ["nothing was broken"]:
-        terminalreporter.line(text)

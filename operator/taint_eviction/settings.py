@@ -1,6 +1,6 @@
-"""All that can be set, with unit and reason for each default; read from flags and environment by ``cli``.
+"""All settings, with the unit and the reason of each default; ``cli`` reads them from flags and environment variables.
 
-Values only: nothing here acts on them. ``problems`` says everything that is wrong at once.
+Values only: nothing here acts on them. ``problems`` returns everything that is wrong at once.
 """
 
 import math
@@ -12,27 +12,27 @@ from taint_eviction.core.policy import EvictionPolicy
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """How a failed eviction is tried again.
+    """When a failed eviction is retried.
 
-    ``first_seconds`` doubles with each failure up to ``most_seconds``; what the server advises (Retry-After) counts
-    where it is longer. Each wait is shortened by up to half at random, so that failures spread.
+    ``first_seconds`` doubles with each failure up to ``max_seconds``; a longer Retry-After of the server takes
+    precedence. Each wait is shortened by up to half at random, so that retries spread.
     """
 
     first_seconds: float = 0.2
-    most_seconds: float = 30.0
+    max_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
     """How the cluster is watched.
 
-    ``resync_seconds``: how often everything watched is listed anew, in case a watch lost something. ``linger_seconds``:
-    how long a node's pods stay watched after its last taint went, so that flapping costs nothing.
-    ``whole_cluster_from``: with this many tainted nodes or more, one watch of all bound pods replaces those of single
-    nodes; it ends when fewer than 3/4 of that are left. ``lists_at_once`` bounds concurrent consistent lists,
-    ``starts_at_once`` the watches being started. ``restart_first_seconds`` doubles up to ``restart_most_seconds`` while
-    a watch fails again and again. ``stale_after_seconds``: a watch that has been down or silent for so long makes this
-    process not ready.
+    ``resync_seconds``: how often everything watched is listed again, in case a watch lost something.
+    ``linger_seconds``: how long the pods of a node stay watched after its last taint is removed, so that a flapping
+    taint costs nothing. ``whole_cluster_from``: from this number of tainted nodes, one watch of all bound pods replaces
+    those of single nodes, until fewer than 3/4 of that number are left. ``lists_at_once`` bounds concurrent consistent
+    lists, ``starts_at_once`` the watches that start at a time. ``restart_first_seconds`` doubles up to
+    ``restart_max_seconds`` while a watch keeps failing. ``stale_after_seconds``: a watch that is down or silent for
+    this long makes the process not ready.
     """
 
     resync_seconds: float = 600.0
@@ -41,7 +41,7 @@ class WatchSettings:
     lists_at_once: int = 8
     starts_at_once: int = 2
     restart_first_seconds: float = 0.2
-    restart_most_seconds: float = 15.0
+    restart_max_seconds: float = 15.0
     stale_after_seconds: float = 180.0
 
 
@@ -49,9 +49,9 @@ class WatchSettings:
 class ElectionSettings:
     """Who acts when there are several replicas; the defaults are those of Kubernetes' own components.
 
-    ``lease_duration_seconds``: how long the others wait for a leader that is silent. ``renew_deadline_seconds``: how
-    long a leader acts without having renewed. ``retry_period_seconds``: between two attempts. ``enabled`` False: this
-    process runs alone and always acts.
+    ``lease_duration_seconds``: how long standbys wait for a leader that no longer renews. ``renew_deadline_seconds``:
+    how long the leader acts without having renewed. ``retry_period_seconds``: time between two attempts. ``enabled``
+    False: this process runs alone and always acts.
     """
 
     enabled: bool = True
@@ -62,7 +62,7 @@ class ElectionSettings:
     lease_namespace: str = "kube-system"
 
     def problems(self) -> list[str]:
-        """Say everything that is wrong with these values, a sentence each."""
+        """Return everything that is wrong with these values, a sentence each."""
         found = [] if self.lease_name else ["the Lease must have a name"]
         if self.lease_duration_seconds != round(self.lease_duration_seconds) or self.lease_duration_seconds < 1:
             found.append(f"the lease duration must be whole seconds, at least 1, not {self.lease_duration_seconds:g}")
@@ -82,10 +82,10 @@ class ElectionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class OrdersSettings:
+class ControlStateSettings:
     """Where pauses and the breaker's latch are kept: a ConfigMap called ``name`` in the Lease's namespace.
 
-    It is read every ``poll_seconds``; ``enabled`` False: it is not read at all, and nothing can be paused.
+    It is read every ``poll_seconds``. ``enabled`` False: it is not read at all, and nothing can be paused.
     """
 
     enabled: bool = True
@@ -95,14 +95,17 @@ class OrdersSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything. ``workers`` bounds the evictions in flight; retries never hold more than half of them.
+    """All settings of a controller.
 
-    ``call_timeout_seconds`` bounds each single call. ``node_read_seconds``: one live read of a node serves all calls
-    that start within so long of its answer. ``grace_seconds``: how long evictions in flight may take to end at stop.
-    ``default_not_ready_seconds`` and ``default_unreachable_seconds``: how long pods without a matching toleration
-    tolerate these taints, None: not at all. ``most_hold_seconds``: how far past its deadline a pod's annotation
-    ``taint-eviction/hold`` may keep it; 0: the annotation means nothing, infinite: for ever. ``dry_run_events``: post
-    events on pods in a dry run, too.
+    ``workers`` bounds the concurrent evictions, except those that wait long for an answer (at most 100 of them). At
+    most half of them are retries.
+
+    ``call_timeout_seconds`` bounds each call. ``node_read_seconds``: a live read of a node serves the call that it was
+    made for, and those that start within this time of its sending. ``grace_seconds``: how long evictions in flight may
+    take to end when the process stops. ``default_not_ready_seconds`` and ``default_unreachable_seconds``: how long pods
+    without a matching toleration tolerate these taints, None: not at all. ``max_hold_seconds``: how long after its
+    deadline the annotation ``taint-eviction/hold`` may keep a pod; 0: the annotation is ignored, infinite:
+    indefinitely. ``dry_run_events``: post events about pods in a dry run, too.
     """
 
     workers: int = 20
@@ -114,32 +117,32 @@ class Settings:
     dry_run_events: bool = False
     default_not_ready_seconds: int | None = None
     default_unreachable_seconds: int | None = None
-    most_hold_seconds: float = 0.0
+    max_hold_seconds: float = 0.0
     policy: EvictionPolicy = field(default_factory=EvictionPolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
-    orders: OrdersSettings = field(default_factory=OrdersSettings)
+    control_state: ControlStateSettings = field(default_factory=ControlStateSettings)
     retry: RetrySettings = field(default_factory=RetrySettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)
 
     def problems(self) -> list[str]:
-        """Say everything that is wrong with these values, a sentence each; empty if nothing is."""
+        """Return everything that is wrong with these values, a sentence each; empty if nothing is."""
         spans = {
             "call timeout": self.call_timeout_seconds,
             "grace": self.grace_seconds,
             "first retry": self.retry.first_seconds,
-            "longest retry": self.retry.most_seconds,
+            "longest retry": self.retry.max_seconds,
             "resync interval": self.watch.resync_seconds,
         }
         found = [f"{name} must be more than 0 seconds, not {value:g}" for name, value in spans.items() if value <= 0]
         if self.workers < 2:
             found.append(f"workers must be at least 2 (half of them are kept from retries), not {self.workers}")
-        if self.retry.most_seconds < self.retry.first_seconds:
+        if self.retry.max_seconds < self.retry.first_seconds:
             found.append("the longest retry must not be shorter than the first")
         if self.watch.whole_cluster_from < 1:
             found.append("the whole-cluster threshold must be at least 1 node")
         if self.dry_run and self.election.enabled and self.election.lease_name == ElectionSettings().lease_name:
-            # It would lead, and nobody would evict.
+            # It would lead, and no replica would evict.
             found.append(f"a dry run needs a Lease of its own, not {self.election.lease_name}")
         for key, seconds in (
             ("not-ready", self.default_not_ready_seconds),
@@ -147,7 +150,7 @@ class Settings:
         ):
             if seconds is not None and not 0 <= seconds < math.inf:
                 found.append(f"the default seconds for {key} must be a number from 0 on, not {seconds:g}")
-        if self.most_hold_seconds < 0:
-            found.append(f"the longest hold must not be negative, as {self.most_hold_seconds:g} s is")
+        if self.max_hold_seconds < 0:
+            found.append(f"the longest hold must be 0 seconds or more, not {self.max_hold_seconds:g}")
         found += self.policy.problems() + self.breaker.problems()
         return found + (self.election.problems() if self.election.enabled else [])

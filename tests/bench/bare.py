@@ -38,7 +38,7 @@ class BareClient:
     async def __aenter__(self) -> Self:
         """Read the kubeconfig and open a session."""
         self._connection = await with_kubeconfig(str(self._kubeconfig), None, ServerClock())
-        authorization = await self._connection.authorization()
+        authorization = await self._connection.source.authorization()
         headers = {"Authorization": authorization} if authorization else {}
         connector = aiohttp.TCPConnector(limit=0, ssl=self._connection.ssl_context)
         self._session = aiohttp.ClientSession(connector=connector, headers=headers, read_bufsize=2**21)

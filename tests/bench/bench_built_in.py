@@ -6,9 +6,9 @@ from typing import NamedTuple
 from tests.bench.bench_evict import Mass, evict_all
 from tests.bench.deletions import Deletions
 from tests.bench.population import Population
-from tests.bench.processes import Controller, Process, now
+from tests.bench.processes import MeasuredController, MeasuredProcess, now
 from tests.bench.results import Result
-from tests.bench.stage import Stage, Stages
+from tests.bench.stage import BenchStage, Stages
 
 _TAINTED = 40
 _IN_TIME_SECONDS = 600.0
@@ -32,8 +32,8 @@ async def side_by_side(stages: Stages, scale: float) -> list[Result]:
     part = min(_TAINTED, population.nodes // 2 - 1)
     async with stages.set_up(population) as stage, Deletions(stage) as deletions:
         ours, theirs = stage.nodes[: part + 1], stage.nodes[part + 1 : 2 * part + 2]
-        own = await _course(stage, deletions, ours, Controller(stage.kubeconfig))
-        built_in = await _course(stage, deletions, theirs, Process(*arguments, program=program))
+        own = await _course(stage, deletions, ours, MeasuredController(stage.kubeconfig))
+        built_in = await _course(stage, deletions, theirs, MeasuredProcess(*arguments, program=program))
     figure, other = f"{population.nodes} nodes, {population.pods:,} pods, {part} nodes tainted", "built-in"
     rows = [
         ("from the start to the first one gone", "s", own.start, built_in.start),
@@ -46,7 +46,7 @@ async def side_by_side(stages: Stages, scale: float) -> list[Result]:
     return [Result(figure, name, mine, unit, theirs, theirs, other) for name, unit, mine, theirs in rows]
 
 
-async def _course(stage: Stage, deletions: Deletions, nodes: list[str], process: Process) -> _Course:
+async def _course(stage: BenchStage, deletions: Deletions, nodes: list[str], process: MeasuredProcess) -> _Course:
     before, pods = len(deletions.at), sum(node == nodes[0] for _, _, node in await stage.pods())
     await stage.taint(nodes[:1])
     with process as controller:

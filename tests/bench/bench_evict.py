@@ -10,9 +10,9 @@ from typing import NamedTuple
 from tests.bench.bare import all_at_once
 from tests.bench.deletions import Deletions
 from tests.bench.population import Population
-from tests.bench.processes import Controller, Process, Usage, now
+from tests.bench.processes import MeasuredController, MeasuredProcess, Usage, now
 from tests.bench.results import Result, percentile
-from tests.bench.stage import Stage, Stages
+from tests.bench.stage import BenchStage, Stages
 
 _WORKERS = 20
 _IN_TIME_SECONDS = 300.0
@@ -35,7 +35,7 @@ async def mass(stages: Stages, scale: float) -> list[Result]:
     async with stages.set_up(population) as stage, Deletions(stage) as deletions:
         parts = [stage.nodes[:third], stage.nodes[third : 2 * third], stage.nodes[2 * third : 3 * third]]
         floors = [await _bare_mass(stage, deletions, parts[0])]
-        with Controller(stage.kubeconfig) as controller:
+        with MeasuredController(stage.kubeconfig) as controller:
             await controller.until_ready()
             await asyncio.sleep(1.0)
             ours, pods = await evict_all(stage, deletions, parts[1], controller)
@@ -52,7 +52,7 @@ async def mass(stages: Stages, scale: float) -> list[Result]:
     ]
 
 
-async def _bare_mass(stage: Stage, deletions: Deletions, nodes: list[str]) -> Mass:
+async def _bare_mass(stage: BenchStage, deletions: Deletions, nodes: list[str]) -> Mass:
     pods = [(name, uid) for name, uid, node in await stage.pods() if node in set(nodes)]
     expected = len(deletions.at) + len(pods)
     known = set(deletions.at)
@@ -62,7 +62,9 @@ async def _bare_mass(stage: Stage, deletions: Deletions, nodes: list[str]) -> Ma
     return _span(deletions, known, began_at, before, Usage.of(os.getpid()))
 
 
-async def evict_all(stage: Stage, deletions: Deletions, nodes: list[str], controller: Process) -> tuple[Mass, int]:
+async def evict_all(
+    stage: BenchStage, deletions: Deletions, nodes: list[str], controller: MeasuredProcess
+) -> tuple[Mass, int]:
     """Taint nodes at once and wait until their pods are gone; return how that went, and how many there were."""
     pods = [name for name, _, node in await stage.pods() if node in set(nodes)]
     expected, known = len(deletions.at) + len(pods), set(deletions.at)
@@ -78,7 +80,7 @@ def _span(deletions: Deletions, known: set[str], began_at: float, before: Usage,
     return Mass(min(times) - began_at, max(times) - began_at, cpu)
 
 
-async def _until_quiet(controller: Controller) -> None:
+async def _until_quiet(controller: MeasuredController) -> None:
     """Wait until every event that is to be posted has been."""
     before = -1.0
     for _ in range(60):
@@ -113,7 +115,7 @@ async def lateness(stages: Stages, scale: float) -> list[Result]:
     scaled = Population(200, 10_000).scaled(scale)
     population = Population(scaled.nodes, scaled.pods, _ARMING_SECONDS, spread)
     async with stages.set_up(population) as stage, Deletions(stage) as deletions:
-        with Controller(stage.kubeconfig, "--log-format", "json") as controller:
+        with MeasuredController(stage.kubeconfig, "--log-format", "json") as controller:
             await controller.until_ready()
             await asyncio.sleep(1.0)
             # Tolerations are whole seconds: nodes are tainted one by one at odd times, or hundreds would end together.

@@ -3,9 +3,9 @@
 import asyncio
 
 from tests.bench.population import Population
-from tests.bench.processes import Controller, now
+from tests.bench.processes import MeasuredController, now
 from tests.bench.results import Result
-from tests.bench.stage import Stage, Stages
+from tests.bench.stage import BenchStage, Stages
 
 _TAINTED = 10
 # What comes after readiness: Kopf's watches start behind the lists.
@@ -33,7 +33,7 @@ async def pool(stages: Stages, scale: float) -> list[Result]:
         began_at = now()
         await stage.client.list_all("/api/v1/pods")
         floor = now() - began_at
-        with Controller(stage.kubeconfig) as controller:
+        with MeasuredController(stage.kubeconfig) as controller:
             wall = await controller.until_ready() - controller.started_at
             await asyncio.sleep(_SETTLING_SECONDS)
             usage = controller.usage()
@@ -52,7 +52,7 @@ async def _start(
         tainted = stage.nodes[:_TAINTED]
         await stage.taint(tainted)
         floor = await _bare_lists(stage, tainted)
-        with Controller(stage.kubeconfig) as controller:
+        with MeasuredController(stage.kubeconfig) as controller:
             wall = await controller.until_ready() - controller.started_at
             ready = controller.usage()
             await asyncio.sleep(_SETTLING_SECONDS)
@@ -70,7 +70,7 @@ async def _start(
     ]
 
 
-async def _bare_lists(stage: Stage, tainted: list[str]) -> float:
+async def _bare_lists(stage: BenchStage, tainted: list[str]) -> float:
     began_at = now()
     await stage.client.list_all("/api/v1/nodes")
     await asyncio.gather(*(stage.client.list_node(node) for node in tainted))

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from tests.bench.population import NAMESPACE, Population
-from tests.bench.processes import Controller, Process, now
+from tests.bench.processes import MeasuredController, MeasuredProcess, now
 from tests.bench.results import Result
-from tests.bench.stage import Stage, Stages
+from tests.bench.stage import BenchStage, Stages
 from tests.bench.stalls import Stalls
 
 _TAINTED = 10
@@ -32,8 +32,8 @@ async def _steady(figure: str, stages: Stages, scale: float, flags: tuple[str, .
     window = max(2.0, 20.0 * scale)
     async with stages.set_up(population) as stage:
         await stage.taint(stage.nodes[:_TAINTED])
-        bare = Process("-m", "tests.bench.watcher", str(stage.kubeconfig))
-        with Controller(stage.kubeconfig, *flags) as controller, bare:
+        bare = MeasuredProcess("-m", "tests.bench.watcher", str(stage.kubeconfig))
+        with MeasuredController(stage.kubeconfig, *flags) as controller, bare:
             await controller.until_ready()
             await asyncio.sleep(3.0)
             async with _load(stage) as done:
@@ -56,7 +56,7 @@ async def _steady(figure: str, stages: Stages, scale: float, flags: tuple[str, .
 
 
 @contextlib.asynccontextmanager
-async def _load(stage: Stage) -> AsyncIterator[list[int]]:
+async def _load(stage: BenchStage) -> AsyncIterator[list[int]]:
     """Update while the block lasts; gives a list whose only item counts what has been updated."""
     done = [0]
     clean = stage.population.nodes - _TAINTED
@@ -78,7 +78,7 @@ async def _load(stage: Stage) -> AsyncIterator[list[int]]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _touches(stage: Stage, paths: list[str], condition: str) -> Callable[[], Awaitable[None]]:
+def _touches(stage: BenchStage, paths: list[str], condition: str) -> Callable[[], Awaitable[None]]:
     waiting, turns = itertools.cycle(paths), itertools.count()
 
     async def touch() -> None:

@@ -5,9 +5,9 @@ import asyncio
 from tests.bench.bare import all_at_once
 from tests.bench.deletions import Deletions
 from tests.bench.population import Population
-from tests.bench.processes import Controller, now
+from tests.bench.processes import MeasuredController, now
 from tests.bench.results import Result, percentile
-from tests.bench.stage import Stage, Stages
+from tests.bench.stage import BenchStage, Stages
 from tests.bench.stalls import Stalls
 
 _LISTS_AT_ONCE = 8
@@ -19,7 +19,7 @@ async def one_node(stages: Stages, scale: float) -> list[Result]:
     nodes = max(3, round(100 * scale))
     async with stages.set_up(Population(nodes, nodes * 30)) as stage, Deletions(stage) as deletions:
         floors = [await _bare_reaction(stage, node) for node in stage.nodes[: nodes // 3]]
-        with Controller(stage.kubeconfig) as controller:
+        with MeasuredController(stage.kubeconfig) as controller:
             await controller.until_ready()
             await asyncio.sleep(1.0)
             waits = [await _reaction(stage, deletions, node) for node in stage.nodes[nodes // 3 :]]
@@ -31,14 +31,14 @@ async def one_node(stages: Stages, scale: float) -> list[Result]:
     ]
 
 
-async def _bare_reaction(stage: Stage, node: str) -> float:
+async def _bare_reaction(stage: BenchStage, node: str) -> float:
     began_at = now()
     pod = (await stage.client.list_node(node))[0]["metadata"]
     await stage.client.evict(pod["name"], pod["uid"])
     return now() - began_at
 
 
-async def _reaction(stage: Stage, deletions: Deletions, node: str) -> float:
+async def _reaction(stage: BenchStage, deletions: Deletions, node: str) -> float:
     """Taint a node, wait until all its pods were asked to go, and say how long the first one took."""
     known = set(deletions.at)
     there = [pod for pod in await stage.client.list_node(node) if "deletionTimestamp" not in pod["metadata"]]
@@ -59,7 +59,7 @@ async def many_nodes(stages: Stages, scale: float) -> list[Result]:
         began_at = now()
         await all_at_once(stage.client.list_node, stage.nodes, _LISTS_AT_ONCE)
         floor = now() - began_at
-        with Controller(stage.kubeconfig) as controller:
+        with MeasuredController(stage.kubeconfig) as controller:
             await controller.until_ready()
             await asyncio.sleep(2.0)
             before = controller.usage()
@@ -87,7 +87,7 @@ async def flapping(stages: Stages, scale: float) -> list[Result]:
     population = Population(100, 3_000, seconds=3_600).scaled(scale)
     seconds = max(4, round(60 * scale))
     async with stages.set_up(population) as stage:
-        with Controller(stage.kubeconfig) as controller:
+        with MeasuredController(stage.kubeconfig) as controller:
             await controller.until_ready()
             await _flap(stage, 4)
             before, lists_before = controller.usage(), await _pod_lists(controller)
@@ -106,7 +106,7 @@ async def flapping(stages: Stages, scale: float) -> list[Result]:
     ]
 
 
-async def _flap(stage: Stage, seconds: int) -> None:
+async def _flap(stage: BenchStage, seconds: int) -> None:
     """Change the taint once a second; it is there in the end."""
     for turn in range(seconds):
         began_at = now()
@@ -114,12 +114,12 @@ async def _flap(stage: Stage, seconds: int) -> None:
         await asyncio.sleep(max(0.0, began_at + 1.0 - now()))
 
 
-async def _pod_lists(controller: Controller) -> float:
+async def _pod_lists(controller: MeasuredController) -> float:
     metrics = await controller.metrics()
     return sum(count for name, count in metrics.items() if 'resource="pods"' in name and 'verb="list"' in name)
 
 
-async def _settled(controller: Controller, expected: int) -> float:
+async def _settled(controller: MeasuredController, expected: int) -> float:
     """Wait for so many pending pods, 5 seconds at most, and return how many there are."""
     pending = -1.0
     for _ in range(50):

@@ -7,13 +7,13 @@ from typing import Self
 
 from tests.bench.population import LABEL, NAMESPACE, Json
 from tests.bench.processes import now
-from tests.bench.stage import Stage
+from tests.bench.stage import BenchStage
 
 
 class Deletions:
     """Listens while the block lasts; ``at``: when each pod was first seen terminating or gone."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: BenchStage) -> None:
         self._stage = stage
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()

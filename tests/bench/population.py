@@ -18,8 +18,8 @@ Json = dict[str, Any]
 class Population:
     """So many nodes, and pods spread over them in turn.
 
-    ``seconds``: how long pods tolerate the taint of this benchmark: 0 not at all, None for ever. ``spread``: the pods
-    of a node get from ``seconds`` to so many seconds more, evenly.
+    ``seconds``: how long pods tolerate the taint of this benchmark: 0 not at all, None indefinitely. ``spread``: the
+    pods of a node get from ``seconds`` to so many seconds more, evenly.
     """
 
     nodes: int

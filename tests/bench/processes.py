@@ -42,7 +42,7 @@ class Usage:
         return cls((int(fields[11]) + int(fields[12])) / _TICKS, rss, peak)
 
 
-class Process:
+class MeasuredProcess:
     """A process in the project's directory, of Python or another program; ends with the block, its words in ``log``."""
 
     def __init__(self, *arguments: str, program: str = sys.executable) -> None:
@@ -101,7 +101,7 @@ class Process:
         return now()
 
 
-class Controller(Process):
+class MeasuredController(MeasuredProcess):
     """The real command ``taint-eviction run``, alone and always leading."""
 
     def __init__(self, kubeconfig: Path, *flags: str) -> None:

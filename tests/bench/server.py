@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.bench.population import Population
 
-from taint_eviction.simulation.apiserver import ApiServer, kubeconfig
+from fake_apiserver import ApiServer, kubeconfig
 
 
 def populate(server: ApiServer, population: Population, run: str) -> None:

@@ -15,21 +15,21 @@ from typing import Any
 
 from tests.bench.bare import BareClient, all_at_once
 from tests.bench.population import LABEL, NAMESPACE, TAINT_KEY, Population
-from tests.bench.processes import Process
+from tests.bench.processes import MeasuredProcess
 
 _CONCURRENCY = 32
 _DELETE_NOW = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BenchStage:
     """A populated cluster. ``server`` None: a real one."""
 
     population: Population
     run: str
     kubeconfig: Path
     client: BareClient
-    server: Process | None
+    server: MeasuredProcess | None
 
     @property
     def nodes(self) -> list[str]:
@@ -74,7 +74,7 @@ class Stages:
         self.built_in = built_in
 
     @contextlib.asynccontextmanager
-    async def set_up(self, population: Population) -> AsyncIterator[Stage]:
+    async def set_up(self, population: Population) -> AsyncIterator[BenchStage]:
         """Bring up a population for the time of the block."""
         run = f"bench-{secrets.token_hex(3)}"
         if self.kubeconfig is None:
@@ -82,7 +82,7 @@ class Stages:
                 yield stage
             return
         async with BareClient(self.kubeconfig) as client:
-            stage = Stage(population, run, self.kubeconfig, client, None)
+            stage = BenchStage(population, run, self.kubeconfig, client, None)
             try:
                 await _create(stage)
                 yield stage
@@ -91,17 +91,17 @@ class Stages:
 
 
 @contextlib.asynccontextmanager
-async def _embedded(population: Population, run: str) -> AsyncIterator[Stage]:
+async def _embedded(population: Population, run: str) -> AsyncIterator[BenchStage]:
     with tempfile.TemporaryDirectory(prefix="taint-eviction-bench-") as directory:
         kubeconfig = Path(directory) / "kubeconfig"
         asked = {"population": population.as_json(), "run": run, "kubeconfig": str(kubeconfig)}
-        with Process("-m", "tests.bench.server", json.dumps(asked)) as server:
+        with MeasuredProcess("-m", "tests.bench.server", json.dumps(asked)) as server:
             await server.until(kubeconfig.exists, 300.0)
             async with BareClient(kubeconfig) as client:
-                yield Stage(population, run, kubeconfig, client, server)
+                yield BenchStage(population, run, kubeconfig, client, server)
 
 
-async def _create(stage: Stage) -> None:
+async def _create(stage: BenchStage) -> None:
     population, run, client = stage.population, stage.run, stage.client
 
     async def node(index: int) -> None:
@@ -117,7 +117,7 @@ async def _create(stage: Stage) -> None:
     await all_at_once(pod, range(population.pods), _CONCURRENCY)
 
 
-async def _clean_up(stage: Stage) -> None:
+async def _clean_up(stage: BenchStage) -> None:
     client, selector = stage.client, f"&labelSelector={LABEL}={stage.run}"
     paths = [f"/api/v1/namespaces/{NAMESPACE}/pods", "/api/v1/nodes"]
     for path in paths:
@@ -130,7 +130,7 @@ async def _clean_up(stage: Stage) -> None:
     await _delete_events(stage)
 
 
-async def _delete_events(stage: Stage) -> None:
+async def _delete_events(stage: BenchStage) -> None:
     """Remove the events about this run's pods: they carry no labels, but their names begin with the pod's."""
     await asyncio.sleep(0)
     path = f"/api/v1/namespaces/{NAMESPACE}/events"

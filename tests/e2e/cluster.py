@@ -1,7 +1,8 @@
 """A cluster as a test sees it: makes nodes, pods and taints over HTTP, and writes down what happens to the pods.
 
-Works against the embedded API server and any real one alike. All that it creates carries its own prefix and is removed
-at the end. There need be no kubelet: a pod has been evicted when it is terminating or gone.
+Works against the embedded API server and any real one alike, beside kube-scheduler and the node lifecycle controller or
+without them. All that it creates carries its own prefix and is removed at the end. There need be no kubelet: a pod has
+been evicted when it is terminating or gone.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+from tests.stage.waiting import PATIENCE_SECONDS
 
 from taint_eviction.adapters.credentials import Connection
 from taint_eviction.runtime.clock import read_monotonic
@@ -20,9 +22,12 @@ Json = dict[str, Any]
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 
+# No scheduler goes by this name, so that nobody but the test binds a pod.
+NO_SCHEDULER = "taint-eviction-test"
+
 
 @dataclass(slots=True)
-class PodHistory:
+class WatchedPod:
     """One pod (one UID): the instants at which it was first seen, seen terminating, and gone; None for not yet."""
 
     name: str
@@ -44,15 +49,15 @@ class PodHistory:
 
 
 @dataclass
-class Cluster:
+class ClusterUnderTest:
     """A namespace and nodes of the test's own."""
 
     connection: Connection
     prefix: str = field(default_factory=lambda: f"taint-eviction-test-{secrets.token_hex(3)}")
-    pods: dict[str, PodHistory] = field(default_factory=dict)
+    pods: dict[str, WatchedPod] = field(default_factory=dict)
     _nodes: set[str] = field(default_factory=set)
 
-    async def __aenter__(self) -> "Cluster":
+    async def __aenter__(self) -> "ClusterUnderTest":
         self._session: aiohttp.ClientSession = self.connection.make_session()
         self._changed = asyncio.Condition()
         await self.call("POST", "/api/v1/namespaces", {"metadata": {"name": self.prefix}})
@@ -86,7 +91,7 @@ class Cluster:
             assert answer.ok, f"{method} {path}: {answer.status} {text[:500]}"
             return json.loads(text)
 
-    async def eventually(self, path: str, condition: Callable[[Any], object], seconds: float = 10.0) -> Any:
+    async def eventually(self, path: str, condition: Callable[[Any], object], seconds: float = PATIENCE_SECONDS) -> Any:
         """Wait until what is at a path (None: nothing) is as it should be, and return it."""
         async with asyncio.timeout(seconds):
             while not condition(found := await self.call("GET", path, fine=(404,))):  # noqa: ASYNC110 - asked again
@@ -99,11 +104,16 @@ class Cluster:
         """Return the whole name of one of this test's nodes."""
         return f"{self.prefix}-{short}"
 
-    async def create_node(self, short: str, taints: Sequence[Json] = ()) -> Json:
-        """Create a node that is ready."""
+    async def create_node(self, short: str, taints: Sequence[Json] = (), *, ready: bool = True) -> Json:
+        """Create a node whose condition Ready says so, or says that it is not.
+
+        The node lifecycle controller gives a node without that condition a taint of its own within seconds. It believes
+        what the condition says for 40 s (before Kubernetes 1.32; 50 s since), and no test lasts that long.
+        """
         name = self.node_name(short)
         self._nodes.add(name)
-        node = {"metadata": {"name": name}, "spec": {"taints": list(taints)}}
+        status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+        node = {"metadata": {"name": name}, "spec": {"taints": list(taints)}, "status": status}
         created: Json = await self.call("POST", "/api/v1/nodes", node)
         return created
 
@@ -116,30 +126,33 @@ class Cluster:
         taint = {"key": key, "effect": "NoExecute"} | ({"value": value} if value else {})
         if time_added is not None:
             taint["timeAdded"] = time_added
-        await self._set_taints(short, [*await self._taints_but(short, key), taint])
+        await self._replace_taints(short, key, [taint])
 
     async def untaint(self, short: str, key: str) -> None:
         """Take all taints with this key off a node."""
-        await self._set_taints(short, await self._taints_but(short, key))
+        await self._replace_taints(short, key, [])
 
-    async def _taints_but(self, short: str, key: str) -> list[Json]:
-        node = await self.call("GET", f"/api/v1/nodes/{self.node_name(short)}")
-        return [taint for taint in node["spec"].get("taints") or [] if taint["key"] != key]
-
-    async def _set_taints(self, short: str, taints: list[Json]) -> None:
-        patch = {"spec": {"taints": taints}}
-        await self.call("PATCH", f"/api/v1/nodes/{self.node_name(short)}", patch, headers=MERGE)
+    async def _replace_taints(self, short: str, key: str, taints: list[Json]) -> None:
+        """Put these taints in the place of those with this key; others may write the same list meanwhile."""
+        path, written = f"/api/v1/nodes/{self.node_name(short)}", None
+        while written is None:
+            node = await self.call("GET", path)
+            kept = [taint for taint in node["spec"].get("taints") or [] if taint["key"] != key]
+            version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+            patch = {"metadata": version, "spec": {"taints": [*kept, *taints]}}
+            written = await self.call("PATCH", path, patch, fine=(409,), headers=MERGE)
 
     # Pods
 
     async def create_pod(
         self, name: str, node: str | None, tolerations: Sequence[Json] = (), **metadata: Any
-    ) -> PodHistory:
+    ) -> WatchedPod:
         """Create a pod, bound to ``node`` unless that is None, and return what will be written down about it."""
         spec: Json = {
             "containers": [{"name": "main", "image": "pause"}],
             "tolerations": list(tolerations),
             "terminationGracePeriodSeconds": 1,
+            "schedulerName": NO_SCHEDULER,
         }
         if node is not None:
             spec["nodeName"] = self.node_name(node)
@@ -171,7 +184,7 @@ class Cluster:
         await self.call("PATCH", path, {"metadata": {"finalizers": None}}, fine=(404,), headers=MERGE)
         await self.call("DELETE", f"{path}?gracePeriodSeconds=0", fine=(404,))
 
-    async def told(self, history: PodHistory, seconds: float = 10.0) -> list[Json]:
+    async def told(self, history: WatchedPod, seconds: float = PATIENCE_SECONDS) -> list[Json]:
         """Wait until there is an event about exactly this pod; events have no order with the pods' watch."""
         path = f"/api/v1/namespaces/{self.prefix}/events?fieldSelector=involvedObject.uid={history.uid}"
         found: list[Json] = (await self.eventually(path, lambda listed: listed["items"], seconds))["items"]
@@ -197,18 +210,18 @@ class Cluster:
 
     # Waiting
 
-    async def until(self, condition: Any, seconds: float = 10.0) -> None:
+    async def until(self, condition: Any, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until ``condition()`` holds; it is asked again after each change of a pod of this test."""
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(condition)
 
-    async def evicted(self, history: PodHistory, seconds: float = 10.0) -> float:
+    async def evicted(self, history: WatchedPod, seconds: float = PATIENCE_SECONDS) -> float:
         """Wait until a pod has been evicted, and return when."""
         await self.until(lambda: history.evicted_at is not None, seconds)
         assert history.evicted_at is not None
         return history.evicted_at
 
-    async def stays(self, history: PodHistory, seconds: float) -> None:
+    async def stays(self, history: WatchedPod, seconds: float) -> None:
         """Fail if a pod is evicted within so many seconds."""
         try:
             await self.evicted(history, seconds)
@@ -232,7 +245,7 @@ class Cluster:
         if event["type"] == "BOOKMARK":
             return
         async with self._changed:
-            history = self.pods.setdefault(metadata["uid"], PodHistory(metadata["name"], metadata["uid"], now, body))
+            history = self.pods.setdefault(metadata["uid"], WatchedPod(metadata["name"], metadata["uid"], now, body))
             history.body = body
             if metadata.get("deletionTimestamp") and history.terminating_at is None:
                 history.terminating_at = now

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 import aiohttp
+from tests.stage.waiting import PATIENCE_SECONDS
 
-from taint_eviction.simulation.apiserver import ApiServer, node_object, pod_object
+from fake_apiserver import ApiServer, node_object, pod_object
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
@@ -21,11 +22,10 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-PATIENCE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Answer:
+class HttpAnswer:
     """Status code, decoded body and headers of one answer."""
 
     code: int
@@ -69,25 +69,25 @@ class Api:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.session = session
 
-    async def request(self, method: str, path: str, body: Any = None, **options: Any) -> Answer:
+    async def request(self, method: str, path: str, body: Any = None, **options: Any) -> HttpAnswer:
         async with self.session.request(method, path, json=body, **options) as response:
             text = await response.text()
             is_json = "json" in response.headers.get("Content-Type", "")
-            return Answer(response.status, json.loads(text) if is_json else text, dict(response.headers))
+            return HttpAnswer(response.status, json.loads(text) if is_json else text, dict(response.headers))
 
-    async def get(self, path: str, **query: str) -> Answer:
+    async def get(self, path: str, **query: str) -> HttpAnswer:
         return await self.request("GET", path, params=query)
 
-    async def post(self, path: str, body: Any, **options: Any) -> Answer:
+    async def post(self, path: str, body: Any, **options: Any) -> HttpAnswer:
         return await self.request("POST", path, body, **options)
 
-    async def put(self, path: str, body: Any, **options: Any) -> Answer:
+    async def put(self, path: str, body: Any, **options: Any) -> HttpAnswer:
         return await self.request("PUT", path, body, **options)
 
-    async def delete(self, path: str, body: Any = None, **options: Any) -> Answer:
+    async def delete(self, path: str, body: Any = None, **options: Any) -> HttpAnswer:
         return await self.request("DELETE", path, body, **options)
 
-    async def patch(self, path: str, body: Any, content_type: str = STRATEGIC, **options: Any) -> Answer:
+    async def patch(self, path: str, body: Any, content_type: str = STRATEGIC, **options: Any) -> HttpAnswer:
         headers = {"Content-Type": content_type, **options.pop("headers", {})}
         return await self.request("PATCH", path, body, headers=headers, **options)
 
@@ -96,20 +96,6 @@ class Api:
         async with self.session.get(path, params={"watch": "true", **query}) as response:
             assert response.status == 200, await response.text()
             yield Stream(response)
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Lets everything else run until something holds; raises TimeoutError where it never does."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            if holds():
-                return
-            await asyncio.sleep(0)
-
-
-def now() -> float:
-    """For measuring how long something took."""
-    return asyncio.get_running_loop().time()
 
 
 @asynccontextmanager

@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from typing import Any
 
 import aiohttp
+from tests.stage.waiting import PATIENCE_SECONDS
 
-from taint_eviction.kopf_shell.sieve import Known, Wanted
+from fake_apiserver import ApiServer
 from taint_eviction.kopf_shell.tuning import WatchTuning
+from taint_eviction.kopf_shell.watch_filter import Known, Wanted
 from taint_eviction.kopf_shell.watcher import KopfWatcher
 from taint_eviction.runtime.ports import WatchScope
-from taint_eviction.simulation.apiserver import ApiServer
 
 # Short enough for tests, long enough never to be reached by accident.
-QUICK = WatchTuning(retry_seconds=(0.01, 0.01), request_seconds=5.0, connect_seconds=5.0, silence_seconds=30.0)
-IN_TIME_SECONDS = 10.0
+QUICK = WatchTuning(retry_seconds=(0.01, 0.01), request_seconds=PATIENCE_SECONDS, connect_seconds=PATIENCE_SECONDS)
 
 
 class Recorder:
@@ -28,6 +28,7 @@ class Recorder:
         self.events: list[tuple[str | None, Mapping[str, Any]]] = []
         self.listed = 0
         self.heard = 0
+        self.progress: list[tuple[int | None, int]] = []
         self._changed = asyncio.Event()
 
     def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
@@ -42,6 +43,10 @@ class Recorder:
         self.heard += 1
         self._changed.set()
 
+    def on_progress(self, version: int | None) -> None:
+        self.progress.append((version, len(self.events)))
+        self._changed.set()
+
     @property
     def told(self) -> list[tuple[str | None, str]]:
         """The types of the events with the names of the objects."""
@@ -53,7 +58,7 @@ class Recorder:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until something is true; raise TimeoutError if it does not become true in time."""
-        async with asyncio.timeout(IN_TIME_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
@@ -115,7 +120,7 @@ async def running(work: Awaitable[None]) -> AsyncIterator[asyncio.Future[None]]:
         yield task
     finally:
         task.cancel()
-        await asyncio.wait((task,), timeout=IN_TIME_SECONDS)
+        await asyncio.wait((task,), timeout=PATIENCE_SECONDS)
         assert task.done(), "the watch did not end"
 
 

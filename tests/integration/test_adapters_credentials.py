@@ -14,13 +14,15 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
-from adapters_stage import EPOCH, HandClock, write_kubeconfig
 from aiohttp import web
+from tests.stage.clocks import EPOCH, HandClock
+from tests.stage.objects import write_kubeconfig
+from tests.stage.waiting import PATIENCE_SECONDS, until
 
+from fake_apiserver import ApiServer, kubeconfig
 from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection, with_kubeconfig
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.sessions import environment_proxy
-from taint_eviction.simulation.apiserver import ApiServer, kubeconfig
 
 BETA = "client.authentication.k8s.io/v1beta1"
 
@@ -54,13 +56,19 @@ def runs(directory: Path) -> int:
     return len((directory / "runs").read_text().splitlines())
 
 
+async def renewal() -> None:
+    """Wait for the renewal that runs beside the calls."""
+    [task] = [task for task in asyncio.all_tasks() if task.get_name() == "renew credentials"]
+    await task
+
+
 # Tokens
 
 
 async def test_a_token_in_the_kubeconfig_is_sent(tmp_path: Path) -> None:
     """Calls and watches share one way of authorization."""
     async with ApiServer(tokens={"secret"}) as server:
-        connection = await with_kubeconfig(write_kubeconfig(tmp_path / "c", server, "secret"), None, HandClock())
+        connection = await with_kubeconfig(str(write_kubeconfig(tmp_path / "c", server, "secret")), None, HandClock())
         assert await get(connection) == 200
         assert connection.namespace == "default"
         assert not connection.in_cluster
@@ -73,12 +81,12 @@ async def test_a_rotated_token_file_is_read_again_after_a_while(tmp_path: Path) 
     clock = HandClock()
     async with ApiServer(tokens={"one", "two"}) as server:
         path = write_kubeconfig(tmp_path / "c", server, tokenFile="token")
-        connection = await with_kubeconfig(path, None, clock)
-        assert await connection.authorization() == "Bearer one"
+        connection = await with_kubeconfig(str(path), None, clock)
+        assert await connection.source.authorization() == "Bearer one"
         (tmp_path / "token").write_text("two\n")
-        assert await connection.authorization() == "Bearer one"
+        assert await connection.source.authorization() == "Bearer one"
         clock.at += 5.0
-        assert await connection.authorization() == "Bearer two"
+        assert await connection.source.authorization() == "Bearer two"
         await connection.close()
 
 
@@ -87,7 +95,7 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
     async with ApiServer(tokens={"one"}) as server:
         connection = await with_kubeconfig(
-            write_kubeconfig(tmp_path / "c", server, tokenFile="token"), None, HandClock()
+            str(write_kubeconfig(tmp_path / "c", server, tokenFile="token")), None, HandClock()
         )
         assert await get(connection) == 200
         server.tokens = {"two"}
@@ -108,14 +116,55 @@ async def test_an_exec_plugin_gives_the_token_and_is_run_again_before_it_expires
     expires = repr(format_rfc3339(EPOCH + clock.at + 30.0))
     async with ApiServer(tokens={"one"}) as server:
         path = write_kubeconfig(tmp_path / "c", server, exec=plugin(tmp_path, token_script(tmp_path, expires)))
-        connection = await with_kubeconfig(path, None, clock)
+        connection = await with_kubeconfig(str(path), None, clock)
         assert await get(connection) == 200
         clock.at += 23.0
-        assert (await connection.authorization(), runs(tmp_path)) == ("Bearer one", 1)
+        assert (await connection.source.authorization(), runs(tmp_path)) == ("Bearer one", 1)
         (tmp_path / "token").write_text("two")
         clock.at += 1.5
-        assert (await connection.authorization(), runs(tmp_path)) == ("Bearer two", 2)
+        assert await connection.source.authorization() == "Bearer one"
+        await renewal()
+        assert (await connection.source.authorization(), runs(tmp_path)) == ("Bearer two", 2)
         await connection.close()
+
+
+async def test_an_exec_plugin_that_hangs_delays_no_request_while_its_token_is_good(tmp_path: Path) -> None:
+    """It runs beside them; who asks when the token has all but expired waits for it."""
+    (tmp_path / "token").write_text("one")
+    clock = HandClock()
+    expires = repr(format_rfc3339(EPOCH + clock.at + 300.0))
+    async with ApiServer(tokens={"one"}) as server:
+        path = write_kubeconfig(tmp_path / "c", server, exec=plugin(tmp_path, token_script(tmp_path, expires)))
+        connection = await with_kubeconfig(str(path), None, clock)
+        (tmp_path / "plugin.py").write_text("import time; time.sleep(600)")
+        clock.at += 250.0
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert [await get(connection) for _ in range(3)] == [200] * 3
+            assert connection.failures() == 0
+            clock.at += 46.0
+            waiting = asyncio.create_task(get(connection))
+            done, _ = await asyncio.wait([waiting], timeout=0.5)
+            assert not done, "the token has all but expired"
+            await connection.close()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_an_exec_plugin_that_waits_for_a_child_of_its_own_is_ended_with_it(tmp_path: Path) -> None:
+    """A script around another command: as long as that lives, it holds the pipes that the plugin is read by."""
+    (tmp_path / "token").write_text("one")
+    clock = HandClock()
+    expires = repr(format_rfc3339(EPOCH + clock.at + 300.0))
+    async with ApiServer(tokens={"one"}) as server:
+        path = write_kubeconfig(tmp_path / "c", server, exec=plugin(tmp_path, token_script(tmp_path, expires)))
+        connection = await with_kubeconfig(str(path), None, clock)
+        started = tmp_path / "started"
+        script = f"import subprocess; subprocess.run(['sh', '-c', 'touch {started}; sleep 600'])"
+        (tmp_path / "plugin.py").write_text(script)
+        clock.at += 250.0
+        assert await get(connection) == 200
+        await until(started.exists)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await connection.close()
 
 
 async def test_an_exec_plugin_is_run_again_after_a_401_once_for_all(tmp_path: Path) -> None:
@@ -124,7 +173,7 @@ async def test_an_exec_plugin_is_run_again_after_a_401_once_for_all(tmp_path: Pa
     clock = HandClock()
     async with ApiServer(tokens={"one"}) as server:
         path = write_kubeconfig(tmp_path / "c", server, exec=plugin(tmp_path, token_script(tmp_path)))
-        connection = await with_kubeconfig(path, None, clock)
+        connection = await with_kubeconfig(str(path), None, clock)
         server.tokens = {"two"}
         (tmp_path / "token").write_text("two")
         clock.at += 60.0
@@ -143,13 +192,15 @@ async def test_a_plugin_that_fails_later_leaves_the_token_in_use_until_it_expire
     expires = repr(format_rfc3339(EPOCH + clock.at + 100.0))
     async with ApiServer() as server:
         path = write_kubeconfig(tmp_path / "c", server, exec=plugin(tmp_path, token_script(tmp_path, expires)))
-        connection = await with_kubeconfig(path, None, clock)
+        connection = await with_kubeconfig(str(path), None, clock)
         (tmp_path / "plugin.py").write_text("raise SystemExit('no network')")
         clock.at += 90.0
-        assert await connection.authorization() == "Bearer one"
+        assert await connection.source.authorization() == "Bearer one"
+        await renewal()
+        assert (await connection.source.authorization(), connection.failures()) == ("Bearer one", 1)
         clock.at += 20.0
         with pytest.raises(CredentialsError, match="no network"):
-            await connection.authorization()
+            await connection.source.authorization()
         with pytest.raises(aiohttp.ClientConnectionError, match="no network"):
             await get(connection)
         await connection.close()
@@ -167,16 +218,16 @@ async def test_a_plugin_is_told_what_the_kubeconfig_says(tmp_path: Path) -> None
         "provideClusterInfo": True,
     }
     path = write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", exec=exec_section)
-    connection = await with_kubeconfig(path, None, HandClock())
-    assert await connection.authorization() == "Bearer adminFalsehttp"
+    connection = await with_kubeconfig(str(path), None, HandClock())
+    assert await connection.source.authorization() == "Bearer adminFalsehttp"
     await connection.close()
 
 
 async def test_passwords_are_sent(tmp_path: Path) -> None:
     """As basic authentication."""
     path = write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", username="me", password="it")
-    connection = await with_kubeconfig(path, None, HandClock())
-    assert await connection.authorization() == "Basic " + base64.b64encode(b"me:it").decode()
+    connection = await with_kubeconfig(str(path), None, HandClock())
+    assert await connection.source.authorization() == "Basic " + base64.b64encode(b"me:it").decode()
     await connection.close()
 
 
@@ -192,7 +243,9 @@ async def test_the_token_is_not_sent_elsewhere(tmp_path: Path) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     elsewhere = f"http://127.0.0.1:{runner.addresses[0][1]}/"
-    connection = await with_kubeconfig(write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", "s"), None, HandClock())
+    connection = await with_kubeconfig(
+        str(write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", "s")), None, HandClock()
+    )
     async with connection.make_session() as session, session.get(elsewhere) as answer:
         assert answer.status == 200
     assert heard == [None]
@@ -203,7 +256,7 @@ async def test_the_token_is_not_sent_elsewhere(tmp_path: Path) -> None:
 async def test_no_answer_is_asked_for_in_packed_form(tmp_path: Path) -> None:
     """To pack a list costs an API server more than the way to a neighbour is worth."""
     async with ApiServer() as server:
-        connection = await with_kubeconfig(write_kubeconfig(tmp_path / "c", server.url, "s"), None, HandClock())
+        connection = await with_kubeconfig(str(write_kubeconfig(tmp_path / "c", server.url, "s")), None, HandClock())
         async with connection.make_session() as session, session.get(f"{server.url}/api/v1/nodes") as answer:
             assert answer.request_info.headers["Accept-Encoding"] == "identity"
         await connection.close()
@@ -245,7 +298,9 @@ async def test_a_proxy_of_the_environment_is_used_where_the_kubeconfig_names_non
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{runner.addresses[0][1]}")
     monkeypatch.setenv("no_proxy", "near.example")
-    connection = await with_kubeconfig(write_kubeconfig(tmp_path / "c", "http://far.example", "s"), None, HandClock())
+    connection = await with_kubeconfig(
+        str(write_kubeconfig(tmp_path / "c", "http://far.example", "s")), None, HandClock()
+    )
     assert await get(connection) == 200
     assert asked == [("http://far.example/api/v1/nodes", f"Basic {base64.b64encode(b'me:secret').decode()}")]
     await connection.close()
@@ -293,7 +348,7 @@ def inline(file: Path) -> str:
 
 
 async def test_client_certificates_in_files_or_inline_log_in(tmp_path: Path, pki: Path) -> None:
-    """With the cluster's own authority; one SSL context for everything."""
+    """With the cluster's own authority; one SSL context indefinitelyything."""
     async with ApiServer(ssl_context=server_tls(pki)) as server:
         users = (
             {"client-certificate": str(pki / "me.crt"), "client-key": f"../{pki.name}/me.key"},
@@ -314,19 +369,19 @@ async def test_a_plugin_may_give_a_certificate(tmp_path: Path, pki: Path) -> Non
     )
     async with ApiServer(ssl_context=server_tls(pki)) as server:
         path = tls_kubeconfig(tmp_path / "c", pki, server.url, {"exec": plugin(tmp_path, script)})
-        connection = await with_kubeconfig(path, None, HandClock())
+        connection = await with_kubeconfig(str(path), None, HandClock())
         assert await get(connection) == 200
         await connection.close()
 
 
 async def test_the_servers_name_may_be_another_than_its_address(tmp_path: Path, pki: Path) -> None:
-    """tls-server-name counts for every session."""
+    """tls-server-name counts indefinitelyy session."""
     user = {"client-certificate": str(pki / "me.crt"), "client-key": str(pki / "me.key")}
     async with ApiServer(ssl_context=server_tls(pki)) as server:
         url = server.url.replace("127.0.0.1", "localhost")
         for name, works in (("kubernetes", True), ("somebody.else", False)):
             path = tls_kubeconfig(tmp_path / "c", pki, url, user, **{"tls-server-name": name})
-            connection = await with_kubeconfig(path, None, HandClock())
+            connection = await with_kubeconfig(str(path), None, HandClock())
             if works:
                 assert await get(connection) == 200
             else:
@@ -381,8 +436,8 @@ async def test_a_named_kubeconfig_comes_first_then_the_pod_then_the_home(tmp_pat
     """The flag, KUBECONFIG, the service account, ~/.kube/config."""
     account, home, clock = service_account(tmp_path, pki), tmp_path / "home", HandClock()
     (home / ".kube").mkdir(parents=True)
-    flag = write_kubeconfig(tmp_path / "flag", "http://flag:1")
-    env = write_kubeconfig(tmp_path / "env", "http://env:1")
+    flag = str(write_kubeconfig(tmp_path / "flag", "http://flag:1"))
+    env = str(write_kubeconfig(tmp_path / "env", "http://env:1"))
     write_kubeconfig(home / ".kube" / "config", "http://home:1")
     pod = in_pod("https://pod:1")
 
@@ -408,7 +463,7 @@ async def test_several_kubeconfigs_are_merged_first_come_first_served(tmp_path: 
     paths = os.pathsep.join(str(tmp_path / name) for name in ("missing", "empty", "one", "two"))
     for context, expected in ((None, ("http://one:1", "Bearer 1")), ("other", ("http://other:1", "Bearer 1"))):
         connection = await with_kubeconfig(paths, context, HandClock())
-        assert (connection.url, await connection.authorization()) == expected
+        assert (connection.url, await connection.source.authorization()) == expected
         await connection.close()
 
 
@@ -432,14 +487,14 @@ def printing(text: str) -> str:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("a: [", "line 1 is no valid YAML"),
-        ("- a", "is no kubeconfig: it should be a mapping"),
+        ("a: [", "line 1 is not valid YAML"),
+        ("- a", "is not a kubeconfig: it should be a mapping"),
         (broken(contexts={}), "has no context|there are: none|no context"),
         (broken(contexts="x"), "contexts should be a list"),
         (broken(users=[]), 'names the user "simulation"; there are: none'),
         (broken(clusters=[{"name": "prod"}]), 'names the cluster "simulation"; there are: prod'),
         (broken(clusters=[{"name": "simulation", "cluster": {}}]), "its cluster has no server"),
-        (broken(clusters=[{"name": "simulation", "cluster": {"server": "ftp://x"}}]), "no http or https URL"),
+        (broken(clusters=[{"name": "simulation", "cluster": {"server": "ftp://x"}}]), "not an http or https URL"),
         (
             broken(
                 clusters=[{"name": "simulation", "cluster": {"server": "https://x", "certificate-authority": "/no"}}]
@@ -468,7 +523,7 @@ def printing(text: str) -> str:
         ),
         (
             with_exec(command=sys.executable, args=["-c", 'print(\'{"apiVersion": "v9", "status": {}}\')']),
-            "speaks v9",
+            "answers in v9",
         ),
     ],
 )
@@ -484,14 +539,14 @@ async def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
     """So that the typing error is seen."""
     path = write_kubeconfig(tmp_path / "c", "http://x:1")
     with pytest.raises(CredentialsError, match=r'there is no context "prod" in .*; there are: simulation'):
-        await with_kubeconfig(path, "prod", HandClock())
+        await with_kubeconfig(str(path), "prod", HandClock())
 
 
 @pytest.mark.parametrize(
     ("find", "said"),
     [
         (lambda home: find_connection(str(home / "no"), None, HandClock(), {}, home, home), "no such kubeconfig: "),
-        (lambda home: find_connection(None, None, HandClock(), {}, home, home), "give --kubeconfig or KUBECONFIG"),
+        (lambda home: find_connection(None, None, HandClock(), {}, home, home), "set --kubeconfig or KUBECONFIG"),
     ],
 )
 async def test_no_way_to_the_server_is_said(tmp_path: Path, find: Callable[[Path], Any], said: str) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters_stage import EPOCH, HandClock, Stage, stage
+from tests.stage.client import ClientStage, client_stage
+from tests.stage.clocks import EPOCH, HandClock
+from tests.stage.waiting import PATIENCE_SECONDS
 
 from taint_eviction.adapters import event_recorder
 from taint_eviction.adapters.event_recorder import EventRecorder, cancelling_deletion, marking_for_deletion
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.metrics import Metrics
-from taint_eviction.adapters.tellers import EventTeller, MetricsTeller
+from taint_eviction.adapters.reporters import EventReporter, MetricsReporter
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.effects import Cancelled, Effect, Evicted, NodeTainted, Refused, Scheduled, TaintRewritten
 from taint_eviction.core.instants import TimeSource
@@ -29,7 +31,7 @@ EVICT = Evict(100.0, VERDICT, (VERDICT,))
 class Recording:
     """A recorder at work, and what it counted."""
 
-    def __init__(self, at: Stage) -> None:
+    def __init__(self, at: ClientStage) -> None:
         self.at = at
         self.clock = HandClock()
         self.counts: Counter[str] = Counter()
@@ -52,7 +54,7 @@ class Recording:
 
 @asynccontextmanager
 async def recording(directory: Path) -> AsyncIterator[Recording]:
-    async with stage(directory, timeout_seconds=0.2) as at:
+    async with client_stage(directory) as at:
         made = Recording(at)
         yield made
         await made.end()
@@ -70,7 +72,7 @@ async def test_an_event_is_posted_with_the_pods_uid(on: Recording) -> None:
     """So that kubectl describe shows it; component, reason and text are upstream's."""
     ref = on.at.pod()
     on.recorder.post(ref, REASON, marking_for_deletion(ref))
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     [event] = on.events()
     at = format_rfc3339(EPOCH + 100.0)
     assert event["involvedObject"] == {
@@ -97,7 +99,7 @@ async def test_the_same_event_again_counts_up_the_earlier_one(on: Recording) -> 
         on.recorder.post(ref, REASON, marking_for_deletion(ref))
         on.clock.at += 10.0
     on.recorder.post(ref, REASON, cancelling_deletion(ref))
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     told = {event["message"]: (event["count"], event["lastTimestamp"]) for event in on.events()}
     assert told == {
         "Marking for deletion Pod default/web": (3, format_rfc3339(EPOCH + 120.0)),
@@ -110,10 +112,10 @@ async def test_an_earlier_event_that_is_gone_is_posted_anew(on: Recording) -> No
     """Events expire after an hour."""
     ref = on.at.pod()
     on.recorder.post(ref, REASON, "x")
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     on.at.server.delete("events", on.events()[0]["metadata"]["name"])
     on.recorder.post(ref, REASON, "x")
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     assert [event["count"] for event in on.events()] == [1]
     assert on.counts == {"posted": 2}
 
@@ -141,7 +143,7 @@ async def test_events_wait_while_evictions_need_everything(on: Recording) -> Non
     assert on.events() == []
     on.clock.at += 5.0
     on.busy = False
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     [event] = on.events()
     assert event["firstTimestamp"] == format_rfc3339(EPOCH + 100.0)
 
@@ -151,7 +153,7 @@ async def test_a_full_queue_drops_the_oldest(on: Recording, monkeypatch: pytest.
     monkeypatch.setattr(event_recorder, "_QUEUE", 2)
     for name in "abcd":
         on.recorder.post(PodRef(NamespacedName("default", name), name), REASON, name)
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     assert on.counts == {"dropped": 2, "posted": 2}
     assert {event["message"] for event in on.events()} == {"c", "d"}
 
@@ -161,7 +163,7 @@ async def test_a_refusal_that_may_pass_is_tried_again(on: Recording, status: int
     """A few times, after what the server advises."""
     fault = on.at.server.faults.add(verb="create", resource="events", status=status, times=3)
     on.recorder.post(on.at.pod(), REASON, "x")
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     assert (fault.hits, on.counts) == (3, {"posted": 1})
 
 
@@ -169,7 +171,7 @@ async def test_a_try_whose_answer_was_lost_makes_no_second_event(on: Recording) 
     """The name is the same for each try, so the second one finds it there."""
     on.at.server.faults.add(verb="create", resource="events", reset=True, when="after", times=1)
     on.recorder.post(on.at.pod(), REASON, "x")
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     assert len(on.events()) == 1
     assert on.counts == {"posted": 1}
 
@@ -181,7 +183,7 @@ async def test_a_refusal_for_good_is_counted_and_told_once_in_a_while(
     on.at.server.faults.add(verb="create", resource="events", status=403, message="no events for you")
     for index in range(4):
         on.recorder.post(PodRef(NamespacedName("default", "p"), str(index)), REASON, "x")
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     assert on.counts == {"failed": 4}
     assert [record.message for record in caplog.records if "event about" in record.message] == [
         "an event about Pod default/p could not be posted: no events for you (HTTP 403)"
@@ -199,7 +201,7 @@ async def test_draining_gives_up_in_time(on: Recording) -> None:
 async def test_what_happened_to_a_living_pod_is_posted(on: Recording) -> None:
     """Marking when the deletion was accepted, cancelling where the pod lives on; nothing for pods that are gone."""
     ref = on.at.pod()
-    teller, now = EventTeller(on.recorder), on.clock.now()
+    reporter, now = EventReporter(on.recorder), on.clock.now()
     quiet: list[Effect] = [
         NodeTainted("n1"),
         Scheduled(ref, "n1", EVICT),
@@ -208,17 +210,15 @@ async def test_what_happened_to_a_living_pod_is_posted(on: Recording) -> None:
         *(Cancelled(ref, "n1", reason) for reason in (None, StayReason.TERMINATING, StayReason.NODE_UNKNOWN)),
     ]
     for effect in quiet:
-        teller.tell(effect, now)
-    assert await on.recorder.drain(5.0)
+        reporter.report(effect, now)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     assert on.events() == []
-    teller.tell(Evicted(ref, "n1", EVICT, 0.0), now)
-    teller.tell(Cancelled(ref, "n1", StayReason.NODE_CLEAN), now)
-    EventTeller(on.recorder, name_taints=True).tell(Evicted(ref, "n1", EVICT, 0.0), now)
-    assert await on.recorder.drain(5.0)
+    reporter.report(Evicted(ref, "n1", EVICT, 0.0), now)
+    reporter.report(Cancelled(ref, "n1", StayReason.NODE_CLEAN), now)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     assert {event["message"] for event in on.events()} == {
         "Marking for deletion Pod default/web",
         "Cancelling deletion of Pod default/web",
-        "Marking for deletion Pod default/web due to taint k:NoExecute",
     }
 
 
@@ -227,7 +227,7 @@ async def test_long_names_of_pods_make_legal_names_of_events(on: Recording) -> N
     ref = PodRef(NamespacedName("default", "p" * 253), "u")
     for message in ("x", "y"):
         on.recorder.post(ref, REASON, message)
-    assert await on.recorder.drain(5.0)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
     names = {event["metadata"]["name"] for event in on.events()}
     assert len(names) == 2
     assert max(map(len, names)) <= 253
@@ -236,7 +236,7 @@ async def test_long_names_of_pods_make_legal_names_of_events(on: Recording) -> N
 def test_effects_are_counted() -> None:
     """Each in its own metric."""
     metrics = Metrics("1.0")
-    teller = MetricsTeller(metrics)
+    reporter = MetricsReporter(metrics)
     ref, now = PodRef(NamespacedName("ns", "p"), "u"), HandClock().now()
     for effect in (
         Evicted(ref, "n1", EVICT, 2.0),
@@ -245,7 +245,7 @@ def test_effects_are_counted() -> None:
         TaintRewritten("n1", TAINT),
         NodeTainted("n1"),
     ):
-        teller.tell(effect, now)
+        reporter.report(effect, now)
     names = ("pod_deletions_total", "cancelled_total", "taints_rewritten_total")
     values = [metrics.registry.get_sample_value(f"taint_eviction_controller_{name}") for name in names]
     assert values == [1, 1, 1]

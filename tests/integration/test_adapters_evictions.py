@@ -5,27 +5,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters_stage import Stage, stage
-from apiserver_client import eventually
+from tests.stage.client import ClientStage, client_stage
+from tests.stage.waiting import until
+from tests.unit.builders import at_once
 
+from fake_apiserver import pod_object
+from taint_eviction.adapters.answers import failure_reason
 from taint_eviction.adapters.evictions import eviction_body
 from taint_eviction.core.effects import Block, BlockReason
 from taint_eviction.core.objects import NamespacedName, PodRef
-from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.simulation.apiserver import pod_object
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 
 WEB = {"matchLabels": {"app": "web"}}
 
 
 @pytest.fixture
-async def at(tmp_path: Path) -> AsyncIterator[Stage]:
+async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
     """A stage for one test, whose pods take their time to end."""
-    async with stage(tmp_path) as made:
+    async with client_stage(tmp_path) as made:
         made.server.kubelets.finish_after_seconds = 30.0
         yield made
 
 
-def add_pod(at: Stage, name: str = "web-0", *, ready: bool = True, phase: str = "Running") -> PodRef:
+def add_pod(at: ClientStage, name: str = "web-0", *, ready: bool = True, phase: str = "Running") -> PodRef:
     """Create a pod that runs."""
     pod = pod_object("default", name, "n1", timestamp=at.server.clock.timestamp())
     pod["status"]["phase"] = phase
@@ -34,22 +36,22 @@ def add_pod(at: Stage, name: str = "web-0", *, ready: bool = True, phase: str = 
     return PodRef(NamespacedName("default", name), at.server.create("pods", pod)["metadata"]["uid"])
 
 
-async def add_budget(at: Stage, name: str = "b", **spec: Any) -> None:
+async def add_budget(at: ClientStage, name: str = "b", **spec: Any) -> None:
     """Create a budget for the pods called web-N, and wait until it has been counted."""
     at.server.create("poddisruptionbudgets", {"metadata": {"name": name}, "spec": {"selector": WEB, **spec}})
     await counted(at, name, observedGeneration=1)
 
 
-async def counted(at: Stage, name: str = "b", **wanted: int) -> None:
+async def counted(at: ClientStage, name: str = "b", **wanted: int) -> None:
     """Wait until the disruption controller has written this into a budget's status."""
 
     def status() -> Mapping[str, Any]:
         return (at.server.get("poddisruptionbudgets", name) or {}).get("status") or {}
 
-    await eventually(lambda: all(status().get(field) == value for field, value in wanted.items()))
+    await until(lambda: all(status().get(field) == value for field, value in wanted.items()))
 
 
-def add_counted_budget(at: Stage, **status: Any) -> None:
+def add_counted_budget(at: ClientStage, **status: Any) -> None:
     """Create a budget with this status, which nobody counts again."""
     at.server.budgets.paused = True
     spec = {"selector": WEB, "minAvailable": 1}
@@ -57,16 +59,16 @@ def add_counted_budget(at: Stage, **status: Any) -> None:
     at.server.create("poddisruptionbudgets", {"metadata": {"name": "b"}, "spec": spec, "status": status})
 
 
-async def refused(at: Stage, ref: PodRef) -> CallFailed:
+async def refused(at: ClientStage, ref: PodRef) -> CallFailed:
     """Ask for an eviction that is refused, and return the refusal; the pod is untouched."""
     before = at.server.get("pods", ref.key.name)
     with pytest.raises(CallFailed) as failed:
-        await at.client.evict(ref)
+        await at.writer.evict(ref, at_once)
     assert at.server.get("pods", ref.key.name) == before
     return failed.value
 
 
-def is_leaving(at: Stage, ref: PodRef) -> bool:
+def is_leaving(at: ClientStage, ref: PodRef) -> bool:
     """Tell whether a pod is terminating."""
     return "deletionTimestamp" in (at.server.get("pods", ref.key.name) or {})["metadata"]
 
@@ -74,10 +76,10 @@ def is_leaving(at: Stage, ref: PodRef) -> bool:
 # Accepted
 
 
-async def test_a_pod_without_budget_is_evicted_by_its_uid_with_its_own_grace(at: Stage) -> None:
+async def test_a_pod_without_budget_is_evicted_by_its_uid_with_its_own_grace(at: ClientStage) -> None:
     """One POST, counted as such; the server sets the condition."""
     ref = add_pod(at)
-    assert await at.client.evict(ref)
+    assert await at.writer.evict(ref, at_once)
     assert is_leaving(at, ref)
     assert at.condition("web-0")["reason"] == "EvictionByEvictionAPI"
     [request] = at.server.requests.select(verb="create", resource="pods/eviction")
@@ -87,54 +89,54 @@ async def test_a_pod_without_budget_is_evicted_by_its_uid_with_its_own_grace(at:
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-async def test_pods_that_do_not_run_pass_an_exhausted_budget(at: Stage, phase: str) -> None:
+async def test_pods_that_do_not_run_pass_an_exhausted_budget(at: ClientStage, phase: str) -> None:
     """Budgets are not asked."""
     ref = add_pod(at, phase=phase)
     await add_budget(at, maxUnavailable=0)
-    assert await at.client.evict(ref)
+    assert await at.writer.evict(ref, at_once)
 
 
-async def test_a_terminating_pod_is_accepted_again(at: Stage) -> None:
+async def test_a_terminating_pod_is_accepted_again(at: ClientStage) -> None:
     """It goes anyway."""
     ref = add_pod(at)
     at.server.delete("pods", "web-0")
     await add_budget(at, maxUnavailable=0)
-    assert await at.client.evict(ref)
+    assert await at.writer.evict(ref, at_once)
 
 
-async def test_an_unready_pod_goes_where_the_others_suffice_or_the_budget_does_not_mind(at: Stage) -> None:
+async def test_an_unready_pod_goes_where_the_others_suffice_or_the_budget_does_not_mind(at: ClientStage) -> None:
     """It does not count as healthy: a budget that is met is not hurt, and AlwaysAllow never minds."""
     sick, _ = add_pod(at, ready=False), add_pod(at, "web-1")
     await add_budget(at, minAvailable=2)
     assert (await refused(at, sick)).block == Block(BlockReason.BUDGET, "b")
     at.server.patch("poddisruptionbudgets", "b", {"spec": {"minAvailable": 1}})
     await counted(at, desiredHealthy=1)
-    assert await at.client.evict(sick)
+    assert await at.writer.evict(sick, at_once)
 
     other = add_pod(at, "web-2", ready=False)
     patch = {"spec": {"minAvailable": 3, "unhealthyPodEvictionPolicy": "AlwaysAllow"}}
     at.server.patch("poddisruptionbudgets", "b", patch)
-    assert await at.client.evict(other)
+    assert await at.writer.evict(other, at_once)
 
 
 # Gone
 
 
-async def test_another_uid_or_nobody_is_false(at: Stage) -> None:
+async def test_another_uid_or_nobody_is_false(at: ClientStage) -> None:
     """409 by the precondition and 404: the pod is gone, and whoever has its name now is untouched."""
     ref = add_pod(at)
     before = at.server.get("pods", "web-0")
-    assert not await at.client.evict(ref._replace(uid="other"))
-    assert not await at.client.evict(PodRef(NamespacedName("default", "gone"), "x"))
+    assert not await at.writer.evict(ref._replace(uid="other"), at_once)
+    assert not await at.writer.evict(PodRef(NamespacedName("default", "gone"), "x"), at_once)
     assert at.server.get("pods", "web-0") == before
     assert [code for *_, code in at.counted] == ["409", "404"]
 
 
-async def test_another_uid_costs_the_budget_of_who_has_the_name_now(at: Stage) -> None:
+async def test_another_uid_costs_the_budget_of_who_has_the_name_now(at: ClientStage) -> None:
     """The server asks the budget before it looks at the UID: so the live pod has to be read before every eviction."""
     ref, _ = add_pod(at), add_pod(at, "web-1")
     await add_budget(at, maxUnavailable=1)
-    assert not await at.client.evict(ref._replace(uid="other"))
+    assert not await at.writer.evict(ref._replace(uid="other"), at_once)
     assert (await refused(at, ref)).block == Block(BlockReason.BUDGET, "b")
 
 
@@ -148,25 +150,25 @@ async def test_another_uid_costs_the_budget_of_who_has_the_name_now(at: Stage) -
         {"status": 409, "message": "the object has been modified", "details": {"name": "b", "kind": "pods"}},
     ],
 )
-async def test_what_is_not_about_the_pod_does_not_say_that_it_is_gone(at: Stage, fault: dict[str, Any]) -> None:
+async def test_what_is_not_about_the_pod_does_not_say_that_it_is_gone(at: ClientStage, fault: dict[str, Any]) -> None:
     """A wrong path's 404, an absent namespace or budget of the same name, a conflict over a budget."""
     ref = add_pod(at)
     at.server.faults.add(resource="pods/eviction", **fault)
     failed = await refused(at, ref)
-    assert (failed.status, failed.block) == (fault["status"], None)
+    assert (failed.reason, failed.block) == (failure_reason(fault["status"]), None)
 
 
 # Budgets
 
 
-async def test_an_exhausted_budget_is_named_with_its_numbers_and_advises_nothing(at: Stage) -> None:
+async def test_an_exhausted_budget_is_named_with_its_numbers_and_advises_nothing(at: ClientStage) -> None:
     """429 with a cause; nothing is taken from the budget by asking."""
     ref = add_pod(at)
     await add_budget(at, minAvailable=1)
     before = at.server.get("poddisruptionbudgets", "b")
     for _ in range(2):
         failed = await refused(at, ref)
-        assert (failed.status, failed.retry_after_seconds) == (429, None)
+        assert (failed.reason, failed.retry_after_seconds) == (FailureReason.OTHER, None)
         assert failed.block == Block(BlockReason.BUDGET, "b")
         assert str(failed) == (
             "Cannot evict pod as it would violate the pod's disruption budget. "
@@ -175,26 +177,26 @@ async def test_an_exhausted_budget_is_named_with_its_numbers_and_advises_nothing
     assert at.server.get("poddisruptionbudgets", "b") == before
 
 
-async def test_a_budget_that_allows_one_lets_one_go_and_frees_up_with_its_replacement(at: Stage) -> None:
+async def test_a_budget_that_allows_one_lets_one_go_and_frees_up_with_its_replacement(at: ClientStage) -> None:
     """The second is blocked until the disruption controller has counted the first one's successor as ready."""
     first, second = add_pod(at), add_pod(at, "web-1")
     await add_budget(at, minAvailable=1)
-    assert await at.client.evict(first)
+    assert await at.writer.evict(first, at_once)
     assert (await refused(at, second)).block == Block(BlockReason.BUDGET, "b")
     add_pod(at, "web-2", ready=False)
     await counted(at, expectedPods=3)
     assert (await refused(at, second)).block == Block(BlockReason.BUDGET, "b")
     add_pod(at, "web-3")
     await counted(at, disruptionsAllowed=1)
-    assert await at.client.evict(second)
+    assert await at.writer.evict(second, at_once)
 
 
-async def test_a_budget_that_has_not_been_counted_yet_advises_ten_seconds(at: Stage) -> None:
+async def test_a_budget_that_has_not_been_counted_yet_advises_ten_seconds(at: ClientStage) -> None:
     """New or just changed: the disruption controller has not seen this generation."""
     ref = add_pod(at)
     add_counted_budget(at, observedGeneration=0, disruptionsAllowed=1)
     failed = await refused(at, ref)
-    assert (failed.status, failed.retry_after_seconds) == (429, 10.0)
+    assert (failed.reason, failed.retry_after_seconds) == (FailureReason.OTHER, 10.0)
     assert failed.block == Block(BlockReason.BUDGET_NOT_READY, "b")
     at.server.budgets.resume()
     assert (await refused(at, ref)).block == Block(BlockReason.BUDGET, "b")
@@ -212,21 +214,21 @@ async def test_a_budget_that_has_not_been_counted_yet_advises_ten_seconds(at: St
         ({"currentHealthy": 2}, BlockReason.BUDGET, 429),
     ],
 )
-async def test_odd_states_of_a_budget_block_too(at: Stage, status: Any, reason: BlockReason, code: int) -> None:
+async def test_odd_states_of_a_budget_block_too(at: ClientStage, status: Any, reason: BlockReason, code: int) -> None:
     """403 in the budget's name is no missing right; and a budget may refuse though its numbers would allow it."""
     ref = add_pod(at)
     add_counted_budget(at, **status)
     failed = await refused(at, ref)
-    assert (failed.status, failed.block) == (code, Block(reason, "b"))
+    assert (failed.reason, failed.block) == (failure_reason(code), Block(reason, "b"))
 
 
-async def test_two_budgets_are_a_block_without_a_name(at: Stage) -> None:
+async def test_two_budgets_are_a_block_without_a_name(at: ClientStage) -> None:
     """500 without a reason, whatever they allow."""
     ref = add_pod(at)
     await add_budget(at, "b", maxUnavailable=1)
     await add_budget(at, "c", maxUnavailable=1)
     failed = await refused(at, ref)
-    assert (failed.status, failed.block) == (500, Block(BlockReason.SEVERAL_BUDGETS, ""))
+    assert (failed.reason, failed.block) == (FailureReason.OTHER, Block(BlockReason.SEVERAL_BUDGETS, ""))
 
 
 # No blocks
@@ -244,18 +246,18 @@ async def test_two_budgets_are_a_block_without_a_name(at: Stage) -> None:
         ({"status": 504, "details": {"retryAfterSeconds": 10}}, 10.0),
     ],
 )
-async def test_other_refusals_are_failed_calls(at: Stage, fault: dict[str, Any], seconds: float | None) -> None:
+async def test_other_refusals_are_failed_calls(at: ClientStage, fault: dict[str, Any], seconds: float | None) -> None:
     """API Priority and Fairness, webhooks, a namespace that ends, and budgets that many write at once."""
     ref = add_pod(at)
     at.server.faults.add(resource="pods/eviction", **fault)
     failed = await refused(at, ref)
-    assert (failed.status, failed.block, failed.retry_after_seconds) == (fault["status"], None, seconds)
+    assert (failed.reason, failed.block, failed.retry_after_seconds) == (failure_reason(fault["status"]), None, seconds)
 
 
-async def test_missing_rights_are_a_failed_call(at: Stage) -> None:
+async def test_missing_rights_are_a_failed_call(at: ClientStage) -> None:
     """A 403 in the pod's name."""
     ref = add_pod(at)
     at.server.answerer.authorize = lambda request: request.resource_name != "pods/eviction"
     failed = await refused(at, ref)
-    assert (failed.status, failed.block) == (403, None)
+    assert (failed.reason, failed.block) == (FailureReason.FORBIDDEN, None)
     assert 'cannot create resource "pods/eviction"' in str(failed)

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from adapters_stage import Stage, stage
+from tests.stage.client import ClientStage, client_stage
 
 from taint_eviction.adapters.preflight import in_words, missing_rights
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
-from taint_eviction.settings import ElectionSettings, OrdersSettings, Settings
+from taint_eviction.settings import ControlStateSettings, ElectionSettings, Settings
 
 READS = {f"{verb} {resource}" for verb in ("get", "list", "watch") for resource in ("nodes", "pods")}
 WRITES = {"patch pods/status", "delete pods"}
@@ -19,9 +19,9 @@ EVICTION = {"create pods/eviction"}
 
 
 @pytest.fixture
-async def at(tmp_path: Path) -> AsyncIterator[Stage]:
+async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
     """A server by which nothing is allowed."""
-    async with stage(tmp_path) as made:
+    async with client_stage(tmp_path) as made:
         made.server.faults.add(path="selfsubjectaccessreviews", status=201, message="{}", plain_text=True)
         yield made
 
@@ -33,7 +33,7 @@ async def at(tmp_path: Path) -> AsyncIterator[Stage]:
         (Settings(dry_run=True), READS | LEASE | {"get configmaps"}),
         (Settings(dry_run=True, dry_run_events=True), READS | EVENTS | LEASE | {"get configmaps"}),
         (
-            Settings(orders=OrdersSettings(enabled=False), election=ElectionSettings(enabled=False)),
+            Settings(control_state=ControlStateSettings(enabled=False), election=ElectionSettings(enabled=False)),
             READS | WRITES | EVENTS,
         ),
         (
@@ -46,7 +46,7 @@ async def at(tmp_path: Path) -> AsyncIterator[Stage]:
         ),
     ],
 )
-async def test_only_what_will_be_used_is_asked_for(at: Stage, settings: Settings, asked: set[str]) -> None:
+async def test_only_what_will_be_used_is_asked_for(at: ClientStage, settings: Settings, asked: set[str]) -> None:
     """Each right once, and all of them are missing here."""
     missing = await missing_rights(at.calls, settings)
     assert set(missing) == asked
@@ -54,10 +54,10 @@ async def test_only_what_will_be_used_is_asked_for(at: Stage, settings: Settings
     assert all(right in in_words(missing) for right in asked)
 
 
-async def test_lease_and_config_map_are_asked_for_by_name(at: Stage) -> None:
+async def test_lease_and_config_map_are_asked_for_by_name(at: ClientStage) -> None:
     """In the namespace of the Lease; one that is to be created has no name yet."""
     election = ElectionSettings(lease_name="mine", lease_namespace="here")
-    await missing_rights(at.calls, Settings(election=election, orders=OrdersSettings(name="ours")))
+    await missing_rights(at.calls, Settings(election=election, control_state=ControlStateSettings(name="ours")))
     reviews = at.server.requests.select(verb="create")
     asked = [entry.body["spec"]["resourceAttributes"] for entry in reviews]
     assert {

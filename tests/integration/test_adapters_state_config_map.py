@@ -4,20 +4,25 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters_stage import EPOCH, Stage, stage
+from tests.stage.client import ClientStage, client_stage
+from tests.stage.clocks import EPOCH
 
-from taint_eviction.adapters.orders_data import EVERYTHING, PauseScope, latch_text
+from fake_apiserver import LoggedRequest
+from taint_eviction.adapters.answers import failure_reason
+from taint_eviction.adapters.control_state_data import latch_text, reset_text
 from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.core.brakes import Brakes, Hold
-from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.breaker import Breaker, BreakerPolicy
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.orders import Latch, Orders, Pause
-from taint_eviction.runtime.ports import CallFailed, OrdersStore
-from taint_eviction.simulation.apiserver import LoggedRequest
+from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.suspension import Suspension
+from taint_eviction.runtime.ports import CallFailed, ControlStateStore, FailureReason
 
 NAMESPACE, NAME = "kube-system", "orders"
 LATCH = Latch(EPOCH + 0.25, "5 of 9 nodes")
@@ -26,47 +31,47 @@ PAUSE = Pause(EPOCH, "disk swap")
 
 
 @pytest.fixture
-async def at(tmp_path: Path) -> AsyncIterator[Stage]:
+async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
     """A stage for one test."""
-    async with stage(tmp_path) as made:
+    async with client_stage(tmp_path) as made:
         yield made
 
 
-def state(at: Stage) -> StateConfigMap:
+def state(at: ClientStage) -> StateConfigMap:
     """Another process's door to the same ConfigMap."""
     return StateConfigMap(at.calls, NAMESPACE, NAME)
 
 
-def put(at: Stage, **fields: Any) -> None:
+def put(at: ClientStage, **fields: Any) -> None:
     """Create the ConfigMap as somebody else."""
     at.server.create("configmaps", {"metadata": {"name": NAME, "namespace": NAMESPACE}, **fields})
 
 
-def patch(at: Stage, **fields: Any) -> None:
+def patch(at: ClientStage, **fields: Any) -> None:
     """Change the ConfigMap as somebody else."""
     at.server.patch("configmaps", NAME, fields, NAMESPACE)
 
 
-def config_map(at: Stage) -> dict[str, Any]:
+def config_map(at: ClientStage) -> dict[str, Any]:
     """The ConfigMap on the server."""
     found = at.server.get("configmaps", NAME, NAMESPACE)
     assert found is not None
     return found
 
 
-def data(at: Stage) -> dict[str, str]:
+def data(at: ClientStage) -> dict[str, str]:
     """Its data."""
     found: dict[str, str] = config_map(at)["data"]
     return found
 
 
-def writes(at: Stage) -> list[tuple[str, int | None]]:
+def writes(at: ClientStage) -> list[tuple[str, int | None]]:
     """Verb and status of each write so far."""
     asked = at.server.requests.select(lambda entry: entry.verb != "get", resource="configmaps")
     return [(entry.verb, entry.code) for entry in asked]
 
 
-def between(at: Stage, meddle: Callable[[], object], times: int = 1) -> None:
+def between(at: ClientStage, meddle: Callable[[], object], times: int = 1) -> None:
     """Let somebody else act right after each of the first reads."""
     left = iter(range(times))
 
@@ -77,28 +82,28 @@ def between(at: Stage, meddle: Callable[[], object], times: int = 1) -> None:
     at.server.requests.subscribe(act)
 
 
-async def test_it_stands_behind_its_door(at: Stage) -> None:
+async def test_it_stands_behind_its_door(at: ClientStage) -> None:
     """It is an OrdersStore (a static type check, run for good measure)."""
-    door: OrdersStore = state(at)
+    door: ControlStateStore = state(at)
     assert await door.read() is None
     assert writes(at) == []
 
 
 @pytest.mark.parametrize("fields", [{}, {"data": None}, {"data": {"pause": "false"}}])
-async def test_a_config_map_without_orders_orders_nothing(at: Stage, fields: dict[str, Any]) -> None:
+async def test_a_config_map_without_orders_orders_nothing(at: ClientStage, fields: dict[str, Any]) -> None:
     """That it is there is something else than that it never was."""
     put(at, **fields)
-    assert await state(at).read() == Orders()
+    assert await state(at).read() == ControlState()
 
 
-async def test_what_one_writes_all_read(at: Stage) -> None:
+async def test_what_one_writes_all_read(at: ClientStage) -> None:
     """The first write makes the ConfigMap, the next ones change their own keys."""
     await state(at).set_pauses({N1: PAUSE, SHOP: Pause()})
     await state(at).write_latch(LATCH)
-    assert await state(at).read() == Orders(None, {"n1": PAUSE}, {"shop": Pause()}, LATCH)
+    assert await state(at).read() == ControlState(None, {"n1": PAUSE}, {"shop": Pause()}, LATCH)
     await state(at).set_pauses({N1: None, EVERYTHING: PAUSE})
     await state(at).write_reset(EPOCH + 1.5)
-    assert await state(at).read() == Orders(PAUSE, {}, {"shop": Pause()}, None, EPOCH + 1.5)
+    assert await state(at).read() == ControlState(PAUSE, {}, {"shop": Pause()}, None, EPOCH + 1.5)
     assert writes(at) == [("create", 201), ("patch", 200), ("patch", 200), ("patch", 200)]
     assert {key: json.loads(text) for key, text in data(at).items()} == {
         "pause": {"since": "2030-03-17T17:46:40Z", "reason": "disk swap"},
@@ -107,7 +112,7 @@ async def test_what_one_writes_all_read(at: Stage) -> None:
     }
 
 
-async def test_what_others_keep_there_stays(at: Stage) -> None:
+async def test_what_others_keep_there_stays(at: ClientStage) -> None:
     """Labels, keys of other versions, binary ones."""
     put(at, data={"later": "x"}, binaryData={"logo": "aWNv"})
     patch(at, metadata={"labels": {"team": "a"}})
@@ -121,36 +126,36 @@ async def test_what_others_keep_there_stays(at: Stage) -> None:
 # Pauses
 
 
-async def test_what_is_paused_keeps_the_pause_it_has(at: Stage) -> None:
+async def test_what_is_paused_keeps_the_pause_it_has(at: ClientStage) -> None:
     """Pausing again changes neither since when nor why, and resuming what is not paused writes nothing."""
     await state(at).set_pauses({N1: PAUSE})
     await state(at).set_pauses({N1: Pause(EPOCH + 60, "again"), SHOP: None, EVERYTHING: None})
-    assert await state(at).read() == Orders(nodes={"n1": PAUSE})
+    assert await state(at).read() == ControlState(nodes={"n1": PAUSE})
     assert writes(at) == [("create", 201)]
 
 
-async def test_resuming_where_there_is_no_config_map_makes_none(at: Stage) -> None:
+async def test_resuming_where_there_is_no_config_map_makes_none(at: ClientStage) -> None:
     """Nothing was ever paused."""
     await state(at).set_pauses({EVERYTHING: None})
     assert writes(at) == []
 
 
-async def test_a_malformed_pause_can_be_resumed(at: Stage) -> None:
+async def test_a_malformed_pause_can_be_resumed(at: ClientStage) -> None:
     """Also one that stands among the binary keys, where a key of ours has no business."""
     put(at, data={"pause": "yes"}, binaryData={"pause-node.n1": "eWVz"})
     held = await state(at).read()
     assert held is not None
-    assert held.whole is not None
+    assert held.cluster is not None
     assert "is malformed" in held.nodes["n1"].reason
     await state(at).set_pauses({EVERYTHING: None, N1: None})
-    assert await state(at).read() == Orders()
+    assert await state(at).read() == ControlState()
 
 
-async def test_a_false_is_overwritten_by_a_pause(at: Stage) -> None:
+async def test_a_false_is_overwritten_by_a_pause(at: ClientStage) -> None:
     """People may write false instead of taking the key away."""
     put(at, data={"pause": "false"})
     await state(at).set_pauses({EVERYTHING: PAUSE})
-    assert await state(at).read() == Orders(PAUSE)
+    assert await state(at).read() == ControlState(PAUSE)
 
 
 # The breaker
@@ -164,7 +169,7 @@ async def test_a_false_is_overwritten_by_a_pause(at: Stage) -> None:
         "nonsense",
     ],
 )
-async def test_a_latch_is_not_written_where_it_is_open_or_was_reset_since(at: Stage, stands: str) -> None:
+async def test_a_latch_is_not_written_where_it_is_open_or_was_reset_since(at: ClientStage, stands: str) -> None:
     """The first cause stays, a malformed key counts as open, and what a human has closed stays closed."""
     put(at, data={"breaker": stands})
     await state(at).write_latch(LATCH)
@@ -172,115 +177,143 @@ async def test_a_latch_is_not_written_where_it_is_open_or_was_reset_since(at: St
 
 
 @pytest.mark.parametrize("reset", ["2030-03-17T17:46:40.249999Z", "2030-03-17T17:00:00Z"])
-async def test_a_latch_is_written_over_an_older_reset(at: Stage, reset: str) -> None:
+async def test_a_latch_is_written_over_an_older_reset(at: ClientStage, reset: str) -> None:
     """It has opened again after that."""
     put(at, data={"breaker": json.dumps({"open": False, "reset": reset})})
     await state(at).write_latch(LATCH)
-    assert await state(at).read() == Orders(latch=LATCH)
+    assert await state(at).read() == ControlState(latch=LATCH)
 
 
 @pytest.mark.parametrize("data", [None, {"breaker": "nonsense"}, {"breaker": json.dumps({"open": True})}])
-async def test_a_reset_closes_what_is_absent_unreadable_or_open(at: Stage, data: dict[str, str] | None) -> None:
+async def test_a_reset_closes_what_is_absent_unreadable_or_open(at: ClientStage, data: dict[str, str] | None) -> None:
     """Whatever it was that held."""
     put(at, data=data)
     await state(at).write_reset(EPOCH)
-    assert await state(at).read() == Orders(reset_epoch=EPOCH)
+    assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 
-async def test_a_reset_makes_the_config_map_where_there_is_none(at: Stage) -> None:
+async def test_a_reset_makes_the_config_map_where_there_is_none(at: ClientStage) -> None:
     """A latch that could not be written may have been closed by itself."""
     await state(at).write_reset(EPOCH)
-    assert await state(at).read() == Orders(reset_epoch=EPOCH)
+    assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 
-async def test_a_reset_changes_nothing_where_the_breaker_is_closed(at: Stage) -> None:
+async def test_a_reset_changes_nothing_where_the_breaker_is_closed(at: ClientStage) -> None:
     """The first reset stays."""
     await state(at).write_reset(EPOCH)
     await state(at).write_reset(EPOCH + 60)
-    assert await state(at).read() == Orders(reset_epoch=EPOCH)
+    assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 
-async def test_a_reset_does_not_close_what_has_opened_later(at: Stage) -> None:
+@pytest.mark.parametrize("before", [EPOCH - 60, EPOCH + 3600])
+async def test_a_reset_anew_is_written_where_the_breaker_is_closed_too(at: ClientStage, before: float) -> None:
+    """A person says so once more, or corrects a date."""
+    await state(at).write_reset(before)
+    await state(at).write_reset(EPOCH, anew=True)
+    assert await state(at).read() == ControlState(reset_epoch=EPOCH)
+
+
+async def test_what_is_dated_wrong_is_dated_anew_and_else_left_as_it_is(at: ClientStage) -> None:
+    """A latch keeps its cause."""
+    put(at, data={"pause": "true"})
+    await state(at).write_latch(replace(LATCH, since_epoch=EPOCH + 3600))
+    await state(at).redate(EPOCH + 3600, EPOCH)
+    assert await state(at).read() == ControlState(Pause(), latch=replace(LATCH, since_epoch=EPOCH))
+    await state(at).write_reset(EPOCH + 7200)
+    await state(at).redate(EPOCH + 7200, EPOCH + 60)
+    assert await state(at).read() == ControlState(Pause(), reset_epoch=EPOCH + 60)
+
+
+@pytest.mark.parametrize("stands", [None, {}, {"breaker": reset_text(EPOCH + 60)}, {"breaker": latch_text(LATCH)}])
+async def test_what_was_written_meanwhile_is_not_dated_anew(at: ClientStage, stands: dict[str, str] | None) -> None:
+    """It is another word than the one that was dated wrong."""
+    if stands is not None:
+        put(at, data=stands)
+    await state(at).redate(EPOCH + 3600, EPOCH)
+    assert writes(at) == []
+
+
+async def test_a_reset_does_not_close_what_has_opened_later(at: ClientStage) -> None:
     """Whoever reset it has not seen that."""
     await state(at).write_latch(LATCH)
     await state(at).write_reset(EPOCH)
-    assert await state(at).read() == Orders(latch=LATCH)
+    assert await state(at).read() == ControlState(latch=LATCH)
     await state(at).write_reset(LATCH.since_epoch)
-    assert await state(at).read() == Orders(reset_epoch=LATCH.since_epoch)
+    assert await state(at).read() == ControlState(reset_epoch=LATCH.since_epoch)
 
 
-async def test_a_key_that_becomes_unreadable_holds_even_who_knows_of_a_reset(at: Stage) -> None:
+async def test_a_key_that_becomes_unreadable_holds_even_who_knows_of_a_reset(at: ClientStage) -> None:
     """It stands where the reset stood, so it is newer; until it is reset again."""
-    brakes, now = Brakes(BreakerPolicy(), None), at.server.clock.now().timestamp()
+    suspension, now = Suspension(EvictionPolicy(), Breaker(BreakerPolicy()), None), at.server.clock.now().timestamp()
 
-    async def held() -> Hold | None:
-        brakes.order(await state(at).read() or Orders(), Moment(0.0, now))
-        return brakes.whole()
+    async def held() -> WaitReason | None:
+        suspension.order(await state(at).read() or ControlState(), Moment(0.0, now))
+        return suspension.of_cluster()
 
     await state(at).write_reset(now)
     assert await held() is None
     patch(at, data={"breaker": "shut"})
-    assert await held() is Hold.BREAKER_OPEN
+    assert await held() is WaitReason.BREAKER_OPEN
     await state(at).write_reset(now + 1)
     assert await held() is None
 
 
-async def test_an_unreadable_key_among_the_binary_ones_can_be_reset(at: Stage) -> None:
+async def test_an_unreadable_key_among_the_binary_ones_can_be_reset(at: ClientStage) -> None:
     """The API server takes no key that is in both maps, so it leaves the other one."""
     put(at, binaryData={"breaker": "e30=", "logo": "aWNv"})
     await state(at).write_reset(EPOCH)
-    assert await state(at).read() == Orders(reset_epoch=EPOCH)
+    assert await state(at).read() == ControlState(reset_epoch=EPOCH)
     assert config_map(at)["binaryData"] == {"logo": "aWNv"}
 
 
 # Several writers
 
 
-async def test_a_pause_between_reading_and_writing_the_latch_is_not_lost(at: Stage) -> None:
+async def test_a_pause_between_reading_and_writing_the_latch_is_not_lost(at: ClientStage) -> None:
     """The latch is decided on again, and both stand."""
     put(at)
     between(at, lambda: patch(at, data={"pause": "true"}))
     await state(at).write_latch(LATCH)
     assert writes(at) == [("patch", 409), ("patch", 200)]
-    assert await state(at).read() == Orders(Pause(), latch=LATCH)
+    assert await state(at).read() == ControlState(Pause(), latch=LATCH)
 
 
-async def test_a_latch_between_reading_and_writing_a_pause_is_not_lost(at: Stage) -> None:
+async def test_a_latch_between_reading_and_writing_a_pause_is_not_lost(at: ClientStage) -> None:
     """The other way round."""
     put(at)
     between(at, lambda: patch(at, data={"breaker": latch_text(LATCH)}))
     await state(at).set_pauses({EVERYTHING: PAUSE})
     assert writes(at) == [("patch", 409), ("patch", 200)]
-    assert await state(at).read() == Orders(PAUSE, latch=LATCH)
+    assert await state(at).read() == ControlState(PAUSE, latch=LATCH)
 
 
-async def test_a_reset_between_reading_and_writing_the_latch_counts(at: Stage) -> None:
+async def test_a_reset_between_reading_and_writing_the_latch_counts(at: ClientStage) -> None:
     """A human was faster: the latch is not written any more."""
     put(at)
     between(at, lambda: patch(at, data={"breaker": '{"open": false, "reset": "2030-03-17T18:00:00Z"}'}))
     await state(at).write_latch(LATCH)
     assert writes(at) == [("patch", 409)]
-    assert await state(at).read() == Orders(reset_epoch=EPOCH + 800)
+    assert await state(at).read() == ControlState(reset_epoch=EPOCH + 800)
 
 
-async def test_a_config_map_that_appears_between_is_changed_and_not_made_again(at: Stage) -> None:
+async def test_a_config_map_that_appears_between_is_changed_and_not_made_again(at: ClientStage) -> None:
     """Two who both find none."""
     between(at, lambda: put(at, data={"pause": "true"}))
     await state(at).write_latch(LATCH)
     assert writes(at) == [("create", 409), ("patch", 200)]
-    assert await state(at).read() == Orders(Pause(), latch=LATCH)
+    assert await state(at).read() == ControlState(Pause(), latch=LATCH)
 
 
-async def test_a_config_map_that_vanishes_between_is_made_again(at: Stage) -> None:
+async def test_a_config_map_that_vanishes_between_is_made_again(at: ClientStage) -> None:
     """Somebody has deleted it."""
     put(at)
     between(at, lambda: at.server.delete("configmaps", NAME, NAMESPACE))
     await state(at).write_latch(LATCH)
     assert writes(at) == [("patch", 404), ("create", 201)]
-    assert await state(at).read() == Orders(latch=LATCH)
+    assert await state(at).read() == ControlState(latch=LATCH)
 
 
-async def test_people_who_pause_and_a_controller_that_latches_never_lose_each_other(at: Stage) -> None:
+async def test_people_who_pause_and_a_controller_that_latches_never_lose_each_other(at: ClientStage) -> None:
     """All at once, over and over: each one's order stands in the end, whoever came first."""
     people = [PauseScope("node", f"n{number}") for number in range(4)]
     for turn in range(10):
@@ -288,15 +321,15 @@ async def test_people_who_pause_and_a_controller_that_latches_never_lose_each_ot
         await asyncio.gather(
             *(state(at).set_pauses({person: PAUSE}) for person in people), state(at).write_latch(latch)
         )
-        assert await state(at).read() == Orders(nodes={person.name: PAUSE for person in people}, latch=latch)
+        assert await state(at).read() == ControlState(nodes={person.name: PAUSE for person in people}, latch=latch)
         await asyncio.gather(
             *(state(at).set_pauses({person: None}) for person in people), state(at).write_reset(EPOCH + turn + 0.5)
         )
-        assert await state(at).read() == Orders(reset_epoch=EPOCH + turn + 0.5)
+        assert await state(at).read() == ControlState(reset_epoch=EPOCH + turn + 0.5)
     assert ("patch", 409) in writes(at)
 
 
-async def test_who_is_always_too_late_gives_up_in_the_end(at: Stage) -> None:
+async def test_who_is_always_too_late_gives_up_in_the_end(at: ClientStage) -> None:
     """With a failed call, and nothing written."""
     put(at)
     numbers = iter(range(100))
@@ -305,40 +338,40 @@ async def test_who_is_always_too_late_gives_up_in_the_end(at: Stage) -> None:
         CallFailed, match=r"ConfigMap kube-system/orders was changed by others meanwhile, 8 times"
     ) as failed:
         await state(at).write_latch(LATCH)
-    assert failed.value.status == 409
+    assert failed.value.reason is FailureReason.CONFLICT
     assert writes(at) == [("patch", 409)] * 8
 
 
-async def test_a_write_whose_answer_was_lost_is_made_once(at: Stage) -> None:
+async def test_a_write_whose_answer_was_lost_is_made_once(at: ClientStage) -> None:
     """Tried again, it finds that it stands there already."""
     at.server.faults.add(verb="create", resource="configmaps", reset=True, when="after", times=1)
     with pytest.raises(CallFailed):
         await state(at).write_latch(LATCH)
     await state(at).write_latch(LATCH)
     assert [verb for verb, _ in writes(at)] == ["create"]
-    assert await state(at).read() == Orders(latch=LATCH)
+    assert await state(at).read() == ControlState(latch=LATCH)
 
 
 # What goes wrong
 
 
 @pytest.mark.parametrize("status", [403, 500])
-async def test_a_refusal_is_a_failed_call(at: Stage, status: int) -> None:
+async def test_a_refusal_is_a_failed_call(at: ClientStage, status: int) -> None:
     """Of each verb; an absent right is not an absent ConfigMap."""
     at.server.faults.add(verb="get", resource="configmaps", status=status, times=1)
     with pytest.raises(CallFailed) as failed:
         await state(at).read()
-    assert failed.value.status == status
+    assert failed.value.reason is failure_reason(status)
     for verb in ("create", "patch"):
         fault = at.server.faults.add(verb=verb, resource="configmaps", status=status)
         with pytest.raises(CallFailed) as failed:
             await state(at).set_pauses({EVERYTHING: PAUSE})
-        assert failed.value.status == status
+        assert failed.value.reason is failure_reason(status)
         at.server.faults.remove(fault)
         await state(at).write_reset(EPOCH)
 
 
-async def test_a_namespace_that_is_not_there_is_a_failed_call(at: Stage) -> None:
+async def test_a_namespace_that_is_not_there_is_a_failed_call(at: ClientStage) -> None:
     """Nothing was ever kept there, and nothing can be."""
     fault = {"status": 404, "reason": "NotFound", "details": {"name": "none", "kind": "namespaces"}}
     at.server.faults.add(verb="create", resource="configmaps", message='namespaces "none" not found', **fault)
@@ -351,17 +384,17 @@ async def test_a_namespace_that_is_not_there_is_a_failed_call(at: Stage) -> None
 @pytest.mark.parametrize(
     "text", ["[]", "{}", "null", '{"kind": "ConfigMap"}', '{"kind": "ConfigMap", "metadata": {}}', '{"kind": "Status"}']
 )
-async def test_an_answer_that_is_no_config_map_is_a_failed_call(at: Stage, text: str) -> None:
+async def test_an_answer_that_is_no_config_map_is_a_failed_call(at: ClientStage, text: str) -> None:
     """A proxy's words, say, must not look like a cluster in which nothing is held."""
     at.server.faults.add(resource="configmaps", status=200, message=text, plain_text=True)
-    with pytest.raises(CallFailed, match="no ConfigMap"):
+    with pytest.raises(CallFailed, match="is not a ConfigMap"):
         await state(at).read()
 
 
 # What is told
 
 
-async def test_unknown_and_malformed_keys_are_told_once_each(at: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_and_malformed_keys_are_told_once_each(at: ClientStage, caplog: pytest.LogCaptureFixture) -> None:
     """As long as they stay as they are; another value is news."""
     put(at, data={"pauses": "true", "pause": "yes"})
     store = state(at)
@@ -369,9 +402,8 @@ async def test_unknown_and_malformed_keys_are_told_once_each(at: Stage, caplog: 
         for _ in range(3):
             await store.read()
         assert [record.message for record in caplog.records] == [
-            "ConfigMap kube-system/orders: the key pauses means nothing to this version, and is ignored",
-            "ConfigMap kube-system/orders: the key pause is malformed (its value is no JSON): yes; "
-            "so it holds evictions",
+            "ConfigMap kube-system/orders: the key pauses is unknown to this version and ignored",
+            "ConfigMap kube-system/orders: the key pause is malformed (its value is not JSON): yes; it holds evictions",
         ]
         caplog.clear()
         patch(at, data={"pause": "no"})
@@ -380,15 +412,17 @@ async def test_unknown_and_malformed_keys_are_told_once_each(at: Stage, caplog: 
         assert len(caplog.records) == 1
 
 
-async def test_a_config_map_full_of_nonsense_does_not_fill_the_log(at: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_config_map_full_of_nonsense_does_not_fill_the_log(
+    at: ClientStage, caplog: pytest.LogCaptureFixture
+) -> None:
     """A few lines and a number, once."""
     put(at, data={f"pause-node.n{number}": "maybe" * 1000 for number in range(100)})
     store = state(at)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            orders = await store.read()
-    assert orders is not None
-    assert len(orders.nodes) == 100
+            control_state = await store.read()
+    assert control_state is not None
+    assert len(control_state.nodes) == 100
     assert len(caplog.records) == 11
     assert caplog.records[-1].message == "ConfigMap kube-system/orders: 90 more keys are unknown or malformed"
     assert sum(len(record.message) for record in caplog.records) < 2000

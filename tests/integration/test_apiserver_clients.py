@@ -18,10 +18,11 @@ from typing import Any
 import aiohttp
 import kopf
 import pytest
-from apiserver_client import PATIENCE_SECONDS, add_node, add_pod, serving
+from apiserver_client import add_node, add_pod, serving
 from kubernetes import aio as kubernetes_aio
+from tests.stage.waiting import PATIENCE_SECONDS
 
-from taint_eviction.simulation.apiserver import ApiServer, kubeconfig
+from fake_apiserver import ApiServer, kubeconfig
 
 OLDEST_KUBECTL = 25
 POD_MANIFEST = """\
@@ -205,9 +206,9 @@ async def test_kubectl_taints_and_untaints(tmp_path: Path) -> None:
 async def test_kubectl_deletes_and_waits_until_the_object_is_gone(tmp_path: Path) -> None:
     """Pods gracefully, nodes at once."""
     async with _cluster(tmp_path) as (server, kubectl):
-        assert "deleted" in await kubectl("delete", "pod", "p1", "--timeout=5s")
+        assert "deleted" in await kubectl("delete", "pod", "p1", "--timeout=60s")
         assert server.get("pods", "p1") is None
-        await kubectl("delete", "node", "n1", "--timeout=5s")
+        await kubectl("delete", "node", "n1", "--timeout=60s")
         assert server.get("nodes", "n1") is None
 
 
@@ -231,7 +232,7 @@ async def test_kubectl_applies_creates_and_describes(tmp_path: Path) -> None:
 async def test_kubectl_drains_within_a_budget(tmp_path: Path) -> None:
     """Cordon, evict, wait."""
     async with _cluster(tmp_path) as (server, kubectl):
-        output = await kubectl("drain", "n1", "--force", "--timeout=5s")
+        output = await kubectl("drain", "n1", "--force", "--timeout=60s")
         assert "drained" in output
         assert server.requests.counts["create", "pods/eviction", 201] == 1
         assert (server.get("nodes", "n1") or {})["spec"]["unschedulable"] is True
@@ -289,12 +290,12 @@ async def test_the_server_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
     arguments = ["--nodes", "2", "--pods", "4", "--pod-bytes", "6000", "--token", "t", "--kubeconfig", str(config)]
     running = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "taint_eviction.simulation.apiserver", *arguments,
+        sys.executable, "-m", "fake_apiserver", *arguments,
         env={"PYTHONPATH": ":".join(sys.path)}, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert running.stdout is not None
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             address = json.loads(await running.stdout.readline())
             headers = {"Authorization": "Bearer t"}
             async with (

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from apiserver_client import BUDGETS, PODS, Answer, Api, add_pod, eventually, serving
+from apiserver_client import BUDGETS, PODS, Api, HttpAnswer, add_pod, serving
+from tests.stage.waiting import until
 
-from taint_eviction.simulation.apiserver import ApiServer
+from fake_apiserver import ApiServer
 
 
 def _budget(name: str = "b", **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec}}
 
 
-async def _evict(api: Api, name: str = "p1", **options: Any) -> Answer:
+async def _evict(api: Api, name: str = "p1", **options: Any) -> HttpAnswer:
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
     if "delete_options" in options:
         body["deleteOptions"] = options.pop("delete_options")
@@ -28,7 +29,7 @@ async def _status(server: ApiServer, **wanted: Any) -> dict[str, Any]:
         budget = server.get("poddisruptionbudgets", "b") or {}
         return budget.get("status") or {}
 
-    await eventually(lambda: all(status().get(name) == value for name, value in wanted.items()))
+    await until(lambda: all(status().get(name) == value for name, value in wanted.items()))
     return status()
 
 

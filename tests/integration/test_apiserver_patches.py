@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from apiserver_client import JSON_PATCH, MERGE, NODES, PODS, STRATEGIC, add_node, add_pod, serving
 
-from taint_eviction.simulation.apiserver.status import StatusError
-from taint_eviction.simulation.apiserver.strategic import strategic_merge_patch
+from fake_apiserver.status import StatusError
+from fake_apiserver.strategic import strategic_merge_patch
 
 CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 from apiserver_client import PODS, serving
-from faults_stage import free_port
+from tests.stage.waiting import free_port
 
-from taint_eviction.simulation.apiserver import ApiServer, pod_object
+from fake_apiserver import ApiServer, pod_object
 
 
 @contextlib.asynccontextmanager

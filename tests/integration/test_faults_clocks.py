@@ -6,27 +6,22 @@ import datetime
 import logging
 import re
 import time
+from dataclasses import replace
 
 import freezegun
 import pytest
-from faults_stage import (
-    KEY,
-    PROMPT_SECONDS,
-    add_nodes,
-    add_pod,
-    controlling,
-    deleted,
-    deletes,
-    monotonic,
-    tolerates,
-)
+from tests.stage.controlled import QUICK, controlling
+from tests.stage.objects import KEY, add_nodes, add_pod, deleted, deletes, tolerates
+from tests.stage.waiting import now
 
+from fake_apiserver import ApiServer, WallClock
+from taint_eviction.core.breaker import BreakerPolicy
 from taint_eviction.runtime.clock import ServerClock
-from taint_eviction.simulation.apiserver import ApiServer
-from taint_eviction.simulation.apiserver import ServerClock as ApiServerClock
 
+# A deadline that is moved by so much is met by no test's patience, or is over at once.
 HOUR = 3600.0
-CUT_OFF_SECONDS = 1.0
+# Long enough to be armed before it ends, on a machine with other work.
+TOLERANCE = 4
 
 
 class SteppedWall:
@@ -45,23 +40,46 @@ async def test_host_clock_an_hour_off_moves_no_deadline(
     offset_seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither that of a taint that was there before the start nor that of a new one; it is told and measured."""
-    async with ApiServer(seed=1, clock=ApiServerClock(-offset_seconds)) as server:
+    async with ApiServer(seed=1, clock=WallClock(-offset_seconds)) as server:
         add_nodes(server, "before", "added", "after")
         for node in ("before", "added", "after"):
             add_pod(server, node, node, tolerates(2 if node != "after" else 1))
-        before_at = monotonic()
+        before_at = now()
         server.taint("before", KEY)
         server.taint("added", KEY, time_added=server.clock.timestamp())
         async with controlling(server, sharpening=True) as running:
-            after_at = monotonic()
+            after_at = now()
             server.taint("after", KEY)
-            assert 1.0 <= await deleted(server, "after") - after_at < 1.0 + PROMPT_SECONDS
+            assert await deleted(server, "after") - after_at >= 1.0
             for pod in ("before", "added"):
-                late = await deleted(server, pod) - before_at
-                assert 2.0 <= late < 2.0 + CUT_OFF_SECONDS + PROMPT_SECONDS
+                assert await deleted(server, pod) - before_at >= 2.0
             assert running.metric("clock_offset_seconds") == pytest.approx(offset_seconds, abs=1.1)
             direction = "ahead of" if offset_seconds > 0 else "behind"
             assert re.search(rf"this host's clock is (3599|3600|3601) s {direction} the API server's", caplog.text)
+
+
+async def test_one_answer_of_a_proxy_whose_clock_is_ahead_ends_no_tolerance_and_blinds_no_breaker() -> None:
+    """A 502 with a Date two hours ahead: ten nodes tainted in that second are newly tainted, and nobody goes."""
+    settings = replace(QUICK, breaker=BreakerPolicy(enabled=True, settle_seconds=0.0))
+    async with ApiServer(seed=1) as server:
+        names = [f"n{number}" for number in range(10)]
+        add_nodes(server, *names)
+        for name in names:
+            add_pod(server, name, name, tolerates(300))
+        async with controlling(server, settings) as running:
+            proxy = server.faults.add(
+                resource="configmaps", status=502, html=True, date_ahead_seconds=2 * HOUR, times=1
+            )
+            await running.until(lambda: proxy.hits)
+            added = server.clock.timestamp()
+            for name in names:
+                server.taint(name, KEY, time_added=added)
+            await running.until(lambda: running.metric("pending_evictions") == 10)
+            now = running.clock.now()
+            pending = list(running.application.live.controller.status.pending(now))
+            assert all(-HOUR < pod.decision.fire_at - now.at - 300 <= 1 for pod in pending)
+            assert running.metric("newly_tainted_nodes", by="others") == 10
+            assert deletes(server) == []
 
 
 @pytest.mark.parametrize("step_seconds", [HOUR, -HOUR], ids=["forward", "back"])
@@ -73,17 +91,17 @@ async def test_host_clock_stepped_while_armed_moves_no_deadline(
     wall = SteppedWall()
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
-        add_pod(server, "armed", "n1", tolerates(1))
+        add_pod(server, "armed", "n1", tolerates(TOLERANCE))
         add_pod(server, "later", "n2", tolerates(1))
         async with controlling(server, clock=ServerClock(wall=wall.read)) as running:
-            armed_at = monotonic()
+            armed_at = now()
             server.taint("n1", KEY)
             await running.until(lambda: running.metric("pending_evictions") == 1)
             wall.offset_seconds = step_seconds
-            later_at = monotonic()
+            later_at = now()
             server.taint("n2", KEY)
-            assert 1.0 <= await deleted(server, "armed") - armed_at < 1.0 + PROMPT_SECONDS
-            assert 1.0 <= await deleted(server, "later") - later_at < 1.0 + PROMPT_SECONDS
+            assert await deleted(server, "armed") - armed_at >= TOLERANCE
+            assert await deleted(server, "later") - later_at >= 1.0
             assert len(deletes(server)) == 2
             assert running.metric("clock_offset_seconds") == pytest.approx(step_seconds, abs=1.1)
 
@@ -91,18 +109,18 @@ async def test_host_clock_stepped_while_armed_moves_no_deadline(
 async def test_whole_process_stepped_by_freezegun_moves_no_deadline() -> None:
     """Every reader of the host's wall clock in this process sees a day pass; the server's clock does not."""
     real = time.time  # noqa: TID251 - the server's clock goes on
-    async with ApiServer(seed=1, clock=ApiServerClock(source=real)) as server:
+    async with ApiServer(seed=1, clock=WallClock(source=real)) as server:
         add_nodes(server, "n1")
-        add_pod(server, "armed", "n1", tolerates(1))
+        add_pod(server, "armed", "n1", tolerates(TOLERANCE))
         async with controlling(server) as running:
-            tainted_at = monotonic()
+            tainted_at = now()
             server.taint("n1", KEY)
             await running.until(lambda: running.metric("pending_evictions") == 1)
             tomorrow = datetime.datetime.fromtimestamp(real(), datetime.UTC) + datetime.timedelta(days=1)
-            others = ["faults_stage", "taint_eviction.simulation"]
+            others = ["faults_stage", "fake_apiserver"]
             with freezegun.freeze_time(tomorrow, real_asyncio=True, ignore=others):
                 late = await deleted(server, "armed") - tainted_at
-            assert 1.0 <= late < 1.0 + PROMPT_SECONDS
+            assert late >= TOLERANCE
             assert len(deletes(server)) == 1
 
 
@@ -111,12 +129,12 @@ async def test_servers_clock_stepped_while_armed_kills_nothing_early(step_second
     """Sightings and waiting live on the monotonic clock: a control plane that corrects its time cuts no tolerance."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
-        add_pod(server, "armed", "n1", tolerates(1))
+        add_pod(server, "armed", "n1", tolerates(TOLERANCE))
         async with controlling(server) as running:
-            tainted_at = monotonic()
+            tainted_at = now()
             server.taint("n1", KEY)
             await running.until(lambda: running.metric("pending_evictions") == 1)
             server.clock.offset_seconds = step_seconds
             server.watches.cut()
             server.patch("nodes", "n1", {"metadata": {"labels": {"written": "again"}}})
-            assert 1.0 <= await deleted(server, "armed") - tainted_at < 1.0 + PROMPT_SECONDS
+            assert await deleted(server, "armed") - tainted_at >= TOLERANCE

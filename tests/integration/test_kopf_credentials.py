@@ -6,13 +6,14 @@ import asyncio
 
 import aiohttp
 import pytest
-from kopf_watching import IN_TIME_SECONDS, Recorder, tasks_left, watcher_of, watching
+from kopf_watching import Recorder, tasks_left, watcher_of, watching
+from tests.stage.waiting import PATIENCE_SECONDS
 
+from fake_apiserver import ApiServer
 from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded
-from taint_eviction.simulation.apiserver import ApiServer
 
 
-class Tokens:
+class RotatedTokens:
     """The token that a client has at the moment."""
 
     def __init__(self) -> None:
@@ -24,7 +25,7 @@ class Tokens:
 
 async def test_a_rotated_token_is_used_by_the_next_request() -> None:
     """The server accepts another token and cuts the watch: it goes on with the new one, without a list."""
-    tokens = Tokens()
+    tokens = RotatedTokens()
     async with (
         ApiServer(tokens={"first"}) as server,
         watcher_of(server, authorization=tokens.authorization) as watcher,
@@ -55,7 +56,7 @@ async def test_credentials_that_stay_refused_end_the_watch() -> None:
     """After a few logins in a row; later the same watcher can watch again."""
     async with ApiServer(tokens={"other"}) as server, watcher_of(server) as watcher:
         with pytest.raises(WatchEnded, match=r"^401: Unauthorized$"):
-            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), IN_TIME_SECONDS)
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
         assert len(server.requests.select(lambda request: request.code == 401)) < 10
         assert not list(tasks_left())
         server.tokens = None
@@ -73,7 +74,7 @@ async def test_a_refusal_of_one_watch_does_not_disturb_another() -> None:
     ):
         server.faults.add(resource="pods", status=401)
         with pytest.raises(WatchEnded):
-            await asyncio.wait_for(watcher.watch(PodsScope("n1"), Recorder()), IN_TIME_SECONDS)
+            await asyncio.wait_for(watcher.watch(PodsScope("n1"), Recorder()), PATIENCE_SECONDS)
         assert not connector.closed
         server.create("nodes", {"metadata": {"name": "n1"}})
         await told.until(lambda: told.told == [("ADDED", "n1")])

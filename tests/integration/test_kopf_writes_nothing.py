@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kopf_watching import running_pod, watcher_of, watching
 
+from fake_apiserver import ApiServer
 from taint_eviction.runtime.ports import NodesScope, PodsScope
-from taint_eviction.simulation.apiserver import ApiServer
 
 KOPF_FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 KOPF_ANNOTATION = "kopf.zalando.org/last-handled-configuration"

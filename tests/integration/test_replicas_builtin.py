@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from replicas_stage import Theatre, theatre, until
+from tests.stage.clocks import HandClock
+from tests.stage.replicas import Theatre, theatre
+from tests.stage.waiting import until
 
+from fake_apiserver import ApiServer
 from taint_eviction.adapters.builtin_controller import BuiltinController
-from taint_eviction.core.instants import Moment
-from taint_eviction.kopf_shell.sieve import cut_down
-from taint_eviction.simulation.apiserver import ApiServer
+from taint_eviction.kopf_shell.kept_fields import pod_fields
 
 BUILTIN, OURS = "kube-controller-manager", "taint-eviction-controller"
 COUNTED = "taint_eviction_controller_builtin_active_total"
@@ -23,25 +24,13 @@ def condition(at: str, reason: str | None = "DeletionByTaintManager", status: st
     return {"status": {"conditions": [told]}}
 
 
-class HandClock:
-    """A clock that is moved by hand."""
-
-    def __init__(self, server: ApiServer) -> None:
-        self.at = 100.0
-        self._begun_epoch = server.clock.now().timestamp()
-
-    def now(self) -> Moment:
-        """The instant it was moved to."""
-        return Moment(self.at, self._begun_epoch + self.at - 100.0)
-
-
-class Stage:
+class Marks:
     """A server with pods, and what was counted of them."""
 
     def __init__(self) -> None:
         self.server = ApiServer(seed=1)
         self.server.create("nodes", {"metadata": {"name": "n1"}})
-        self.clock = HandClock(self.server)
+        self.clock = HandClock(at=100.0, epoch=self.server.clock.now().timestamp() - 100.0)
         self.counted = 0
         self.builtin = BuiltinController(self.clock, self._count)
 
@@ -56,8 +45,8 @@ class Stage:
             self.server.patch("pods", name, patch, manager=manager)
         pod = self.server.get("pods", name)
         assert pod is not None
-        self.builtin.look(cut_down(pod))
-        self.builtin.look(pod)
+        self.builtin.inspect(pod_fields(pod))
+        self.builtin.inspect(pod)
         return self.counted
 
     def now(self, plus_seconds: float = 0.0) -> str:
@@ -68,14 +57,14 @@ class Stage:
 @pytest.mark.parametrize("manager", [BUILTIN, "k3s"])
 def test_a_pod_that_another_one_has_marked_is_counted_once(manager: str) -> None:
     """Cut down as watches bring it or whole, and however often it is seen."""
-    on = Stage()
+    on = Marks()
     assert on.sees("a", (manager, condition(on.now()))) == 1
     assert on.sees("b", (manager, condition(on.now()))) == 2
 
 
 def test_our_own_marks_are_not_counted() -> None:
     """Nor pods without a mark, nor other reasons."""
-    on = Stage()
+    on = Marks()
     assert on.sees("none") == 0
     assert on.sees("ours", (OURS, condition(on.now()))) == 0
     assert on.sees("other", (BUILTIN, condition(on.now(), reason="EvictionByEvictionAPI"))) == 0
@@ -83,7 +72,7 @@ def test_our_own_marks_are_not_counted() -> None:
 
 def test_the_disruption_controller_is_another_matter() -> None:
     """The same binary resets marks of ours that have become stale; we set them again."""
-    on = Stage()
+    on = Marks()
     reset = condition(on.now(), reason=None, status="False")
     assert on.sees("reset", (OURS, condition(on.now())), (BUILTIN, reset)) == 0
     assert on.sees("again", (OURS, condition(on.now())), (BUILTIN, reset), (OURS, condition(on.now(2)))) == 0
@@ -91,7 +80,7 @@ def test_the_disruption_controller_is_another_matter() -> None:
 
 def test_marks_from_before_this_process_say_nothing() -> None:
     """Evictions that were called off leave them behind, long after the built-in controller was switched off."""
-    on = Stage()
+    on = Marks()
     assert on.sees("old", (BUILTIN, condition(on.now(-5)))) == 0
     assert on.sees("new", (BUILTIN, condition(on.now()))) == 1
 
@@ -109,20 +98,20 @@ def test_marks_from_before_this_process_say_nothing() -> None:
 )
 def test_pods_of_any_shape_are_looked_at_in_peace(pod: dict[str, Any]) -> None:
     """It never raises: nothing depends on it."""
-    on = Stage()
-    on.builtin.look(pod)
+    on = Marks()
+    on.builtin.inspect(pod)
     assert on.counted == 0
 
 
 def test_it_is_told_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
     """With the pod and whose name it was done under."""
     caplog.set_level(logging.INFO)
-    on = Stage()
+    on = Marks()
     for number, at in enumerate((0.0, 3599.0, 3600.0)):
         on.clock.at = 100.0 + at
         on.sees(f"pod-{number}", (BUILTIN, condition(on.now(3600.0))))
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert "kube-controller-manager evicts for NoExecute taints too (pod default/pod-0)" in caplog.text
+    assert "kube-controller-manager also evicts for NoExecute taints (pod default/pod-0)" in caplog.text
     assert "pod-2" in caplog.text
 
 

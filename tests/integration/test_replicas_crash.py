@@ -8,31 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from replicas_stage import (
-    QUICK,
-    SLACK_SECONDS,
-    TAKEOVER_SECONDS,
-    Replica,
-    Theatre,
-    now,
-    sleep_until,
-    theatre,
-    until,
-)
+from tests.stage.replicas import QUICK_ELECTION, ReplicaProcess, Theatre, theatre
+from tests.stage.waiting import now, sleep_until, until
 
-from taint_eviction.simulation.apiserver import LoggedRequest
+from fake_apiserver import LoggedRequest
 
-NODES, LONGEST_SECONDS = 13, 8
+NODES = 13
+# Some come due around the death of the leader, the others when another one leads for long.
+TOLERANCES = (1, 2, 3, 4, 17, 18, 19, 20)
 KILLED_AFTER_DELETIONS = 8
 
 
 @dataclass
-class Story:
+class CrashStory:
     """What happened."""
 
     on: Theatre
-    leader: Replica
-    standby: Replica
+    leader: ReplicaProcess
+    standby: ReplicaProcess
     killed_at: float
     led: tuple[bool, bool]
     readiness: tuple[int, int]
@@ -45,16 +38,16 @@ class Story:
         return found
 
 
-async def play(directory: Path) -> Story:
-    """A hundred pods that tolerate 1 to 8 s, on nodes that are tainted one after the other within a second."""
+async def play(directory: Path) -> CrashStory:
+    """Play with a hundred pods, on nodes that are tainted one after the other within a second."""
     async with theatre(directory) as on:
-        for node, seconds in itertools.product(range(NODES), range(1, LONGEST_SECONDS + 1)):
-            if seconds == 1:
+        for node, seconds in itertools.product(range(NODES), TOLERANCES):
+            if seconds == TOLERANCES[0]:
                 on.add_node(f"node-{node}")
             on.add_pod(f"pod-{node}-{seconds}", f"node-{node}", seconds)
-        leader = await on.open("first", *QUICK)
+        leader = await on.open("first", *QUICK_ELECTION)
         await until(leader.leads)
-        standby = await on.open("second", *QUICK)
+        standby = await on.open("second", *QUICK_ELECTION)
         led = (await leader.leads(), await standby.leads())
         readiness = ((await leader.get("/readyz"))[0], (await standby.get("/readyz"))[0])
         begun_at = now() + 0.1
@@ -64,35 +57,35 @@ async def play(directory: Path) -> Story:
         await until(lambda: len(on.calls(leader, verb="delete", resource="pods")) >= KILLED_AFTER_DELETIONS)
         leader.signal(signal.SIGKILL)
         killed_at = now()
-        await until(lambda: all(on.is_gone(name) for name in on.due_at))
+        await until(on.all_gone)
         await asyncio.sleep(0.5)
-        return Story(on, leader, standby, killed_at, led, readiness)
+        return CrashStory(on, leader, standby, killed_at, led, readiness)
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+def story(tmp_path_factory: pytest.TempPathFactory) -> CrashStory:
     """Play it, once."""
     return asyncio.run(play(tmp_path_factory.mktemp("crash")))
 
 
-def test_one_leads_and_both_are_ready(story: Story) -> None:
+def test_one_leads_and_both_are_ready(story: CrashStory) -> None:
     """leader_election_master_status is 1 for one of them; readiness does not ask who leads."""
     assert (story.led, story.readiness) == ((True, False), (200, 200))
 
 
-def test_only_the_leader_acts(story: Story) -> None:
+def test_only_the_leader_acts(story: CrashStory) -> None:
     """The standby changes no pod before it has won; the leader had deleted some by then."""
     assert len(story.on.calls(story.leader, verb="delete", resource="pods")) >= KILLED_AFTER_DELETIONS
     assert min(entry.arrived_at for entry in story.on.changes(story.standby)) > story.on.won_at(story.standby)
 
 
-def test_no_pod_goes_early(story: Story) -> None:
+def test_no_pod_goes_early(story: CrashStory) -> None:
     """No deletion is asked for before the pod's deadline by the server's time."""
     for name, entries in story.deletes().items():
         assert entries[0].arrived_at >= story.on.due_at[name], name
 
 
-def test_every_pod_is_asked_for_and_no_more_after_it_was_answered(story: Story) -> None:
+def test_every_pod_is_asked_for_and_no_more_after_it_was_answered(story: CrashStory) -> None:
     """Exactly one success for each pod, and it is the last request for it."""
     deletes = story.deletes()
     assert deletes.keys() == story.on.due_at.keys()
@@ -101,34 +94,22 @@ def test_every_pod_is_asked_for_and_no_more_after_it_was_answered(story: Story) 
         assert entries[-1].code == 200, name
 
 
-def test_the_late_ones_are_late_by_no_more_than_a_takeover(story: Story) -> None:
-    """Lease duration and twice 2.2 retry periods."""
-    late = max(entries[-1].arrived_at - story.on.due_at[name] for name, entries in story.deletes().items())
-    assert late <= TAKEOVER_SECONDS + SLACK_SECONDS
-
-
-def test_what_comes_due_after_the_takeover_is_not_late(story: Story) -> None:
-    """The standby has kept its queue by the same deadlines: begun anew, they would be the whole time so far later."""
+def test_deadlines_do_not_begin_anew_with_the_takeover(story: CrashStory) -> None:
+    """The standby has kept its queue by the same deadlines: no pod waits for its whole tolerance after the win."""
     deletes, won_at = story.deletes(), story.on.won_at(story.standby)
-    after = [name for name, due_at in story.on.due_at.items() if due_at > won_at + 0.5]
+    after = [name for name, due_at in story.on.due_at.items() if due_at > won_at]
     assert after
-    assert max(deletes[name][-1].arrived_at - story.on.due_at[name] for name in after) <= 3 * SLACK_SECONDS
+    for name in after:
+        assert deletes[name][-1].arrived_at < won_at + int(name.rpartition("-")[2]), name
 
 
-def test_the_first_deletion_leaves_within_a_second_of_winning(story: Story) -> None:
-    """A warm standby: what is overdue goes at once."""
-    won_at = story.on.won_at(story.standby)
-    first = min(entry.arrived_at for entry in story.on.calls(story.standby, verb="delete", resource="pods"))
-    assert first - won_at <= 1.0
-
-
-def test_taking_over_needs_no_list(story: Story) -> None:
+def test_taking_over_needs_no_list(story: CrashStory) -> None:
     """Neither of nodes nor of pods: the standby has watched all the time."""
     won_at = story.on.won_at(story.standby)
     assert [entry for entry in story.on.calls(story.standby, verb="list") if entry.arrived_at > won_at] == []
 
 
-def test_the_takeover_is_counted_in_the_lease(story: Story) -> None:
+def test_the_takeover_is_counted_in_the_lease(story: CrashStory) -> None:
     """One transition, and the acquire time is the new holder's."""
     lease = story.on.lease()
     assert lease["leaseTransitions"] == 1

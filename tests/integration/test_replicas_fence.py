@@ -10,28 +10,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from adapters_stage import HandClock
 from kubernetes.aio.client import Configuration
-from replicas_stage import Line
+from tests.stage.clocks import HandClock
+from tests.stage.replicas import Line
+from tests.stage.waiting import PATIENCE_SECONDS
+from tests.unit.builders import at_once
 from yarl import URL
 
+from fake_apiserver import ApiServer, kubeconfig, node_object, pod_object
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, Call
-from taint_eviction.adapters.api_client import ApiClient
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.api_reader import ApiReader
+from taint_eviction.adapters.api_writer import ApiWriter
 from taint_eviction.adapters.credentials import Connection, with_kubeconfig
 from taint_eviction.adapters.fence import changes_pod, ends_pod
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.runtime.leadership import LeaseRecord
-from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.simulation.apiserver import ApiServer, kubeconfig, node_object, pod_object
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 
-HELD = "not sent: this process does not lead any more"
+HELD = "not sent: this process no longer leads"
 
 
-class Tokens:
+class SlowTokens:
     """A token source whose answers take a while; the lead may be lost meanwhile."""
+
+    failures = 0
 
     def __init__(self) -> None:
         self.token = "old"
@@ -53,13 +58,14 @@ class Tokens:
 
 
 @dataclass
-class Stage:
+class FencedStage:
     """A client behind the fence."""
 
     server: ApiServer
-    tokens: Tokens
+    tokens: SlowTokens
     calls: ApiCalls
-    client: ApiClient
+    reader: ApiReader
+    writer: ApiWriter
     ref: PodRef
     counted: list[tuple[str, str, str]]
 
@@ -70,29 +76,31 @@ class Stage:
     async def change(self, verb: str) -> object:
         """Change the pod, by one of the ways there are."""
         if verb == "patch":
-            return await self.client.mark(self.ref, False, HandClock().now())
+            return await self.writer.mark(self.ref, False, HandClock().now())
         if verb == "delete":
-            return await self.client.delete(self.ref)
+            return await self.writer.delete(self.ref, at_once)
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web", "namespace": "default"}}
-        answer = await self.calls.make(Call("create", "pods/eviction", "default", "web", body=body))
+        answer = await self.calls.make(ApiRequest("create", "pods/eviction", "default", "web", body=body))
         return answer.need(Outcome.DONE)
 
 
 @contextlib.asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
+async def fenced_stage(call_timeout_seconds: float = PATIENCE_SECONDS) -> AsyncIterator[FencedStage]:
     """Serve a pod; the server accepts any token."""
     async with ApiServer(seed=1) as server:
         server.create("nodes", node_object("n1", server.clock.timestamp()))
         uid = server.create("pods", pod_object("default", "web", "n1"))["metadata"]["uid"]
-        configuration, tokens = Configuration(), Tokens()
+        configuration, tokens = Configuration(), SlowTokens()
         configuration.host = server.url
         connection = Connection(configuration, tokens, "a test", None, in_cluster=False)
         counted: list[tuple[str, str, str]] = []
         api = connection.api_client(may_act=lambda: tokens.leading)
-        calls = ApiCalls(api, 5.0, lambda _: None, lambda *count: counted.append(count))
+        calls = ApiCalls(api, call_timeout_seconds, lambda _: None, lambda *count: counted.append(count))
         ref = PodRef(NamespacedName("default", "web"), uid)
         try:
-            yield Stage(server, tokens, calls, ApiClient(calls, MalformedObjects(lambda _: None)), ref, counted)
+            malformed = MalformedObjects(lambda _: None)
+            reader, writer = ApiReader(calls, malformed), ApiWriter(calls, malformed)
+            yield FencedStage(server, tokens, calls, reader, writer, ref, counted)
         finally:
             await connection.close()
 
@@ -100,11 +108,11 @@ async def stage() -> AsyncIterator[Stage]:
 @pytest.mark.parametrize("verb", ["patch", "delete", "evict"])
 async def test_a_lead_that_is_lost_while_the_token_is_fetched_holds_the_request_back(verb: str) -> None:
     """It was decided by a leader; by the time that it could be sent, there is another one."""
-    async with stage() as on:
+    async with fenced_stage() as on:
         on.tokens.loses_at_asking = True
         with pytest.raises(CallFailed, match=HELD) as failure:
             await on.change(verb)
-        assert failure.value.status is None
+        assert failure.value.reason is FailureReason.NO_ANSWER
         assert on.arrived() == []
         assert [count[2] for count in on.counted] == ["held"]
 
@@ -112,7 +120,7 @@ async def test_a_lead_that_is_lost_while_the_token_is_fetched_holds_the_request_
 @pytest.mark.parametrize("verb", ["patch", "delete", "evict"])
 async def test_a_leader_sends(verb: str) -> None:
     """The fence is open while it leads."""
-    async with stage() as on:
+    async with fenced_stage() as on:
         await on.change(verb)
         assert [code for _, _, code in on.arrived()] in ([200], [201])
 
@@ -120,11 +128,11 @@ async def test_a_leader_sends(verb: str) -> None:
 @pytest.mark.parametrize(("verb", "name"), [("delete", "pods"), ("evict", "pods/eviction")])
 async def test_what_ends_a_pod_is_not_sent_again_after_a_401(verb: str, name: str) -> None:
     """The token is renewed and the answer stays: the next attempt decides again first."""
-    async with stage() as on:
+    async with fenced_stage() as on:
         on.server.tokens = {"new"}
         with pytest.raises(CallFailed) as failure:
             await on.change(verb)
-        assert failure.value.status == 401
+        assert failure.value.reason is FailureReason.UNAUTHORIZED
         assert [call[1:] for call in on.arrived()] == [(name, 401)]
         await on.change(verb)
         assert on.arrived()[-1][2] in {200, 201}
@@ -132,7 +140,7 @@ async def test_what_ends_a_pod_is_not_sent_again_after_a_401(verb: str, name: st
 
 async def test_a_condition_is_sent_again_after_a_401_but_not_past_the_fence() -> None:
     """A rotated token must not cost the condition; a lost lead does."""
-    async with stage() as on:
+    async with fenced_stage() as on:
         on.server.tokens = {"new"}
         await on.change("patch")
         assert on.arrived() == [("patch", "pods/status", 401), ("patch", "pods/status", 200)]
@@ -145,18 +153,57 @@ async def test_a_condition_is_sent_again_after_a_401_but_not_past_the_fence() ->
         assert on.arrived() == [("patch", "pods/status", 401)]
 
 
+async def test_what_is_asked_at_last_may_take_longer_than_a_call() -> None:
+    """A node's read takes as long as it takes, and is bounded by itself: the deletion goes all the same."""
+    async with fenced_stage(call_timeout_seconds=2.0) as on:
+        assert await on.writer.delete(on.ref, lambda: asyncio.sleep(2.5)) is True
+        assert on.arrived() == [("delete", "pods", 200)]
+
+
+@pytest.mark.parametrize("call", ["delete", "evict"])
+async def test_what_objects_at_last_keeps_the_request_from_being_sent(call: str) -> None:
+    """The caller hears what was raised, as it was raised."""
+
+    async def objecting() -> None:
+        raise LookupError("its node is clean")
+
+    async with fenced_stage() as on:
+        end = on.writer.delete if call == "delete" else on.writer.evict
+        with pytest.raises(LookupError, match="its node is clean"):
+            await end(on.ref, objecting)
+        assert on.arrived() == []
+        assert await end(on.ref, at_once) is True
+
+
+async def test_a_connection_that_closes_meanwhile_leads_to_a_failure_and_not_to_another_request() -> None:
+    """The next attempt decides anew."""
+    async with fenced_stage() as on:
+        line = Line(on.server.port)
+        on.calls._base_url = f"http://127.0.0.1:{await line.start()}"
+
+        async def closing() -> None:
+            line.mend()
+            await asyncio.sleep(0.5)
+
+        with pytest.raises(CallFailed, match="not sent: its connection was closed") as failure:
+            await on.writer.delete(on.ref, closing)
+        assert (failure.value.reason, on.arrived()) == (FailureReason.NO_ANSWER, [])
+        assert await on.writer.delete(on.ref, at_once) is True
+        await line.stop()
+
+
 async def test_leases_events_and_reads_are_not_fenced() -> None:
     """By the Lease one comes to be allowed; the rest changes no pod."""
-    async with stage() as on:
+    async with fenced_stage() as on:
         on.tokens.leading = False
         lease = KubernetesLease(on.calls, "kube-system", "l")
         await lease.write(await lease.write(LeaseRecord("me", 15, 1e9, 1e9, 0)))
-        assert (await on.client.read_pod(on.ref)) is not None
+        assert (await on.reader.read_pod(on.ref)) is not None
         event = {
             "metadata": {"name": "e", "namespace": "default"},
             "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web"},
         }
-        await on.calls.make(Call("create", "events", "default", body=event))
+        await on.calls.make(ApiRequest("create", "events", "default", body=event))
         assert [code for _, _, code in on.arrived()] == [201, 200, 200, 201]
 
 
@@ -182,10 +229,12 @@ async def test_a_lead_that_is_lost_while_the_connection_is_made_holds_the_reques
         connection = await with_kubeconfig(str(config), None, HandClock())
         leading = True
         api = connection.api_client(may_act=lambda: leading)
-        client = ApiClient(ApiCalls(api, 5.0, lambda _: None, lambda *_: None), MalformedObjects(lambda _: None))
+        writer = ApiWriter(
+            ApiCalls(api, PATIENCE_SECONDS, lambda _: None, lambda *_: None), MalformedObjects(lambda _: None)
+        )
         ref = PodRef(NamespacedName("default", "web"), uid)
         line.cut()
-        deleting = asyncio.create_task(client.delete(ref))
+        deleting = asyncio.create_task(writer.delete(ref, at_once))
         await line.called.wait()
         leading = False
         line.let_go()
@@ -193,7 +242,7 @@ async def test_a_lead_that_is_lost_while_the_connection_is_made_holds_the_reques
             await deleting
         assert list(server.requests.entries) == []
         leading = True
-        assert await client.delete(ref) is True
+        assert await writer.delete(ref, at_once) is True
         await connection.close()
         await line.stop()
 

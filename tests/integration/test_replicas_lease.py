@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters_stage import Stage, stage
+from tests.stage.client import ClientStage, client_stage
 
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.runtime.leadership import LeaseRecord
-from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import ElectionSettings, Settings
 
 MINE = LeaseRecord("me", 15, 1.9e9, 1.9e9 + 0.25, 3)
 
 
-def lease(on: Stage) -> dict[str, Any]:
+def lease(on: ClientStage) -> dict[str, Any]:
     """The Lease on the server."""
     found = on.server.get("leases", "l", "kube-system")
     assert found is not None
@@ -24,7 +24,7 @@ def lease(on: Stage) -> dict[str, Any]:
 
 async def test_what_was_written_is_read(tmp_path: Path) -> None:
     """All of it, in the spelling of client-go: microseconds, whole seconds."""
-    async with stage(tmp_path) as on:
+    async with client_stage(tmp_path) as on:
         store = KubernetesLease(on.calls, "kube-system", "l")
         assert await store.read() is None
         created = await store.write(MINE)
@@ -40,7 +40,7 @@ async def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 async def test_what_others_have_written_on_it_stays(tmp_path: Path) -> None:
     """Labels, annotations, and fields of its spec that are not ours."""
-    async with stage(tmp_path) as on:
+    async with client_stage(tmp_path) as on:
         store = KubernetesLease(on.calls, "kube-system", "l")
         await store.write(MINE)
         others = {"metadata": {"labels": {"team": "a"}}, "spec": {"preferredHolder": "you"}}
@@ -54,18 +54,18 @@ async def test_what_others_have_written_on_it_stays(tmp_path: Path) -> None:
 
 async def test_an_older_version_is_never_replaced(tmp_path: Path) -> None:
     """Compare and swap: whoever comes second gets 409."""
-    async with stage(tmp_path) as on:
+    async with client_stage(tmp_path) as on:
         store = KubernetesLease(on.calls, "kube-system", "l")
         created = await store.write(MINE)
         await store.write(replace(created, transitions=4))
         with pytest.raises(CallFailed) as refused:
             await store.write(created)
-        assert refused.value.status == 409
+        assert refused.value.reason is FailureReason.CONFLICT
 
 
 async def test_an_empty_lease_is_nobodys(tmp_path: Path) -> None:
     """What is missing counts as never set: it has expired."""
-    async with stage(tmp_path) as on:
+    async with client_stage(tmp_path) as on:
         on.server.create("leases", {"metadata": {"name": "l", "namespace": "kube-system"}, "spec": {}})
         seen = await KubernetesLease(on.calls, "kube-system", "l").read()
         assert seen is not None
@@ -75,10 +75,10 @@ async def test_an_empty_lease_is_nobodys(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[]", "{}", '{"metadata": {}}', '{"metadata": {"resourceVersion": "1"}, "spec": 7}'])
 async def test_an_answer_that_is_no_lease_is_a_failed_call(tmp_path: Path, text: str) -> None:
     """A proxy's words, say: they end an attempt, not the process."""
-    async with stage(tmp_path) as on:
+    async with client_stage(tmp_path) as on:
         on.server.create("leases", {"metadata": {"name": "l", "namespace": "kube-system"}, "spec": {}})
         on.server.faults.add(resource="leases", status=200, message=text, plain_text=True)
-        with pytest.raises(CallFailed, match="no Lease"):
+        with pytest.raises(CallFailed, match="is not a Lease"):
             await KubernetesLease(on.calls, "kube-system", "l").read()
 
 

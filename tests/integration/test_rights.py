@@ -4,19 +4,21 @@ It is driven through everything that it does, by an API server that enforces tho
 """
 
 import asyncio
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from replicas_stage import ROOT, Replica, Theatre, theatre, until
+from tests.stage.processes import ROOT
+from tests.stage.replicas import ReplicaProcess, Theatre, theatre
+from tests.stage.waiting import until
 
-from taint_eviction.simulation.apiserver import LoggedRequest
-from taint_eviction.simulation.apiserver.request_info import RequestInfo, parse_request
+from fake_apiserver import LoggedRequest
+from fake_apiserver.request_info import RequestInfo, parse_request
 
 NORMAL, DRY_RUN = "base", "overlays/dry-run"
+LEASE_FLAG = "--leader-elect-resource-name=taint-eviction-controller-dry-run"
 
 # Budgets are asked for pods that go by this taint, and the breaker opens when a fourth node is tainted.
 BUDGETED = "budgeted"
@@ -79,11 +81,11 @@ def info_of(entry: LoggedRequest) -> RequestInfo:
 
 
 @dataclass
-class Story:
+class RightsStory:
     """A controller that has done all that it does."""
 
     on: Theatre
-    replica: Replica
+    replica: ReplicaProcess
     granted: list[Grant]
     code: int
 
@@ -97,8 +99,8 @@ class Story:
         return [entry.body["spec"]["resourceAttributes"] for entry in reviews]
 
 
-async def play(directory: Path, manifests: str, *flags: str) -> Story:
-    """Lead, evict with and without budgets, fail, call off, take back, tell, stop in a wave, give the Lease back."""
+async def play(directory: Path, manifests: str, *flags: str) -> RightsStory:
+    """Lead, evict with and without budgets, fail, call off, take back, tell, stop in a surge, give the Lease back."""
     granted = grants(manifests)
     (directory / "policy.yaml").write_text(POLICY)
     async with theatre(directory) as on:
@@ -123,37 +125,36 @@ async def play(directory: Path, manifests: str, *flags: str) -> Story:
         evicted = ("plain", "condition-refused", "refused-once", "asked-for")
         await until(lambda: all(done(on, replica, name, dry) for name in evicted))
         for _ in range(2):
-            said = len(replica.log)
+            said = len(replica.lines)
             on.taint("node-2")
             await until_told(replica, said, "armed", "called-off")
-            said = len(replica.log)
+            said = len(replica.lines)
             on.server.untaint("node-2", "maintenance")
             await until_told(replica, said, "armed")
         await until(lambda: dry or on.calls(verb="patch", resource="events"))
         await until(lambda: dry or unmarked(on, "called-off"))
-        wave = ("node-4", "node-5")
-        for node in wave:
+        surge = ("node-4", "node-5")
+        for node in surge:
             on.taint(node)
         await until(lambda: dry or on.calls(verb="create", resource="configmaps"))
-        for node in wave:
+        for node in surge:
             on.server.untaint(node, "maintenance")
         await until(lambda: dry or on.calls(verb="patch", resource="configmaps"))
         await until(lambda: len(on.calls(verb="update", resource="leases")) > 0)
-        replica.signal(signal.SIGTERM)
-        return Story(on, replica, granted, await replica.end())
+        return RightsStory(on, replica, granted, await replica.end())
 
 
-def done(on: Theatre, replica: Replica, name: str, dry: bool) -> bool:
+def done(on: Theatre, replica: ReplicaProcess, name: str, dry: bool) -> bool:
     """Tell whether a pod has been evicted, or would have been."""
     return told(replica, name) if dry else on.is_gone(name)
 
 
-def told(replica: Replica, name: str, since: int = 0) -> bool:
+def told(replica: ReplicaProcess, name: str, since: int = 0) -> bool:
     """Tell whether the log has said something about a pod."""
-    return any(f"default/{name}" in line.get("message", "") for line in replica.log[since:])
+    return any(f"default/{name}" in line.get("message", "") for line in replica.lines[since:])
 
 
-async def until_told(replica: Replica, since: int, *names: str) -> None:
+async def until_told(replica: ReplicaProcess, since: int, *names: str) -> None:
     """Wait until the log has said something about each of these pods since then."""
     await until(lambda: all(told(replica, name, since) for name in names))
 
@@ -165,25 +166,25 @@ def unmarked(on: Theatre, name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Story]:
+def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RightsStory]:
     """Play both modes, once and at the same time."""
 
-    async def play_both() -> tuple[Story, Story]:
+    async def play_both() -> tuple[RightsStory, RightsStory]:
         return await asyncio.gather(
             play(tmp_path_factory.mktemp("normal"), NORMAL),
-            play(tmp_path_factory.mktemp("dry-run"), DRY_RUN, "--dry-run"),
+            play(tmp_path_factory.mktemp("dry-run"), DRY_RUN, "--dry-run", LEASE_FLAG),
         )
 
     return dict(zip((NORMAL, DRY_RUN), asyncio.run(play_both()), strict=True))
 
 
 @pytest.fixture(params=[NORMAL, DRY_RUN])
-def story(stories: dict[str, Story], request: pytest.FixtureRequest) -> Story:
+def story(stories: dict[str, RightsStory], request: pytest.FixtureRequest) -> RightsStory:
     """One of them."""
     return stories[request.param]
 
 
-def test_nothing_is_called_that_is_not_granted(story: Story) -> None:
+def test_nothing_is_called_that_is_not_granted(story: RightsStory) -> None:
     """Every request is covered by a rule, or is one that everybody may make."""
     assert {entry.resource for entry in story.on.calls() if info_of(entry).resource is None} <= EXEMPT
     refused = [entry for entry in story.on.calls() if entry.code == 403]
@@ -191,20 +192,20 @@ def test_nothing_is_called_that_is_not_granted(story: Story) -> None:
     assert [info for info in story.asked() if not any(grant.covers(info) for grant in story.granted)] == []
 
 
-def test_nothing_is_granted_that_is_never_used(story: Story) -> None:
+def test_nothing_is_granted_that_is_never_used(story: RightsStory) -> None:
     """Every verb of every rule, and every name, was needed."""
     asked = story.asked()
     assert [grant for grant in story.granted if not any(grant.covers(info) for info in asked)] == []
 
 
-def test_no_rule_is_wider_than_it_looks(story: Story) -> None:
+def test_no_rule_is_wider_than_it_looks(story: RightsStory) -> None:
     """No wildcards, and no verb that grants others."""
     for grant in story.granted:
         assert "*" not in "".join(grant)
         assert grant.verb not in {"escalate", "bind", "impersonate"}
 
 
-def test_a_person_is_not_told_that_granted_rights_are_missing(story: Story) -> None:
+def test_a_person_is_not_told_that_granted_rights_are_missing(story: RightsStory) -> None:
     """What it reviews at its start is granted, Lease and ConfigMap by name; and all that it writes is reviewed."""
     reviewed = {
         (asked.get("group", ""), "/".join(filter(None, (asked["resource"], asked["subresource"]))), asked["verb"])
@@ -216,7 +217,7 @@ def test_a_person_is_not_told_that_granted_rights_are_missing(story: Story) -> N
         assert names == {(grant.verb, grant.name) for grant in story.granted if grant.resource == resource}
 
 
-def test_all_that_it_does_was_seen(stories: dict[str, Story]) -> None:
+def test_all_that_it_does_was_seen(stories: dict[str, RightsStory]) -> None:
     """It ended well, and the story went through each behaviour."""
     on = stories[NORMAL].on
     assert [story.code for story in stories.values()] == [0, 0]
@@ -230,7 +231,7 @@ def test_all_that_it_does_was_seen(stories: dict[str, Story]) -> None:
     assert on.calls(resource="leases")[-1].body["spec"]["holderIdentity"] == ""
 
 
-def test_a_dry_run_writes_its_own_lease_and_nothing_else(stories: dict[str, Story]) -> None:
+def test_a_dry_run_writes_its_own_lease_and_nothing_else(stories: dict[str, RightsStory]) -> None:
     """Whatever it decides."""
     on = stories[DRY_RUN].on
     writes = [entry for entry in on.calls() if entry.verb in {"create", "update", "patch", "delete"}]

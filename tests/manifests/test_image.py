@@ -3,6 +3,7 @@
 What is followed is the stage that builds; of the one that runs, only what it says is looked at.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -23,24 +24,27 @@ from taint_eviction import __version__
 ROOT = Path(__file__).parents[2]
 PREFIX = "/opt/taint-eviction"
 
+# Bounds a step that hangs.
+STEP_SECONDS = 600
+
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """An instruction of a Dockerfile with the rest of its line."""
 
     instruction: str
     rest: str
 
 
-def stages() -> list[list[Step]]:
+def stages() -> list[list[BuildStep]]:
     """Read the Dockerfile: what stands before the first FROM, then each stage."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    found: list[list[Step]] = [[]]
+    found: list[list[BuildStep]] = [[]]
     for line in filter(None, map(str.strip, text.splitlines())):
         instruction, _, rest = line.partition(" ")
         if instruction == "FROM":
             found.append([])
-        found[-1].append(Step(instruction, rest.strip()))
+        found[-1].append(BuildStep(instruction, rest.strip()))
     return found
 
 
@@ -144,18 +148,35 @@ def run(command: str, directory: Path, path: str) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=STEP_SECONDS,
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Follow the build stage; return what stands for / in it. Skips where no package index can be reached."""
-    root = tmp_path_factory.mktemp("image")
+    """Follow the build stage, once for all processes that run tests; return what stands for / in it.
+
+    Skips where no package index can be reached.
+    """
+    in_one_process = os.environ.get("PYTEST_XDIST_WORKER") is None
+    root = tmp_path_factory.getbasetemp() / ("image" if in_one_process else "../image")
+    root.mkdir(exist_ok=True)
+    root, done = root.resolve(), root / "done"
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            done.write_text(build(root))
+    if reason := done.read_text():
+        pytest.skip(f"no package index can be reached: {reason}")
+    return root
+
+
+def build(root: Path) -> str:
+    """Follow the build stage with ``root`` for /; return "", or what says that no package index can be reached."""
     source = root / "src"
     source.mkdir()
     # The base image: a Python with pip, first in PATH.
-    subprocess.run([sys.executable, "-m", "venv", root / "base"], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", root / "base"], check=True, timeout=STEP_SECONDS)
     path = f"{root / 'base' / 'bin'}:{os.defpath}"
     for step in stages()[1]:
         if step.instruction == "COPY":
@@ -163,11 +184,11 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
         elif step.instruction == "RUN":
             done = run(step.rest.replace(PREFIX, str(root) + PREFIX), source, path)
             if done.returncode and not index_can_be_reached(root, path):
-                pytest.skip(f"no package index can be reached: {done.stderr.strip().splitlines()[-1]}")
+                return done.stderr.strip().splitlines()[-1]
             assert done.returncode == 0, f"{step.rest}\n{done.stdout}{done.stderr}"
         else:
             assert step.instruction in {"FROM", "ENV", "WORKDIR"}, step
-    return root
+    return ""
 
 
 def index_can_be_reached(root: Path, path: str) -> bool:
@@ -216,3 +237,30 @@ def test_everything_is_compiled_and_never_compared_with_its_source(image: Path) 
     for module in [*packages(image).glob("taint_eviction/**/*.py"), *packages(image).glob("kopf/**/*.py")]:
         [compiled] = (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc")
         assert compiled.read_bytes()[4:8] == (0b01).to_bytes(4, "little"), module
+
+
+def test_the_image_holds_the_controller_alone(image: Path) -> None:
+    """Neither the laboratory nor the fake API server is in it."""
+    ours = {path.name for path in packages(image).iterdir()} & {path.name for path in (ROOT / "operator").iterdir()}
+    assert ours == {"taint_eviction"}
+
+
+@pytest.mark.parametrize("verb", ["demo", "replay"])
+def test_a_verb_of_the_laboratory_says_how_to_get_it(image: Path, verb: str) -> None:
+    """In the image it exits with 2: whoever has the repository has it, no index of packages does; `--help` omits it."""
+    command = image / PREFIX.strip("/") / "bin" / "taint-eviction"
+    done = run(f"{command} {verb} story.yaml --html page.html", image, "/usr/bin:/bin")
+    assert done.returncode == 2
+    assert "`pip install .`" in done.stderr
+    listed = run(f"{command} --help", image, "/usr/bin:/bin")
+    assert listed.returncode == 0, listed.stderr
+    assert f"\n  {verb} " not in listed.stdout
+
+
+def test_plan_needs_nothing_of_the_laboratory(image: Path) -> None:
+    """What would happen is told from a file by the image alone."""
+    command = image / PREFIX.strip("/") / "bin" / "taint-eviction"
+    shop = ROOT / "tests" / "planning" / "data" / "shop.json"
+    done = run(f"{command} plan {shop} --taint '*=x:NoExecute'", image, "/usr/bin:/bin")
+    assert done.returncode == 0, done.stderr
+    assert "shop/" in done.stdout

@@ -69,13 +69,13 @@ def settings_of(build: str) -> Settings:
     """Return the settings that the arguments of the container make."""
     # The other tests do without the command.
     from taint_eviction.cli.run import run  # noqa: PLC0415
-    from taint_eviction.cli.run_flags import read_settings  # noqa: PLC0415
+    from taint_eviction.cli.run_settings import read_settings  # noqa: PLC0415
 
     return read_settings(run.make_context("run", container(build)["args"][1:]).params)
 
 
 def tolerated_seconds(build: str, key: str) -> int | None:
-    """Return for how long the pod tolerates a NoExecute taint of this key, None for ever, -1 not at all."""
+    """Return for how long the pod tolerates a NoExecute taint of this key, None indefinitely, -1 not at all."""
     for raw in pod(build)["spec"].get("tolerations", []):
         toleration = Toleration(
             raw.get("key", ""), raw["operator"], raw.get("value", ""), raw["effect"], raw.get("tolerationSeconds")
@@ -192,7 +192,7 @@ def test_the_command_understands_its_arguments(build: str) -> None:
     assert settings.problems() == []
     assert settings.dry_run == (build == "overlays/dry-run")
     assert settings.election.enabled
-    assert settings.election.lease_name == settings.orders.name == flag(build, "leader-elect-resource-name")
+    assert settings.election.lease_name == settings.control_state.name == flag(build, "leader-elect-resource-name")
     ending_seconds = settings.grace_seconds + settings.election.retry_period_seconds
     assert pod(build)["spec"]["terminationGracePeriodSeconds"] >= max(30, ending_seconds + 10)
 
@@ -287,7 +287,7 @@ def test_the_policy_to_begin_with_can_be_read_with_and_without_its_examples() ->
 
 @pytest.mark.parametrize("build", [*REPLICATED, "overlays/dry-run"])
 def test_a_pod_leaves_dead_nodes_soon_and_others_never(build: str) -> None:
-    """By the first toleration that matches: seconds for silent and for unready nodes, every other taint for ever."""
+    """The first toleration that matches: seconds for silent and unready nodes, every other taint indefinitely."""
     assert tolerated_seconds(build, "node.kubernetes.io/unreachable") == 30
     assert tolerated_seconds(build, "node.kubernetes.io/not-ready") == 120
     assert tolerated_seconds(build, "some/taint") is FOREVER
@@ -295,7 +295,7 @@ def test_a_pod_leaves_dead_nodes_soon_and_others_never(build: str) -> None:
 
 @pytest.mark.parametrize("build", ["overlays/daemonset", "overlays/single-node"])
 def test_a_pod_that_could_only_come_back_stays(build: str) -> None:
-    """Where its replacement would go to the same node, the pod tolerates every NoExecute taint for ever."""
+    """Where its replacement would go to the same node, the pod tolerates every NoExecute taint indefinitely."""
     for key in ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready", "some/taint"):
         assert tolerated_seconds(build, key) is FOREVER
 

@@ -18,6 +18,7 @@ TEXTS = sorted([README, *MANIFESTS.glob("**/*.md"), *MANIFESTS.glob("**/*.yaml")
 FOREIGN = {
     "--controllers": "kube-controller-manager",
     "--disable-eviction": "kubectl drain",
+    "--force-conflicts": "kubectl apply",
     "--previous": "kubectl logs",
     "--validity-period": "kubeadm kubeconfig",
 }

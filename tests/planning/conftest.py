@@ -1,16 +1,14 @@
 """What the tests share that run a command against an API server; each sets up a ``server`` of its own."""
 
-import json
 from pathlib import Path
 
 import pytest
+from tests.stage.objects import write_kubeconfig
 
-from taint_eviction.simulation.apiserver import ApiServer, kubeconfig
+from fake_apiserver import ApiServer
 
 
 @pytest.fixture
 def config(server: ApiServer, tmp_path: Path) -> str:
     """The way to the server."""
-    path = tmp_path / "config"
-    path.write_text(json.dumps(kubeconfig(server)))
-    return str(path)
+    return str(write_kubeconfig(tmp_path / "config", server))

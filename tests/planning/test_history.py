@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stage.clocks import HandClock
 from tests.unit.builders import node, pod, taint, tolerates
 
 from taint_eviction.adapters.journal import Journal
@@ -13,33 +14,22 @@ from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Done
 from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
-from taint_eviction.history.record import Record, looks_like_record, read_record
-from taint_eviction.history.to_scenario import scenario_text
-from taint_eviction.picture.of_history import picture_of_record
 from taint_eviction.picture.page import render_page
 from taint_eviction.picture.scene import Kind
 from taint_eviction.runtime.live_controller import LiveController
-from taint_eviction.simulation.replay import ReplayResult
-from taint_eviction.simulation.scenario import read_scenario
-from taint_eviction.wiring_simulation import replay_scenario
+from taint_eviction_lab.history.record import RunRecord, looks_like_record, read_record
+from taint_eviction_lab.history.to_scenario import scenario_text
+from taint_eviction_lab.picture.of_history import picture_of_record
+from taint_eviction_lab.simulation.replay import ReplayResult
+from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.wiring import replay_scenario
 
 EPOCH = 1_900_000_000.0
 
 
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def now(self) -> Moment:
-        """The instant it was moved to."""
-        return Moment(self.at, EPOCH + self.at)
-
-
 def incident(path: Path) -> None:
     """Taint a node, untaint it, taint it again: one pod goes at once, one is spared, one goes after 5 s."""
-    clock, journal = Hand(), Journal(path)
+    clock, journal = HandClock(at=0.0), Journal(path)
     live = LiveController(Controller(), clock, [journal])
 
     def observe(fact: Fact) -> None:
@@ -47,7 +37,7 @@ def incident(path: Path) -> None:
         live.observe(fact)
 
     def at(second: float) -> None:
-        while (due := live.controller.next_at(clock.at)) is not None and due <= second:
+        while (due := live.controller.attempts.next_at(clock.at)) is not None and due <= second:
             clock.at = max(clock.at, due)
             for work in live.take_due(10, 10):
                 live.settle(work, Done())
@@ -69,7 +59,7 @@ def incident(path: Path) -> None:
     journal.close()
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> RunRecord:
     """Read a record."""
     with path.open("rb") as lines:
         return read_record(lines, path.name)
@@ -86,10 +76,10 @@ def test_a_journal_becomes_a_picture(tmp_path: Path) -> None:
     record = read(tmp_path / "journal")
     assert record.problems == []
     picture = picture_of_record(record)
-    outcomes = {lane.pod.rpartition("/")[2]: lane.outcome for lane in picture.lanes}
+    outcomes = {row.pod.rpartition("/")[2]: row.outcome for row in picture.rows}
     assert outcomes == {"a": "evicted", "b": "cancelled", "c": "evicted"}
     assert sorted((band.begin, band.end) for bands in picture.bands.values() for band in bands) == [(10, 30), (40, 50)]
-    late = next(lane for lane in picture.lanes if lane.pod.endswith("/c"))
+    late = next(row for row in picture.rows if row.pod.endswith("/c"))
     assert [(bar.begin, bar.end) for bar in late.bars if bar.kind is Kind.COUNTDOWN] == [(40.0, 45.0)]
     assert "What happened" in render_page(picture)
 
@@ -174,7 +164,7 @@ def test_what_brings_nothing_new_leaves_no_line(tmp_path: Path) -> None:
 def test_the_journal_is_bounded_and_each_file_stands_alone(tmp_path: Path) -> None:
     """Two files of the given size at most; the second begins with what is known."""
     path = tmp_path / "journal"
-    journal = Journal(path, most_bytes=2000)
+    journal = Journal(path, max_bytes=2000)
     journal.observed(NodeSeen(node(taint())), Moment(0.0, EPOCH))
     for second in range(200):
         journal.observed(PodSeen(pod(tolerates(second))), Moment(second, EPOCH + second))
@@ -188,7 +178,7 @@ def test_a_disk_that_cannot_be_written_ends_the_journal_only(tmp_path: Path, cap
     """The controller goes on."""
     journal = Journal(tmp_path / "no such directory" / "journal")
     journal.observed(NodeSeen(node(taint())), Moment(0.0, EPOCH))
-    assert "the journal ends here, the controller goes on" in caplog.text
+    assert "the journal ends here, the controller continues" in caplog.text
 
 
 def test_a_record_is_told_from_a_scenario() -> None:

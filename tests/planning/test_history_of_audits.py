@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.planning.test_history import EPOCH, Hand, played, read
+from tests.planning.test_history import EPOCH, played, read
+from tests.stage.clocks import HandClock
 from tests.unit.builders import node, pod, taint, tolerates
 
 from taint_eviction.adapters.audit import AuditLog
@@ -23,17 +24,17 @@ from taint_eviction.core.effects import (
 )
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
-from taint_eviction.history.to_scenario import scenario_text
-from taint_eviction.picture.of_history import picture_of_record
 from taint_eviction.picture.scene import Kind
 from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction_lab.history.to_scenario import scenario_text
+from taint_eviction_lab.picture.of_history import picture_of_record
 
 
 class Incident:
     """A controller with an audit log, by a clock that is moved by hand."""
 
     def __init__(self, path: Path) -> None:
-        self.clock = Hand()
+        self.clock = HandClock(at=0.0)
         self.audit = AuditLog(RotatingLines(path, 2**20, "the audit log"))
         self.live = LiveController(Controller(), self.clock, [], attempted=self.audit.attempted)
         self.refusals: dict[str, list[Outcome]] = {}
@@ -45,7 +46,7 @@ class Incident:
 
     def until(self, second: float) -> None:
         """Evict all that is due up to then; each pod vanishes at once, unless it was refused first."""
-        while (due := self.live.controller.next_at(self.clock.at)) is not None and due <= second:
+        while (due := self.live.controller.attempts.next_at(self.clock.at)) is not None and due <= second:
             self.clock.at = max(self.clock.at, due)
             for work in self.live.take_due(10, 10):
                 self.settle(work)
@@ -75,7 +76,7 @@ def incident(file: Path) -> Iterator[Incident]:
     made.audit.close()
 
 
-def wave(on: Incident) -> None:
+def surge(on: Incident) -> None:
     """Two taints, and three pods: one goes at once, one by its second toleration, one comes later and is blocked."""
     on.see(NodeSeen(node(taint(), taint("k2", "v"))))
     on.see(PodSeen(pod(tolerates(), name="a", uid="a")))
@@ -88,17 +89,17 @@ def wave(on: Incident) -> None:
 
 def test_an_audit_log_becomes_a_picture(incident: Incident, file: Path) -> None:
     """Taints since they counted, countdowns, refusals and evictions; and it says what it cannot know."""
-    wave(incident)
+    surge(incident)
     record = read(file)
     assert (record.problems, record.skipped) == ([], 0)
     picture = picture_of_record(record)
-    drawn = {lane.pod: ([mark.kind for mark in lane.marks], lane.left_at, lane.outcome) for lane in picture.lanes}
+    drawn = {row.pod: ([mark.kind for mark in row.marks], row.left_at, row.outcome) for row in picture.rows}
     assert drawn == {
         "shop/a": ([Kind.SCHEDULED, Kind.EVICTED], 0.0, "evicted"),
         "shop/b": ([Kind.SCHEDULED, Kind.EVICTED], 20.0, "evicted"),
         "shop/c": ([Kind.SCHEDULED, Kind.REFUSED, Kind.EVICTED], 16.0, "evicted"),
     }
-    countdowns = [(bar.begin, bar.end) for lane in picture.lanes for bar in lane.bars if bar.kind is Kind.COUNTDOWN]
+    countdowns = [(bar.begin, bar.end) for row in picture.rows for bar in row.bars if bar.kind is Kind.COUNTDOWN]
     assert countdowns == [(0.0, 20.0), (5.0, 15.0)]
     [bands] = picture.bands.values()
     assert {(band.text, band.begin) for band in bands} == {("k1:NoExecute", 0.0), ("k2=v:NoExecute", 0.0)}
@@ -107,7 +108,7 @@ def test_an_audit_log_becomes_a_picture(incident: Incident, file: Path) -> None:
 
 def test_an_audit_log_becomes_a_scenario_that_holds(incident: Incident, file: Path) -> None:
     """Each pod with the tolerations that counted, those of taints that did not decide, too."""
-    wave(incident)
+    surge(incident)
     text = scenario_text(read(file))
     result = played(text)
     assert result.broken == ()
@@ -144,7 +145,7 @@ def test_take_backs_are_no_evictions(incident: Incident, file: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ('{"action": "evict", "outcome": "evicted", "taints": []}', "the line does not tell its time"),
+        ('{"action": "evict", "outcome": "evicted", "taints": []}', "the line has no time"),
         ('{"action": "evict", "outcome": "evicted", "time": "2030-01-01T00:00:00Z"}', "the line names no taint"),
     ],
 )

@@ -1,18 +1,23 @@
 """What kept pods from leaving, from a journal into a scenario: the steps are there, and it holds when it is played."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from taint_eviction.history.record import Record, read_record
-from taint_eviction.history.to_scenario import scenario_text
-from taint_eviction.picture.of_history import picture_of_record
+from taint_eviction.adapters.journal import Journal
+from taint_eviction.core.control_state import EVERYTHING, Pause, PauseScope
+from taint_eviction.core.effects import Paused, Resumed
+from taint_eviction.core.instants import Moment
 from taint_eviction.picture.scene import Kind
-from taint_eviction.simulation.replay import ReplayResult
-from taint_eviction.simulation.scenario import read_scenario
-from taint_eviction.wiring_simulation import replay_scenario
+from taint_eviction_lab.history.record import RunRecord, read_record
+from taint_eviction_lab.history.to_scenario import scenario_text
+from taint_eviction_lab.picture.of_history import picture_of_record
+from taint_eviction_lab.simulation.replay import ReplayResult
+from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.wiring import replay_scenario
 
 EPOCH = 1_900_000_000.0
 TAINT = {"key": "k", "value": "v", "effect": "NoExecute"}
@@ -55,18 +60,18 @@ def told(at: float, what: str, **fields: Any) -> Told:
     return {"t": EPOCH + at, "what": what, **fields}
 
 
-def recorded(*lines: Told) -> Record:
+def recorded(*lines: Told) -> RunRecord:
     """Write and read a journal in which n1 is tainted at 10."""
     return read_record([json.dumps(line).encode() + b"\n" for line in lines], "journal")
 
 
-def scenario_of(record: Record) -> Told:
+def scenario_of(record: RunRecord) -> Told:
     """Write it as a scenario."""
     found: Told = yaml.safe_load(scenario_text(record))
     return found
 
 
-def played(record: Record) -> ReplayResult:
+def played(record: RunRecord) -> ReplayResult:
     """Play its scenario."""
     result = replay_scenario(read_scenario(scenario_text(record), "incident.yaml"))
     assert result.broken == (), result.broken
@@ -78,7 +83,7 @@ def evictions(result: ReplayResult) -> dict[str, float]:
     return {entry.subject: round(entry.at, 1) for entry in result.timeline if entry.what.value == "evicted"}
 
 
-def steps(record: Record, action: str) -> list[Any]:
+def steps(record: RunRecord, action: str) -> list[Any]:
     """List the steps of one kind, each with its second."""
     return [(step["at"], step[action]) for step in scenario_of(record)["timeline"] if action in step]
 
@@ -100,7 +105,7 @@ def test_calls_that_failed_fail_again_for_as_long() -> None:
     )
     assert (at, round(at + step["for"], 2)) == (9.5, 22.15)
     assert 22 < evictions(played(record))["shop/web"] < 33
-    assert "the call that ends a pod is refused" in scenario_of(record)["about"]
+    assert "the call that ends the pod is refused" in scenario_of(record)["about"]
 
 
 def test_a_connection_that_broke_breaks_again() -> None:
@@ -129,43 +134,59 @@ def test_what_a_budget_blocked_is_refused_and_said_to_be() -> None:
     assert steps(record, "refuse")[0][1]["status"] == 429
     assert "Budgets are missing: what they blocked is refused, too." in scenario_of(record)["about"]
     played(record)
-    (lane,) = picture_of_record(record).lanes
-    assert [mark.kind for mark in lane.marks] == [Kind.SCHEDULED, Kind.BLOCKED, Kind.EVICTED]
-    assert [bar.kind for bar in lane.bars] == [Kind.EXISTS, Kind.BLOCKED]
+    (row,) = picture_of_record(record).rows
+    assert [mark.kind for mark in row.marks] == [Kind.SCHEDULED, Kind.BLOCKED, Kind.EVICTED]
+    assert [bar.kind for bar in row.bars] == [Kind.EXISTS, Kind.BLOCKED]
 
 
 @pytest.mark.parametrize(
     ("scope", "step"),
     [
-        ("all evictions", {}),
-        ("evictions from node n1", {"node": "n1"}),
-        ("evictions in namespace shop", {"namespace": "shop"}),
+        ({"scope_kind": "all", "scope": "all evictions"}, {}),
+        ({"scope_kind": "node", "node": "n1", "scope": "evictions from node n1"}, {"node": "n1"}),
+        (
+            {"scope_kind": "namespace", "namespace": "shop", "scope": "evictions in namespace shop"},
+            {"namespace": "shop"},
+        ),
     ],
 )
-def test_pauses_are_ordered_and_taken_back(scope: str, step: Told) -> None:
+def test_pauses_are_ordered_and_taken_back(scope: Told, step: Told) -> None:
     """In time to be known when the controller knew them; who was held goes when they are over."""
-    begun = told(8, "paused", scope=scope, since=EPOCH + 7, reason="upgrade")
-    over = told(40, "resumed", scope=scope)
+    begun = told(8, "paused", **scope, since=EPOCH + 7, reason="upgrade")
+    over = told(40, "resumed", **scope)
     record = recorded(head(), node(0), begun, *TAINTED[1:], over, evicted(40.1, "web", 30.1))
     assert steps(record, "pause") == [(6.0, {**step, "reason": "upgrade"})]
     assert steps(record, "resume") == [(40.0, step)]
     assert 40 <= evictions(played(record))["shop/web"] < 43
     picture = picture_of_record(record)
-    assert [(band.text, band.begin, band.end) for band in picture.holds] == [(f"{scope}: upgrade", 8.0, 40.0)]
-    assert Kind.HELD in [bar.kind for bar in picture.lanes[0].bars]
+    assert [(band.text, band.begin, band.end) for band in picture.holds] == [(f"{scope['scope']}: upgrade", 8.0, 40.0)]
+    assert Kind.HELD in [bar.kind for bar in picture.rows[0].bars]
+
+
+@pytest.mark.parametrize("scope", [EVERYTHING, PauseScope("node", "n1"), PauseScope("namespace", "shop")])
+def test_the_scope_of_a_pause_is_read_as_it_was_written(scope: PauseScope, tmp_path: Path) -> None:
+    """As a value of its own fields; the words beside it are for people."""
+    journal = Journal(tmp_path / "journal")
+    journal.report(Paused(scope, Pause()), Moment(1.0, EPOCH))
+    journal.report(Resumed(scope), Moment(2.0, EPOCH + 1))
+    journal.close()
+    with (tmp_path / "journal").open("rb") as lines:
+        happenings = read_record(lines, "journal").happenings
+    assert [(each.what, each.scope) for each in happenings[1:]] == [("paused", scope), ("resumed", scope)]
+    assert happenings[1].text("scope") == str(scope)
 
 
 def test_a_pause_does_not_hold_those_who_had_gone() -> None:
     """It is ordered after the last eviction before it, though it would be known later then."""
     others = (*TAINTED, evicted(10.2, "web", 0.2))
-    record = recorded(head(), *others, told(11, "paused", scope="all evictions"))
+    record = recorded(head(), *others, told(11, "paused", scope_kind="all"))
     assert steps(record, "pause") == [(10.25, {})]
     assert evictions(played(record)) == {"shop/web": 10.0}
 
 
 def test_a_pause_from_the_beginning_is_given() -> None:
     """The controller knew it before it did anything."""
-    record = recorded(head(), told(0.2, "paused", scope="all evictions"), *TAINTED)
+    record = recorded(head(), told(0.2, "paused", scope_kind="all"), *TAINTED)
     assert scenario_of(record)["given"]["orders"] == {"pause": True}
     assert evictions(played(record)) == {}
 
@@ -175,7 +196,7 @@ def test_the_breakers_hold_is_a_pause() -> None:
     opened = told(10.01, "breaker_opened", since=EPOCH + 10, cause="3 of 8 nodes")
     record = recorded(head(), *TAINTED, opened, told(50, "breaker_closed"), evicted(50.1, "web", 40.1))
     assert steps(record, "pause") == [(8.01, {"reason": "the circuit breaker: 3 of 8 nodes"})]
-    assert "What the circuit breaker held is held by a pause." in scenario_of(record)["about"]
+    assert "Where the circuit breaker was open, evictions are paused." in scenario_of(record)["about"]
     assert 50 <= evictions(played(record))["shop/web"] < 53
 
 
@@ -183,9 +204,9 @@ def test_a_restart_is_a_step() -> None:
     """From the last line before it; what was written anew is nothing new."""
     again = (head(30), node(30, "n1", TAINT), pod(30, "late", tolerations=[{"operator": "Exists"}]))
     record = recorded(head(), *TAINTED, evicted(10.1, "web", 0.1), *again, node(31))
-    assert steps(record, "restart") == [(10.15, {"after": 19.25})]
+    assert steps(record, "restart") == [(10.15, {"after": 18.35})]
     assert [mark.at for mark in picture_of_record(record).steps] == [0.0, 30.0]
-    assert "When the controller ended is not in it" in scenario_of(record)["about"]
+    assert "The record does not say when the controller ended" in scenario_of(record)["about"]
     played(record)
 
 
@@ -200,8 +221,8 @@ def test_holds_of_owners_are_recorded() -> None:
         "honourHolds": "forever",
     }
     assert evictions(played(record)) == {"shop/web": 30.0}
-    (lane,) = picture_of_record(record).lanes
-    assert [(round(bar.begin), round(bar.end)) for bar in lane.bars if bar.kind is Kind.HELD] == [(10, 30)]
+    (row,) = picture_of_record(record).rows
+    assert [(round(bar.begin), round(bar.end)) for bar in row.bars if bar.kind is Kind.HELD] == [(10, 30)]
 
     for_ever = recorded(head(honourHolds="forever"), *TAINTED[:2], *held, pod(20, "web", hold="forever"), node(60))
     assert steps(for_ever, "setHold") == [(20.0, {"pod": "shop/web", "hold": True})]
@@ -214,8 +235,8 @@ def test_an_eviction_may_be_seen_before_it_is_told() -> None:
     record = recorded(head(), *TAINTED, gone, evicted(10.11, "web", 0.11))
     assert steps(record, "delete") == []
     assert evictions(played(record)) == {"shop/web": 10.0}
-    (lane,) = picture_of_record(record).lanes
-    assert [round(bar.end, 2) for bar in lane.bars if bar.kind is Kind.EXISTS] == [10.1]
+    (row,) = picture_of_record(record).rows
+    assert [round(bar.end, 2) for bar in row.bars if bar.kind is Kind.EXISTS] == [10.1]
 
 
 def test_who_deleted_a_pod_that_was_due_is_not_known() -> None:
@@ -233,14 +254,14 @@ def test_who_deleted_a_pod_that_was_due_is_not_known() -> None:
 def test_what_is_evicted_is_drawn_until_then() -> None:
     """Nobody watches for the end of a pod that has been evicted."""
     record = recorded(head(), *TAINTED, evicted(10.1, "web", 0.1), node(60))
-    (lane,) = picture_of_record(record).lanes
-    assert [round(bar.end, 1) for bar in lane.bars if bar.kind is Kind.EXISTS] == [10.1]
+    (row,) = picture_of_record(record).rows
+    assert [round(bar.end, 1) for bar in row.bars if bar.kind is Kind.EXISTS] == [10.1]
 
 
 def test_lateness_without_a_reason_in_the_record_is_told() -> None:
     """Limits of rules, another leader: the scenario has it in time, and says so."""
     record = recorded(head(), *TAINTED, evicted(40, "web", 30))
-    assert "Why 1 eviction was late is not in it" in scenario_of(record)["about"]
+    assert "The record does not say why 1 eviction was late" in scenario_of(record)["about"]
     assert evictions(played(record)) == {"shop/web": 10.0}
 
 

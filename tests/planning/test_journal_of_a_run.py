@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,12 +10,13 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from tests.planning.shop import JsonObject, tolerates
+from tests.stage.processes import RunningController, running_controller
+from tests.stage.waiting import until
 
-from taint_eviction.cli.replay import replay
-from taint_eviction.simulation.apiserver import ApiServer, node_object, pod_object
+from fake_apiserver import ApiServer, node_object, pod_object
+from taint_eviction_lab.cli.replay import replay
 
 WITHIN_SECONDS = 2.1
-SOURCES = str(Path("operator").resolve())
 
 
 def create(server: ApiServer, name: str, *tolerations: JsonObject) -> None:
@@ -42,35 +40,17 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 @asynccontextmanager
-async def controller(config: str, journal: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run the controller from when it is synced; whoever does not kill it has it stopped."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "taint_eviction", "run", "--kubeconfig", config, "--no-leader-elect"),
-        *("--journal", str(journal), *flags),
-        env={**os.environ, "PYTHONPATH": SOURCES},
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stderr is not None
-        async with asyncio.timeout(30):
-            while b"synced" not in (line := await process.stderr.readline()):
-                assert line, "the controller ended"
-        draining = asyncio.create_task(process.stderr.read())
-        yield process
-        if process.returncode is None:
-            process.terminate()
-        await draining
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+async def recorded_controller(config: str, journal: Path, *flags: str) -> AsyncIterator[RunningController]:
+    """Run the controller with a journal; whoever does not kill it has it stopped."""
+    async with running_controller(config, "--journal", str(journal), *flags) as run:
+        yield run
+        if run.process.returncode is None:
+            await run.end()
 
 
 async def left(server: ApiServer, *names: str) -> None:
     """Wait until no pods are left but these."""
-    async with asyncio.timeout(20):
-        while {pod["metadata"]["name"] for pod in server.list("pods")} != set(names):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.02)
+    await until(lambda: {pod["metadata"]["name"] for pod in server.list("pods")} == set(names))
 
 
 def lines(journal: Path) -> list[str]:
@@ -92,15 +72,15 @@ async def played(*arguments: str) -> Result:
 async def test_an_incident_is_recorded_drawn_and_played_again(server: ApiServer, config: str, tmp_path: Path) -> None:
     """Refused deletions, a kill in the middle of a line, a restart; the scenario has the same evictions, and holds."""
     journal, page, story = tmp_path / "journal", tmp_path / "page.html", tmp_path / "story.yaml"
-    async with controller(config, journal) as process:
+    async with recorded_controller(config, journal) as run:
         server.faults.add(resource="pods", verb="delete", name="one", status=503, times=3)
         server.taint("n1", "maintenance", "now")
         await left(server, "late", "ever")
         await asyncio.sleep(0.5)
-        process.send_signal(signal.SIGKILL)
+        await run.kill()
     with journal.open("r+b") as file:
         file.truncate(journal.stat().st_size - 20)
-    async with controller(config, journal):
+    async with recorded_controller(config, journal):
         create(server, "again", tolerates(1))
         await left(server, "late", "ever")
         server.untaint("n1", "maintenance")
@@ -112,8 +92,8 @@ async def test_an_incident_is_recorded_drawn_and_played_again(server: ApiServer,
     assert drawn.exit_code == 0, drawn.stdout
     cut_at = journal.read_text().splitlines().index(next(line for line in lines(journal) if not line.endswith("}"))) + 1
     assert drawn.stderr.splitlines() == [
-        f"taint-eviction: {journal}:{cut_at}: the line is no JSON",
-        f"taint-eviction: {journal}: 1 line is of no use and skipped",
+        f"taint-eviction: {journal}:{cut_at}: the line is not JSON",
+        f"taint-eviction: {journal}: 1 line skipped",
     ]
     assert "shop/again" in page.read_text()
     steps = {next(name for name in step if name != "at") for step in yaml.safe_load(story.read_text())["timeline"]}
@@ -134,7 +114,7 @@ async def test_a_full_journal_is_rotated_and_its_second_file_stands_alone(
     journal = tmp_path / "journal"
     padding = b'{"t":1.0,"what":"padding"}\n'
     journal.write_bytes(padding * ((2**20 - 4000) // len(padding)))
-    async with controller(config, journal, "--journal-megabytes", "1"):
+    async with recorded_controller(config, journal, "--journal-megabytes", "1"):
         server.taint("n1", "maintenance", "now")
         await left(server, "late", "ever")
         for number in range(8):
@@ -158,7 +138,7 @@ async def test_a_journal_has_the_settings_that_decide(server: ApiServer, config:
     flags = ("--honour-holds=forever", "--default-unreachable-seconds=2", "--eviction-mode=evict")
     server.admission.default_toleration_seconds = None
     create(server, "lacks-one")
-    async with controller(config, journal, *flags):
+    async with recorded_controller(config, journal, *flags):
         server.taint("n1", "node.kubernetes.io/unreachable")
         await asyncio.sleep(4)
     assert (await played(str(journal), "--to-scenario", str(story))).exit_code == 0

@@ -55,7 +55,7 @@ def test_what_is_there_twice_is_told() -> None:
     """As from two dumps: the last counts."""
     result = run("-", stdin=json.dumps(listed(NODE, pod("a"), node("node-1"), pod("a"))))
     assert result.stdout.splitlines()[0] == "no pod will leave: the one node has no NoExecute taint"
-    assert "note: 2 objects given more than once: the last of each counts" in result.stdout
+    assert "note: 2 objects given more than once: the last one counts" in result.stdout
 
 
 def test_pods_on_nodes_that_are_missing_are_counted_in_the_summary() -> None:
@@ -63,9 +63,9 @@ def test_pods_on_nodes_that_are_missing_are_counted_in_the_summary() -> None:
     result = run("-", stdin=json.dumps(listed(NODE, pod("a", "node-1"), pod("b", "gone"), pod("c", "away"))))
     assert result.stdout.splitlines()[0] == (
         "1 of 1 pod on 1 node will leave: 1 at once; 1 bare pod gone for good;"
-        " nothing can be said of 2 pods on nodes that are not in the input"
+        " 2 pods left out: the input lacks their nodes"
     )
-    assert "note: nodes that pods are on, but that are not in the input: away, gone" in result.stdout
+    assert "note: the input lacks these nodes, to which pods are bound: away, gone" in result.stdout
 
 
 # Taints in a wrong form
@@ -113,9 +113,9 @@ def test_a_yaml_list_that_is_cut_between_two_lines_is_noticed() -> None:
 
 @pytest.mark.parametrize("nested", ["[" * 200_000 + "]" * 200_000, "- " * 200_000])
 def test_yaml_that_is_nested_too_deeply_does_not_end_the_process(nested: str) -> None:
-    """The parser would run out of stack."""
-    inventory = read(f"kind: Node\nmetadata: {{name: a}}\nx:\n  {nested}\n---\n{json.dumps(NODE)}")
-    assert inventory.problems == ["stdin:1: it is nested too deeply"]
+    """The stack does not overflow, and the objects before it are used."""
+    inventory = read(f"---\n{json.dumps(NODE)}\n---\nkind: Node\nmetadata: {{name: a}}\nx:\n  {nested}\n")
+    assert inventory.problems == ["stdin:7: it is nested too deeply"]
     assert list(inventory.nodes) == ["node-1"]
 
 
@@ -187,5 +187,5 @@ def test_objects_that_are_used_in_part_are_counted() -> None:
     odd = tainted({"key": "k", "effect": "NoExecute", "timeAdded": "yesterday"})
     result = run("-", stdin=json.dumps(listed(odd, pod("a"))))
     assert result.exit_code == 0
-    assert "note: 1 object could be read in part only (see stderr)" in result.stdout
-    assert "stdin:1: Node node-1: spec.taints[0].timeAdded is no time that can be used" in result.stderr
+    assert "note: 1 object could be read only in part (see stderr)" in result.stdout
+    assert "stdin:1: Node node-1: spec.taints[0].timeAdded is not a usable time" in result.stderr

@@ -51,12 +51,12 @@ def test_the_summary_comes_first_and_says_it_all() -> None:
     assert result.exit_code == 0
     assert result.stdout.splitlines()[:2] == [
         "15 of 18 pods on 3 nodes would leave: 8 at once, 7 within 10 m; 5 of them anyway; 2 budgets would be violated;"
-        " 1 bare pod gone for good; 3 DaemonSet pods evicted and recreated for ever;"
-        " nothing can be said of 1 pod on nodes that are not in the input",
+        " 1 bare pod gone for good; 3 DaemonSet pods evicted and recreated again and again;"
+        " 1 pod left out: the input lacks their nodes",
         "if: taint * maintenance=now:NoExecute",
     ]
     assert "in 5 m                  12:05:00Z  shop/web-3    node-1" in result.stdout
-    assert "[maintenance:NoExecute for 60 s] would have said otherwise" in result.stdout
+    assert "[maintenance:NoExecute for 60 s] comes later: only the first toleration" in result.stdout
     assert "shop/web  8        5      8      VIOLATED at 12:00:00Z, down to 0 healthy" in result.stdout
     assert "note: skipped objects of other kinds: 1 Service" in result.stdout
     assert "\x1b[" not in result.stdout

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.planning.shop import SHOP, JsonObject, node, pod, tolerates
+from tests.planning.shop import SHOP, node, pod, tolerates
 
 from taint_eviction.planning import json_stream, yaml_stream
 from taint_eviction.planning.files import read_files
 from taint_eviction.planning.inventory import Inventory
-from taint_eviction.planning.kubectl_yaml import read_item
-from taint_eviction.simulation.apiserver import node_object, pod_object
 
 OBJECTS = [
     node("node-1", "k=v:NoExecute"),
@@ -101,13 +99,13 @@ def test_broken_json_names_the_line() -> None:
     assert inventory.problems == ["stdin:3: no JSON: Expecting ':' delimiter"]
 
 
-def test_one_broken_item_of_yaml_costs_no_other() -> None:
-    """Each is parsed by itself."""
+def test_broken_yaml_names_the_line() -> None:
+    """And what comes before is used, as with JSON."""
     items = ["{name: a}", "{name: [}", "{name: b}"]
     text = "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- kind: Node\n  metadata: {item}\n" for item in items)
     inventory = read(text)
-    assert names(inventory) == ["a", "b"]
-    assert inventory.problems[0].startswith("stdin:7: no YAML: ")
+    assert names(inventory) == ["a"]
+    assert inventory.problems == ["stdin:7: no YAML: did not find expected node content"]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,7 @@ def test_one_broken_item_of_yaml_costs_no_other() -> None:
         ({"kind": "Pod", "metadata": {}}, "Pod ?/?: metadata.namespace is missing"),
         ({"kind": "Node", "metadata": {"name": "n"}, "spec": {"taints": "x"}}, "Node n: spec.taints is not a list"),
         ({"kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {"minAvailable": "x"}}, "neither a number"),
-        ("text", "an object was expected, not text (kubectl prints objects with -o json or -o yaml)"),
+        ("text", "an object was expected, not text (kubectl prints objects with -o json)"),
         (7, "an object was expected, not a number"),
         (None, "an object was expected, not null"),
     ],
@@ -147,87 +145,28 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert len(inventory.pods) == 19
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        pod_object("ns", "web", "n1", pod_bytes=6000, timestamp="2026-03-01T08:00:00Z"),
-        node_object("n1", "2026-03-01T08:00:00Z"),
-        *OBJECTS[:3],
-    ],
-)
-def test_the_fast_way_reads_what_the_parser_reads(body: JsonObject) -> None:
-    """Or gives up, but never reads something else; what it leaves out is what no plan needs."""
-    body = {"apiVersion": "v1", "kind": "Pod" if "containers" in body.get("spec", {}) else "Node", **body}
-    text = yaml.safe_dump([body])
-    fast = read_item(text)
-    slow = yaml.safe_load(text)[0]
-    if fast is None:
-        # When a Node's taints were written stands in its managedFields, which only the parser keeps.
-        assert body["spec"].get("taints")
-        return
-    for part in ("metadata", "spec", "status"):
-        for name, value in fast.get(part, {}).items():
-            assert slow[part][name] == value
-    assert fast["spec"].get("tolerations") == slow["spec"].get("tolerations")
-    assert fast["metadata"] == slow["metadata"]
+def test_a_list_of_yaml_is_read_item_by_item() -> None:
+    """The first item is there before what stands behind it has been read: memory is bounded by one item."""
+    text = (yaml.safe_dump({"items": OBJECTS[:1]}) + yaml.safe_dump(OBJECTS[1:]) * 10_000).encode()
+    source = io.BytesIO(text)
+    assert next(yaml_stream.stream_yaml(source)) == (OBJECTS[0], 2)
+    assert source.tell() < len(text) / 10
+
+
+def test_anchors_hold_within_their_document() -> None:
+    """Across items, too."""
+    text = "items:\n- kind: Node\n  metadata: &m {name: a}\n- {kind: Pod, metadata: *m, spec: {}}\nkind: List\n---\n"
+    assert names(read(text)) == ["a", "a"]
+    assert read(text + "{kind: Node, metadata: *m}\n").problems == ["stdin:7: no YAML: found undefined alias 'm'"]
 
 
 KUBECTL = Path("tests/planning/data/kubectl.yaml")
-NEEDED_ANNOTATIONS = {"kubernetes.io/config.mirror", "taint-eviction/hold"}
 
 
-def test_what_kubectl_prints_takes_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With annotations of many lines, hashes that begin with a digit, addresses: the parser is many times slower."""
-    fast: list[JsonObject | None] = []
-    monkeypatch.setattr(yaml_stream, "read_item", lambda text: fast.append(read_item(text)))
-    slow = [item for item, _ in yaml_stream.stream_yaml(io.BytesIO(KUBECTL.read_bytes()))]
-    assert [item and item["kind"] for item in fast] == ["Node", "Pod", "PodDisruptionBudget"]
-    for item, whole in zip(fast, slow, strict=True):
-        annotations = whole["metadata"].get("annotations", {})
-        needed = {key: annotations[key] for key in NEEDED_ANNOTATIONS & annotations.keys()}
-        whole["metadata"]["annotations"] = needed or None
-        for part in ("metadata", "spec", "status"):
-            assert item is not None
-            assert {name: whole[part][name] for name in item[part]} == item[part]
-
-
-@pytest.mark.parametrize("quote", ["'", '"'])
-def test_a_quoted_key_is_not_overlooked(quote: str) -> None:
-    """By hand people write them so, and one of these annotations decides."""
-    text = (
-        f"- apiVersion: v1\n  kind: Pod\n  metadata:\n    annotations:\n      {quote}taint-eviction/hold{quote}: 5m\n"
-    )
-    fast = read_item(text)
-    assert fast is None or fast == yaml.safe_load(text)[0]
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "yes",
-        "1e3",
-        "0x10",
-        "1_000",
-        "2026-03-01",
-        "12:30",
-        "~",
-        ".5",
-        "-",
-        "|",
-        "'a'",
-        '"b"',
-        "a #c",
-        "null",
-        "True",
-        "0",
-        "-7",
-        "on",
-        "{}",
-    ],
-)
-def test_the_fast_way_never_guesses_a_scalar(value: str) -> None:
-    """Where YAML might take it for something else it gives up, or reads the same."""
-    text = f"- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: {value}\n"
-    fast = read_item(text)
-    if fast is not None:
-        assert fast == yaml.safe_load(text)[0]
+def test_what_kubectl_prints_is_the_same_as_yaml_and_as_json() -> None:
+    """With annotations of many lines, hashes that begin with a digit, and times, which stay text."""
+    as_yaml = [item for item, _ in yaml_stream.stream_yaml(io.BytesIO(KUBECTL.read_bytes()))]
+    text = json.dumps({"items": as_yaml}).encode()
+    assert [item["kind"] for item in as_yaml] == ["Node", "Pod", "PodDisruptionBudget"]
+    assert all(isinstance(item["metadata"]["creationTimestamp"], str) for item in as_yaml)
+    assert [item for item, _ in json_stream.stream_json(io.BytesIO(text))] == as_yaml

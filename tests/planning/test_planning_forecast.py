@@ -127,13 +127,13 @@ def test_patterns_selectors_and_zones_choose_nodes() -> None:
         pytest.param(
             Changes((read_taint("nodo-1=k:NoExecute"),)), "no node 'nodo-1'; did you mean 'node-1'?", id="name"
         ),
-        pytest.param(Changes((read_taint("x*=k:NoExecute"),)), "no node is called like 'x*', of 1", id="pattern"),
+        pytest.param(Changes((read_taint("x*=k:NoExecute"),)), "'x*' matches none of 1 nodes", id="pattern"),
         pytest.param(
             Changes(untaints=(read_untaint("node-1=k"),)), "no taint k to remove from node-1, which has", id="taint"
         ),
         pytest.param(
             Changes(tolerations=(read_tolerating("app=x", "k"),)),
-            "no pod for this toleration: let pods of app=x",
+            "no pod matches: let pods of app=x",
             id="pods",
         ),
     ],

@@ -10,20 +10,20 @@ import pytest
 from tests.planning.browser import CHROMEDRIVER, CHROMIUM, Browser, browser
 from tests.planning.shop import NOON_TEXT, SHOP, inventory_of, node, planned, pod, run, tolerates
 
-from taint_eviction.picture.of_demo import picture_of_demo
 from taint_eviction.picture.of_plan import picture_of_plan
-from taint_eviction.picture.of_replay import picture_of_replay
 from taint_eviction.picture.page import render_page
 from taint_eviction.planning.changes import Changes, read_taint
-from taint_eviction.simulation.demo import DemoFact
-from taint_eviction.simulation.scenario import read_scenario
-from taint_eviction.wiring_simulation import replay_scenario
+from taint_eviction_lab.picture.of_demo import picture_of_demo
+from taint_eviction_lab.picture.of_replay import picture_of_replay
+from taint_eviction_lab.simulation.demo import DemoFact
+from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.wiring import replay_scenario
 
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None or CHROMEDRIVER is None, reason="Chromium and its driver are not installed"
 )
 STALE_KEY = "tests/scenarios/recreate-statefulset-pod-is-evicted-again.yaml"
-SHOWN = "return [...document.querySelectorAll('.lane:not([hidden])')].map((lane) => lane.firstChild.firstChild.data)"
+SHOWN = "return [...document.querySelectorAll('.podRow:not([hidden])')].map((each) => each.firstChild.firstChild.data)"
 CONTRASTS = """
 const probe = (colour) => {
   const context = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
@@ -92,11 +92,11 @@ def test_names_cannot_end_the_script_they_stand_in() -> None:
     assert evil not in page
     data = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
     assert data is not None
-    assert json.loads(data[1])["lanes"][0]["pod"] == f"shop/{evil}"
+    assert json.loads(data[1])["podRows"][0]["pod"] == f"shop/{evil}"
 
 
 @needs_chromium
-def test_lanes_are_grouped_by_node(shop: Browser) -> None:
+def test_rows_are_grouped_by_node(shop: Browser) -> None:
     """Each node with its pods below it, the first to leave first."""
     groups = shop.run("return [...document.querySelectorAll('.group')].map((group) => group.firstChild.innerText)")
     assert groups == ["node-1 6 of 9 leave", "node-2 5 of 5 leave", "node-3 4 of 4 leave"]
@@ -109,7 +109,7 @@ def test_lanes_are_grouped_by_node(shop: Browser) -> None:
 def test_a_bar_is_as_long_as_its_tolerance(shop: Browser) -> None:
     """300 s end where the axis says 5 m."""
     ends = "const box = document.querySelector(arguments[0]).getBoundingClientRect(); return [box.left, box.right]"
-    _, right = shop.run(ends, ".lane[aria-label^='shop/web-3 '] .bar")
+    _, right = shop.run(ends, ".podRow[aria-label^='shop/web-3 '] .bar")
     ticks = shop.run(
         "return [...document.querySelectorAll('.tick')].map((t) => [t.textContent, t.getBoundingClientRect().left])"
     )
@@ -144,21 +144,21 @@ def test_zoom_spreads_the_axis(shop: Browser) -> None:
 @needs_chromium
 def test_hovering_tells_the_reason(shop: Browser) -> None:
     """What counts, and what would have said otherwise."""
-    shop.hover(".lane[aria-label^='shop/db-0 '] .bar")
+    shop.hover(".podRow[aria-label^='shop/db-0 '] .bar")
     assert "tolerance running, 10 m" in shop.run(TIP)
-    assert "[maintenance:NoExecute for 60 s] would have said otherwise" in shop.run(TIP)
+    assert "[maintenance:NoExecute for 60 s] comes later: only the first toleration" in shop.run(TIP)
 
 
 @needs_chromium
 def test_the_keyboard_goes_from_pod_to_pod(shop: Browser) -> None:
     """Arrows move, the tip tells, plus zooms, a slash filters, escape leaves."""
-    shop.run("document.querySelector('.lane').focus()")
+    shop.run("document.querySelector('.podRow').focus()")
     shop.press("\ue015", "\ue015")
     assert shop.run("return document.activeElement.firstChild.firstChild.data") == "shop/web-6"
     assert "shop/web-6" in shop.run(TIP)
     shop.press("+", "/")
     assert shop.run("return document.activeElement.id") == "filter"
-    assert shop.run("return document.querySelectorAll('.lane[tabindex=\"0\"]').length") == 1
+    assert shop.run("return document.querySelectorAll('.podRow[tabindex=\"0\"]').length") == 1
 
 
 @needs_chromium
@@ -247,7 +247,7 @@ def test_two_thousand_pods_are_ready_within_seconds(chromium: Browser, tmp_path:
     plan = planned(inventory, Changes((read_taint("*=maintenance=now:NoExecute"),)))
     (tmp_path / "large.html").write_text(render_page(picture_of_plan(plan)))
     chromium.open(tmp_path / "large.html")
-    assert chromium.run("return document.querySelectorAll('.lane').length") == 2000
+    assert chromium.run("return document.querySelectorAll('.podRow').length") == 2000
     loaded = "return performance.getEntriesByType('navigation')[0].domComplete"
     assert chromium.run(loaded) < 5000
     assert chromium.run(FILTERING) < 1000

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 from tests.planning.shop import budget, inventory_of, node, planned, pod, run, tolerates
 
+from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
 from taint_eviction.picture.of_plan import picture_of_plan
-from taint_eviction.picture.of_replay import picture_of_replay
-from taint_eviction.picture.overdue import BREAKER, Holds
-from taint_eviction.picture.scene import Kind, Lane, Mark, Picture
-from taint_eviction.simulation.scenario import read_scenario
-from taint_eviction.wiring_simulation import replay_scenario
+from taint_eviction.picture.scene import Kind, Mark, Picture, PodRow
+from taint_eviction_lab.picture.of_replay import picture_of_replay
+from taint_eviction_lab.picture.overdue import BREAKER, Holds
+from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.wiring import replay_scenario
 
 Drawn = dict[str, list[tuple[str, float, float]]]
 PAST_DEADLINE = (Kind.HELD, Kind.LATE, Kind.BLOCKED, Kind.RETRYING)
@@ -28,10 +29,10 @@ def replayed(name: str) -> Picture:
 def overdue(picture: Picture) -> Drawn:
     """List what came after deadlines, by pod, to the second."""
     return {
-        lane.pod.rpartition("/")[2]: [
-            (bar.kind.value, round(bar.begin), round(bar.end)) for bar in lane.bars if bar.kind in PAST_DEADLINE
+        row.pod.rpartition("/")[2]: [
+            (bar.kind.value, round(bar.begin), round(bar.end)) for bar in row.bars if bar.kind in PAST_DEADLINE
         ]
-        for lane in picture.lanes
+        for row in picture.rows
     }
 
 
@@ -66,8 +67,8 @@ def test_a_replay_shows_what_held_each_pod(name: str, holds: list[tuple[str, int
 def test_what_is_still_held_at_the_end_is_said_to_be() -> None:
     """Filters find it; a pod whose node was untainted under the pause is cancelled, and was held until then."""
     picture = replayed("breaker-does-not-close-by-itself")
-    assert {lane.outcome for lane in picture.lanes} >= {"held"}
-    (cancelled,) = replayed("pause-then-untaint").lanes
+    assert {row.outcome for row in picture.rows} >= {"held"}
+    (cancelled,) = replayed("pause-then-untaint").rows
     assert cancelled.outcome == "cancelled"
     assert cancelled.bars[-1].kind is Kind.HELD
 
@@ -75,7 +76,7 @@ def test_what_is_still_held_at_the_end_is_said_to_be() -> None:
 def test_a_pod_is_drawn_from_its_creation_to_its_end() -> None:
     """So that two of one name can be told apart at a glance: the stale key."""
     picture = replayed("recreate-statefulset-pod-is-evicted-again")
-    exists = [(bar.begin, round(bar.end)) for lane in picture.lanes for bar in lane.bars if bar.kind is Kind.EXISTS]
+    exists = [(bar.begin, round(bar.end)) for row in picture.rows for bar in row.bars if bar.kind is Kind.EXISTS]
     assert exists == [(0.0, 10), (30.0, 40)]
 
 
@@ -93,14 +94,14 @@ def test_a_plan_marks_what_would_be_blocked_and_what_is_paused() -> None:
     )
     rules = (PolicyRule("freeze", pod_selector=parse_selector("tier=gold"), pause=True),)
     plan = planned(inventory_of(*objects, budget("b", web, minAvailable=1)), None, *rules, mode=EvictionMode.EVICT)
-    lanes = {lane.pod: lane for lane in picture_of_plan(plan).lanes}
-    assert {name: lane.outcome for name, lane in lanes.items()} == {
+    rows = {row.pod: row for row in picture_of_plan(plan).rows}
+    assert {name: row.outcome for name, row in rows.items()} == {
         "shop/blocked": "blocked",
         "shop/paused": "held",
         "shop/goes": "leaves",
     }
-    assert [mark.kind for lane in lanes.values() for mark in lane.marks] == [Kind.BLOCKED, Kind.EVICTED, Kind.HELD]
-    assert "paused by rule freeze" in lanes["shop/paused"].why
+    assert [mark.kind for row in rows.values() for mark in row.marks] == [Kind.BLOCKED, Kind.EVICTED, Kind.HELD]
+    assert "paused by rule freeze" in rows["shop/paused"].why
 
 
 def test_a_plan_draws_what_owners_hold_beyond_the_tolerance(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_a_plan_draws_what_owners_hold_beyond_the_tolerance(tmp_path: Path) -> N
     page = tmp_path / "plan.html"
     run("-", "--taint", "node-1=maintenance:NoExecute", "--honour-holds", "1m", "--html", str(page), stdin=text)
     data = json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
-    ((_, until, first, _), (since, end, second, _)) = data["lanes"][0]["bars"]
+    ((_, until, first, _), (since, end, second, _)) = data["podRows"][0]["bars"]
     assert (first, round(until, 2), second, round(since, 2), round(end, 2)) == ("countdown", 60.0, "held", 60.0, 90.0)
 
 
@@ -119,17 +120,17 @@ def test_a_plan_draws_what_owners_hold_beyond_the_tolerance(tmp_path: Path) -> N
 
 def test_holds_that_overlap_are_one_bar() -> None:
     """And what lies between them is what was last said."""
-    holds, lane = Holds(), Lane("shop/web", "n1", "due", "", deadline=10.0)
-    holds.begin("all evictions", 0.0, "")
-    holds.begin("evictions from node n1", 15.0, "repairs")
-    holds.begin("evictions from node n1", 16.0, "told of by another process, too")
-    holds.begin("evictions in namespace other", 0.0, "")
-    holds.end("all evictions", 20.0)
-    holds.end("evictions from node n1", 30.0)
-    holds.end("never begun", 31.0)
-    lane.marks.append(Mark(35.0, Kind.REFUSED, ""))
-    holds.overdue(lane, 40.0)
-    assert [(bar.kind, bar.begin, bar.end) for bar in lane.bars] == [
+    holds, row = Holds(), PodRow("shop/web", "n1", "due", "", deadline=10.0)
+    holds.begin(EVERYTHING, 0.0, "")
+    holds.begin(PauseScope("node", "n1"), 15.0, "repairs")
+    holds.begin(PauseScope("node", "n1"), 16.0, "told of by another process, too")
+    holds.begin(PauseScope("namespace", "other"), 0.0, "")
+    holds.end(EVERYTHING, 20.0)
+    holds.end(PauseScope("node", "n1"), 30.0)
+    holds.end(PauseScope("node", "never begun"), 31.0)
+    row.marks.append(Mark(35.0, Kind.REFUSED, ""))
+    holds.overdue(row, 40.0)
+    assert [(bar.kind, bar.begin, bar.end) for bar in row.bars] == [
         (Kind.HELD, 10.0, 20.0),
         (Kind.HELD, 20.0, 30.0),
         (Kind.RETRYING, 30.0, 40.0),

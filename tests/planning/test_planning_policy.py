@@ -4,13 +4,26 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.planning.shop import NOON_TEXT, SHOP, JsonObject, budget, inventory_of, node, planned, pod, run, tolerates
+from tests.planning.shop import (
+    NOON,
+    NOON_TEXT,
+    SHOP,
+    JsonObject,
+    budget,
+    inventory_of,
+    node,
+    planned,
+    pod,
+    run,
+    tolerates,
+)
 
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
 from taint_eviction.picture.of_plan import picture_of_plan
+from taint_eviction.planning.changes import Changes
 from taint_eviction.planning.plan import Plan
-from taint_eviction.planning.wording import notes, summary
+from taint_eviction.planning.wording import notes, summary, why
 
 DELETE, EVICT, EVICT_THEN_DELETE = EvictionMode
 TAINTED = node("node-1", "k=v:NoExecute")
@@ -28,7 +41,8 @@ def with_rules(*rules: PolicyRule, mode: EvictionMode = DELETE, budgets: tuple[J
     """Plan for three pods: the first two leave at once, the last in a minute and for another taint."""
     other = node("node-1", "k=v:NoExecute", "other=v:NoExecute")
     tolerant = (tolerates(None, "k"), tolerates(60, "other"))
-    pods = (web("a", tier="gold"), web("b"), web("c", *tolerant))
+    ever = tolerates(None, "other")
+    pods = (web("a", ever, tier="gold"), web("b", ever), web("c", *tolerant))
     return planned(inventory_of(other, *pods, *budgets), None, *rules, mode=mode)
 
 
@@ -68,10 +82,20 @@ def test_what_is_paused_would_be_held() -> None:
     assert [(pod.ref.key.name, pod.paused_by) for pod in plan.leaving] == [("a", "freeze"), ("b", ""), ("c", "")]
     assert not plan.broken_budgets
     assert with_rules(budgets=(budget("web", WEB, minAvailable=1),)).broken_budgets
-    assert "; 1 pod will be held: paused by rule freeze" in summary(plan)
-    (lane,) = [lane for lane in picture_of_plan(plan).lanes if lane.pod == "shop/a"]
-    assert lane.outcome == "held"
-    assert lane.why == "k=v:NoExecute is not tolerated; would be held: paused by rule freeze"
+    assert "; 1 pod will be paused by rule freeze" in summary(plan)
+    (row,) = [row for row in picture_of_plan(plan).rows if row.pod == "shop/a"]
+    assert row.outcome == "held"
+    assert row.why == "k=v:NoExecute is not tolerated; paused by rule freeze"
+
+
+def test_what_is_paused_is_still_there_when_changes_are_made_later() -> None:
+    """It was due before, but no call was made: an untaint by then lets it stay."""
+    changes = Changes(untaints=(("node-1", "k", ""),))
+    inventory = inventory_of(TAINTED, web("a"))
+    paused = PolicyRule("freeze", pause=True)
+    assert not planned(inventory, changes, paused, at=NOON + 600).leaving
+    (leaving,) = planned(inventory, changes, at=NOON + 600).leaving
+    assert leaving.leaves_at == NOON
 
 
 def test_what_is_paused_does_not_use_up_a_budget() -> None:
@@ -103,7 +127,7 @@ def test_a_deletion_after_evictions_may_violate_their_budget() -> None:
 
 def test_what_a_rule_deletes_after_a_time_is_noted() -> None:
     """Whatever the mode of the others."""
-    said = "what is blocked is deleted once the evict timeout has passed after its deadline"
+    said = "a blocked pod is deleted once budgets have refused it for the evict timeout"
     blocking = (budget("web", WEB, minAvailable=3),)
     assert said in notes(with_rules(PolicyRule("all", mode=EVICT_THEN_DELETE), budgets=blocking))
     assert said not in notes(with_rules(PolicyRule("all", mode=EVICT), mode=EVICT_THEN_DELETE, budgets=blocking))
@@ -120,9 +144,44 @@ def test_when_the_blocked_are_deleted_is_told() -> None:
     assert with_rules(mode=EVICT_THEN_DELETE).leaving[0].deleted_at is None
 
 
+def of_two_taints(*rules: PolicyRule, budgets: tuple[JsonObject, ...] = ()) -> Plan:
+    """Plan for a pod that is due at once by one taint, and in a minute by another."""
+    other = node("node-1", "k=v:NoExecute", "other=v:NoExecute")
+    return planned(inventory_of(other, web("a", tolerates(60, "other")), *budgets), None, *rules)
+
+
+def test_what_one_rule_pauses_leaves_by_another() -> None:
+    """Once the other taint is due: then, and because of that, by that rule's call."""
+    paused = PolicyRule("freeze", taint_keys=("k",), pause=True)
+    plan = of_two_taints(paused, PolicyRule("other", taint_keys=("other",), mode=EVICT))
+    (leaving,) = plan.leaving
+    assert leaving.leaves_at == plan.now.at + 60
+    assert (leaving.paused_by, modes(plan)) == ("", {"a": EVICT})
+    assert why(leaving.forecast) == "other=v:NoExecute is tolerated by [other:NoExecute for 60 s]"
+    (leaving,) = of_two_taints(paused, PolicyRule("never", pause=True)).leaving
+    assert (leaving.leaves_at, leaving.paused_by) == (plan.now.at, "freeze")
+
+
+def test_what_a_budget_holds_because_of_one_taint_is_deleted_because_of_another() -> None:
+    """When that is due by a rule that deletes, or whose patience with budgets is over."""
+    blocking = (budget("web", WEB, minAvailable=1),)
+    asks = PolicyRule("asks", taint_keys=("k",), mode=EVICT)
+    for rule, seconds in (
+        (PolicyRule("deletes", mode=DELETE), 60.0),
+        (PolicyRule("hasty", mode=EVICT_THEN_DELETE, evict_timeout_seconds=20.0), 60.0),
+        (PolicyRule("patient", mode=EVICT_THEN_DELETE, evict_timeout_seconds=90.0), 90.0),
+        (PolicyRule("for ever", mode=EVICT), None),
+    ):
+        plan = of_two_taints(asks, rule, budgets=blocking)
+        (leaving,) = plan.leaving
+        assert leaving.blocked
+        assert leaving.leaves_at == plan.now.at
+        assert leaving.deleted_at == (seconds and plan.now.at + seconds)
+
+
 def test_which_of_those_due_together_goes_is_not_promised() -> None:
     """A budget lets go whoever asks first."""
-    said = "of several pods that are due together, a budget may let others go than are shown here"
+    said = "of several pods that are due together, a budget may allow other ones than shown here"
     assert said in notes(with_rules(mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),)))
     assert said not in notes(with_rules(mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=3),)))
 
@@ -138,13 +197,13 @@ def test_the_command_shows_what_rules_do(tmp_path: Path) -> None:
     )
     arguments = (SHOP, "--now", NOON_TEXT, *TAINT, "--config", str(file))
     shown = run(*arguments).stdout
-    assert "; 8 pods would be held: paused by rule web" in shown.splitlines()[0]
+    assert "; 8 pods would be paused by rule web" in shown.splitlines()[0]
     assert "violated" not in shown.splitlines()[0]
-    assert "is not tolerated; would be held: paused by rule web" in shown
+    assert "is not tolerated; paused by rule web" in shown
     document = json.loads(run(*arguments, "-o", "json").stdout)
     pods = {pod["name"]: pod for pod in document["pods"]}
     assert document["counts"]["paused"] == 8
-    assert (pods["web-0"]["rule"], pods["web-0"]["paused"]) == ("web", "would be held: paused by rule web")
+    assert (pods["web-0"]["rule"], pods["web-0"]["paused"]) == ("web", "paused by rule web")
     assert (pods["db-0"]["rule"], pods["db-0"]["mode"]) == ("rest", "evict")
     assert "paused" not in pods["db-0"]
 

@@ -45,7 +45,7 @@ def test_an_owner_is_granted_what_it_asks_for_up_to_a_limit(granted: str, asked:
     document, pods = foretold("--honour-holds", granted, pods=[pod("held", annotations={HOLD: asked})])
     assert (pods["held"]["inSeconds"], pods["held"].get("heldSeconds", 0.0)) == (seconds, seconds)
     assert ("its owner holds it" in pods["held"]["why"]) == (seconds > 0)
-    more = f"1 pod asked to be held for longer than is granted (annotation {HOLD})"
+    more = f"1 pod with a longer hold than is granted (annotation {HOLD})"
     assert (more in document["notes"]) == (seconds != 300.0)
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from tests.unit.builders import EPOCH
 
+from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.effects import Eviction, Work
 from taint_eviction.core.objects import Node, Pod, Taint
-from taint_eviction.core.orders import Orders
 
 
 @dataclass
-class Oracle:
+class ExpectedDecisions:
     """The true cluster by name, and what the controller must make of it. ``nodes`` and ``pods`` are the truth."""
 
     now: float = 0.0
@@ -22,13 +22,13 @@ class Oracle:
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     taint_starts: dict[tuple[str, Taint], float] = field(default_factory=dict)
-    attended: set[str] = field(default_factory=set)
+    watched: set[str] = field(default_factory=set)
     bound_since: dict[str, float] = field(default_factory=dict)
     retry_at: dict[str, float] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
     in_flight: dict[str, Work] = field(default_factory=dict)
     outdated: set[str] = field(default_factory=set)
-    orders: Orders = field(default_factory=Orders)
+    control_state: ControlState = field(default_factory=ControlState)
 
     def next_version(self) -> int:
         """Versions grow with time across all objects."""
@@ -46,7 +46,7 @@ class Oracle:
             first = self.now if taint.time_added is None else min(self.now, taint.time_added + 1 - EPOCH)
             self.taint_starts.setdefault(key, first)
         if here:
-            self.attended.add(name)
+            self.watched.add(name)
 
     @staticmethod
     def was_on(key: tuple[str, Taint], name: str) -> bool:
@@ -55,7 +55,7 @@ class Oracle:
 
     def known(self) -> dict[str, Pod]:
         """The pods that matter, by UID."""
-        return {pod.ref.uid: pod for pod in self.pods.values() if pod.node_name in self.attended}
+        return {pod.ref.uid: pod for pod in self.pods.values() if pod.node_name in self.watched}
 
     def pods_told(self) -> None:
         """Take in that the controller was told all pods that matter: bindings start once, what is gone is forgotten."""
@@ -93,9 +93,9 @@ class Oracle:
 
     def free(self) -> set[str]:
         """Say who is not paused."""
-        if self.orders.whole is not None:
+        if self.control_state.cluster is not None:
             return set()
-        return {uid for uid, pod in self.known().items() if pod.node_name not in self.orders.nodes}
+        return {uid for uid, pod in self.known().items() if pod.node_name not in self.control_state.nodes}
 
     def takeable(self) -> set[str]:
         """Say whose eviction may be begun now: due, not in flight, not paused, and not before its retry."""

@@ -10,7 +10,7 @@ EPOCH = 1_900_000_000.0
 BEFORE = "2030-03-17T17:46:30Z"  # 10 s before EPOCH
 LONG_BEFORE = "2030-03-17T16:46:40Z"
 
-chances = st.integers(0, 2**32).map(random.Random)
+rngs = st.integers(0, 2**32).map(random.Random)
 any_json: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
@@ -89,19 +89,19 @@ def is_of_another_type(value: object, than: object) -> bool:
     return value is not None and type(value) is not type(than)
 
 
-def spoilt(document: Any, chance: random.Random, value: Any) -> Any:
+def spoilt(document: Any, rng: random.Random, value: Any) -> Any:
     """Put ``value`` in the place of something in a document that is of another type; not in place of all of it."""
     if isinstance(document, list) and document:
-        at = chance.randrange(len(document))
-        return [*document[:at], _spoilt_or_put(document[at], chance, value), *document[at + 1 :]]
+        at = rng.randrange(len(document))
+        return [*document[:at], _spoilt_or_put(document[at], rng, value), *document[at + 1 :]]
     if isinstance(document, dict) and document:
-        key = chance.choice(list(document))
-        return {**document, key: _spoilt_or_put(document[key], chance, value)}
+        key = rng.choice(list(document))
+        return {**document, key: _spoilt_or_put(document[key], rng, value)}
     return document
 
 
-def _spoilt_or_put(document: Any, chance: random.Random, value: Any) -> Any:
-    deeper = isinstance(document, list | dict) and document and chance.random() < 0.75
+def _spoilt_or_put(document: Any, rng: random.Random, value: Any) -> Any:
+    deeper = isinstance(document, list | dict) and document and rng.random() < 0.75
     if deeper or not is_of_another_type(value, document):
-        return spoilt(document, chance, value)
+        return spoilt(document, rng, value)
     return value

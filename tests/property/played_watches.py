@@ -18,11 +18,12 @@ from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.observations import Observations, matters_to
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Eviction
+from taint_eviction.core.facts import NodesHeard
 from taint_eviction.core.instants import Moment
-from taint_eviction.kopf_shell.answers import Answer
 from taint_eviction.kopf_shell.discovery import Discovery
-from taint_eviction.kopf_shell.sieve import Sieve
-from taint_eviction.kopf_shell.tap import Tap
+from taint_eviction.kopf_shell.responses import RewrittenResponse
+from taint_eviction.kopf_shell.watch_filter import WatchFilter
+from taint_eviction.kopf_shell.watch_interceptor import WatchInterceptor
 from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchScope
 
 URL_OF = {
@@ -33,7 +34,7 @@ EVENTS = ("ADDED", "MODIFIED", "DELETED")
 TOLERATED = tolerates_json("k1")
 
 
-class PlayedAnswer(Answer):
+class ReadAnswer(RewrittenResponse):
     """An answer with this content."""
 
     def __init__(self, content: Any) -> None:
@@ -53,22 +54,22 @@ class PlayedRequest:
         self.url = url
 
 
-class PlayedSession:
+class ReadSession:
     """A session in which every answer is read like this."""
 
-    def __init__(self, read: Callable[[Answer], Any]) -> None:
+    def __init__(self, read: Callable[[RewrittenResponse], Any]) -> None:
         self._read = read
 
-    async def __aenter__(self) -> "PlayedSession":
+    async def __aenter__(self) -> "ReadSession":
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         pass
 
     @contextlib.asynccontextmanager
-    async def get(self, _url: str, **_options: object) -> AsyncIterator[Answer]:
+    async def get(self, _url: str, **_options: object) -> AsyncIterator[RewrittenResponse]:
         """Answer."""
-        answer = PlayedAnswer(Chunks([b"{}"]))
+        answer = ReadAnswer(Chunks([b"{}"]))
         answer.rewrite = lambda _status, _found: self._read(answer)
         yield answer
 
@@ -89,17 +90,17 @@ class Chunks:
             yield piece
 
 
-class Stage:
+class WatchedBrain:
     """A brain that knows a tainted node and two pods on it, and watches of both kinds.
 
-    One pod tolerates the taint for ever, the other for 300 s from 10 s before the beginning.
+    One pod tolerates the taint indefinitely, the other for 300 s from 10 s before the beginning.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.brain = Controller()
         self._observations = Observations(MalformedObjects(lambda _kind: None))
-        self.taps: dict[str, Tap] = {}
+        self.taps: dict[str, WatchInterceptor] = {}
         self.ended: list[str] = []
 
     async def begin(self) -> None:
@@ -111,15 +112,19 @@ class Stage:
     async def watch(self, scope: WatchScope, items: list[Any]) -> Any:
         """Watch anew, behind a list with these items, and return what Kopf sees of it."""
         listener = _Listener(self, scope)
-        sieve = Sieve(matters_to(self.brain), self._observations.known_to(self.brain))
-        self.taps[scope.kind] = Tap(listener, sieve, Discovery("http://api", 1.0))
+        watch_filter = WatchFilter(
+            "Node" if isinstance(scope, NodesScope) else "Pod",
+            matters_to(self.brain),
+            self._observations.known_to(self.brain),
+        )
+        self.taps[scope.kind] = WatchInterceptor(listener, watch_filter, Discovery("http://api", 1.0))
         return await self.show_list(
             scope.kind, {"kind": f"{type(scope).__name__[:-6]}List", "metadata": {}, "items": items}
         )
 
     async def show_list(self, kind: str, page: Any) -> Any:
         """Let Kopf list."""
-        answer = PlayedAnswer(Chunks([]))
+        answer = ReadAnswer(Chunks([]))
         await self._ask(kind, URL_OF[kind].without_query_params("watch"), answer)
         assert answer.rewrite is not None
         seen = answer.rewrite(200, page)
@@ -130,7 +135,7 @@ class Stage:
 
     async def stream(self, kind: str, pieces: list[bytes]) -> None:
         """Let the stream of a watch bring these bytes."""
-        answer = PlayedAnswer(Chunks(pieces))
+        answer = ReadAnswer(Chunks(pieces))
         await self._ask(kind, URL_OF[kind], answer)
         rest = b""
         async for chunk in answer.content.iter_chunked(1 << 20):
@@ -142,7 +147,7 @@ class Stage:
         if rest and not self._read(kind, rest):
             self.ended.append(kind)
 
-    async def _ask(self, kind: str, url: URL, answer: PlayedAnswer) -> None:
+    async def _ask(self, kind: str, url: URL, answer: ReadAnswer) -> None:
         async def send(_request: aiohttp.ClientRequest) -> aiohttp.ClientResponse:
             return answer
 
@@ -180,20 +185,20 @@ class Stage:
     def due_at(self, now: float) -> set[str]:
         """List the pods that are due."""
         self.now = now
-        self.brain.look(self.moment)
-        works = self.brain.take_due(self.moment, 10, 10)
+        self.brain.evaluate(self.moment)
+        works = self.brain.attempts.take_due(self.moment, 10, 10)
         return {work.ref.key.name for work in works if isinstance(work, Eviction)}
 
     def assert_sound(self) -> None:
         """Nothing that was told was too much for whoever listens."""
-        for tap in self.taps.values():
-            if tap.bug.done():
-                tap.bug.result()
-            assert tap.trouble is None or (len(tap.trouble) <= 300 and "\n" not in tap.trouble)
+        for interceptor in self.taps.values():
+            if interceptor.bug.done():
+                interceptor.bug.result()
+            assert interceptor.failure is None or (len(interceptor.failure) <= 300 and "\n" not in interceptor.failure)
 
 
 class _Listener:
-    def __init__(self, stage: Stage, scope: WatchScope) -> None:
+    def __init__(self, stage: WatchedBrain, scope: WatchScope) -> None:
         self._stage, self._scope = stage, scope
 
     def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
@@ -206,12 +211,17 @@ class _Listener:
     def on_heard(self) -> None:
         """Do nothing."""
 
+    def on_progress(self, version: int | None) -> None:
+        """Let the brain know, as a watch's listener does."""
+        if isinstance(self._scope, NodesScope):
+            self._stage.brain.observe(NodesHeard(version), self._stage.moment)
 
-def on_stage(play: Callable[[Stage], Any]) -> None:
+
+def on_stage(play: Callable[[WatchedBrain], Any]) -> None:
     """Play something on a stage that is set, and see that it is sound at the end."""
 
     async def run() -> None:
-        stage = Stage()
+        stage = WatchedBrain()
         await stage.begin()
         await play(stage)
         stage.assert_sound()

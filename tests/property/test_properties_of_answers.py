@@ -17,26 +17,27 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from kubernetes.aio.client import ApiClient as HttpClient
+from kubernetes.aio.client import ApiClient
 from multidict import CIMultiDict
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
-from tests.property.outside import EPOCH, any_json, chances, node_json, pod_json, spoilt, tolerates_json
+from tests.property.outside import EPOCH, any_json, node_json, pod_json, rngs, spoilt, tolerates_json
+from tests.unit.builders import at_once
 
 from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.api_client import ApiClient
+from taint_eviction.adapters.api_reader import ApiReader
+from taint_eviction.adapters.api_writer import ApiWriter
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.orders_data import EVERYTHING
 from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.core.control_state import EVERYTHING, Latch, Pause
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef
-from taint_eviction.core.orders import Latch, Pause
 from taint_eviction.runtime.ports import CallFailed
 
 REF = PodRef(NamespacedName("shop", "web"), "uid-web")
 NOW = Moment(0.0, EPOCH)
 # More answers than any door needs where nothing is paged; then the server is broken.
-_MOST_ANSWERS = 12
+_MAX_ANSWERS = 12
 
 LEASE = {
     "apiVersion": "coordination.k8s.io/v1",
@@ -89,7 +90,7 @@ class PlayedServer:
 
     def __init__(self, status: int, headers: Mapping[str, str], content: bytes) -> None:
         self._answer = status, CIMultiDict(headers), content
-        self._left = _MOST_ANSWERS
+        self._left = _MAX_ANSWERS
 
     async def request(self, _method: str, _url: str, **_options: object) -> Any:
         """Answer."""
@@ -106,7 +107,7 @@ class PlayedServer:
         client = SimpleNamespace(
             rest_client=SimpleNamespace(pool_manager=self), configuration=SimpleNamespace(host="http://api")
         )
-        return ApiCalls(cast(HttpClient, client), 5.0, self.heard, lambda *_: None)
+        return ApiCalls(cast(ApiClient, client), 5.0, self.heard, lambda *_: None)
 
     @staticmethod
     def heard(epoch: float) -> None:
@@ -114,9 +115,14 @@ class PlayedServer:
         assert math.isfinite(epoch)
 
 
-def api(calls: ApiCalls) -> ApiClient:
-    """Make a client."""
-    return ApiClient(calls, MalformedObjects(lambda _kind: None))
+def reader(calls: ApiCalls) -> ApiReader:
+    """Make what reads."""
+    return ApiReader(calls, MalformedObjects(lambda _kind: None))
+
+
+def writer(calls: ApiCalls) -> ApiWriter:
+    """Make what writes."""
+    return ApiWriter(calls, MalformedObjects(lambda _kind: None))
 
 
 async def every(pages: Any) -> list[Any]:
@@ -127,12 +133,12 @@ async def every(pages: Any) -> list[Any]:
 Door = Callable[[ApiCalls], Awaitable[Any]]
 # What says by its answer that the pod is gone, or that there is no such thing.
 GONE: dict[str, Door] = {
-    "read_node": lambda calls: api(calls).read_node("web"),
-    "read_pod": lambda calls: api(calls).read_pod(REF),
-    "mark": lambda calls: api(calls).mark(REF, False, NOW),
-    "unmark": lambda calls: api(calls).unmark(Pod(REF, "n1", resource_version=7), NOW),
-    "delete": lambda calls: api(calls).delete(REF),
-    "evict": lambda calls: api(calls).evict(REF),
+    "read_node": lambda calls: reader(calls).read_node("web"),
+    "read_pod": lambda calls: reader(calls).read_pod(REF),
+    "mark": lambda calls: writer(calls).mark(REF, False, NOW),
+    "unmark": lambda calls: writer(calls).unmark(Pod(REF, "n1", resource_version=7), NOW),
+    "delete": lambda calls: writer(calls).delete(REF, at_once),
+    "evict": lambda calls: writer(calls).evict(REF, at_once),
     "read_lease": lambda calls: KubernetesLease(calls, "shop", "web").read(),
     "read_orders": lambda calls: StateConfigMap(calls, "shop", "web").read(),
 }
@@ -147,10 +153,10 @@ async def taken_over(calls: ApiCalls) -> None:
 
 
 OTHERS: dict[str, Door] = {
-    "list_nodes": lambda calls: every(api(calls).list_nodes()),
-    "list_pods": lambda calls: every(api(calls).list_pods(None)),
-    "list_pods_of_node": lambda calls: every(api(calls).list_pods("n1")),
-    "cached_pods": lambda calls: api(calls).cached_pods("n1"),
+    "list_nodes": lambda calls: every(reader(calls).list_nodes()),
+    "list_pods": lambda calls: every(reader(calls).list_pods(None)),
+    "list_pods_of_node": lambda calls: every(reader(calls).list_pods("n1")),
+    "cached_pods": lambda calls: reader(calls).cached_pods("n1"),
     "take_over": taken_over,
     "write_latch": lambda calls: StateConfigMap(calls, "shop", "web").write_latch(Latch(EPOCH, "many nodes")),
     "write_reset": lambda calls: StateConfigMap(calls, "shop", "web").write_reset(EPOCH),
@@ -165,7 +171,7 @@ statuses = st.sampled_from(
 odd_texts = st.sampled_from(["", "0", "5", "-1", "1e9", "9" * 12, "soon", "Wed, 01 May 2024 10:00:30 GMT", "٥", "nan"])
 headers = st.fixed_dictionaries({}, optional={"Retry-After": odd_texts, "Date": odd_texts | st.text(max_size=30)})
 spoilt_bodies = st.builds(
-    lambda body, chance, value: orjson.dumps(spoilt(body, chance, value)), st.sampled_from(REAL), chances, any_json
+    lambda body, rng, value: orjson.dumps(spoilt(body, rng, value)), st.sampled_from(REAL), rngs, any_json
 )
 bodies = st.binary(max_size=60) | any_json.map(orjson.dumps) | st.sampled_from(REAL).map(orjson.dumps) | spoilt_bodies
 doors = st.sampled_from(sorted(DOORS))
@@ -219,13 +225,13 @@ def test_no_refusal_is_an_eviction(status: int, head: dict[str, str], body: byte
         assert asyncio.run(outcome(door, PlayedServer(status, head, body))) is not True
 
 
-@given(chances, any_json)
-def test_a_pod_that_is_read_in_part_is_not_read(chance: random.Random, value: Any) -> None:
+@given(rngs, any_json)
+def test_a_pod_that_is_read_in_part_is_not_read(rng: random.Random, value: Any) -> None:
     """What decides in it is as it was sent, or the answer cannot be used."""
     sent = pod_json(2, "web", tolerates_json("k1"))
-    found = asyncio.run(outcome("read_pod", PlayedServer(200, {}, orjson.dumps(spoilt(sent, chance, value)))))
+    found = asyncio.run(outcome("read_pod", PlayedServer(200, {}, orjson.dumps(spoilt(sent, rng, value)))))
     if isinstance(found, Pod):
-        assert [str(toleration) for toleration in found.tolerations] == ["k1:NoExecute for ever"]
+        assert [str(toleration) for toleration in found.tolerations] == ["k1:NoExecute indefinitely"]
         assert found.node_name == "n1"
 
 

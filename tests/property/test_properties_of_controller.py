@@ -5,10 +5,12 @@ from dataclasses import replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.property.oracle import Oracle
+from tests.property.oracle import ExpectedDecisions
 from tests.property.strategies import examples
 from tests.unit.builders import Stage, node, pod, taint, tolerates
+from tests.unit.hints import hints, places
 
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.effects import (
     CalledOff,
     CutOff,
@@ -24,7 +26,6 @@ from taint_eviction.core.effects import (
 )
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.objects import Pod, Taint, Toleration
-from taint_eviction.core.orders import Orders, Pause
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 
 NODES = st.sampled_from(["n1", "n2"])
@@ -52,7 +53,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stage = Stage()
-        self.oracle = Oracle()
+        self.oracle = ExpectedDecisions()
         self.lives = 0
         self.told: list[NodeSeen | PodSeen] = []
         self.gone: set[str] = set()
@@ -61,7 +62,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     # Telling
 
-    def tell(self, *facts: Fact) -> None:
+    def report(self, *facts: Fact) -> None:
         """Tell facts; the pods of a node that becomes tainted are told again. Then the oracle takes it in."""
         for fact in facts:
             if isinstance(fact, NodeSeen | PodSeen):
@@ -85,7 +86,7 @@ class ControllerMachine(RuleBasedStateMachine):
         """Let a node have these taints and tell it."""
         self.oracle.nodes[name] = node(*taints, name=name, uid=uid, version=self.oracle.next_version())
         self.oracle.node_told(name)
-        self.tell(NodeSeen(self.oracle.nodes[name]))
+        self.report(NodeSeen(self.oracle.nodes[name]))
 
     @rule(seconds=st.integers(1, 6))
     def time_passes(self, seconds: int) -> None:
@@ -115,15 +116,15 @@ class ControllerMachine(RuleBasedStateMachine):
         if known is not None:
             self.gone.add(known.uid)
             self.oracle.node_told(name)
-            self.tell(NodeGone(name, known.uid) if by_uid else NodeGone(name, asked_at=self.stage.now))
+            self.report(NodeGone(name, known.uid) if by_uid else NodeGone(name, asked_at=self.stage.now))
 
     @rule(name=NODES)
     def release(self, name: str) -> None:
         """The pods of a clean node are no longer watched."""
         known = self.oracle.nodes.get(name)
         if known is None or not known.taints:
-            self.oracle.attended.discard(name)
-            self.tell(PodsReleased(name))
+            self.oracle.watched.discard(name)
+            self.report(PodsReleased(name))
 
     # Pods
 
@@ -141,7 +142,7 @@ class ControllerMachine(RuleBasedStateMachine):
         if before is not None:
             self.gone.add(before.ref.uid)
             if how == "told":
-                self.tell(PodGone(before.ref))
+                self.report(PodGone(before.ref))
         self.oracle.pods[name] = pod(
             *tolerations,
             name=name,
@@ -151,9 +152,9 @@ class ControllerMachine(RuleBasedStateMachine):
             version=self.oracle.next_version(),
             mirror=mirror == 9,
         )
-        self.tell(PodSeen(self.oracle.pods[name]))
+        self.report(PodSeen(self.oracle.pods[name]))
         if before is not None and how == "told late":
-            self.tell(PodGone(before.ref))
+            self.report(PodGone(before.ref))
 
     @rule(name=NAMES, tolerations=TOLERATIONS)
     def change_tolerations(self, name: str, tolerations: tuple[Toleration, ...]) -> None:
@@ -165,13 +166,13 @@ class ControllerMachine(RuleBasedStateMachine):
         """Let a pod have these tolerations and tell it."""
         changed = replace(which, tolerations=tolerations, resource_version=self.oracle.next_version())
         self.oracle.pods[which.ref.key.name] = changed
-        self.tell(PodSeen(changed))
+        self.report(PodSeen(changed))
 
     @rule(name=NAMES)
     def terminate(self, name: str) -> None:
         """W13: somebody else deletes a pod, gracefully."""
         if name in self.oracle.pods:
-            self.tell(PodSeen(self.oracle.change(self.oracle.pods[name], terminating=True)))
+            self.report(PodSeen(self.oracle.change(self.oracle.pods[name], terminating=True)))
 
     @rule(name=NAMES, swept=st.booleans())
     def delete_pod(self, name: str, swept: bool) -> None:
@@ -181,7 +182,7 @@ class ControllerMachine(RuleBasedStateMachine):
             self.gone.add(known.ref.uid)
             uids = frozenset(one.ref.uid for one in self.oracle.pods.values())
             sweep = PodsSwept(None, uids, self.stage.now, self.oracle.next_version())
-            self.tell(sweep if swept else PodGone(known.ref))
+            self.report(sweep if swept else PodGone(known.ref))
 
     # Old news
 
@@ -195,7 +196,7 @@ class ControllerMachine(RuleBasedStateMachine):
         else:
             uid = fact.pod.ref.uid
             harmless = uid in self.oracle.known() or (
-                uid in self.gone and fact.pod.ref.key in self.stage.brain.cluster.pods
+                uid in self.gone and fact.pod.ref.key in self.stage.brain.pods.known
             )
         if harmless:
             assert self.stage.observe(fact) == []
@@ -237,10 +238,10 @@ class ControllerMachine(RuleBasedStateMachine):
     def mark(self, data: st.DataObject, works: bool) -> None:
         """The condition is written, or refused; the answer is the live pod."""
         work = data.draw(st.sampled_from(self.oracle.evictions_in_flight()))
-        self.stage.brain.will_mark(work.ref)
+        self.stage.brain.attempts.will_mark(work.ref)
         holder = self.oracle.holder(work.ref.uid)
         if works and holder is not None:
-            self.tell(PodSeen(self.oracle.change(holder, marked=True)))
+            self.report(PodSeen(self.oracle.change(holder, marked=True)))
 
     @precondition(lambda self: self.oracle.in_flight)
     @rule(data=st.data(), ending=st.sampled_from(["done", "failed", *UNDONE]), wait=st.integers(0, 9))
@@ -263,7 +264,7 @@ class ControllerMachine(RuleBasedStateMachine):
         """An accepted deletion makes the pod terminate, which is told later; a take-back's answer is told first."""
         uid = work.ref.uid
         if not isinstance(work, Eviction):
-            self.tell(PodSeen(self.oracle.change(holder, marked=False)))
+            self.report(PodSeen(self.oracle.change(holder, marked=False)))
             self.end(work, Done())
             return
         if uid in self.oracle.known():
@@ -287,8 +288,8 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(whole=st.integers(0, 3), names=st.sets(NODES, max_size=1))
     def pause(self, whole: int, names: set[str]) -> None:
         """And resume what was paused: deadlines run on."""
-        self.oracle.orders = Orders(Pause() if whole == 3 else None, {name: Pause() for name in names})
-        self.stage.order(self.oracle.orders)
+        self.oracle.control_state = ControlState(Pause() if whole == 3 else None, {name: Pause() for name in names})
+        self.stage.order(self.oracle.control_state)
 
     @rule(mode=st.sampled_from([EvictionMode.DELETE, EvictionMode.EVICT]))
     def change_policy(self, mode: EvictionMode) -> None:
@@ -316,12 +317,13 @@ class ControllerMachine(RuleBasedStateMachine):
     def every_pod_is_in_one_place(self) -> None:
         """In flight, or armed once: as a first try or as a retry."""
         brain = self.stage.brain
-        places = list(brain.dispatch.agenda)
-        assert len(places) == len(set(places))
-        assert not set(places) & set(self.oracle.in_flight)
-        assert not {entry.ref.uid for entry in brain._conditions.owed} & set(self.oracle.in_flight)
-        assert set(places) == set(self.oracle.wanted()) - set(self.oracle.in_flight)
-        assert {known.pod.ref.uid for known in brain.cluster.pods.values()} == set(self.oracle.known())
+        found = hints(brain._queue)
+        assert all(len(places(brain._queue, uid)) == 1 for uid in found)
+        assert {record.ref.uid for record in brain.pods if record.in_flight} == set(self.oracle.in_flight)
+        assert not set(found) & set(self.oracle.in_flight)
+        assert not {entry.ref.uid for entry in brain._deciding._take_backs._queue} & set(self.oracle.in_flight)
+        assert set(found) == set(self.oracle.wanted()) - set(self.oracle.in_flight)
+        assert {record.ref.uid for record in brain.pods.known.values()} == set(self.oracle.known())
 
     # How it ends
 
@@ -364,10 +366,10 @@ class ControllerMachine(RuleBasedStateMachine):
         for work in self.oracle.in_flight.values():
             self.stage.settle(work, Failed("late", self.stage.now))
         brain = self.stage.brain
-        assert brain.next_at(self.stage.now) is None
-        left = [brain._wanted, brain._in_flight, brain._trouble, brain._deleted, brain._asked]
-        assert (len(brain._conditions), len(brain.dispatch.agenda)) == (0, 0)
-        assert not any([*left, brain._attended, brain.cluster.nodes, brain.cluster.pods, brain.cluster._pods_by_node])
+        assert brain.attempts.next_at(self.stage.now) is None
+        assert hints(brain._queue) == {}
+        assert len(brain._deciding._take_backs._queue) == 0
+        assert not any([list(brain.pods), brain.watched_nodes(), brain.nodes.known, brain.pods._by_node])
 
 
 ControllerMachine.TestCase.settings = settings(max_examples=examples(1.5), stateful_step_count=40)

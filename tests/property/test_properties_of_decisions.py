@@ -51,11 +51,11 @@ def test_the_deadline_is_what_the_definition_says(
 
 @given(toleration_lists, taint_lists, instants, st.randoms(use_true_random=False))
 def test_the_order_of_taints_does_not_matter(
-    tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float, chance: Random
+    tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float, rng: Random
 ) -> None:
     """Nodes may list their taints as they like."""
     shuffled = list(taints)
-    chance.shuffle(shuffled)
+    rng.shuffle(shuffled)
     assert leaves_at(tolerations, shuffled, bound_at) == leaves_at(tolerations, taints, bound_at)
 
 

@@ -33,7 +33,7 @@ toleration_lists = st.lists(
 
 
 @dataclass
-class History:
+class TrueHistory:
     """All that ever happened, as facts in true order, and how it ended."""
 
     facts: list[Fact] = field(default_factory=list)
@@ -67,7 +67,7 @@ class History:
 EPOCH_OF_ZERO = taint(added_at=0.0).time_added or 0.0
 
 
-def live_nodes(draw: st.DrawFn, history: History, name: str) -> None:
+def live_nodes(draw: st.DrawFn, history: TrueHistory, name: str) -> None:
     """A node is tainted, cleared, deleted and created again."""
     for life in range(draw(st.integers(1, 2))):
         if name in history.nodes:
@@ -79,7 +79,7 @@ def live_nodes(draw: st.DrawFn, history: History, name: str) -> None:
         history.facts.append(NodeGone(name, history.nodes.pop(name).uid))
 
 
-def live_pods(draw: st.DrawFn, history: History, name: str) -> None:
+def live_pods(draw: st.DrawFn, history: TrueHistory, name: str) -> None:
     """A pod is changed, deleted and created again."""
     for life in range(draw(st.integers(1, 2))):
         if name in history.pods:
@@ -96,9 +96,9 @@ def live_pods(draw: st.DrawFn, history: History, name: str) -> None:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> History:
+def histories(draw: st.DrawFn) -> TrueHistory:
     """Nodes and pods, each with a life or two."""
-    history = History()
+    history = TrueHistory()
     for name in NODES:
         live_nodes(draw, history, name)
     for name in NAMES:
@@ -107,10 +107,10 @@ def histories(draw: st.DrawFn) -> History:
 
 
 # A seed each: shuffling by drawn numbers takes most of the time.
-chances = st.integers(0, 2**32).map(Random)
+rngs = st.integers(0, 2**32).map(Random)
 
 
-def tell(stage: Stage, fact: Fact, history: History) -> None:
+def report(stage: Stage, fact: Fact, history: TrueHistory) -> None:
     """Tell a fact; where a node becomes tainted by it, its pods are listed and told again, as they are by then."""
     effects: list[Effect] = stage.observe(fact)
     for effect in effects:
@@ -119,11 +119,11 @@ def tell(stage: Stage, fact: Fact, history: History) -> None:
             stage.observe(*(PodSeen(one, asked_at=stage.now) for one in here))
 
 
-def resync(stage: Stage, history: History) -> None:
+def resync(stage: Stage, history: TrueHistory) -> None:
     """List all nodes, then all bound pods, sweeping what is not there."""
     asked_at = stage.now
     for one in history.nodes.values():
-        tell(stage, NodeSeen(one, continuous=False, asked_at=asked_at), history)
+        report(stage, NodeSeen(one, after_gap=True, asked_at=asked_at), history)
     uids = frozenset(one.uid for one in history.nodes.values())
     stage.observe(NodesSwept(uids, asked_at, history.version))
     stage.observe(*(PodSeen(one, asked_at=asked_at) for one in history.pods.values()))
@@ -131,60 +131,62 @@ def resync(stage: Stage, history: History) -> None:
     stage.observe(PodsSwept(None, uids, asked_at, history.version))
 
 
-def in_some_order(facts: list[Fact], chance: Random, twice: int) -> list[Fact]:
+def in_some_order(facts: list[Fact], rng: Random, twice: int) -> list[Fact]:
     """Shuffle facts, and repeat some of them anywhere."""
-    told = facts + (chance.choices(facts, k=twice) if twice else [])
-    chance.shuffle(told)
+    told = facts + (rng.choices(facts, k=twice) if twice else [])
+    rng.shuffle(told)
     return told
 
 
 @settings(max_examples=examples(0.75))
 @given(histories())
-def test_facts_in_true_order_lead_to_the_deadlines_of_the_end(history: History) -> None:
+def test_facts_in_true_order_lead_to_the_deadlines_of_the_end(history: TrueHistory) -> None:
     """The simplest order first: nothing lost, late or twice."""
     stage = Stage()
     for step, fact in enumerate(history.facts):
         stage.at(step / 8)  # eighths are exact in binary
-        tell(stage, fact, history)
+        report(stage, fact, history)
     assert stage.deadlines() == history.leaving()
 
 
 @settings(max_examples=examples(0.75))
-@given(histories(), chances, st.integers(0, 12))
-def test_the_order_of_facts_does_not_matter(history: History, chance: Random, twice: int) -> None:
+@given(histories(), rngs, st.integers(0, 12))
+def test_the_order_of_facts_does_not_matter(history: TrueHistory, rng: Random, twice: int) -> None:
     """Any interleaving, with repeats and with stale facts after fresh ones, ends in the same deadlines."""
     stage = Stage()
-    for step, fact in enumerate(in_some_order(history.facts, chance, twice)):
+    for step, fact in enumerate(in_some_order(history.facts, rng, twice)):
         stage.at(step / 8)  # eighths are exact in binary
-        tell(stage, fact, history)
+        report(stage, fact, history)
     assert stage.deadlines() == history.leaving()
 
 
 @settings(max_examples=examples(0.75))
-@given(histories(), chances, st.data())
-def test_after_a_gap_the_state_is_what_a_fresh_list_says(history: History, chance: Random, data: st.DataObject) -> None:
+@given(histories(), rngs, st.data())
+def test_after_a_gap_the_state_is_what_a_fresh_list_says(
+    history: TrueHistory, rng: Random, data: st.DataObject
+) -> None:
     """W21: whichever facts were lost, and whatever ghosts they left, one resync puts all right."""
     kept = data.draw(st.lists(st.sampled_from(history.facts), max_size=len(history.facts)))
     stage = Stage()
-    for step, fact in enumerate(in_some_order(kept, chance, 0)):
+    for step, fact in enumerate(in_some_order(kept, rng, 0)):
         stage.at(step / 8)  # eighths are exact in binary
-        tell(stage, fact, history)
+        report(stage, fact, history)
     stage.at(stage.now + 1)
     resync(stage, history)
     assert stage.deadlines() == history.leaving()
 
 
 @settings(max_examples=examples(0.75))
-@given(histories(), chances, st.data())
-def test_old_facts_change_nothing_after_a_resync(history: History, chance: Random, data: st.DataObject) -> None:
+@given(histories(), rngs, st.data())
+def test_old_facts_change_nothing_after_a_resync(history: TrueHistory, rng: Random, data: st.DataObject) -> None:
     """W21: what a slow watch still brings of known objects afterwards is dropped."""
     stage = Stage()
     for step, fact in enumerate(history.facts):
         stage.at(step / 8)  # eighths are exact in binary
-        tell(stage, fact, history)
+        report(stage, fact, history)
     stage.at(stage.now + 1)
     resync(stage, history)
     late = data.draw(st.lists(st.sampled_from(history.facts), max_size=6))
-    for fact in in_some_order(late, chance, 0):
-        tell(stage, fact, history)
+    for fact in in_some_order(late, rng, 0):
+        report(stage, fact, history)
     assert stage.deadlines() == history.leaving()

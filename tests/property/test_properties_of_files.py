@@ -16,7 +16,7 @@ from tests.property import strategies as _profiles  # noqa: F401  # the profiles
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.files.marked_yaml import Malformed, Problem
 from taint_eviction.files.policy_file import LIMITS, MATCH, RULE, read_policy
-from taint_eviction.simulation.scenario import read_scenario
+from taint_eviction_lab.simulation.scenario import read_scenario
 
 SCENARIOS = [path.read_text(encoding="utf-8") for path in sorted(Path("tests/scenarios").glob("*.yaml"))]
 POLICY = """\
@@ -63,7 +63,7 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=4), inner),
     max_leaves=8,
 )
-chances = st.integers(0, 2**32).map(random.Random)
+rngs = st.integers(0, 2**32).map(random.Random)
 
 
 def problems(read: Callable[[str, str], object], text: str) -> tuple[Problem, ...]:
@@ -83,37 +83,37 @@ def policy(text: str, file: str) -> EvictionPolicy:
     return read_policy(text, file, EvictionPolicy())
 
 
-def with_other_lines(text: str, chance: random.Random) -> str:
+def with_other_lines(text: str, rng: random.Random) -> str:
     """Leave out, repeat, move, indent or spoil some lines."""
     lines = text.splitlines()
-    for _ in range(chance.randint(1, 3)):
-        at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+    for _ in range(rng.randint(1, 3)):
+        at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
         line = lines[at]
-        cut = chance.randrange(len(line) + 1)
-        lines[at : at + 1] = chance.choice(
+        cut = rng.randrange(len(line) + 1)
+        lines[at : at + 1] = rng.choice(
             [
                 [],
                 [line, line],
                 [lines[other]],
                 [f"  {line}"],
                 [line.removeprefix("  ")],
-                [line[:cut] + chance.choice(ODD) + line[cut:]],
-                [f"{line.partition(':')[0]}: {chance.choice(ODD)}"],
+                [line[:cut] + rng.choice(ODD) + line[cut:]],
+                [f"{line.partition(':')[0]}: {rng.choice(ODD)}"],
             ]
         )
         lines = lines or [""]
     return "\n".join(lines)
 
 
-def with_another_value(document: Any, chance: random.Random, value: Any) -> Any:
+def with_another_value(document: Any, rng: random.Random, value: Any) -> Any:
     """Put ``value`` somewhere into a document."""
-    if not document or not isinstance(document, dict | list) or chance.random() < 0.1:
+    if not document or not isinstance(document, dict | list) or rng.random() < 0.1:
         return value
     if isinstance(document, list):
-        at = chance.randrange(len(document))
-        return [*document[:at], with_another_value(document[at], chance, value), *document[at + 1 :]]
-    key = chance.choice(sorted(document))
-    return {**document, key: with_another_value(document[key], chance, value)}
+        at = rng.randrange(len(document))
+        return [*document[:at], with_another_value(document[at], rng, value), *document[at + 1 :]]
+    key = rng.choice(sorted(document))
+    return {**document, key: with_another_value(document[key], rng, value)}
 
 
 def written(document: Any) -> str:
@@ -136,16 +136,16 @@ def test_any_value_is_a_policy_or_malformed(value: Any) -> None:
     problems(policy, written({"apiVersion": "taint-eviction/v1", "kind": "EvictionPolicy", "rules": value}))
 
 
-@given(chances)
-def test_a_policy_with_other_lines_is_a_policy_or_malformed(chance: random.Random) -> None:
+@given(rngs)
+def test_a_policy_with_other_lines_is_a_policy_or_malformed(rng: random.Random) -> None:
     """Slips of an editor."""
-    problems(policy, with_other_lines(POLICY, chance))
+    problems(policy, with_other_lines(POLICY, rng))
 
 
-@given(chances, values)
-def test_a_policy_with_another_value_is_a_policy_or_malformed(chance: random.Random, value: Any) -> None:
+@given(rngs, values)
+def test_a_policy_with_another_value_is_a_policy_or_malformed(rng: random.Random, value: Any) -> None:
     """Anything in any place."""
-    problems(policy, written(with_another_value(yaml.safe_load(POLICY), chance, value)))
+    problems(policy, written(with_another_value(yaml.safe_load(POLICY), rng, value)))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4, unique=True), st.data())
@@ -186,13 +186,13 @@ def _is_not_covered_by_one(before: tuple[PolicyRule, ...], rule: PolicyRule) -> 
     return not matched or all(any(not earlier.matches(*pod) for pod in matched) for earlier in before)
 
 
-@given(st.sampled_from(SCENARIOS), chances)
-def test_a_scenario_with_other_lines_is_a_scenario_or_malformed(text: str, chance: random.Random) -> None:
+@given(st.sampled_from(SCENARIOS), rngs)
+def test_a_scenario_with_other_lines_is_a_scenario_or_malformed(text: str, rng: random.Random) -> None:
     """Slips of an editor, in each file of the catalogue."""
-    problems(read_scenario, with_other_lines(text, chance))
+    problems(read_scenario, with_other_lines(text, rng))
 
 
-@given(st.sampled_from(SCENARIOS), chances, values)
-def test_a_scenario_with_another_value_is_a_scenario_or_malformed(text: str, chance: random.Random, value: Any) -> None:
+@given(st.sampled_from(SCENARIOS), rngs, values)
+def test_a_scenario_with_another_value_is_a_scenario_or_malformed(text: str, rng: random.Random, value: Any) -> None:
     """Anything in any place of each file of the catalogue."""
-    problems(read_scenario, written(with_another_value(yaml.safe_load(text), chance, value)))
+    problems(read_scenario, written(with_another_value(yaml.safe_load(text), rng, value)))

@@ -13,15 +13,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.property.strategies import examples
-from tests.unit.builders import ref
+from tests.unit.builders import moment, pod, ref
+from tests.unit.hints import hints, waiting_uids
 
-from taint_eviction.core import lanes
-from taint_eviction.core.agenda import Agenda
-from taint_eviction.core.lanes import LaneKey
+from taint_eviction.core import fair_queue
+from taint_eviction.core.effects import TakeBack
+from taint_eviction.core.eviction_queue import EvictionQueue
+from taint_eviction.core.facts import PodSeen
+from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.gone_objects import GoneObjects
+from taint_eviction.core.known_pods import KnownPods
+from taint_eviction.core.limits import Token
+from taint_eviction.core.pod_record import UNDECIDED, InFlight, PodRecord, Queued, Schedule
 from taint_eviction.core.policy import UNLIMITED, EvictionPolicy, Limit, PolicyRule
 
 NODES = ("n1", "n2", "n3")
-KEYS = st.builds(LaneKey, st.sampled_from(NODES), st.sampled_from(["shop", "bank"]), st.sampled_from(["", "slow"]))
+KEYS = st.builds(FlowKey, st.sampled_from(NODES), st.sampled_from(["shop", "bank"]), st.sampled_from(["", "slow"]))
 UIDS = st.sampled_from([f"p{number}" for number in range(12)])
 LIMITS = st.one_of(
     st.just(UNLIMITED),
@@ -30,8 +37,8 @@ LIMITS = st.one_of(
     st.builds(Limit, st.sampled_from([0.5, 2.0]), st.sampled_from([None, 2]), st.sampled_from([1, 2])),
 )
 POLICIES = st.builds(
-    lambda whole, node, namespace, slow: EvictionPolicy(
-        whole=whole, per_node=node, per_namespace=namespace, rules=(PolicyRule("slow", limit=slow),)
+    lambda total, node, namespace, slow: EvictionPolicy(
+        total=total, per_node=node, per_namespace=namespace, rules=(PolicyRule("slow", limit=slow),)
     ),
     *[LIMITS] * 4,
 )
@@ -39,16 +46,16 @@ POLICIES = st.builds(
 Scope = tuple[str, str]
 
 
-def scopes_of(key: LaneKey) -> tuple[Scope, ...]:
+def scopes_of(key: FlowKey) -> tuple[Scope, ...]:
     """Name all that may limit a lane."""
-    return ("whole", ""), ("node", key.node_name), ("namespace", key.namespace), ("rule", key.rule)
+    return ("total", ""), ("node", key.node_name), ("namespace", key.namespace), ("rule", key.rule)
 
 
 def limit_of(policy: EvictionPolicy, scope: Scope) -> Limit:
     """Say by how much a policy limits it."""
     if scope[0] == "rule":
         return next((rule.limit for rule in policy.rules if rule.name == scope[1]), UNLIMITED)
-    return {"whole": policy.whole, "node": policy.per_node, "namespace": policy.per_namespace}[scope[0]]
+    return {"total": policy.total, "node": policy.per_node, "namespace": policy.per_namespace}[scope[0]]
 
 
 @dataclass
@@ -58,7 +65,7 @@ class Begun:
     ``ended_pod`` None: not known yet; of what was sent before another policy came, nothing comes back after it.
     """
 
-    key: LaneKey
+    key: FlowKey
     counts: set[Scope]
     sent_at: float | None = None
     over: bool = False
@@ -101,8 +108,8 @@ class History:
             assert at is not None
             tokens, last = self.grown(tokens, at - last, limit), at
             if isinstance(event, EvictionPolicy):
-                most = limit_of(event, scope).most_tokens
-                tokens = most if tokens >= limit.most_tokens else min(tokens, most)
+                most = limit_of(event, scope).max_tokens
+                tokens = most if tokens >= limit.max_tokens else min(tokens, most)
                 limit = limit_of(event, scope)
             elif event.spent() and scope in scopes_of(event.key):
                 tokens -= 1
@@ -112,8 +119,8 @@ class History:
     def grown(tokens: float, seconds: float, limit: Limit) -> float:
         """Let tokens grow."""
         if limit.per_second is None or seconds == math.inf:
-            return limit.most_tokens
-        return min(tokens + seconds * limit.per_second, limit.most_tokens)
+            return limit.max_tokens
+        return min(tokens + seconds * limit.per_second, limit.max_tokens)
 
     def allowed(self, scope: Scope, start: float, end: float) -> float:
         """Say how many pods may be ended in a span: the largest burst of all in force, and what grows."""
@@ -124,7 +131,7 @@ class History:
         if any(limit.per_second is None for _, _, limit in touching):
             return math.inf
         grown = sum((until - since) * (limit.per_second or 0) for since, until, limit in touching)
-        return max(limit.most_tokens for _, _, limit in touching) + grown
+        return max(limit.max_tokens for _, _, limit in touching) + grown
 
 
 class LimitsMachine(RuleBasedStateMachine):
@@ -136,20 +143,21 @@ class LimitsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(lanes, "_SLACK", 0)
+        self.patch.setattr(fair_queue, "_SLACK", 0)
 
     @initialize(policy=POLICIES)
     def begin(self, policy: EvictionPolicy) -> None:
         """Start under some policy."""
         self.now = 0.0
         self.held: set[str] = set()
-        self.agenda = Agenda(policy, 0.0, lambda key: key.node_name in self.held)
+        self.pods = KnownPods(GoneObjects())
+        self.queue = EvictionQueue(policy, None, 0.0, lambda key: key.node_name in self.held, self.pods)
         self.history = History([(-1.0, policy)], order=[policy])
-        self.wanted: dict[str, tuple[LaneKey, float, bool]] = {}
+        self.wanted: dict[str, tuple[FlowKey, float, bool]] = {}
         self.flying: dict[str, Begun] = {}
         self.waits: dict[bool, dict[str, Counter[str]]] = {False: {}, True: {}}
 
-    def may_go(self, retry: bool) -> dict[str, tuple[LaneKey, float]]:
+    def may_go(self, retry: bool) -> dict[str, tuple[FlowKey, float]]:
         """Say from scratch who may go."""
         room = {
             scope: self.history.has_room(scope, self.now)
@@ -170,26 +178,40 @@ class LimitsMachine(RuleBasedStateMachine):
     @rule(quarters=st.integers(1, 12))
     def time_passes(self, quarters: int) -> None:
         """Whoever may go afterwards was to be waited for no longer than that."""
-        woken = self.agenda.next_at(self.now, retries=True, stopped=False)
+        woken = self.queue.next_at(self.now, retries=True, stopped=False)
         self.now += quarters / 4
         if self.may_go(retry=False) or self.may_go(retry=True):
             assert woken is not None
             assert woken <= self.now
 
     @rule(uid=UIDS, key=KEYS, wait=st.integers(-8, 8), retry=st.booleans())
-    def want(self, uid: str, key: LaneKey, wait: int, retry: bool) -> None:
+    def want(self, uid: str, key: FlowKey, wait: int, retry: bool) -> None:
         """A pod's eviction is wanted, or wanted otherwise than before."""
         if uid not in self.flying:
             self.leave(uid)
             self.wanted[uid] = (key, self.now + wait / 4, retry)
-            self.agenda.schedule(ref(uid, uid), *self.wanted[uid][:2], self.now, retry)
+            self.queue.schedule(self.record(uid), Schedule(*self.wanted[uid], None), self.now)
 
     @rule(uid=UIDS)
     def forget(self, uid: str) -> None:
         """Wanted or not, in flight or not: what is in flight has to end."""
         self.leave(uid)
         self.wanted.pop(uid, None)
-        self.agenda.forget(ref(uid, uid))
+        self.queue.forget(self.record(uid))
+
+    def record(self, uid: str) -> PodRecord:
+        """Find the record of a pod; of one that is not known yet it begins."""
+        if (record := self.pods.find(ref(uid, uid))) is not None:
+            return record
+        change = self.pods.put(PodSeen(pod(name=uid, uid=uid)), moment(0))
+        assert change is not None
+        return change[0]
+
+    def tokens(self, uid: str) -> tuple[Token, ...] | None:
+        """Say what one that was begun has of its limits."""
+        state = self.record(uid).state
+        assert isinstance(state, InFlight)
+        return state.tokens
 
     def leave(self, uid: str) -> None:
         """A node that leaves its place, or changes it, begins to wait anew."""
@@ -200,20 +222,24 @@ class LimitsMachine(RuleBasedStateMachine):
     @rule(retry=st.booleans(), most=st.integers(1, 6))
     def take(self, retry: bool, most: int) -> None:
         """Something is taken if and only if something may go; of a node the most overdue; and nodes take turns."""
-        self.agenda.advance(self.now)
+        self.queue.advance(self.now)
         for _ in range(most):
             before = self.may_go(retry)
-            taken = self.agenda.take(self.now, retry)
+            taken = self.queue.take(self.now, retry)
             assert (taken is None) == (not before)
             if taken is None:
                 return
-            key, fire_at = before[taken.uid]
+            record, tokens = taken
+            assert isinstance(record.state, Queued)
+            record.state = InFlight(TakeBack(record.ref, "", 0), record.state.schedule, tokens)
+            uid = record.ref.uid
+            key, fire_at = before[uid]
             assert fire_at == min(at for other, at in before.values() if other.node_name == key.node_name)
             self.check_turns({other.node_name for other, _ in before.values()}, key.node_name, retry)
             limited = {scope for scope in scopes_of(key) if limit_of(self.history.policy, scope) != UNLIMITED}
-            self.flying[taken.uid] = Begun(key, limited)
-            self.history.begun.append(self.flying[taken.uid])
-            del self.wanted[taken.uid]
+            self.flying[uid] = Begun(key, limited)
+            self.history.begun.append(self.flying[uid])
+            del self.wanted[uid]
 
     def check_turns(self, waiting: set[str], served: str, retry: bool) -> None:
         """While a node waits and may go, no other has more than one turn more than it."""
@@ -230,11 +256,11 @@ class LimitsMachine(RuleBasedStateMachine):
         one = self.flying[uid]
         if one.sent_at is not None:
             return
-        assert self.agenda.may_send(ref(uid, uid)) is not one.outdated
+        assert (self.tokens(uid) is None) is one.outdated
         if not one.outdated:
             one.sent_at = self.now
             self.history.order.append(one)
-            self.agenda.send(ref(uid, uid), self.now)
+            self.queue.send(self.tokens(uid) or (), self.now)
             for scope in scopes_of(one.key):
                 self.check_spans(scope)
 
@@ -255,7 +281,8 @@ class LimitsMachine(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.flying)))
         one = self.flying.pop(uid)
         one.over, one.ended_pod = True, ended_pod
-        self.agenda.end(ref(uid, uid), ended_pod)
+        tokens, self.record(uid).state = self.tokens(uid), UNDECIDED
+        self.queue.end(tokens or (), ended_pod)
 
     @rule(policy=POLICIES)
     def change_policy(self, policy: EvictionPolicy) -> None:
@@ -267,14 +294,14 @@ class LimitsMachine(RuleBasedStateMachine):
             one.counts = set() if one.outdated else stay
         self.history.policies.append((self.now, policy))
         self.history.order.append(policy)
-        self.agenda.change_policy(policy, self.now)
+        self.queue.change_policy(policy, self.now)
         self.waits = {False: {}, True: {}}
 
     @rule(held=st.sets(st.sampled_from(NODES), max_size=2))
     def pause(self, held: set[str]) -> None:
         """Nodes are paused and resumed."""
         self.held = held
-        self.agenda.reconsider()
+        self.queue.reconsider()
         self.waits = {False: {}, True: {}}
 
     # What always holds
@@ -282,37 +309,39 @@ class LimitsMachine(RuleBasedStateMachine):
     @invariant()
     def whoever_is_wanted_waits_in_one_place(self) -> None:
         """And nobody else does."""
-        assert sorted(self.agenda) == sorted(self.wanted)
+        assert waiting_uids(self.pods) == sorted(self.wanted) == sorted(hints(self.queue))
+        assert all(len(found) == 1 for found in hints(self.queue).values())
 
     @invariant()
     def due_pods_are_counted(self) -> None:
         """First tries that are due and not held, once they have moved on."""
-        self.agenda.advance(self.now)
+        self.queue.advance(self.now)
         free = [key for key, at, retry in self.wanted.values() if not retry and at <= self.now]
-        assert self.agenda.due() == sum(key.node_name not in self.held for key in free)
+        assert self.queue.due() == sum(key.node_name not in self.held for key in free)
 
     @invariant()
     def nobody_wakes_for_nothing(self) -> None:
         """Once all that may go has gone, what is next is later."""
-        self.agenda.advance(self.now)
+        self.queue.advance(self.now)
         if not self.may_go(retry=False) and not self.may_go(retry=True):
             for retry in (False, True):
-                assert self.agenda.take(self.now, retry) is None
-            woken = self.agenda.next_at(self.now, retries=True, stopped=False)
+                assert self.queue.take(self.now, retry) is None
+            woken = self.queue.next_at(self.now, retries=True, stopped=False)
             assert woken is None or woken > self.now
 
     def teardown(self) -> None:
         """All is let go of: nothing is left."""
         self.patch.undo()
         for uid in list(self.flying):
-            self.agenda.end(ref(uid, uid), ended_pod=True)
+            self.queue.end(self.tokens(uid) or (), ended_pod=True)
+            self.record(uid).state = UNDECIDED
         for number in range(12):
-            self.agenda.forget(ref(f"p{number}", f"p{number}"))
-        assert len(self.agenda) == 0
-        for one in (self.agenda._due_first, self.agenda._due_again):
-            assert not any([one._ready, one._kept, one._calls, one._lanes, one._next_turns])
+            self.queue.forget(self.record(f"p{number}"))
+        assert hints(self.queue) == {}
+        for one in (self.queue._due_first, self.queue._due_again):
+            assert not any([one._ready, one._kept, one._calls, one._flows, one._next_turns])
         later = self.now + 1e6
-        assert all(bucket.is_idle(later) for bucket in self.agenda._limits._buckets.values())
+        assert all(bucket.is_idle(later) for bucket in self.queue._limits._buckets.values())
 
 
 LimitsMachine.TestCase.settings = settings(max_examples=examples(1), stateful_step_count=50)

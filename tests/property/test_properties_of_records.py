@@ -10,15 +10,15 @@ from typing import Any
 import orjson
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.property.outside import EPOCH, any_json, chances, spoilt
+from tests.property.outside import EPOCH, any_json, rngs, spoilt
 from tests.property.strategies import examples
 
 from taint_eviction.files.marked_yaml import Malformed
-from taint_eviction.history.record import Record, looks_like_record, read_record
-from taint_eviction.history.to_scenario import scenario_text
-from taint_eviction.picture.of_history import picture_of_record
 from taint_eviction.picture.page import render_page
-from taint_eviction.simulation.scenario import read_scenario
+from taint_eviction_lab.history.record import RunRecord, looks_like_record, read_record
+from taint_eviction_lab.history.to_scenario import scenario_text
+from taint_eviction_lab.picture.of_history import picture_of_record
+from taint_eviction_lab.simulation.scenario import read_scenario
 
 _TAINT = {"key": "k1", "value": "v", "effect": "NoExecute", "added": EPOCH}
 _TOLERATION = {"key": "k1", "operator": "Exists", "tolerationSeconds": 60}
@@ -37,7 +37,7 @@ JOURNAL: tuple[dict[str, Any], ...] = (
     {"t": EPOCH + 67, "what": "pod gone", "pod": "shop/web", "uid": "a"},
     {"t": EPOCH + 68, "what": "pod", **_ABOUT, "uid": "b", "on": "n1", "tolerations": [], "mirror": True},
     {"t": EPOCH + 69, "what": "cleared", "node": "n1"},
-    {"t": EPOCH + 70, "what": "paused", "scope": "all", "since": EPOCH, "reason": "why"},
+    {"t": EPOCH + 70, "what": "paused", "scope_kind": "all", "since": EPOCH, "reason": "why"},
     {"t": EPOCH + 71, "what": "node gone", "node": "n1", "uid": "u1"},
 )
 _AUDIT_TAINT = {"taint": "k1=v:NoExecute", "toleration": "k1 for 60 s", "since": "2030-03-17T17:46:40Z"}
@@ -68,7 +68,7 @@ def written(told: object) -> bytes:
     return orjson.dumps(told) + b"\n"
 
 
-def assert_usable(record: Record) -> None:
+def assert_usable(record: RunRecord) -> None:
     """Draw it and write it as a scenario; that can be malformed, as what was recorded was, but no worse."""
     page = render_page(picture_of_record(record))
     text = scenario_text(record)
@@ -78,16 +78,16 @@ def assert_usable(record: Record) -> None:
 
 
 @settings(max_examples=examples(0.2))
-@given(records, st.lists(any_json | st.dictionaries(st.sampled_from(["what", "t", "time"]), any_json)), chances)
+@given(records, st.lists(any_json | st.dictionaries(st.sampled_from(["what", "t", "time"]), any_json)), rngs)
 @example(
     JOURNAL, [{"what": {}}, {"what": "node", "t": 1e300, "node": "n1"}, {"action": [], "outcome": {}}], random.Random(0)
 )
 def test_lines_of_any_shape_are_skipped_or_used(
-    lines: tuple[dict[str, Any], ...], odd: list[Any], chance: random.Random
+    lines: tuple[dict[str, Any], ...], odd: list[Any], rng: random.Random
 ) -> None:
     """And those that are as they should be are used all the same."""
     told = [*lines, *odd]
-    chance.shuffle(told)
+    rng.shuffle(told)
     whole = read_record([written(each) for each in lines], "record")
     record = read_record([written(each) for each in told], "record")
     assert len(record.happenings) >= len(whole.happenings)
@@ -95,27 +95,27 @@ def test_lines_of_any_shape_are_skipped_or_used(
 
 
 @settings(max_examples=examples(0.2))
-@given(records, chances, st.lists(any_json, min_size=1, max_size=4))
+@given(records, rngs, st.lists(any_json, min_size=1, max_size=4))
 def test_fields_of_another_type_are_left_out(
-    lines: tuple[dict[str, Any], ...], chance: random.Random, values: list[Any]
+    lines: tuple[dict[str, Any], ...], rng: random.Random, values: list[Any]
 ) -> None:
     """Of a line whose other fields can be used, or with the whole line."""
     told = list(lines)
     for value in values:
-        at = chance.randrange(len(told))
-        told[at] = spoilt(told[at], chance, value)
+        at = rng.randrange(len(told))
+        told[at] = spoilt(told[at], rng, value)
     assert_usable(read_record([written(each) for each in told], "record"))
 
 
 @settings(max_examples=examples(0.2))
-@given(records, chances, st.binary(max_size=20))
+@given(records, rngs, st.binary(max_size=20))
 def test_any_bytes_in_a_record_cost_their_line_at_most(
-    lines: tuple[dict[str, Any], ...], chance: random.Random, waste: bytes
+    lines: tuple[dict[str, Any], ...], rng: random.Random, waste: bytes
 ) -> None:
     """Cut by a full disk, or with waste in it; whoever has to tell what it is says so or not."""
     content = b"".join(map(written, lines))
-    at = chance.randrange(len(content) + 1)
-    content = chance.choice([content[:at], content[:at] + waste + content[at:], content[:at] + b"\n" + content[at:]])
+    at = rng.randrange(len(content) + 1)
+    content = rng.choice([content[:at], content[:at] + waste + content[at:], content[:at] + b"\n" + content[at:]])
     looks_like_record(content[:4096])
     found = content.splitlines(keepends=True)
     record, whole = read_record(found, "record"), [raw for raw in found if raw in set(map(written, lines))]

@@ -8,7 +8,7 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
-from tests.property.outside import any_json, chances, spoilt
+from tests.property.outside import any_json, rngs, spoilt
 from tests.unit.builders import node, pod, taint, tolerates
 from tests.unit.test_adapters_explanation_document import explained
 from tests.unit.test_adapters_status_document import fail, one_due, stage, status
@@ -41,13 +41,13 @@ def test_answers_of_this_version_are_shown() -> None:
     assert put(explanation_lines, EXPLANATION)
 
 
-@given(anything, chances, any_json)
+@given(anything, rngs, any_json)
 @example({}, random.Random(0), {})
-def test_any_answer_is_shown_or_refused(told: dict[str, Any], chance: random.Random, value: Any) -> None:
+def test_any_answer_is_shown_or_refused(told: dict[str, Any], rng: random.Random, value: Any) -> None:
     """One of another version, of another program, or with something in it that cannot be meant."""
-    for document in (told, spoilt(STATUS, chance, value)):
+    for document in (told, spoilt(STATUS, rng, value)):
         with contextlib.suppress(Unanswered):
             assert all(isinstance(line, str) for line in put(status_lines, document))
-    for document in (told, spoilt(EXPLANATION, chance, value)):
+    for document in (told, spoilt(EXPLANATION, rng, value)):
         with contextlib.suppress(Unanswered):
             assert all(isinstance(line, str) for line in put(explanation_lines, document))

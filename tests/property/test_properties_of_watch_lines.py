@@ -13,8 +13,8 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property import strategies as _profiles  # noqa: F401  # the profiles under which properties run
-from tests.property.outside import any_json, chances, node_json, pod_json, spoilt, tolerates_json
-from tests.property.played_watches import EVENTS, TOLERATED, PlayedSession, Stage, on_stage
+from tests.property.outside import any_json, node_json, pod_json, rngs, spoilt, tolerates_json
+from tests.property.played_watches import EVENTS, TOLERATED, ReadSession, WatchedBrain, on_stage
 
 from taint_eviction.kopf_shell.discovery import Discovery
 from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded
@@ -49,18 +49,18 @@ def line(event_type: Any, body: Any) -> bytes:
     return orjson.dumps({"type": event_type, "object": body}) + b"\n"
 
 
-def in_pieces(content: bytes, chance: random.Random) -> list[bytes]:
+def in_pieces(content: bytes, rng: random.Random) -> list[bytes]:
     """Cut it anywhere."""
-    cuts = sorted(chance.randrange(len(content) + 1) for _ in range(chance.randrange(4)))
+    cuts = sorted(rng.randrange(len(content) + 1) for _ in range(rng.randrange(4)))
     return [content[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(content)], strict=True)]
 
 
-def spoilt_line(kind: str, chance: random.Random, value: Any) -> bytes:
+def spoilt_line(kind: str, rng: random.Random, value: Any) -> bytes:
     """Write an event of an object that is known, with something in it that cannot be meant, or cut, or run together."""
     body = node_json(5, "k1") if kind == "nodes" else pod_json(5, "stays", TOLERATED)
-    match chance.randrange(8):
+    match rng.randrange(8):
         case 0:
-            return line("MODIFIED", body)[: chance.randrange(1, 60)] + b"\n"
+            return line("MODIFIED", body)[: rng.randrange(1, 60)] + b"\n"
         case 1:
             return (line("MODIFIED", body).rstrip() * 2) + b"\n"
         case 2:
@@ -68,25 +68,25 @@ def spoilt_line(kind: str, chance: random.Random, value: Any) -> bytes:
         case 3:
             return line("MODIFIED", value)
         case 4:
-            return chance.choice(GARBAGE) + b"\n"
+            return rng.choice(GARBAGE) + b"\n"
         case 5:
-            nobody = {chance.choice(["name", "uid"]): None if isinstance(value, str) else value}
+            nobody = {rng.choice(["name", "uid"]): None if isinstance(value, str) else value}
             return line("DELETED", {**body, "metadata": {**body["metadata"], **nobody}})
         case _:
-            return line(chance.choice(EVENTS[:2]), spoilt(body, chance, value))
+            return line(rng.choice(EVENTS[:2]), spoilt(body, rng, value))
 
 
 kinds = st.sampled_from(["nodes", "pods"])
 
 
-def assert_deadlines_stay(stage: Stage) -> None:
+def assert_deadlines_stay(stage: WatchedBrain) -> None:
     """One pod leaves at its time; at most 10 s later where it can't be read any more when the taint was added."""
     assert stage.due_at(289.9) == set()
     assert stage.due_at(301.0) == {"leaves"}
     assert stage.due_at(3600.0 * 24 * 365) == set()
 
 
-async def assert_still_understood(stage: Stage) -> None:
+async def assert_still_understood(stage: WatchedBrain) -> None:
     """A second taint, which nobody tolerates: what is not gone leaves, on the same stream or on the next."""
     if "nodes" in stage.ended:
         await stage.watch(NodesScope(), [node_json(90, "k1")])
@@ -98,64 +98,64 @@ async def assert_still_understood(stage: Stage) -> None:
     assert stage.due_at(1.0) == {"stays", "leaves"}
 
 
-@given(kinds, chances, st.lists(any_json, min_size=1, max_size=4))
-def test_what_is_malformed_changes_no_deadline(kind: str, chance: random.Random, values: list[Any]) -> None:
+@given(kinds, rngs, st.lists(any_json, min_size=1, max_size=4))
+def test_what_is_malformed_changes_no_deadline(kind: str, rng: random.Random, values: list[Any]) -> None:
     """What was last known stays, of the node and of the pods."""
 
-    async def play(stage: Stage) -> None:
-        content = b"".join(spoilt_line(kind, chance, value) for value in values)
-        await stage.stream(kind, in_pieces(content, chance))
+    async def play(stage: WatchedBrain) -> None:
+        content = b"".join(spoilt_line(kind, rng, value) for value in values)
+        await stage.stream(kind, in_pieces(content, rng))
         assert_deadlines_stay(stage)
 
     on_stage(play)
 
 
-@given(kinds, chances, st.lists(any_json, min_size=1, max_size=4))
-def test_a_line_after_what_is_malformed_is_understood(kind: str, chance: random.Random, values: list[Any]) -> None:
+@given(kinds, rngs, st.lists(any_json, min_size=1, max_size=4))
+def test_a_line_after_what_is_malformed_is_understood(kind: str, rng: random.Random, values: list[Any]) -> None:
     """And nobody who is to leave by it is forgotten for what came before."""
 
-    async def play(stage: Stage) -> None:
-        content = b"".join(spoilt_line(kind, chance, value) for value in values)
-        await stage.stream(kind, in_pieces(content, chance))
+    async def play(stage: WatchedBrain) -> None:
+        content = b"".join(spoilt_line(kind, rng, value) for value in values)
+        await stage.stream(kind, in_pieces(content, rng))
         await assert_still_understood(stage)
 
     on_stage(play)
 
 
-@given(kinds, chances, any_json)
-def test_a_malformed_list_changes_no_deadline(kind: str, chance: random.Random, value: Any) -> None:
+@given(kinds, rngs, any_json)
+def test_a_malformed_list_changes_no_deadline(kind: str, rng: random.Random, value: Any) -> None:
     """Of any shape, or with something in it that cannot be meant; other items are seen all the same."""
 
-    async def play(stage: Stage) -> None:
+    async def play(stage: WatchedBrain) -> None:
         known = node_json(5, "k1") if kind == "nodes" else pod_json(5, "stays", TOLERATED)
         page = {"kind": "List", "metadata": {"continue": value}, "items": [known, value]}
         await stage.show_list(kind, value)
-        await stage.show_list(kind, spoilt(page, chance, value))
-        await stage.show_list(kind, {**page, "items": [value, spoilt(known, chance, value)]})
+        await stage.show_list(kind, spoilt(page, rng, value))
+        await stage.show_list(kind, {**page, "items": [value, spoilt(known, rng, value)]})
         assert_deadlines_stay(stage)
 
     on_stage(play)
 
 
-@given(st.lists(st.binary(max_size=40) | st.sampled_from(GARBAGE), max_size=6), chances)
-def test_any_bytes_change_no_deadline(lines: list[bytes], chance: random.Random) -> None:
+@given(st.lists(st.binary(max_size=40) | st.sampled_from(GARBAGE), max_size=6), rngs)
+def test_any_bytes_change_no_deadline(lines: list[bytes], rng: random.Random) -> None:
     """Binary waste, pages of proxies, halves of events."""
 
-    async def play(stage: Stage) -> None:
+    async def play(stage: WatchedBrain) -> None:
         for kind in ("nodes", "pods"):
-            await stage.stream(kind, in_pieces(b"\n".join(lines), chance))
+            await stage.stream(kind, in_pieces(b"\n".join(lines), rng))
         assert_deadlines_stay(stage)
 
     on_stage(play)
 
 
-@given(chances)
-def test_how_a_stream_is_cut_into_pieces_does_not_matter(chance: random.Random) -> None:
+@given(rngs)
+def test_how_a_stream_is_cut_into_pieces_does_not_matter(rng: random.Random) -> None:
     """Events are whole, wherever the network cuts."""
 
-    async def play(stage: Stage) -> None:
+    async def play(stage: WatchedBrain) -> None:
         content = b"".join(line("MODIFIED", pod_json(version, "stays", tolerates_json("k3"))) for version in (7, 8))
-        await stage.stream("pods", in_pieces(content, chance))
+        await stage.stream("pods", in_pieces(content, rng))
         assert stage.due_at(1.0) == {"stays"}
 
     on_stage(play)
@@ -170,7 +170,7 @@ def test_any_answer_about_resources_ends_a_watch_at_worst(found: Any) -> None:
 
     async def run() -> None:
         discovery = Discovery("http://api", 1.0)
-        session = PlayedSession(lambda answer: discovery.keep("/", answer, found))
+        session = ReadSession(lambda answer: discovery.keep("/", answer, found))
         with contextlib.suppress(WatchEnded):
             await discovery.ask(lambda: cast(aiohttp.ClientSession, session))
 

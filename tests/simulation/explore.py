@@ -22,11 +22,11 @@ from tests.simulation.exploring.shrinking import shrunk
 from tests.simulation.known_bugs import KNOWN_BUGS
 
 from taint_eviction.runtime.clock import read_monotonic
-from taint_eviction.simulation.scenario import read_scenario
+from taint_eviction_lab.simulation.scenario import read_scenario
 
 COMMAND = "PYTHONPATH=operator:. python -m tests.simulation.explore"
 # So many failures are shrunk and shown; of the others the seeds.
-_MOST_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 @click.command()
@@ -91,7 +91,7 @@ def explore(seeds: Iterable[int], jobs: int, write: Path | None, bug: str | None
                     failed.setdefault(rule, []).append(seed)
                     click.echo(f"seed {seed} breaks {rule!r}")
     elapsed = read_monotonic() - started_at
-    for seed in list(itertools.chain.from_iterable(failed.values()))[:_MOST_SHOWN]:
+    for seed in list(itertools.chain.from_iterable(failed.values()))[:_MAX_SHOWN]:
         explain(seed, write, bug)
     click.echo(
         f"{runs} runs, {simulated / 3600:.1f} simulated hours, {deletes} calls that end pods in {elapsed:.0f} s: "

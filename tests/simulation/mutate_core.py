@@ -31,10 +31,17 @@ CORE = Path("operator/taint_eviction/core")
 
 # The tests of a module are those that bear its name; here, those of modules that are tested under other names too.
 FIRST = {
+    "attempts": ["tests/unit/test_core_controller*.py"],
     "controller": ["tests/unit/test_core_controller*.py", "tests/unit/test_adapters_observations.py"],
-    "dispatch": ["tests/unit/test_core_controller*.py", "tests/unit/test_core_agenda.py"],
+    "deciding": ["tests/unit/test_core_controller*.py"],
+    "dispatch": ["tests/unit/test_core_controller*.py", "tests/unit/test_core_eviction_queue.py"],
+    "gone_objects": ["tests/unit/test_core_cluster.py"],
+    "known_nodes": ["tests/unit/test_core_cluster.py"],
+    "known_pods": ["tests/unit/test_core_cluster.py", "tests/unit/test_core_controller*.py"],
+    "pod_record": ["tests/unit/test_core_take_backs.py", "tests/unit/test_core_controller*.py"],
     "policy": ["tests/unit/test_core_policy.py", "tests/unit/test_files_policy_file.py"],
     "scheduling": ["tests/planning/test_planning_forecast.py"],
+    "status": ["tests/unit/test_adapters_status_document.py", "tests/unit/test_core_controller*.py"],
 }
 THEN = [
     "tests/unit/test_core_*.py",
@@ -55,7 +62,7 @@ LAST = ["tests/simulation/test_simulation_catalogue.py"]
 # What the tests import, and the mutants need not.
 _IMPORTED = ("freezegun", "hypothesis.stateful", "orjson", "prometheus_client", "pytest_asyncio", "yaml")
 _LONGEST_SECONDS = 240
-_MOST_MEMORY_BYTES = 3 << 30
+_MAX_MEMORY_BYTES = 3 << 30
 
 
 # What notices
@@ -118,7 +125,7 @@ def _files(tree: Path, patterns: list[str]) -> list[str]:
 def _test(tree: Path, files: list[str], cpu_seconds: int, output: Path) -> None:
     """Run tests in this process, which ends with it."""
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.alarm(_LONGEST_SECONDS)
     told = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

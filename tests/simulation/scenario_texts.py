@@ -2,9 +2,9 @@
 
 from textwrap import dedent
 
-from taint_eviction.simulation.replay import ReplayResult
-from taint_eviction.simulation.scenario import read_scenario
-from taint_eviction.wiring_simulation import replay_scenario
+from taint_eviction_lab.simulation.replay import ReplayResult
+from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.wiring import replay_scenario
 
 ONE_POD = """\
 about: One pod, one taint.

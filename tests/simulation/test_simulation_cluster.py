@@ -1,56 +1,71 @@
 """The simulated cluster and its doors: honest about versions, UIDs, deletion, and the order of events."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import pytest
+from tests.unit.builders import at_once
 
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef
-from taint_eviction.runtime.ports import CallFailed, NodesScope, Page, PodsScope, WatchEnded
+from taint_eviction.runtime.ports import CallFailed, FailureReason, NodesScope, Page, PodsScope, WatchEnded
 from taint_eviction.settings import Settings
-from taint_eviction.simulation.api import Network, SimulatedApi, World
-from taint_eviction.simulation.cluster import Deletion, Impossible
-from taint_eviction.simulation.faults import Call, Picked, Trouble
-from taint_eviction.simulation.pod_writes import PodWrites
-from taint_eviction.simulation.stage import Stage
-from taint_eviction.simulation.timeline import Timeline, What
-from taint_eviction.simulation.virtual_clock import HostClock, ProcessClock, virtual_now
-from taint_eviction.simulation.virtual_loop import run_virtually
-from taint_eviction.simulation.watches import SimulatedWatcher
-from taint_eviction.wiring_simulation import production_parsing
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation.api import SimulatedApi
+from taint_eviction_lab.simulation.calls import Network, SimulatedCalls, World
+from taint_eviction_lab.simulation.cluster import Impossible
+from taint_eviction_lab.simulation.faults import CallFault, CallKind, Picked
+from taint_eviction_lab.simulation.node_steps import create_node
+from taint_eviction_lab.simulation.pod_steps import create_pod
+from taint_eviction_lab.simulation.pod_writes import PodWrites
+from taint_eviction_lab.simulation.stage import ReplayStage
+from taint_eviction_lab.simulation.timeline import Timeline, What
+from taint_eviction_lab.simulation.virtual_clock import HostClock, ProcessClock, virtual_now
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.simulation.watches import SimulatedWatcher
+from taint_eviction_lab.wiring import production_parsing
 
 WEB = NamespacedName("default", "web-0")
 TAINT = {"key": "a", "effect": "NoExecute"}
 
 
-class Scene:
+class DoorScene:
     """A stage with one node and one pod, and the doors of a process that is not there."""
 
     def __init__(self, page_size: int = 500, cache_age: float = 0.0) -> None:
-        self.stage = Stage(Timeline(), Settings(), production_parsing(), seed="test")
+        self.stage = ReplayStage(Timeline(), Settings(), production_parsing(), seed="test")
         self.cluster = self.stage.cluster
         self.clock = ProcessClock(HostClock(), 0.0)
         network = Network(page_size=page_size)
         timeline = self.stage.timeline
-        writes = PodWrites(self.cluster, self.stage.budgets, timeline)
+        writes = PodWrites(self.cluster, timeline)
         world = World(self.cluster, self.stage.faults, network, production_parsing(), timeline, writes)
-        self.api = SimulatedApi(world, self.clock, cache_age=lambda: cache_age)
-        self.watcher = SimulatedWatcher(world, self.api, self.stage.nodes, self.stage.pods)
-        self.cluster.create_node({"metadata": {"name": "node-1"}})
+        calls = SimulatedCalls(world, self.clock)
+        self.api = SimulatedApi(world, calls, cache_age=lambda: cache_age)
+        self.watcher = SimulatedWatcher(world, calls, self.stage.nodes, self.stage.pods)
+        create_node(self.cluster, {"metadata": {"name": "node-1"}})
         self.create_pod()
 
     def create_pod(self, name: str = "web-0", **metadata: Any) -> PodRef:
         """Create a pod on the node."""
         key = NamespacedName("default", name)
         body = {"metadata": {"namespace": "default", "name": name, **metadata}, "spec": {"nodeName": "node-1"}}
-        self.cluster.create_pod(body)
-        return PodRef(key, self.cluster.pods[key]["metadata"]["uid"])
+        create_pod(self.cluster, body)
+        return PodRef(key, self.pod(name)["metadata"]["uid"])
+
+    def pod(self, name: str = "web-0") -> dict[str, Any]:
+        """A pod as it is now."""
+        return self.cluster.body("pods", name, "default")
 
     @property
     def ref(self) -> PodRef:
         """The pod that is there now."""
-        return PodRef(WEB, self.cluster.pods[WEB]["metadata"]["uid"])
+        return PodRef(WEB, self.pod()["metadata"]["uid"])
+
+    async def perform(self, *actions: do.Action) -> None:
+        """Do what a scenario can do."""
+        for action in actions:
+            await self.stage.perform(do.ScenarioStep(0.0, action, 1, ""))
 
 
 class Heard:
@@ -71,6 +86,9 @@ class Heard:
     def on_heard(self) -> None:
         """Nothing to do."""
 
+    def on_progress(self, version: int | None) -> None:
+        """Nothing to do."""
+
 
 def play(main: Coroutine[Any, Any, None]) -> None:
     """Run a test's coroutine in virtual time."""
@@ -81,14 +99,14 @@ def test_a_list_has_the_version_of_the_moment_at_which_it_was_answered() -> None
     """Not of that at which it arrived: else a pod that came meanwhile would seem to be gone."""
 
     async def main() -> None:
-        scene = Scene()
+        scene = DoorScene()
 
         async def first_page() -> Page[Pod]:
             return await anext(aiter(scene.api.list_pods(None)))
 
         answering = asyncio.create_task(first_page())
         await asyncio.sleep(0.007)
-        at_the_answer = scene.cluster.resource_version
+        at_the_answer = scene.cluster.store.resource_version
         scene.create_pod("late")
         page = await answering
         assert page.resource_version == at_the_answer
@@ -101,9 +119,9 @@ def test_what_is_at_hand_is_as_old_as_watches_of_pods_lag() -> None:
     """Ten seconds: what was deleted since is still there, what was created since is not."""
 
     async def main() -> None:
-        scene = Scene(cache_age=10.0)
+        scene = DoorScene(cache_age=10.0)
         await asyncio.sleep(20)
-        scene.cluster.remove_pod(WEB)
+        await scene.perform(do.DeletePod(WEB, force=True))
         scene.create_pod("new")
         await asyncio.sleep(9)
         assert [pod.ref.key.name for pod in await scene.api.cached_pods("node-1")] == ["web-0"]
@@ -118,13 +136,13 @@ def test_a_paged_list_is_one_moment() -> None:
     """What comes between two pages is not in the list, and what goes still is."""
 
     async def main() -> None:
-        scene = Scene(page_size=1)
+        scene = DoorScene(page_size=1)
         scene.create_pod("web-1")
         pages: list[Page[Any]] = []
         async for page in scene.api.list_pods("node-1"):
             pages.append(page)
             if len(pages) == 1:
-                scene.cluster.remove_pod(NamespacedName("default", "web-1"))
+                await scene.perform(do.DeletePod(NamespacedName("default", "web-1"), force=True))
                 scene.create_pod("web-2")
         assert [sorted(page.present) for page in pages] == [["default-web-0-1"], ["default-web-1-1"]]
         assert pages[0].resource_version == pages[1].resource_version
@@ -136,8 +154,8 @@ def test_malformed_objects_are_present_in_lists() -> None:
     """They cannot be read, but they are not gone."""
 
     async def main() -> None:
-        scene = Scene()
-        scene.cluster.create_node({"metadata": {"name": "node-2"}, "spec": {"taints": 7}})
+        scene = DoorScene()
+        create_node(scene.cluster, {"metadata": {"name": "node-2"}, "spec": {"taints": 7}})
         page = await anext(aiter(scene.api.list_nodes()))
         assert [node.name for node in page.objects] == ["node-1"]
         assert page.present == {"node-1-1", "node-2-1"}
@@ -149,15 +167,15 @@ def test_a_delete_with_another_uid_deletes_nothing() -> None:
     """The precondition holds at the moment at which the call arrives."""
 
     async def main() -> None:
-        scene = Scene()
+        scene = DoorScene()
         first = scene.ref
-        scene.cluster.recreate_pod(WEB, "node-1")
+        await scene.perform(do.RecreatePod(WEB))
         assert scene.ref.uid != first.uid
-        assert await scene.api.delete(first) is False
+        assert await scene.api.delete(first, at_once) is False
         assert await scene.api.mark(first, False, scene.clock.server_clock.now()) is None
         assert await scene.api.read_pod(first) is None
-        assert WEB in scene.cluster.pods
-        assert await scene.api.delete(scene.ref) is True
+        assert scene.cluster.pod(WEB) is not None
+        assert await scene.api.delete(scene.ref, at_once) is True
 
     play(main())
 
@@ -166,20 +184,18 @@ def test_a_pod_goes_when_its_kubelet_and_its_finalizers_let_it() -> None:
     """Terminating first, then gone; held by a frozen kubelet, then by a finalizer."""
 
     async def main() -> None:
-        scene = Scene()
+        scene = DoorScene()
         key = scene.create_pod("held", finalizers=["example.com/backup"]).key
-        scene.stage.kubelets.freeze("node-1")
-        assert scene.cluster.delete_pod(key) is Deletion.ACCEPTED
-        assert scene.cluster.delete_pod(key) is Deletion.ALREADY_TERMINATING
+        await scene.perform(do.FreezeKubelet("node-1", frozen=True), do.DeletePod(key), do.DeletePod(key))
         await asyncio.sleep(60)
-        assert scene.cluster.pods[key]["metadata"]["deletionTimestamp"] == "2030-01-01T00:00:30Z"
-        scene.stage.kubelets.thaw("node-1")
+        assert scene.pod("held")["metadata"]["deletionTimestamp"] == "2030-01-01T00:00:30Z"
+        await scene.perform(do.FreezeKubelet("node-1", frozen=False))
         await asyncio.sleep(60)
-        assert key in scene.cluster.pods
-        scene.cluster.change_pod(key, lambda pod: {**pod, "metadata": {**pod["metadata"], "finalizers": []}})
-        await asyncio.sleep(0.001)
-        assert key not in scene.cluster.pods
-        assert scene.cluster.delete_pod(key) is Deletion.NOT_FOUND
+        assert scene.cluster.pod(key) is not None
+        await scene.perform(do.RemoveFinalizers(key))
+        assert scene.cluster.pod(key) is None
+        with pytest.raises(Impossible, match="not found"):
+            await scene.perform(do.DeletePod(key))
 
     play(main())
 
@@ -188,14 +204,14 @@ def test_taking_the_condition_back_needs_the_version_that_was_read() -> None:
     """Somebody else's write in between is a conflict, as from the real server."""
 
     async def main() -> None:
-        scene = Scene()
+        scene = DoorScene()
         pod = await scene.api.mark(scene.ref, False, scene.clock.server_clock.now())
         assert pod is not None
         assert pod.marked
-        scene.cluster.change_pod(WEB, lambda body: {**body, "status": {**body["status"], "phase": "Running"}})
+        await scene.perform(do.SetHold(WEB, "10m"))
         with pytest.raises(CallFailed) as raised:
             await scene.api.unmark(pod, scene.clock.server_clock.now())
-        assert raised.value.status == 409
+        assert raised.value.reason is FailureReason.CONFLICT
 
     play(main())
 
@@ -204,22 +220,22 @@ def test_managed_fields_tell_who_wrote_the_taints_and_when() -> None:
     """The entry follows the list of taints, and its time every later write of the same manager."""
 
     async def main() -> None:
-        scene = Scene()
+        scene = DoorScene()
 
         def owners() -> list[tuple[str, str]]:
-            entries = scene.cluster.node("node-1")["metadata"].get("managedFields", [])
-            return [(entry["manager"], entry["time"][-3:]) for entry in entries]
+            entries = scene.cluster.body("nodes", "node-1")["metadata"]["managedFields"]
+            return [(entry["manager"], entry["time"][-3:]) for entry in entries if entry["manager"] != "kubelet"]
 
         await asyncio.sleep(5.2)
-        scene.cluster.set_taints("node-1", [TAINT])
+        await scene.perform(do.AddTaints("node-1", (TAINT,)))
         assert owners() == [("kubectl-taint", "05Z")]
         await asyncio.sleep(5)
-        scene.cluster.write_node("node-1", "kubectl-taint")
+        await scene.perform(do.WriteNode("node-1", "kubectl-taint"))
         assert owners() == [("kubectl-taint", "10Z")]
-        scene.cluster.set_taints("node-1", [TAINT, {**TAINT, "key": "b"}], "other")
-        assert owners() == [("other", "10Z")]
-        scene.cluster.set_taints("node-1", [])
-        assert owners() == []
+        await scene.perform(do.AddTaints("node-1", ({**TAINT, "key": "b"},), "other"))
+        assert ("other", "10Z") in owners()
+        await scene.perform(do.RemoveTaints("node-1", None))
+        assert owners() == [("kubectl-taint", "10Z")]
 
     play(main())
 
@@ -228,14 +244,14 @@ def test_events_arrive_in_order_whatever_the_lag() -> None:
     """One that lags less does not overtake one that lags more."""
 
     async def main() -> None:
-        scene, heard = Scene(), Heard()
+        scene, heard = DoorScene(), Heard()
         watching = asyncio.create_task(scene.watcher.watch(PodsScope("node-1"), heard))
         await asyncio.sleep(1)
         scene.stage.pods.lag(10)
         scene.create_pod("first")
         scene.stage.pods.lag(0)
         scene.create_pod("second")
-        scene.cluster.set_taints("node-1", [TAINT])
+        await scene.perform(do.AddTaints("node-1", (TAINT,)))
         await asyncio.sleep(20)
         watching.cancel()
         assert heard.told == [
@@ -252,7 +268,7 @@ def test_a_cut_watch_ends_and_cannot_be_opened_for_a_while() -> None:
     """What happens meanwhile comes with the next list, not as an event."""
 
     async def main() -> None:
-        scene, heard = Scene(), Heard()
+        scene, heard = DoorScene(), Heard()
         watching = asyncio.create_task(scene.watcher.watch(NodesScope(), heard))
         await asyncio.sleep(1)
         scene.stage.nodes.cut(10)
@@ -260,7 +276,7 @@ def test_a_cut_watch_ends_and_cannot_be_opened_for_a_while() -> None:
             await watching
         with pytest.raises(WatchEnded, match="refused"):
             await scene.watcher.watch(NodesScope(), heard)
-        scene.cluster.set_taints("node-1", [TAINT])
+        await scene.perform(do.AddTaints("node-1", (TAINT,)))
         await asyncio.sleep(10)
         again = asyncio.create_task(scene.watcher.watch(NodesScope(), heard))
         await asyncio.sleep(1)
@@ -279,21 +295,21 @@ def test_failures_come_as_they_were_ordered() -> None:
     """So many times, with status and advice; with or without effect; and then it works again."""
 
     async def main() -> None:
-        scene = Scene()
-        deletes = frozenset({Call.DELETE})
-        scene.stage.faults.add(Picked(deletes, times=1), Trouble(fails=True, status=429, retry_after_seconds=7))
-        scene.stage.faults.add(Picked(deletes, times=1), Trouble(hangs=True, takes_effect=True))
+        scene = DoorScene()
+        deletes = frozenset({CallKind.DELETE})
+        scene.stage.faults.add(Picked(deletes, times=1), CallFault(fails=True, status=429, retry_after_seconds=7))
+        scene.stage.faults.add(Picked(deletes, times=1), CallFault(hangs=True, takes_effect=True))
         ref = scene.ref
         with pytest.raises(CallFailed) as raised:
-            await scene.api.delete(ref)
-        assert (raised.value.status, raised.value.retry_after_seconds) == (429, 7)
-        assert WEB in scene.cluster.pods
+            await scene.api.delete(ref, at_once)
+        assert raised.value.retry_after_seconds == 7
+        assert scene.cluster.pod(WEB) is not None
         begun = virtual_now()
         with pytest.raises(CallFailed, match="no answer within 10 s"):
-            await scene.api.delete(ref)
+            await scene.api.delete(ref, at_once)
         assert virtual_now() - begun == pytest.approx(10)
-        assert WEB not in scene.cluster.pods
-        assert await scene.api.delete(ref) is False
+        assert scene.cluster.pod(WEB) is None
+        assert await scene.api.delete(ref, at_once) is False
         kinds = [entry.what for entry in scene.stage.timeline.about(str(ref), *What)]
         assert kinds == [What.CALL_FAILED, What.EVICTED, What.CALL_FAILED, What.GONE, What.DELETE_MISSED]
 
@@ -304,12 +320,12 @@ def test_a_slow_call_gives_up_in_time() -> None:
     """A call that would arrive after its timeout never does."""
 
     async def main() -> None:
-        scene = Scene()
-        scene.stage.faults.add(Picked(frozenset({Call.DELETE})), Trouble(delay_seconds=30))
+        scene = DoorScene()
+        scene.stage.faults.add(Picked(frozenset({CallKind.DELETE})), CallFault(delay_seconds=30))
         with pytest.raises(CallFailed, match="no answer within 10 s"):
-            await scene.api.delete(scene.ref)
+            await scene.api.delete(scene.ref, at_once)
         assert virtual_now() == pytest.approx(10)
-        assert WEB in scene.cluster.pods
+        assert scene.cluster.pod(WEB) is not None
 
     play(main())
 
@@ -318,15 +334,16 @@ def test_what_cannot_be_done_is_said() -> None:
     """A cluster does not invent what is not there."""
 
     async def main() -> None:
-        scene = Scene()
-        impossible: dict[str, Callable[[], object]] = {
-            "there is a pod 'default/web-0' already": scene.create_pod,
-            "'default/web-0' is bound to 'node-1' already": lambda: scene.cluster.bind(WEB, "node-1"),
-            "there is no node 'node-9' at this moment": lambda: scene.cluster.delete_node("node-9"),
-            "there has never been a node 'node-9'": lambda: scene.cluster.recreate_node("node-9", []),
+        scene = DoorScene()
+        pod = {"metadata": {"namespace": "default", "name": "web-0"}}
+        impossible: dict[str, do.Action] = {
+            'pods "web-0" already exists': do.CreatePods((pod,)),
+            'pod web-0 is already assigned to node "node-1"': do.BindPod(WEB, "node-1"),
+            'nodes "node-9" not found': do.DeleteNode("node-9"),
+            "there has never been a node 'node-9'": do.RecreateNode("node-9"),
         }
-        for what, act in impossible.items():
-            with pytest.raises(Impossible, match=what):
-                act()
+        for why, action in impossible.items():
+            with pytest.raises(Impossible, match=why):
+                await scene.perform(action)
 
     play(main())

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from taint_eviction.simulation.action_file import ACTIONS
-from taint_eviction.simulation.expectation_file import BREAKER_CLAIMS, CLAIMS
-from taint_eviction.simulation.faults import Call
-from taint_eviction.simulation.scenario import GIVEN, read_scenario
-from taint_eviction.simulation.settings_file import BREAKER_SETTINGS, SETTINGS
-from taint_eviction.wiring_simulation import replay_scenario
+from taint_eviction_lab.simulation.action_file import ACTIONS
+from taint_eviction_lab.simulation.expectation_file import BREAKER_CLAIMS, CLAIMS
+from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.scenario import GIVEN, read_scenario
+from taint_eviction_lab.simulation.settings_file import BREAKER_SETTINGS, SETTINGS
+from taint_eviction_lab.wiring import replay_scenario
 
 PAGE = (Path(__file__).parent.parent / "scenarios" / "README.md").read_text(encoding="utf-8")
 
@@ -24,7 +24,7 @@ def test_the_example_on_the_page_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", sorted({*ACTIONS, *CLAIMS, *SETTINGS, *BREAKER_SETTINGS, *GIVEN, *(call.value for call in Call)})
+    "word", sorted({*ACTIONS, *CLAIMS, *SETTINGS, *BREAKER_SETTINGS, *GIVEN, *(call.value for call in CallKind)})
 )
 def test_every_word_of_the_format_is_on_the_page(word: str) -> None:
     """Actions, expectations, settings, what is given, and calls."""

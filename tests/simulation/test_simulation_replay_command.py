@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.simulation.scenario_texts import ONE_POD
 
-from taint_eviction.cli.replay import replay
+from taint_eviction_lab.cli.replay import replay
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
@@ -129,7 +129,7 @@ def test_a_step_that_cannot_be_done_exits_2(tmp_path: Path) -> None:
     file.write_text(ONE_POD.replace("expect:", "  - at: 50\n    delete: web-0\nexpect:"))
     result = run(str(file))
     assert result.exit_code == 2
-    assert result.stderr == f"{file}:9: at 50: there is no pod 'default/web-0' at this moment\n"
+    assert result.stderr == f'{file}:9: at 50: pods "web-0" not found\n'
 
 
 def test_nothing_to_play_is_a_usage_error() -> None:

@@ -7,10 +7,10 @@ from tests.simulation.scenario_texts import played
 
 from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.simulation.freezing import FREEZER, Freezer
-from taint_eviction.simulation.lease import SimulatedLease
-from taint_eviction.simulation.virtual_clock import virtual_now
-from taint_eviction.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.simulation.freezing import FREEZER, Freezer
+from taint_eviction_lab.simulation.lease import SimulatedLease
+from taint_eviction_lab.simulation.virtual_clock import virtual_now
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
 
 def test_a_frozen_process_runs_its_timers_at_the_thaw_in_their_order_but_not_cancelled_ones() -> None:

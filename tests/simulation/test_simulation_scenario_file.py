@@ -6,15 +6,16 @@ from tests.simulation.scenario_texts import ONE_POD
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import PolicyRule
 from taint_eviction.files.marked_yaml import Malformed
-from taint_eviction.simulation import actions as do
-from taint_eviction.simulation import hold_actions as hold
-from taint_eviction.simulation.scenario import Scenario, read_scenario
-from taint_eviction.simulation.short_forms import (
+from taint_eviction.files.short_forms import (
     expand_range,
     parse_taint,
     parse_taint_removal,
     parse_toleration,
 )
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation import suspension_actions as suspend
+from taint_eviction_lab.simulation.faults import CallFault, CallKind, Picked
+from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 
 
 def problems(text: str) -> list[str]:
@@ -153,7 +154,8 @@ def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: s
         ("pause: all", "pause must be a mapping of namespace, node, reason, not 'all'"),
         ("pause: {node: node-1, namespace: a}", "'node' and 'namespace' do not go together: pause takes one of them"),
         ("resume: {node: node-2}", "no node of this scenario is called 'node-2'"),
-        ("resetBreaker: now", "resetBreaker takes nothing, not 'now'"),
+        ("resetBreaker: now", "resetBreaker must be a mapping of ahead, not 'now'"),
+        ("loseOrders: now", "loseOrders takes nothing, not 'now'"),
         ("setHold: {pod: web-0}", "setHold lacks 'hold'"),
         ("deleteBudget: web", "no budget of this scenario is called 'web'"),
         ("changePolicy: [{name: a, mode: kill}]", "mode must be one of delete, evict, evict-then-delete, not 'kill'"),
@@ -174,7 +176,7 @@ def test_what_an_action_does_not_take_is_named(step: str, said: str) -> None:
         ("about: x\n\tgiven: y", "s.yaml:2: found character '\\t' that cannot start any token"),
         ("about: x\nabout: y", "s.yaml:2: 'about' is here twice (first in line 1)"),
         ("about: x\n---\nabout: y", "s.yaml:2: but found another document"),
-        ("a: &a [*a]", "s.yaml:1: the aliases (*) in here never end, or make it far too large"),
+        ("a: &a [*a]", "s.yaml:1: aliases (*) make the file endless or far too large"),
         ("? [a]\n: b", "s.yaml:1: a key must be text"),
         ("- a", "s.yaml:1: a scenario must be a mapping of about, expect, given"),
         ("about: !!python/object:os.system x", "s.yaml:1: could not determine a constructor for the tag"),
@@ -276,23 +278,44 @@ def test_a_range_makes_many_objects() -> None:
         ("restart: {after: 1m30s}", do.Restart(90.0)),
         ("cut: {watch: pods}", do.CutWatches(do.Watches(nodes=False, pods=True), 0.0)),
         ("stepHostClock: -1h", do.StepHostClock(-3600.0)),
+        ("stepServerClock: 1h", do.StepServerClock(3600.0)),
+        ("stepServerClock: {by: -5, server: 1}", do.StepServerClock(-5.0, 1)),
+        (
+            "misdate: {call: readNode, by: 2h, times: 1}",
+            do.DisturbCalls(
+                Picked(frozenset({CallKind.READ_NODE}), times=1), None, CallFault(date_ahead_seconds=7200.0)
+            ),
+        ),
+        (
+            "refuse: {call: delete, status: 502, dateAhead: -1m, for: 9}",
+            do.DisturbCalls(
+                Picked(frozenset({CallKind.DELETE})), 9.0, CallFault(fails=True, status=502, date_ahead_seconds=-60.0)
+            ),
+        ),
         ("outage: {for: 500ms}", do.Outage(0.5)),
-        ("pause: {}", hold.PauseEvictions()),
-        ("pause: {node: node-1, reason: why}", hold.PauseEvictions("node-1", reason="why")),
-        ("resume: {namespace: shop}", hold.ResumeEvictions(namespace="shop")),
-        ("resume: all", hold.ResumeEvictions(every=True)),
-        ("resetBreaker:", hold.ResetBreaker()),
-        ("loseOrders: {}", hold.LoseOrders()),
-        ("scribble: {key: pause, value: 'yes'}", hold.Scribble("pause", "yes")),
+        ("pause: {}", suspend.PauseEvictions()),
+        ("pause: {node: node-1, reason: why}", suspend.PauseEvictions("node-1", reason="why")),
+        ("resume: {namespace: shop}", suspend.ResumeEvictions(namespace="shop")),
+        ("resume: all", suspend.ResumeEvictions(every=True)),
+        ("resetBreaker:", suspend.ResetBreaker()),
+        ("resetBreaker: {ahead: 1h}", suspend.ResetBreaker(3600.0)),
+        ("loseOrders: {}", suspend.LoseControlState()),
+        ("scribble: {key: pause, value: 'yes'}", suspend.Scribble("pause", "yes")),
         ("setHold: {pod: web-0, hold: true}", do.SetHold(NamespacedName("default", "web-0"), "true")),
         ("setHold: {pod: web-0, hold: 90}", do.SetHold(NamespacedName("default", "web-0"), "90")),
         ("setHold: {pod: web-0, hold: null}", do.SetHold(NamespacedName("default", "web-0"), None)),
-        ("changePolicy: [{name: a, pause: true}]", hold.ChangePolicy((PolicyRule("a", pause=True),))),
+        ("changePolicy: [{name: a, pause: true}]", suspend.ChangePolicy((PolicyRule("a", pause=True),))),
     ],
 )
 def test_actions(step: str, action: do.Action) -> None:
     """Each keyword makes its value."""
     assert with_step(step).steps[0].action == action
+
+
+def test_a_server_that_does_not_exist_is_named() -> None:
+    """As a replica is."""
+    text = ONE_POD.replace("taint: node-1 maintenance=now:NoExecute", "stepServerClock: {by: 5, server: 2}")
+    assert [problem.split(": ", 1)[1] for problem in problems(text)] == ["there is no API server 2: settings say 1"]
 
 
 def test_taints_in_short() -> None:
@@ -313,6 +336,7 @@ def test_taints_in_short() -> None:
             {"key": "a", "operator": "Equal", "value": "", "effect": "NoExecute", "tolerationSeconds": 5},
         ),
         ("* for 1m", {"operator": "Exists", "tolerationSeconds": 60}),
+        ("a indefinitely", {"key": "a", "operator": "Exists"}),
         ("a for ever", {"key": "a", "operator": "Exists"}),
         ("a for -9223372036854775808", {"key": "a", "operator": "Exists", "tolerationSeconds": -(2**63)}),
     ],

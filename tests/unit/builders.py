@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from taint_eviction.core.breaker import BreakerPolicy
-from taint_eviction.core.controller import Controller, Explanation
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, SeenTaint
 from taint_eviction.core.effects import Done, Effect, Eviction, Outcome, TakeBack, Work
-from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
+from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.objects import (
     NO_EXECUTE,
@@ -18,10 +19,10 @@ from taint_eviction.core.objects import (
     Taint,
     Toleration,
 )
-from taint_eviction.core.orders import Orders
 from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.status import Explanation
 
-NOTHING_ORDERED = Orders()
+NOTHING_ORDERED = ControlState()
 
 # What the API server's clock shows at instant 0: instants and object times can't be mixed up unnoticed.
 EPOCH = 1_900_000_000.0
@@ -119,9 +120,9 @@ class Stage:
         *,
         eviction: EvictionPolicy | None = None,
         breaker: BreakerPolicy | None = None,
-        orders: Orders | None = NOTHING_ORDERED,
+        control_state: ControlState | None = NOTHING_ORDERED,
     ) -> None:
-        self.brain = Controller(policy, eviction_policy=eviction, breaker=breaker, orders=orders)
+        self.brain = Controller(policy, eviction_policy=eviction, breaker=breaker, control_state=control_state)
         self.now = 0.0
 
     def at(self, seconds: float) -> "Stage":
@@ -138,13 +139,18 @@ class Stage:
         """Tell objects as a watch does."""
         return self.observe(*(NodeSeen(told) if isinstance(told, Node) else PodSeen(told) for told in objects))
 
+    def lists(self, *node_names: str) -> list[Effect]:
+        """Tell the end of a list of each node's pods, asked for now, that has brought all that are known."""
+        pods = {name: frozenset(known.pod.ref.uid for known in self.brain.pods.on_node(name)) for name in node_names}
+        return self.observe(*(PodsSwept(name, uids, self.now, None) for name, uids in pods.items()))
+
     def deadlines(self) -> dict[str, float]:
         """When each pod is to leave, by UID."""
-        return {one.known.pod.ref.uid: one.decision.fire_at for one in self.brain.pending(moment(self.now))}
+        return {one.record.pod.ref.uid: one.decision.fire_at for one in self.brain.status.pending(moment(self.now))}
 
-    def take(self, most: int = 100, most_retries: int = 50) -> list[Work]:
+    def take(self, most: int = 100, max_retries: int = 50) -> list[Work]:
         """Begin what is due now."""
-        return self.brain.take_due(moment(self.now), most, most_retries)
+        return self.brain.attempts.take_due(moment(self.now), most, max_retries)
 
     def take_eviction(self) -> Eviction:
         """Begin the one eviction that is due now."""
@@ -158,13 +164,13 @@ class Stage:
         assert isinstance(work, TakeBack)
         return work
 
-    def order(self, orders: Orders) -> list[Effect]:
+    def order(self, control_state: ControlState) -> list[Effect]:
         """Tell what people have ordered now."""
-        return self.brain.order(orders, moment(self.now))
+        return self.brain.order(control_state, moment(self.now))
 
-    def look(self) -> list[Effect]:
+    def evaluate(self) -> list[Effect]:
         """Let the circuit breaker look now."""
-        return self.brain.look(moment(self.now))
+        return self.brain.evaluate(moment(self.now))
 
     def change_policy(self, policy: EvictionPolicy) -> list[Effect]:
         """Let another policy of evicting hold from now on."""
@@ -172,31 +178,31 @@ class Stage:
 
     def next_at(self) -> float | None:
         """When something is due next."""
-        return self.brain.next_at(self.now)
+        return self.brain.attempts.next_at(self.now)
 
     def send(self, work: Work) -> None:
         """Send the request that ends the pod now."""
-        self.brain.will_delete(work.ref, moment(self.now))
+        self.brain.attempts.will_delete(work.ref, moment(self.now))
 
     def explain(self, uid: str = "a") -> Explanation:
         """All there is to say now about a pod, which must be known, by its UID."""
-        [key] = [key for key, known in self.brain.cluster.pods.items() if known.pod.ref.uid == uid]
-        explanation = self.brain.explain(key, moment(self.now))
+        [key] = [key for key, known in self.brain.pods.known.items() if known.pod.ref.uid == uid]
+        explanation = self.brain.status.explain(key, moment(self.now))
         assert explanation is not None
         return explanation
 
     def decide_again(self, work: Work) -> bool:
         """Ask whether work in flight is still wanted now."""
-        return self.brain.obstacle(work, moment(self.now)) is None
+        return self.brain.attempts.recheck(work, moment(self.now)) is None
 
     def settle(self, work: Work, outcome: Outcome) -> list[Effect]:
         """Tell how a piece of work has ended now."""
-        return self.brain.settle(work, outcome, moment(self.now))
+        return self.brain.attempts.settle(work, outcome, moment(self.now))
 
     def play(self, until: float) -> list[tuple[float, str]]:
         """Evict all that is due up to ``until``, each pod vanishing at once; list instant and UID of each."""
         gone: list[tuple[float, str]] = []
-        while (next_at := self.brain.next_at(self.now)) is not None and next_at <= until:
+        while (next_at := self.brain.attempts.next_at(self.now)) is not None and next_at <= until:
             self.at(max(self.now, next_at))
             for work in self.take():
                 assert isinstance(work, Eviction)
@@ -207,3 +213,7 @@ class Stage:
                 gone.append((self.now, work.ref.uid))
         self.at(until)
         return gone
+
+
+async def at_once() -> None:
+    """Have nothing against a call that ends a pod."""

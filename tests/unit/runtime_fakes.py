@@ -16,20 +16,23 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from tests.unit.builders import EPOCH
 
+from taint_eviction.adapters.answers import failure_reason, may_pass
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Block, BlockReason, Effect
-from taint_eviction.core.facts import Fact, NodeSeen, PodSeen
+from taint_eviction.core.effects import Block, BlockReason, Effect, Outcome, Work
+from taint_eviction.core.facts import Fact, NodeSeen, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef
+from taint_eviction.core.pod_record import InFlight
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
-from taint_eviction.runtime.ports import CallFailed, Page, WatchListener, WatchScope
+from taint_eviction.runtime.ports import CallFailed, FailureReason, Page, Ready, WatchListener, WatchScope
 from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.supervised_watch import WatchDoors
+from taint_eviction.runtime.workers import Workers
 from taint_eviction.settings import RetrySettings, WatchSettings
-from taint_eviction.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
@@ -49,14 +52,14 @@ async def _leaving_nothing(test: Coroutine[Any, Any, None]) -> None:
     complaints: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
     await test
-    await turns()
+    await slow_start()
     left = [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     gc.collect(1)
     assert not left, f"tasks were left behind: {left}"
     assert not complaints, f"the loop's exception handler was called: {complaints}"
 
 
-async def turns(number: int = 10) -> None:
+async def slow_start(number: int = 10) -> None:
     """Let the loop turn some times without letting time pass."""
     for _ in range(number):
         await asyncio.sleep(0)
@@ -70,7 +73,7 @@ def now() -> float:
 async def until(seconds: float) -> None:
     """Sleep until the virtual time is ``seconds``, and let all that is due then happen."""
     await asyncio.sleep(seconds - now())
-    await turns(30)
+    await slow_start(30)
 
 
 def at(seconds: float, act: Callable[..., object], *args: object) -> None:
@@ -156,7 +159,7 @@ def times_out(after: float = 10.0) -> How:
     return How(None, after, "no answer in time")
 
 
-class Call(NamedTuple):
+class SentCall(NamedTuple):
     """A call that was sent."""
 
     at: float
@@ -171,7 +174,7 @@ class Wire:
     """
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[SentCall] = []
         self.hows: defaultdict[str, deque[How]] = defaultdict(deque)
         self.ever: dict[str, How] = {}
 
@@ -192,7 +195,7 @@ class Wire:
 
     async def carry(self, verb: str, target: str, effect: Callable[[], ResultT]) -> ResultT:
         """Carry one call."""
-        self.calls.append(Call(now(), verb, target))
+        self.calls.append(SentCall(now(), verb, target))
         how = self._how(verb)
         answer: asyncio.Future[ResultT | None] = asyncio.get_running_loop().create_future()
         if how.effect_after is None:
@@ -204,7 +207,14 @@ class Wire:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(how.answer_after or 0)
         if how.failure is not None:
-            raise CallFailed(how.failure, status=how.status, retry_after_seconds=how.retry_after, block=how.block)
+            passes = how.status is None or may_pass(how.status)
+            raise CallFailed(
+                how.failure,
+                reason=FailureReason.NO_ANSWER if how.status is None else failure_reason(how.status),
+                retry_after_seconds=how.retry_after,
+                block=how.block,
+                may_pass=passes,
+            )
         return result  # type: ignore[return-value]  # None only if ResultT allows it, or where nothing is returned
 
 
@@ -229,6 +239,7 @@ class FakeApi(Wire):
         self.version = 0
         self.page_size = 1000
         self.graceful = False
+        self.connect_seconds = 0.0
         self.deleted: list[tuple[float, str]] = []
         self.cached: tuple[Pod, ...] | None = None
 
@@ -296,18 +307,24 @@ class FakeApi(Wire):
         def effect() -> Pod | None:
             live = self.live(pod.ref)
             if live is not None and live.resource_version != pod.resource_version:
-                raise CallFailed("the object has been modified", status=409)
+                raise CallFailed("the object has been modified", reason=FailureReason.CONFLICT)
             return self._mark(pod.ref, False)
 
         return await self.carry("UNMARK", pod.ref.uid, effect)
 
-    async def delete(self, ref: PodRef) -> bool:
-        """Delete, or begin to where ``graceful``."""
-        return await self.carry("DELETE", ref.uid, lambda: self._end(ref))
+    async def delete(self, ref: PodRef, ready: Ready) -> bool:
+        """Delete, or begin to where ``graceful``, once the connection stands and ``ready`` agrees."""
+        return await self._end_over_connection("DELETE", ref, ready)
 
-    async def evict(self, ref: PodRef) -> bool:
+    async def evict(self, ref: PodRef, ready: Ready) -> bool:
         """Do the same by the eviction API."""
-        return await self.carry("EVICT", ref.uid, lambda: self._end(ref))
+        return await self._end_over_connection("EVICT", ref, ready)
+
+    async def _end_over_connection(self, verb: str, ref: PodRef, ready: Ready) -> bool:
+        if self.connect_seconds:
+            await asyncio.sleep(self.connect_seconds)
+        await ready()
+        return await self.carry(verb, ref.uid, lambda: self._end(ref))
 
     def _end(self, ref: PodRef) -> bool:
         pod = self.live(ref)
@@ -321,13 +338,13 @@ class FakeApi(Wire):
         return True
 
 
-class FakeTeller:
+class FakeReporter:
     """Keeps what it is told."""
 
     def __init__(self) -> None:
         self.told: list[tuple[float, Effect]] = []
 
-    def tell(self, effect: Effect, now: Moment) -> None:
+    def report(self, effect: Effect, now: Moment) -> None:
         """Take note."""
         self.told.append((now.at, effect))
 
@@ -377,7 +394,7 @@ class FakeWatcher:
         """End a watch."""
         self._ends[name].set_result(reason)
 
-    def tell(self, name: str, *facts: Fact) -> None:
+    def report(self, name: str, *facts: Fact) -> None:
         """Bring changes, one by one."""
         for fact in facts:
             self.listeners[name].on_heard()
@@ -394,22 +411,39 @@ class Body:
     """A whole body but for its watches: one brain, its doors, and what works on them."""
 
     def __init__(self, workers: int = 20, brain: Controller | None = None) -> None:
-        self.clock, self.api, self.gate, self.teller = FakeClock(), FakeApi(), FakeGate(), FakeTeller()
+        self.clock, self.api, self.gate, self.reporter = FakeClock(), FakeApi(), FakeGate(), FakeReporter()
         self.brain = brain or Controller()
-        self.live = LiveController(self.brain, self.clock, [self.teller])
+        self.live = LiveController(self.brain, self.clock, [self.reporter])
         self.node_reads = NodeReads(self.api, self.live, serves_seconds=1.0)
         doors = self.live, self.api, self.api, self.node_reads, self.gate
-        self.evictor = Evictor(*doors, retry=RetrySettings(), chance=random.Random(0))
+        self.evictor = Evictor(*doors, retry=RetrySettings(), rng=random.Random(0))
         self.driver = Driver(self.live, self.evictor, self.gate, workers)
         self.watcher = FakeWatcher()
+
+    def in_flight(self) -> list[Work]:
+        """List what is in flight for the brain."""
+        return [record.state.work for record in self.brain.pods if isinstance(record.state, InFlight)]
+
+    async def carry_out(self, work: Work) -> Outcome:
+        """Carry out one piece of work, with a worker for it alone."""
+        worker = Workers(1, lambda: None).hold()
+        try:
+            return await self.evictor.carry_out(work, worker)
+        finally:
+            worker.leave()
 
     def doors(self, lists_at_once: int = 8, **settings: Any) -> WatchDoors:
         """Make the doors of watches."""
         doors = self.live, Resync(self.api, self.live, lists_at_once), self.watcher, interpret
-        return WatchDoors(*doors, settings=WatchSettings(**settings), chance=random.Random(0))
+        return WatchDoors(*doors, settings=WatchSettings(**settings), rng=random.Random(0))
 
     def sees(self, *objects: Node | Pod) -> None:
         """Put objects into the API server and tell everything as a watch does, in time."""
         self.api.put(*objects)
         for fact in self.api.facts():
             self.live.observe(fact)
+
+    def lists_pods(self) -> None:
+        """Tell the end of a list of all bound pods that has brought those that are known."""
+        present = frozenset(known.pod.ref.uid for known in self.brain.pods.known.values())
+        self.live.observe(PodsSwept(None, present, self.clock.now().at, None))

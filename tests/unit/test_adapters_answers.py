@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from taint_eviction.adapters.answers import (
     Outcome,
     Refusal,
+    may_pass,
     outcome_of,
     read_date,
     read_refusal,
@@ -90,6 +91,12 @@ def test_advice_to_wait_is_read_from_header_or_details(
 ) -> None:
     """Seconds, a date that counts from the answer's own, or the Status' details; nothing else. 0 is no advice."""
     assert retry_after_seconds(headers, Refusal("", "", details)) == seconds
+
+
+def test_only_a_busy_or_broken_server_says_what_may_pass() -> None:
+    """429 and 5xx; the rest speaks of the request, and is the same a moment later."""
+    passing = [code for code in (400, 401, 403, 404, 409, 410, 422, 429, 500, 502, 503, 504) if may_pass(code)]
+    assert passing == [429, 500, 502, 503, 504]
 
 
 def test_http_dates_are_read() -> None:

@@ -23,6 +23,7 @@ from taint_eviction.core.effects import (
     TakeBack,
     Work,
 )
+from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 
 
 class Kept:
@@ -90,6 +91,17 @@ def test_an_eviction_names_pod_taints_tolerations_and_how_late_it_was() -> None:
         "budget": None,
         "dry_run": False,
     }
+
+
+def test_the_deadline_is_that_of_the_taint_by_whose_rule_it_goes() -> None:
+    """A rule has paused it because of an earlier one: that comes second, and the eviction is not late since then."""
+    paused = PolicyRule("not yet", taint_keys=("k1",), pause=True)
+    on = Stage(eviction=EvictionPolicy(rules=(paused,)))
+    on.sees(node(taint(), taint("k2")), pod(tolerates(10), tolerates(30, "k2")))
+    assert on.at(10).take() == []
+    line = audited(on.at(30).take_eviction(), Done(), 30.125)
+    assert [told["taint"] for told in line["taints"]] == ["k2:NoExecute", "k1:NoExecute"]
+    assert (line["deadline"], line["late_seconds"]) == (format_micro_time(EPOCH + 30), 0.125)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """One pod explained: as a document for machines, and the sentences that people get of it."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +13,23 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.status_document import ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.cli.explain import explanation_lines
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.effects import Block, BlockReason, Done, Failed
 from taint_eviction.core.objects import PREFER_NO_SCHEDULE, Pod, Taint, Toleration
-from taint_eviction.core.orders import Orders, Pause
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
 
 NOT_READY = "node.kubernetes.io/not-ready"
 SINCE, LATER = format_rfc3339(EPOCH), format_rfc3339(EPOCH + 300)
-DELETED = "  how       by a deletion: no budget (PodDisruptionBudget) holds it"
-ABSENT = "  again     such a pod would not be scheduled there: k1:NoExecute not tolerated"
+DELETED = "  how       by a DELETE: PodDisruptionBudgets do not apply"
+ABSENT = "  again     a new pod like it could not be scheduled there: it does not tolerate k1:NoExecute"
 
 
 def explained(on: Stage, process: ProcessState = LEADER, name: str = "shop/web-0") -> dict[str, Any]:
     """The explanation as a client gets it."""
-    code, document = StatusEndpoints(on.brain, Ticking(on.now), lambda: process).explain({"pod": name})
+    code, document = asyncio.run(
+        StatusEndpoints(on.brain.status, Ticking(on.now), lambda: process).explain({"pod": name})
+    )
     assert code == 200
     told: dict[str, Any] = orjson.loads(orjson.dumps(document))
     return told
@@ -60,30 +63,30 @@ def test_a_pod_that_waits_names_the_toleration_that_counts_and_the_one_that_does
     assert lines(one(tolerates(300), tolerates(3600))) == [
         f"shop/web-0 leaves node n1 in 5 m, at {LATER}",
         "  because   k1:NoExecute is tolerated by [k1 for 300 s]",
-        "  but       [k1 for 3600 s], later in its list, would have said otherwise: only the first that matches counts",
-        f"  since     {SINCE}, by first sight",
+        "  but       [k1 for 3600 s] comes later in the pod's list: only the first toleration that matches counts",
+        f"  since     {SINCE} (first seen then)",
         f"  until     {LATER}",
         DELETED,
-        "  again     such a pod could be scheduled there",
+        "  again     a new pod like it could be scheduled there",
     ]
 
 
 def test_a_default_tolerance_is_told_as_one() -> None:
     """The pod itself has no such toleration, so nobody would find it there."""
     on = one(taints=(taint(NOT_READY),), policy=DecisionPolicy(default_seconds={NOT_READY: 300}))
-    text = f"  because   {NOT_READY}:NoExecute is tolerated by default [{NOT_READY}:NoExecute for 300 s]: "
-    assert lines(on)[1] == text + "the pod has no such toleration"
+    text = f"  because   {NOT_READY}:NoExecute is tolerated by default by [{NOT_READY}:NoExecute for 300 s]: "
+    assert lines(on)[1] == text + "the pod has no such toleration of its own"
 
 
 def test_a_pod_that_is_due_and_paused_says_by_whom() -> None:
     """Since when it should have gone, and why it has not."""
     on = one()
-    on.brain.order(Orders(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
+    on.brain.order(ControlState(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
     on.at(40)
     assert lines(on) == [
-        f"shop/web-0 is due to leave node n1 since {SINCE}, 40 s ago",
+        f"shop/web-0 was due to leave node n1 at {SINCE}, 40 s ago",
         "  because   k1:NoExecute is not tolerated",
-        f"  since     {SINCE}, by first sight",
+        f"  since     {SINCE} (first seen then)",
         f"  held      evictions from its node are paused (since {SINCE}: disk swap)",
         DELETED,
         ABSENT,
@@ -98,26 +101,28 @@ def test_a_pod_that_a_budget_blocks_names_it() -> None:
     assert lines(on)[3:5] == [
         f"  blocked   its PodDisruptionBudget allows no disruption now (web); tried 1 time since {SINCE}, again in 6 s:"
         " Cannot evict pod (HTTP 429)",
-        "  how       by the eviction API: budgets (PodDisruptionBudgets) hold it for as long as they like",
+        "  how       by the eviction API: PodDisruptionBudgets may refuse it indefinitely",
     ]
 
 
 def test_a_rule_and_its_timeout_are_named() -> None:
     """In mode evict-then-delete there is an end to asking."""
     rule = PolicyRule("db", mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=300.0)
-    text = "by the eviction API, so that budgets (PodDisruptionBudgets) hold it"
-    expected = f"  how       {text}, until {LATER}; then by a deletion (rule db of the policy)"
-    assert lines(one(eviction_policy=EvictionPolicy(rules=(rule,))))[-2] == expected
+    text = "by the eviction API: PodDisruptionBudgets may refuse it"
+    on = one(eviction_policy=EvictionPolicy(rules=(rule,)))
+    assert lines(on)[-2] == f"  how       {text} for a bounded time, then by a DELETE (rule db of the policy)"
+    on.settle(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
+    assert lines(on)[-2] == f"  how       {text} until {LATER}, then by a DELETE (rule db of the policy)"
 
 
 def test_a_pod_that_stays_says_why_and_whether_it_could_come_back() -> None:
     """NoSchedule taints touch no running pod, but nobody expects that it could not be scheduled again."""
     on = one(tolerates(), taints=(taint(added_at=0.0), no_schedule("k2")))
     assert lines(on.at(100)) == [
-        "shop/web-0 stays on node n1: it tolerates every NoExecute taint of its node for ever",
-        "  because   k1:NoExecute is tolerated by [k1 for ever]",
-        f"  since     {SINCE}, by first sight",
-        "  again     such a pod would not be scheduled there: k2:NoSchedule not tolerated",
+        "shop/web-0 stays on node n1: it tolerates every NoExecute taint of its node indefinitely",
+        "  because   k1:NoExecute is tolerated by [k1 indefinitely]",
+        f"  since     {SINCE} (first seen then)",
+        "  again     a new pod like it could not be scheduled there: it does not tolerate k2:NoSchedule",
     ]
 
 
@@ -126,10 +131,10 @@ def test_taints_that_do_not_decide_come_after_the_one_that_does() -> None:
     on = one(tolerates(600), tolerates(300, "k2"), taints=(taint(), taint("k2")))
     assert [line.strip() for line in lines(on)[1:7]] == [
         "because   k2:NoExecute is tolerated by [k2 for 300 s]",
-        f"since     {SINCE}, by first sight",
+        f"since     {SINCE} (first seen then)",
         f"until     {LATER}",
         "and       k1:NoExecute is tolerated by [k1 for 600 s]",
-        f"since     {SINCE}, by first sight",
+        f"since     {SINCE} (first seen then)",
         f"until     {format_rfc3339(EPOCH + 600)}",
     ]
 
@@ -139,7 +144,7 @@ def test_taints_that_do_not_decide_come_after_the_one_that_does() -> None:
 )
 def test_what_its_owner_asks_for_and_gets_is_told(most: float, granted: str) -> None:
     """The annotation counts as far as the operators let it."""
-    on = stage(policy=DecisionPolicy(most_hold_seconds=most))
+    on = stage(policy=DecisionPolicy(max_hold_seconds=most))
     on.sees(node(taint()), held(300.0, pod()))
     [line] = [line for line in lines(on) if line.startswith("  hold")]
     asked = "its owner asks to hold it 5 m past its deadline (annotation taint-eviction/hold)"
@@ -147,18 +152,18 @@ def test_what_its_owner_asks_for_and_gets_is_told(most: float, granted: str) -> 
 
 
 def test_a_pod_that_is_held_for_ever_stays() -> None:
-    """Infinite spans are no JSON: None says for ever."""
-    on = stage(policy=DecisionPolicy(most_hold_seconds=float("inf")))
+    """Infinite spans are no JSON: None says indefinitely."""
+    on = stage(policy=DecisionPolicy(max_hold_seconds=float("inf")))
     on.sees(node(taint()), held(float("inf"), pod()))
     assert explained(on)["holdAnnotation"] == {"asksSeconds": None, "grantedSeconds": None}
-    assert lines(on)[0].startswith("shop/web-0 stays on node n1: its owner holds it for ever")
+    assert lines(on)[0].startswith("shop/web-0 stays on node n1: its owner holds it indefinitely")
 
 
 def test_an_accepted_deletion_is_told() -> None:
     """Until the pod is gone; a dry run only would have."""
     on = one()
     on.settle(on.take_eviction(), Done())
-    assert lines(on)[0] == "shop/web-0 is evicted from node n1: the API server has accepted its deletion"
+    assert lines(on)[0] == "shop/web-0 has been evicted from node n1: the API server has accepted its deletion"
     dry = replace(LEADER, dry_run=True)
     assert lines(on, dry)[0] == "shop/web-0 would have been evicted from node n1 by now; this is a dry run"
 
@@ -175,7 +180,7 @@ def test_what_the_answer_is_worth_is_told() -> None:
     told = lines(one(), replace(STANDBY, why_not="the watch of pods has been silent for 200 s"))
     assert told[-2:] == [
         "  careful   host_uuid is not ready: the watch of pods has been silent for 200 s",
-        "  careful   host_uuid, which was asked, does not lead: it only watches",
+        "  careful   host_uuid, which answered, does not lead: it evicts nothing",
     ]
 
 
@@ -208,8 +213,10 @@ def test_a_pod_that_is_not_known_may_be_none_or_on_a_clean_node() -> None:
 @pytest.mark.parametrize("name", ["", "web-0", "/web-0", "shop/", "shop/web-0/x"])
 def test_what_is_no_pod_is_refused(name: str) -> None:
     """With an example of a right one."""
-    code, document = StatusEndpoints(Stage().brain, Ticking(0.0), lambda: LEADER).explain({"pod": name})
-    assert (code, document) == (400, {"error": "which pod? as in /explain?pod=NAMESPACE/NAME"})
+    code, document = asyncio.run(
+        StatusEndpoints(Stage().brain.status, Ticking(0.0), lambda: LEADER).explain({"pod": name})
+    )
+    assert (code, document) == (400, {"error": "pod is missing: use /explain?pod=NAMESPACE/NAME"})
 
 
 def test_a_pod_whose_name_has_another_bearer_is_explained_as_it_is_now() -> None:

@@ -15,6 +15,17 @@ def told(path: Path) -> list[str]:
     return [orjson.loads(line)["what"] for line in path.read_bytes().splitlines()]
 
 
+def test_what_comes_later_is_dated_later_while_the_servers_clock_settles(tmp_path: Path) -> None:
+    """A clock that moves by less than a second is not followed; one that is stepped is."""
+    journal = Journal(tmp_path / "journal")
+    moments = [Moment(10.0, 1000.0), Moment(10.1, 999.7), Moment(10.2, 1000.9), Moment(11.0, 1100.0)]
+    for number, now in enumerate(moments):
+        journal.observed(PodSeen(pod(name=f"web-{number}", uid=f"uid-{number}")), now)
+    journal.close()
+    lines = [orjson.loads(line) for line in (tmp_path / "journal").read_bytes().splitlines()]
+    assert [line["t"] for line in lines if line["what"] == "pod"] == [1000.0, 1000.1, 1000.2, 1100.0]
+
+
 def test_a_pod_that_a_newer_list_lacks_is_gone_though_it_was_seen_after_the_question(tmp_path: Path) -> None:
     """As the brain has it: seen meanwhile at an older version, as what the API server had at hand."""
     journal = Journal(tmp_path / "journal")

@@ -80,7 +80,7 @@ def test_a_write_whose_time_cannot_be_read_is_left_out_with_a_complaint() -> Non
     body["metadata"]["managedFields"] = [owning_taints("soon"), owning_taints(AT)]
     node, complaints = read_node(body)
     assert node.taints_written_at == EPOCH
-    assert complaints == ("metadata.managedFields[0].time is no time that can be used: 'soon'",)
+    assert complaints == ("metadata.managedFields[f:taints].time is not a usable time: 'soon'",)
 
 
 @pytest.mark.parametrize("time_added", ["never", 5, [], {}, True, "0001-01-01T00:00:00Z"])
@@ -88,7 +88,7 @@ def test_a_time_added_that_cannot_be_read_counts_as_absent(time_added: object) -
     """The taint stays, dated by the next source, with a complaint."""
     node, complaints = read_node(a_node(taints=[{"key": "a", "effect": "NoExecute", "timeAdded": time_added}]))
     assert node.taints == (Taint("a", "NoExecute"),)
-    assert complaints[0].startswith("spec.taints[0].timeAdded is no time")
+    assert complaints[0].startswith("spec.taints[0].timeAdded is not a usable time")
 
 
 @pytest.mark.parametrize(
@@ -226,10 +226,10 @@ def test_a_pod_without_node_is_not_bound(name: object) -> None:
         ({"operator": True}, "spec.tolerations[0].operator is not a string"),
         ({"value": 3}, "spec.tolerations[0].value is not a string"),
         ({"effect": {}}, "spec.tolerations[0].effect is not a string"),
-        ({"tolerationSeconds": "300"}, "spec.tolerations[0].tolerationSeconds is not a whole number"),
-        ({"tolerationSeconds": 300.0}, "spec.tolerations[0].tolerationSeconds is not a whole number"),
-        ({"tolerationSeconds": True}, "spec.tolerations[0].tolerationSeconds is not a whole number"),
-        ({"tolerationSeconds": []}, "spec.tolerations[0].tolerationSeconds is not a whole number"),
+        ({"tolerationSeconds": "300"}, "spec.tolerations[0].tolerationSeconds is not an integer"),
+        ({"tolerationSeconds": 300.0}, "spec.tolerations[0].tolerationSeconds is not an integer"),
+        ({"tolerationSeconds": True}, "spec.tolerations[0].tolerationSeconds is not an integer"),
+        ({"tolerationSeconds": []}, "spec.tolerations[0].tolerationSeconds is not an integer"),
     ],
 )
 def test_a_bad_toleration_makes_the_pod_malformed(toleration: object, what: str) -> None:

@@ -16,7 +16,9 @@ READINGS = Readings(
     newly_tainted=lambda: {"others": 6},
     pauses=lambda: {"whole": 1, "node": 2, "namespace": 0},
     orders_age_seconds=lambda: 1.5,
+    breaker_unwritten_seconds=lambda: 2.5,
     policy_invalid=lambda: False,
+    credential_failures=lambda: 3,
 )
 
 
@@ -53,11 +55,13 @@ def test_facts_are_counted() -> None:
     metrics.malformed("Pod")
     metrics.event("posted")
     metrics.watch_restarted("pods")
+    metrics.clock_moved()
     metrics.loop_lagged(0.02)
     prefix = "taint_eviction_controller_"
     assert sample(metrics, prefix + "attempts_total", outcome="evicted") == 1
     assert sample(metrics, prefix + "attempts_total", outcome="refused") == 1
     assert sample(metrics, prefix + "attempts_total", outcome="blocked") == 2
+    assert sample(metrics, prefix + "clock_moves_total") == 1
     assert sample(metrics, prefix + "limiter_wait_seconds_sum") == 2.5
     assert sample(metrics, prefix + "breaker_openings_total") == 1
     assert sample(metrics, prefix + "policy_reloads_total", result="rejected") == 1
@@ -87,6 +91,8 @@ def test_states_are_read_when_they_are_scraped() -> None:
     assert sample(metrics, prefix + "newly_tainted_nodes", by="others") == 6
     assert sample(metrics, prefix + "pauses", scope="node") == 2
     assert sample(metrics, prefix + "orders_age_seconds") == 1.5
+    assert sample(metrics, prefix + "breaker_unwritten_seconds") == 2.5
+    assert sample(metrics, prefix + "credential_failures_total") == 3
     assert sample(metrics, prefix + "policy_invalid") == 0
     assert sample(metrics, prefix + "watch_age_seconds", kind="nodes") == 1
     assert sample(metrics, prefix + "watch_age_seconds", kind="pods") is None

@@ -23,7 +23,7 @@ def body(version: object, uid: object = "u1", **metadata: Any) -> dict[str, Any]
 def brain() -> Controller:
     """A brain that knows node x with UID u1 and a pod d/x with UID u2 on it, both at version 7."""
     controller = Controller()
-    controller.observe(NodeSeen(Node("x", "u1", (Taint("k", NO_EXECUTE),), None, 7), continuous=False), NOW)
+    controller.observe(NodeSeen(Node("x", "u1", (Taint("k", NO_EXECUTE),), None, 7), after_gap=True), NOW)
     controller.observe(PodSeen(Pod(PodRef(NamespacedName("d", "x"), "u2"), "x", resource_version=7)), NOW)
     return controller
 
@@ -65,10 +65,10 @@ def test_an_accepted_deletion_says_that_a_pod_is_going(dry_run: bool) -> None:
     """But for a dry run, in which somebody else deletes it."""
     controller = Controller(dry_run=dry_run)
     ref = PodRef(NamespacedName("d", "x"), "u2")
-    controller.observe(NodeSeen(Node("x", "u1", (Taint("k", NO_EXECUTE),), None, 7), continuous=False), NOW)
+    controller.observe(NodeSeen(Node("x", "u1", (Taint("k", NO_EXECUTE),), None, 7), after_gap=True), NOW)
     controller.observe(PodSeen(Pod(ref, "x", resource_version=7)), NOW)
-    [work] = controller.take_due(NOW, 1, 1)
-    controller.settle(work, Done(), NOW)
+    [work] = controller.attempts.take_due(NOW, 1, 1)
+    controller.attempts.settle(work, Done(), NOW)
     is_known = Observations(MalformedObjects(lambda _: None)).known_to(controller)
     assert is_known("Pod", body("8", uid="u2", namespace="d", deletionTimestamp="t")) is not dry_run
 

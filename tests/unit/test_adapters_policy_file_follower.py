@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.runtime_fakes import running, until, virtually
 
-from taint_eviction.adapters.policy_file_follower import Look, PolicyFileFollower
+from taint_eviction.adapters.policy_file_follower import News, PolicyFileFollower
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 
 BASE = EvictionPolicy(EvictionMode.EVICT, 60.0)
@@ -24,7 +24,7 @@ class Disk:
         self.seconds = 0.0
         self.reads = 0
 
-    async def off_the_loop(self, work: Callable[[], Look]) -> Look:
+    async def off_the_loop(self, work: Callable[[], News]) -> News:
         """Do the work, late."""
         self.reads += 1
         await asyncio.sleep(self.seconds)
@@ -35,7 +35,7 @@ class Disk:
         self.path.write_text(GOOD.replace("NAME", name))
 
 
-class Stage:
+class FollowedFile:
     """A follower and what it has told."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -53,15 +53,15 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def stage(tmp_path: Path) -> FollowedFile:
     """A follower of a good file."""
-    made = Stage(tmp_path)
+    made = FollowedFile(tmp_path)
     made.disk.write("first")
     return made
 
 
 @virtually
-async def test_a_change_counts_within_two_seconds(stage: Stage) -> None:
+async def test_a_change_counts_within_two_seconds(stage: FollowedFile) -> None:
     """The first content at once, each other at the next look, with what the file does not say."""
     async with running(stage.follower.run()):
         await until(0.5)
@@ -77,7 +77,7 @@ async def test_a_change_counts_within_two_seconds(stage: Stage) -> None:
 
 
 @virtually
-async def test_what_stays_the_same_is_not_applied_again(stage: Stage) -> None:
+async def test_what_stays_the_same_is_not_applied_again(stage: FollowedFile) -> None:
     """Limits do not begin anew because a file was touched or written as it was."""
     async with running(stage.follower.run()):
         await until(3.0)
@@ -88,7 +88,7 @@ async def test_what_stays_the_same_is_not_applied_again(stage: Stage) -> None:
 
 
 @virtually
-async def test_content_is_compared_and_not_times(stage: Stage, tmp_path: Path) -> None:
+async def test_content_is_compared_and_not_times(stage: FollowedFile, tmp_path: Path) -> None:
     """A mounted ConfigMap changes by a swap of symbolic links: name and time of what is read may stay the same."""
     for version in ("old", "new"):
         (tmp_path / version).mkdir()
@@ -106,7 +106,7 @@ async def test_content_is_compared_and_not_times(stage: Stage, tmp_path: Path) -
 
 @virtually
 async def test_a_bad_change_is_rejected_and_the_last_good_one_stays(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: FollowedFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged with all its problems, and once."""
     async with running(stage.follower.run()):
@@ -122,7 +122,7 @@ async def test_a_bad_change_is_rejected_and_the_last_good_one_stays(
     (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     path = stage.disk.path
     assert said == (
-        f"policy file {path} is rejected, and the policy before stays: "
+        f"policy file {path} is rejected, and the previous policy stays in force: "
         f"{path}:3: a rule lacks 'name'; "
         f"{path}:3: unknown key 'nam' in a rule; did you mean 'name'?; "
         f"{path}:4: unknown key 'pause' in a policy; known: apiVersion, kind, rules"
@@ -130,7 +130,7 @@ async def test_a_bad_change_is_rejected_and_the_last_good_one_stays(
 
 
 @virtually
-async def test_another_bad_content_is_told_anew(stage: Stage) -> None:
+async def test_another_bad_content_is_told_anew(stage: FollowedFile) -> None:
     """Whoever mends a file step by step hears of each step."""
     stage.disk.path.write_text(BAD)
     async with running(stage.follower.run()):
@@ -142,7 +142,7 @@ async def test_another_bad_content_is_told_anew(stage: Stage) -> None:
 
 
 @virtually
-async def test_a_file_that_vanishes_changes_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_vanishes_changes_nothing(stage: FollowedFile, caplog: pytest.LogCaptureFixture) -> None:
     """It is rejected, told of once, and counts again when it comes back as it was."""
     async with running(stage.follower.run()):
         await until(1.0)
@@ -158,7 +158,7 @@ async def test_a_file_that_vanishes_changes_nothing(stage: Stage, caplog: pytest
 
 
 @virtually
-async def test_a_disk_that_hangs_keeps_nobody_waiting(stage: Stage) -> None:
+async def test_a_disk_that_hangs_keeps_nobody_waiting(stage: FollowedFile) -> None:
     """The loop turns meanwhile, and there is never more than one read under way."""
     stage.disk.seconds = 100.0
     async with running(stage.follower.run()):

@@ -10,9 +10,9 @@ import pytest
 from taint_eviction.adapters.rotating_lines import Lines, RotatingLines
 
 
-def rotating(path: Path, most_bytes: int = 30, head: bytes = b"") -> RotatingLines:
+def rotating(path: Path, max_bytes: int = 30, head: bytes = b"") -> RotatingLines:
     """Lines in a file that begins with a head, which tells whether it continues."""
-    return RotatingLines(path, most_bytes, "the log", lambda continues: head + b"again\n" * continues)
+    return RotatingLines(path, max_bytes, "the log", lambda continues: head + b"again\n" * continues)
 
 
 def test_lines_are_written_at_once_and_after_those_that_were_there(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_what_cannot_be_opened_ends_it_loudly(tmp_path: Path, caplog: pytest.Log
     """One line says what and where; nothing is raised then or later."""
     lines = rotating(tmp_path / "none" / "log")
     lines.write(b"line\n")
-    assert f"the log ends here, the controller goes on: {tmp_path / 'none' / 'log'}: No such file" in caplog.text
+    assert f"the log ends here, the controller continues: {tmp_path / 'none' / 'log'}: No such file" in caplog.text
     assert len(caplog.records) == 1
 
 
@@ -71,7 +71,7 @@ def test_a_full_disk_ends_it_for_good(caplog: pytest.LogCaptureFixture) -> None:
     lines.write(b"line\n")
     lines.write(b"line\n")
     assert [record.getMessage() for record in caplog.records] == [
-        f"the log ends here, the controller goes on: /dev/full: {os.strerror(errno.ENOSPC)}"
+        f"the log ends here, the controller continues: /dev/full: {os.strerror(errno.ENOSPC)}"
     ]
 
 
@@ -98,7 +98,7 @@ def test_a_line_that_was_cut_is_the_last(caplog: pytest.LogCaptureFixture) -> No
     for _ in range(3):
         lines.write(b"line\n")
     assert file.written == b"line\nlin"
-    assert "the log ends here, the controller goes on: stdout: No space left" in caplog.text
+    assert "the log ends here, the controller continues: stdout: No space left" in caplog.text
 
 
 def test_a_file_that_has_ended_does_not_rotate(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The status of a controller as a document: its parts, the states of pods, and what a query may choose."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,12 +11,12 @@ from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerate
 
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.status_document import STATES, LeaseSeen, ProcessState
-from taint_eviction.adapters.status_endpoints import MOST_PODS, StatusEndpoints
+from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Block, BlockReason, Failed
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.orders import Latch, Orders, Pause
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 LEADER = ProcessState("1.0", "host_uuid", True, LeaseSeen("kube-system", "lease", "host_uuid"), False, "")
@@ -44,7 +45,7 @@ def stage(**settings: Any) -> Stage:
 
 def status(on: Stage, process: ProcessState = LEADER, **query: str) -> dict[str, Any]:
     """The status as a client gets it."""
-    code, document = StatusEndpoints(on.brain, Ticking(on.now), lambda: process).status(query)
+    code, document = asyncio.run(StatusEndpoints(on.brain.status, Ticking(on.now), lambda: process).status(query))
     assert code == 200
     told: dict[str, Any] = orjson.loads(orjson.dumps(document))
     return told
@@ -129,10 +130,10 @@ def fail(on: Stage, block: Block | None) -> None:
         ("inFlight", None, lambda on: on.take()),
         ("retrying", None, lambda on: fail(on, None)),
         ("blocked", None, lambda on: fail(on, Block(BlockReason.BUDGET, "web"))),
-        ("held", "paused", lambda on: on.brain.order(Orders(whole=Pause()), moment(0))),
-        ("held", "node_paused", lambda on: on.brain.order(Orders(nodes={"n1": Pause()}), moment(0))),
-        ("held", "namespace_paused", lambda on: on.brain.order(Orders(namespaces={"shop": Pause()}), moment(0))),
-        ("held", "breaker_open", lambda on: on.brain.order(Orders(latch=Latch(EPOCH, "too many")), moment(0))),
+        ("held", "paused", lambda on: on.brain.order(ControlState(cluster=Pause()), moment(0))),
+        ("held", "node_paused", lambda on: on.brain.order(ControlState(nodes={"n1": Pause()}), moment(0))),
+        ("held", "namespace_paused", lambda on: on.brain.order(ControlState(namespaces={"shop": Pause()}), moment(0))),
+        ("held", "breaker_open", lambda on: on.brain.order(ControlState(latch=Latch(EPOCH, "too many")), moment(0))),
     ],
 )
 def test_each_state_has_a_name(state: str, hold: str | None, happens: Callable[[Stage], object]) -> None:
@@ -159,7 +160,7 @@ def test_a_pod_that_has_failed_and_is_paused_since_is_held() -> None:
     """What it failed of is still told."""
     on = one_due()
     fail(on, None)
-    on.brain.order(Orders(whole=Pause()), moment(0))
+    on.brain.order(ControlState(cluster=Pause()), moment(0))
     told = only_pod(on)
     assert (told["state"], told["error"]) == ("held", "no (HTTP 429)")
 
@@ -167,11 +168,11 @@ def test_a_pod_that_has_failed_and_is_paused_since_is_held() -> None:
 def test_who_ordered_a_hold_is_told() -> None:
     """Since when and why, as far as they said."""
     on = one_due()
-    on.brain.order(Orders(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
+    on.brain.order(ControlState(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
     assert only_pod(on)["hold"]["text"] == f"evictions from its node are paused (since {SINCE}: disk swap)"
-    on.brain.order(Orders(nodes={"n1": Pause()}), moment(0))
+    on.brain.order(ControlState(nodes={"n1": Pause()}), moment(0))
     assert only_pod(on)["hold"]["text"] == "evictions from its node are paused"
-    on.brain.order(Orders(latch=Latch(EPOCH, "2 of 3 nodes")), moment(0))
+    on.brain.order(ControlState(latch=Latch(EPOCH, "2 of 3 nodes")), moment(0))
     assert only_pod(on)["hold"]["text"] == f"the circuit breaker is open (since {SINCE}: 2 of 3 nodes)"
 
 
@@ -183,7 +184,7 @@ def test_a_standby_does_not_say_that_workers_are_busy() -> None:
 
 def test_orders_that_are_not_known_are_no_pauses() -> None:
     """And hold everything."""
-    on = one_due(orders=None)
+    on = one_due(control_state=None)
     document = status(on)
     assert (document["ordersKnown"], document["pauses"]) == (False, [])
     assert document["pending"][0]["hold"]["reason"] == "orders_unknown"
@@ -192,7 +193,7 @@ def test_orders_that_are_not_known_are_no_pauses() -> None:
 def test_pauses_are_listed_the_widest_first() -> None:
     """Scope and name, since when and why where that is known."""
     on = Stage()
-    on.brain.order(Orders(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {"shop": Pause(EPOCH)}), moment(0))
+    on.brain.order(ControlState(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {"shop": Pause(EPOCH)}), moment(0))
     assert status(on)["pauses"] == [
         {"scope": "all", "name": None, "since": SINCE, "reason": "upgrade"},
         {"scope": "node", "name": "n1", "since": None, "reason": None},
@@ -202,7 +203,7 @@ def test_pauses_are_listed_the_widest_first() -> None:
 
 def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
     """Nodes newly tainted by people and by the node lifecycle controller, and pods that are due."""
-    policy = BreakerPolicy(True, NodeThreshold(2, 25.0), most_due=100, settle_seconds=0.0)
+    policy = BreakerPolicy(True, NodeThreshold(2, 25.0), max_due=100, settle_seconds=0.0)
     on = one_due(breaker=policy)
     on.sees(node(name="n2"), node(taint("node.kubernetes.io/not-ready"), name="n3"), pod(name="b", uid="b", on="n3"))
     assert status(on)["breaker"] == {
@@ -214,13 +215,14 @@ def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
         "lifecycleNodes": 1,
         "totalNodes": 3,
         "duePods": 0,
+        "unlistedNodes": 2,
         "opensAt": [
-            "more than 2 or 25 % of the nodes newly tainted within 300 s",
-            "more than 55 % of the nodes not ready or unreachable within that time",
+            "more than 2 or 25 % of the nodes newly tainted within 300 s (the share counts from 3 on)",
+            "more than 55 % of the nodes not ready or unreachable within that time (the share counts from 3 on)",
             "more than 100 pods due at once",
         ],
     }
-    on.brain.order(Orders(latch=Latch(EPOCH, "3 of 3 nodes")), moment(0))
+    on.brain.order(ControlState(latch=Latch(EPOCH, "3 of 3 nodes")), moment(0))
     breaker = status(on)["breaker"]
     assert (breaker["open"], breaker["since"], breaker["cause"]) == (True, SINCE, "3 of 3 nodes")
 
@@ -252,9 +254,13 @@ def test_the_policy_is_told_in_short() -> None:
 
 
 def test_evict_then_delete_says_when_it_deletes() -> None:
-    """The timeout runs from the deadline on."""
+    """The timeout runs from the first refusal on, and from the next one after a pause."""
     on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0))
-    assert only_pod(on)["deletesAt"] == format_rfc3339(EPOCH + 60)
+    assert only_pod(on)["deletesAt"] is None
+    on.settle(on.at(7).take_eviction(), Failed("no", 17.0, Block(BlockReason.BUDGET, "web")))
+    assert only_pod(on)["deletesAt"] == format_rfc3339(EPOCH + 67)
+    on.order(ControlState(cluster=Pause()))
+    assert only_pod(on)["deletesAt"] is None
 
 
 # Queries
@@ -269,6 +275,25 @@ def many() -> Stage:
     other = pod(tolerates(20), name="c", uid="c")
     on.sees(replace(other, ref=other.ref._replace(key=other.ref.key._replace(namespace="db"))))
     return on
+
+
+def test_the_next_try_is_told_as_it_is_scheduled() -> None:
+    """A budget allows another question only in 999 s, but the patience with it ends before that: then it is deleted."""
+    on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 30.0))
+    work = on.take_eviction()
+    on.send(work)
+    on.settle(work, Failed("no disruption allowed", 999, Block(BlockReason.BUDGET, "web")))
+    told = only_pod(on.at(10))
+    assert (told["state"], told["nextTryInSeconds"]) == ("blocked", 20.0)
+    assert told["deletesAt"] == format_rfc3339(EPOCH + 30)
+    assert on.next_at() == 30
+
+
+def test_who_is_due_and_was_not_moved_on_yet_settles() -> None:
+    """Nobody has asked the queue for work since the deadline; the state is told as it is now all the same."""
+    on = one_due(breaker=BreakerPolicy(enabled=True, settle_seconds=2.0))
+    told = only_pod(on.at(1))
+    assert (told["state"], told["hold"]["reason"]) == ("due", "settling")
 
 
 def test_pods_come_by_deadline_and_a_limit_is_seen() -> None:
@@ -288,28 +313,28 @@ def test_a_namespace_may_be_chosen() -> None:
 @pytest.mark.parametrize("limit", ["", "-1", "1.5", "many", "1" * 10, "²"])
 def test_a_limit_that_is_none_is_refused(limit: str) -> None:
     """With a sentence."""
-    code, document = StatusEndpoints(Stage().brain, Ticking(0.0), lambda: LEADER).status({"limit": limit})
+    code, document = asyncio.run(
+        StatusEndpoints(Stage().brain.status, Ticking(0.0), lambda: LEADER).status({"limit": limit})
+    )
     assert code == 400
-    assert document["error"].startswith("limit should be a number of pods")
+    assert document["error"].startswith("limit must be a number of pods")
 
 
-def test_a_limit_has_a_limit() -> None:
-    """Whoever reaches the port must not be able to keep the controller from its work."""
-    on = Stage()
-    on.sees(node(taint()))
-    for number in range(MOST_PODS + 1):
-        on.sees(pod(tolerates(30), name=str(number), uid=str(number)))
-    document = status(on, limit="999999")
-    assert (len(document["pending"]), document["pendingTotal"]) == (MOST_PODS, MOST_PODS + 1)
+@pytest.mark.parametrize("token", ["x", "1.0/shop", "soon/shop/web-0", "1.0/shop/web-0/x"])
+def test_a_token_that_is_none_is_refused(token: str) -> None:
+    """With a sentence."""
+    code, document = asyncio.run(
+        StatusEndpoints(Stage().brain.status, Ticking(0.0), lambda: LEADER).status({"continue": token})
+    )
+    assert code == 400
+    assert document["error"].startswith("continue must be the token of an earlier answer")
 
 
-def test_looking_through_all_pods_takes_a_tenth_of_the_time_at_most() -> None:
-    """Who asks again too soon gets what was found a moment ago, dated so."""
+def test_a_page_says_where_the_next_one_begins() -> None:
+    """By the order, which is the same whoever is asked for it; the last page says nothing."""
     on = many()
-    clock = Ticking(0.0, step=1.0)  # Each look takes a second.
-    endpoints = StatusEndpoints(on.brain, clock, lambda: LEADER)
-    assert endpoints.status({})[1]["now"] == format_rfc3339(EPOCH + 1)
-    clock.at = 8.0
-    assert endpoints.status({})[1]["now"] == format_rfc3339(EPOCH + 1)
-    clock.at = 10.0
-    assert endpoints.status({})[1]["now"] == format_rfc3339(EPOCH + 11)
+    first = status(on, limit="2")
+    second = status(on, **{"limit": "2", "continue": first["continue"]})
+    assert [[told["uid"] for told in page["pending"]] for page in (first, second)] == [["b", "c"], ["a"]]
+    assert second["continue"] is None
+    assert (second["pendingTotal"], second["counts"]) == (3, first["counts"])

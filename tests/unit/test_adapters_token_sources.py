@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.stage.clocks import EPOCH, HandClock
 
 from taint_eviction.adapters.token_sources import (
     CredentialsError,
@@ -13,19 +14,22 @@ from taint_eviction.adapters.token_sources import (
     TokenFile,
 )
 from taint_eviction.core.instants import Moment
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
-EPOCH = 1_900_000_000.0
 
-
-class HandClock:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.at = 100.0
+class LoopClock(HandClock):
+    """A clock that shows the loop's time."""
 
     def now(self) -> Moment:
-        """The instant it was moved to."""
-        return Moment(self.at, EPOCH + self.at)
+        """The loop's."""
+        self.at = asyncio.get_running_loop().time()
+        return super().now()
+
+
+async def slow_start() -> None:
+    """Let the loop turn some times."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 class Renewal:
@@ -95,7 +99,67 @@ async def test_credentials_are_renewed_a_while_before_they_expire(
     assert await source.authorization() == "first"
     if renewed_at is not None:
         clock.at = 100.0 + renewed_at
+        assert await source.authorization() == "first"
+        await slow_start()
         assert await source.authorization() == "new 1"
+
+
+async def test_a_renewal_that_hangs_delays_nobody_while_the_credentials_are_good() -> None:
+    """It runs beside the calls, once, until they have all but expired."""
+    clock = HandClock()
+    renewal = Renewal(clock, 300.0)
+    source = RenewedAuthorization(renewal, renewal.made("first"), clock)
+    renewal.gate.clear()
+    for left in (60.0, 30.0, 5.1):
+        clock.at = 400.0 - left
+        asked = asyncio.create_task(source.authorization())
+        await slow_start()
+        assert asked.done()
+        assert asked.result() == "first"
+    clock.at = 395.0
+    waiting = asyncio.create_task(source.authorization())
+    await slow_start()
+    assert not waiting.done()
+    renewal.gate.set()
+    assert await waiting == "new 1"
+    assert renewal.count == 1
+
+
+def test_a_renewal_that_hangs_is_cut_off_and_tried_again_while_the_credentials_are_good() -> None:
+    """A plugin that hung once costs nothing: another run has ended before they expire."""
+
+    async def main() -> None:
+        clock = LoopClock()
+        clock.now()
+        renewal = Renewal(clock, 300.0)
+        source = RenewedAuthorization(renewal, renewal.made("first"), clock)
+        await asyncio.sleep(240.0)
+        renewal.gate.clear()
+        for failures, after in ((0, 24.9), (1, 0.2), (1, 5.0)):
+            assert await source.authorization() == "first"
+            await asyncio.sleep(after)
+            assert source.failures == failures
+        renewal.gate.set()
+        assert await source.authorization() == "first"
+        await slow_start()
+        assert (await source.authorization(), renewal.count) == ("new 1", 1)
+
+    run_virtually(main())
+
+
+async def test_a_bug_in_a_renewal_is_not_lost() -> None:
+    """It ends the process, by whoever asks next."""
+    clock = HandClock()
+
+    async def broken() -> Renewed:
+        raise ZeroDivisionError("a bug")
+
+    source = RenewedAuthorization(broken, Renewed("first", EPOCH + 200.0), clock)
+    clock.at += 90.0
+    assert await source.authorization() == "first"
+    await slow_start()
+    with pytest.raises(ZeroDivisionError):
+        await source.authorization()
 
 
 async def test_one_renewal_serves_all_who_wait_even_if_the_first_gives_up() -> None:
@@ -142,13 +206,15 @@ async def test_a_renewal_that_fails_is_not_repeated_at_once() -> None:
     source = RenewedAuthorization(renewal, renewal.made("first"), clock)
     renewal.failing = True
     clock.at += 90.0
-    assert [await source.authorization() for _ in range(3)] == ["first"] * 3
-    assert renewal.count == 1
+    for _ in range(3):
+        assert await source.authorization() == "first"
+        await slow_start()
+    assert (renewal.count, source.failures) == (1, 1)
     clock.at += 20.0
     for _ in range(3):
         with pytest.raises(CredentialsError, match="the plugin failed"):
             await source.authorization()
-    assert renewal.count == 2
+    assert (renewal.count, source.failures) == (2, 2)
     renewal.failing = False
     clock.at += 5.0
     assert await source.authorization() == "new 3"

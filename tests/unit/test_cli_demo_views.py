@@ -6,8 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from taint_eviction.cli.demo_views import JsonLines, LiveTable, PlainLines
-from taint_eviction.simulation.demo import PODS, DemoFact
+from taint_eviction_lab.cli.demo_views import JsonLines, LiveTable, PlainLines
+from taint_eviction_lab.simulation.demo import PODS, DemoFact
 
 FACTS = (
     DemoFact(1.0, "tainted", "maintenance=now:NoExecute", node="node-a"),

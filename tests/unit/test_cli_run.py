@@ -1,19 +1,21 @@
 """The command ``run`` before it runs: flags and environment become settings, and what is wrong is told at once."""
 
+import json
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from taint_eviction.cli.run import run
-from taint_eviction.cli.run_flags import read_settings
+from taint_eviction.cli.run_settings import read_settings
 from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
-from taint_eviction.settings import OrdersSettings, Settings
+from taint_eviction.settings import ControlStateSettings, Settings
 
 POLICY = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules: [{name: a}]\n"
 # Where a run ends that was set up rightly: no file is there.
@@ -66,17 +68,18 @@ def test_each_flag_of_the_policy_arrives() -> None:
 def test_each_flag_of_the_breaker_arrives() -> None:
     """The least number of nodes is that of both shares."""
     read = settings(
-        *("--breaker", "--breaker-nodes", "25%,40", "--breaker-least-nodes", "5", "--breaker-lifecycle-nodes", "10"),
+        *("--breaker", "--breaker-nodes", "25%,40", "--breaker-min-nodes", "5", "--breaker-lifecycle-nodes", "10"),
         *("--breaker-window", "10m", "--breaker-due-pods", "500", "--breaker-settle", "5s"),
-        *("--breaker-closes", "by-itself"),
+        *("--breaker-list-wait", "15s", "--breaker-closes", "by-itself"),
     )
     assert read.breaker == BreakerPolicy(
         enabled=True,
         nodes=NodeThreshold(40, 25.0, 5),
         lifecycle_nodes=NodeThreshold(10, None, 5),
         window_seconds=600.0,
-        most_due=500,
+        max_due=500,
         settle_seconds=5.0,
+        list_wait_seconds=15.0,
         closes_by_itself=True,
     )
 
@@ -90,14 +93,89 @@ def test_tolerances_and_holds_arrive() -> None:
     """Seconds by default, and how far holds are honoured."""
     read = settings(*("--default-not-ready-seconds", "300", "--default-unreachable-seconds", "0"), "--dry-run-events")
     assert (read.default_not_ready_seconds, read.default_unreachable_seconds, read.dry_run_events) == (300, 0, True)
-    assert settings("--honour-holds", "2h").most_hold_seconds == 7200.0
-    assert settings("--honour-holds", "forever").most_hold_seconds == math.inf
+    assert settings("--honour-holds", "2h").max_hold_seconds == 7200.0
+    assert settings("--honour-holds", "forever").max_hold_seconds == math.inf
 
 
 def test_orders_have_the_name_of_the_lease() -> None:
     """So a dry run has a ConfigMap of its own, as it has a Lease of its own."""
-    assert settings("--dry-run").orders == OrdersSettings(name="taint-eviction-controller-dry-run")
-    assert settings("--leader-elect-resource-name", "mine").orders == OrdersSettings(name="mine")
+    assert settings("--dry-run").control_state == ControlStateSettings(name="taint-eviction-controller-dry-run")
+    assert settings("--leader-elect-resource-name", "mine").control_state == ControlStateSettings(name="mine")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "elects", "name"),
+    [
+        ((), True, "taint-eviction-controller"),
+        (("--no-leader-elect",), False, "taint-eviction-controller"),
+        (("--dry-run",), False, "taint-eviction-controller-dry-run"),
+        (("--dry-run", "--leader-elect"), True, "taint-eviction-controller-dry-run"),
+        (("--dry-run", "--leader-elect-resource-name=mine"), True, "mine"),
+        (("--dry-run", "--leader-elect-resource-name=mine", "--no-leader-elect"), False, "mine"),
+    ],
+)
+def test_a_dry_run_stands_for_election_only_where_that_is_said(
+    arguments: tuple[str, ...], elects: bool, name: str
+) -> None:
+    """By the Lease's name, as the shadow's manifests do, or outright; from a shell it runs alone."""
+    election = settings(*arguments).election
+    assert (election.enabled, election.lease_name) == (elects, name)
+
+
+# Old names
+
+
+OLD_AND_NEW = [
+    ("--retry-most", "--retry-max", "7s", lambda read: read.retry.max_seconds == 7.0),
+    ("--breaker-least-nodes", "--breaker-min-nodes", "7", lambda read: read.breaker.nodes.min_nodes == 7),
+]
+
+
+def variable(flag: str) -> str:
+    """Name the environment variable of a flag."""
+    return f"TAINT_EVICTION_{flag.removeprefix('--').replace('-', '_').upper()}"
+
+
+@pytest.mark.parametrize(("old", "new", "value", "arrives"), OLD_AND_NEW)
+def test_a_flag_is_still_known_by_its_old_name(
+    old: str, new: str, value: str, arrives: Callable[[Settings], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a flag and as an environment variable it means the same as the new one."""
+    assert arrives(settings(new, value))
+    assert arrives(settings(old, value))
+    monkeypatch.setenv(variable(old), value)
+    assert arrives(settings())
+    monkeypatch.setenv(variable(new), "9")
+    assert not arrives(settings())
+
+
+@pytest.mark.parametrize(("old", "new", "value", "arrives"), OLD_AND_NEW)
+def test_where_both_names_are_set_the_new_one_wins(
+    old: str, new: str, value: str, arrives: Callable[[Settings], bool]
+) -> None:
+    """In whatever order they come."""
+    assert arrives(settings(old, "9", new, value))
+    assert arrives(settings(new, value, old, "9"))
+
+
+@pytest.mark.parametrize(("old", "new", "value"), [case[:3] for case in OLD_AND_NEW])
+def test_an_old_name_is_warned_about_at_start(old: str, new: str, value: str, logging_as_it_was: None) -> None:
+    """The line names the new one as it is to be written; where both are set it says which one counts."""
+    deprecated = "is deprecated and will be removed in the next version: use"
+    assert f"{old} {deprecated} {new}\n" in started(old, value).stderr
+    environment = {variable(old): value}
+    assert f"{variable(old)} {deprecated} {variable(new)}\n" in started(**environment).stderr
+    ignored = f"{old} {deprecated} {new}; it is ignored, because the new one is set, too\n"
+    assert ignored in started(old, value, new, value).stderr
+    assert "deprecated" not in started(new, value).stderr
+
+
+def test_the_help_shows_durations_and_no_old_names(logging_as_it_was: None) -> None:
+    """Defaults are written as a person would set them."""
+    shown = " ".join(started("--help").stdout.split())
+    assert "default: 200ms" in shown
+    assert "default: 5m" in shown
+    assert not [old for old, *_ in OLD_AND_NEW if old in shown]
 
 
 # What is wrong
@@ -130,7 +208,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, logging_as_it_was: No
     file.write_text(POLICY.replace("name:", "nam:").replace("v1", "v2"))
     result = started(
         *("--config", str(file), "--workers", "1", "--evictions-burst", "3", "--evict-timeout", "-1s"),
-        *("--breaker-nodes", "100%", "--breaker-least-nodes", "0", "--default-not-ready-seconds", "-1"),
+        *("--breaker-nodes", "100%", "--breaker-min-nodes", "0", "--default-not-ready-seconds", "-1"),
         *("--evictions-per-second-per-node", "nan"),
     )
     assert result.exit_code == 2
@@ -155,6 +233,51 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, logging_as_it_was: No
         assert any(said in line for line in told[:-3]), (said, told)
 
 
+def refused(result: Result) -> dict[str, Any]:
+    """The one line of a JSON log by which a start is refused."""
+    assert (result.exit_code, result.stdout) == (2, "")
+    [line] = result.stderr.splitlines()
+    told: dict[str, Any] = json.loads(line)
+    return told
+
+
+def test_a_wrong_policy_is_an_error_in_the_json_log(tmp_path: Path, logging_as_it_was: None) -> None:
+    """One line, found by the words that the runbook looks for, also beside wrong settings."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace("name:", "nam:"))
+    told = refused(started("--config", str(file), "--workers", "1", "--log-format", "json"))
+    assert (told["level"], told["what"]) == ("ERROR", "not_started")
+    assert told["message"].startswith(
+        "the configuration is rejected, and nothing was started: workers must be at least 2"
+    )
+    assert f"{file}:3: a rule lacks 'name'" in told["problems"]
+    assert all(problem in told["message"] for problem in told["problems"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (("--workers", "many", "--log-format", "json"), {}),
+        (("--log-format=json", "--worker=3"), {}),
+        (("--breaker-nodes=exempt",), {"TAINT_EVICTION_LOG_FORMAT": "json"}),
+        (("--log-format=json", "--listen", "nowhere"), {}),
+    ],
+)
+def test_a_wrong_flag_is_an_error_in_the_json_log(
+    arguments: tuple[str, ...], environment: dict[str, str], logging_as_it_was: None
+) -> None:
+    """Wherever the format is chosen."""
+    told = refused(started(*arguments, **environment))
+    assert told["what"] == "not_started"
+    assert "is rejected" in told["message"]
+
+
+def test_a_wrong_kubeconfig_is_an_error_in_the_json_log(logging_as_it_was: None) -> None:
+    """It is found later, and told in the same way."""
+    told = refused(started("--log-format", "json"))
+    assert told["problems"] == [problem for problem in told["problems"] if NOWHERE in problem]
+
+
 def test_a_file_that_is_not_there_exits_2(logging_as_it_was: None) -> None:
     """A controller that started without its rules would evict what they hold."""
     result = started("--config", "/nowhere/policy.yaml")
@@ -163,7 +286,7 @@ def test_a_file_that_is_not_there_exits_2(logging_as_it_was: None) -> None:
 
 
 def test_the_environment_names_the_file_too(logging_as_it_was: None) -> None:
-    """As every flag has its twin."""
+    """As every flag has an environment variable."""
     result = started(TAINT_EVICTION_CONFIG="/nowhere/policy.yaml")
     assert "/nowhere/policy.yaml:1: it cannot be read" in result.stderr
 

@@ -10,8 +10,8 @@ from tests.unit.test_adapters_status_document import LEADER, SINCE, STANDBY, fai
 from taint_eviction.adapters.status_document import ProcessState
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.effects import Block, BlockReason
-from taint_eviction.core.orders import Latch, Orders, Pause
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 
@@ -23,16 +23,16 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"taint_eviction.cli.status_views.{name}", str)
 
 
-def lines(on: Stage, process: ProcessState = LEADER, most_pods: int | None = None) -> list[str]:
+def lines(on: Stage, process: ProcessState = LEADER, max_pods: int | None = None) -> list[str]:
     """What is printed."""
-    return status_lines(status(on, process), most_pods)
+    return status_lines(status(on, process), max_pods)
 
 
 def test_a_calm_cluster_is_told_in_three_lines() -> None:
     """Who, what, and the breaker; no table."""
     assert lines(Stage()) == [
         "host_uuid leads by Lease kube-system/lease: ready, version 1.0",
-        "0 pods to go on 0 tainted nodes; mode delete",
+        "0 pods pending eviction on 0 tainted nodes; mode delete",
         "circuit breaker: off",
     ]
 
@@ -40,7 +40,7 @@ def test_a_calm_cluster_is_told_in_three_lines() -> None:
 @pytest.mark.parametrize(
     ("process", "line"),
     [
-        (STANDBY, "host_uuid does not lead, nobody is known to: ready, version 1.0"),
+        (STANDBY, "host_uuid does not lead, no leader is known: ready, version 1.0"),
         (
             replace(LEADER, leading=False, lease=replace(LEADER.lease, holder="other_uuid")),  # type: ignore[type-var]
             "host_uuid does not lead, other_uuid does: ready, version 1.0",
@@ -61,13 +61,13 @@ def test_each_pod_is_a_row_with_all_that_keeps_it() -> None:
     on.sees(pod(tolerates(90), name="longer-name", uid="b"))
     on.at(2)
     assert lines(on)[1:] == [
-        "2 pods to go on 1 tainted node: 1 blocked, 1 waiting; mode evict",
+        "2 pods pending eviction on 1 tainted node: 1 blocked, 1 waiting; mode evict",
         "circuit breaker: off",
         "",
         "  DUE          STATE    POD               NODE  WHY",
-        "  2 s ago      blocked  shop/web-0        n1    k1:NoExecute not tolerated; its PodDisruptionBudget allows no"
-        f" disruption now (web); tried 1 time since {SINCE}, again in 3 s: no (HTTP 429)",
-        "  in 1 m 28 s  waiting  shop/longer-name  n1    k1:NoExecute tolerated by [k1 for 90 s]",
+        "  2 s ago      blocked  shop/web-0        n1    k1:NoExecute is not tolerated; its PodDisruptionBudget allows"
+        f" no disruption now (web); tried 1 time since {SINCE}, again in 3 s: no (HTTP 429)",
+        "  in 1 m 28 s  waiting  shop/longer-name  n1    k1:NoExecute is tolerated by [k1 for 90 s]",
     ]
 
 
@@ -75,7 +75,7 @@ def test_what_is_left_out_is_counted() -> None:
     """By the query's limit, or because a screen has no more room."""
     on = one_due()
     on.sees(pod(name="b", uid="b"), pod(name="c", uid="c"))
-    assert lines(on, most_pods=1)[-1] == "  … and 2 more pods"
+    assert lines(on, max_pods=1)[-1] == "  … and 2 more pods"
     assert status_lines(status(on, limit="2"))[-1] == "  … and 1 more pod"
     assert status_lines(status(on, limit="0"))[-1] == "  … and 3 more pods"
 
@@ -89,13 +89,13 @@ def headline(on: Stage) -> list[str]:
 def test_all_that_holds_evictions_is_in_the_headline() -> None:
     """Breaker, pauses, and rules that pause."""
     on = one_due(eviction_policy=EvictionPolicy(rules=(PolicyRule("db", pause=True),)))
-    orders = Orders(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {}, Latch(EPOCH, "3 of 3 nodes"))
-    on.brain.order(orders, moment(0))
+    control_state = ControlState(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {}, Latch(EPOCH, "3 of 3 nodes"))
+    on.brain.order(control_state, moment(0))
     assert headline(on) == [
         f"the circuit breaker is open (since {SINCE}: 3 of 3 nodes); see taint-eviction breaker",
         f"all evictions are paused (since {SINCE}: upgrade)",
         "evictions of node n1 are paused",
-        "the policy's rule db is paused",
+        "rule db of the policy pauses evictions",
     ]
 
 
@@ -103,16 +103,18 @@ def test_a_breaker_that_is_closed_says_how_far_it_is_from_opening() -> None:
     """In the same figures as its thresholds."""
     breaker = BreakerPolicy(True, NodeThreshold(2), None, settle_seconds=0.0)
     on = one_due(breaker=breaker)
-    on.brain.look(moment(0))
+    on.brain.evaluate(moment(0))
     assert headline(on) == [
-        "circuit breaker: closed; 1 of 1 node newly tainted, 0 not ready or unreachable, 1 pod due;"
-        " it opens at more than 2 of the nodes newly tainted within 300 s"
+        "circuit breaker: closed; 1 of 1 node newly tainted, 0 not ready or unreachable, 1 pod due, pods of 1 node not"
+        " listed yet; it opens at more than 2 of the nodes newly tainted within 300 s"
     ]
+    on.lists("n1")
+    assert "1 pod due; it opens at" in headline(on)[0]
 
 
 def test_orders_that_are_not_known_are_told() -> None:
     """Else nobody would understand why nothing goes."""
-    assert "whether evictions are paused has not been read yet: nothing is evicted" in headline(one_due(orders=None))
+    assert "pauses have not been read yet: nothing is evicted" in headline(one_due(control_state=None))
 
 
 def test_limits_and_rules_are_mentioned() -> None:
@@ -132,7 +134,7 @@ def test_a_node_that_is_tainted_without_pods_is_counted() -> None:
     """Nobody need go from it."""
     on = Stage()
     on.sees(node(taint()))
-    assert lines(on)[1] == "0 pods to go on 1 tainted node; mode delete"
+    assert lines(on)[1] == "0 pods pending eviction on 1 tainted node; mode delete"
 
 
 def test_what_somebody_should_see_to_is_told_before_the_breaker() -> None:

@@ -1,28 +1,51 @@
 """What is known of the cluster: order among facts, first sightings, what lists prove."""
 
+import pytest
 from tests.unit.builders import EPOCH, epoch, moment, no_schedule, node, pod, ref, since, taint, tolerates
 
-from taint_eviction.core.cluster import Cluster, KnownPod
-from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodSeen, PodsSwept
+from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept, PodSeen, PodsSwept
+from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.instants import Moment, TimeSource
+from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import Node, Pod, Taint
+from taint_eviction.core.pod_record import PodRecord
 
 
-def put_node(cluster: Cluster, which: Node, at: float, continuous: bool = True) -> None:
+class Cluster:
+    """The known nodes and pods, with one memory of what is gone."""
+
+    def __init__(self) -> None:
+        self.gone = GoneObjects()
+        self.nodes = KnownNodes(self.gone)
+        self.pods = KnownPods(self.gone)
+
+
+def put_node(cluster: Cluster, which: Node, at: float, after_gap: bool = False) -> None:
     """Tell a node as a watch does, or as its list after a gap does."""
-    cluster.put_node(NodeSeen(which, continuous), moment(at))
+    cluster.nodes.put(NodeSeen(which, after_gap), moment(at))
+
+
+def ask_node(cluster: Cluster, which: Node, asked_at: float) -> None:
+    """Tell a node as a live read does, or a list beside a standing watch."""
+    cluster.nodes.put(NodeSeen(which, asked_at=asked_at), moment(asked_at))
+
+
+def hear(cluster: Cluster, version: int | None, at: float) -> None:
+    """Tell how far the watch has come."""
+    cluster.nodes.hear(NodesHeard(version), moment(at))
 
 
 def start_of(cluster: Cluster, which: Taint, name: str = "n1") -> float:
     """Return since when a taint has been on a node."""
-    return cluster.nodes[name].sightings[which].start_at
+    return cluster.nodes.known[name].sightings[which].start_at
 
 
 def put_pod(
     cluster: Cluster, which: Pod, at: float = 0.0, asked_at: float | None = None
-) -> tuple[KnownPod, KnownPod | None] | None:
+) -> tuple[PodRecord, list[PodRecord]] | None:
     """Tell a pod."""
-    return cluster.put_pod(PodSeen(which, asked_at), moment(at))
+    return cluster.pods.put(PodSeen(which, asked_at), moment(at))
 
 
 # Sightings of taints
@@ -48,7 +71,7 @@ def test_after_a_restart_the_countdown_goes_on_from_time_added() -> None:
     """W7: timeAdded, plus the second that was cut off, is the start."""
     cluster, added = Cluster(), taint(added_at=-100)
     put_node(cluster, node(added, written_at=-5), 0)
-    sighting = cluster.nodes["n1"].sightings[added]
+    sighting = cluster.nodes.known["n1"].sightings[added]
     assert (sighting.start_at, sighting.source) == (-99, TimeSource.TIME_ADDED)
 
 
@@ -56,7 +79,7 @@ def test_after_a_restart_the_countdown_goes_on_from_managed_fields() -> None:
     """W7: kubectl taint sets no timeAdded, but the field manager's entry has a time."""
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=-100), 0)
-    sighting = cluster.nodes["n1"].sightings[taint()]
+    sighting = cluster.nodes.known["n1"].sightings[taint()]
     assert (sighting.start_at, sighting.source) == (-99, TimeSource.MANAGED_FIELDS)
 
 
@@ -91,7 +114,7 @@ def test_a_write_of_anything_else_while_watching_moves_nothing() -> None:
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=10), 10)
     put_node(cluster, node(taint(), written_at=500), 500)
-    sighting = cluster.nodes["n1"].sightings[taint()]
+    sighting = cluster.nodes.known["n1"].sightings[taint()]
     assert (sighting.start_at, sighting.object_time) == (10, epoch(500))
 
 
@@ -99,7 +122,7 @@ def test_a_later_object_time_after_a_gap_starts_anew() -> None:
     """The taint may have been removed and set again unseen: never early."""
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=10), 10)
-    put_node(cluster, node(taint(), written_at=500), 700, continuous=False)
+    put_node(cluster, node(taint(), written_at=500), 700, after_gap=True)
     assert start_of(cluster, taint()) == 501
 
 
@@ -108,16 +131,147 @@ def test_a_gap_in_which_nothing_was_written_moves_nothing() -> None:
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=10), 10)
     put_node(cluster, node(taint(), written_at=500), 500)
-    put_node(cluster, node(taint(), written_at=500), 700, continuous=False)
+    put_node(cluster, node(taint(), written_at=500), 700, after_gap=True)
     assert start_of(cluster, taint()) == 10
 
 
-def test_an_answer_to_a_question_is_never_continuous() -> None:
-    """A live read may have overtaken what the watch will bring, so it is judged like a list after a gap."""
+def test_an_answer_beside_a_standing_watch_moves_nothing() -> None:
+    """A label written by the taint's manager gives no pod another window, be it read live or listed."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), version=7, written_at=10), 10)
+    hear(cluster, 8, 50)
+    ask_node(cluster, node(taint(), version=8, written_at=50), 60)
+    assert (start_of(cluster, taint()), cluster.nodes.known["n1"].node.resource_version) == (10, 8)
+
+
+def test_an_answer_does_not_hide_from_a_list_after_a_gap_that_the_taint_may_be_another() -> None:
+    """What was read during a gap is not what the watch last showed, so the next list still has a later time."""
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=10), 10)
-    cluster.put_node(NodeSeen(node(taint(), written_at=50), continuous=True, asked_at=60), moment(61))
+    ask_node(cluster, node(taint(), written_at=50), 60)
+    put_node(cluster, node(taint(), written_at=50), 70, after_gap=True)
     assert start_of(cluster, taint()) == 51
+
+
+def test_an_answer_ahead_of_the_watch_waits_for_it_where_the_taint_may_be_another() -> None:
+    """W11: removed and set again cannot be told from a label; the watch, which can, must not come too late for that."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), version=5, written_at=10), 10)
+    ask_node(cluster, node(taint(), version=7, written_at=50), 60)
+    assert not cluster.nodes.knows("n1", "uid-n1", 7)
+    put_node(cluster, node(version=6, written_at=50), 62)
+    put_node(cluster, node(taint(), version=7, written_at=50), 62)
+    assert (start_of(cluster, taint()), cluster.nodes.knows("n1", "uid-n1", 7)) == (51, True)
+
+
+@pytest.mark.parametrize("shown", [(), (taint("k2"),), (taint(added_at=50),)])
+def test_an_answer_ahead_of_the_watch_counts_where_it_shows_another_taint(shown: tuple[Taint, ...]) -> None:
+    """W11: removed, or set again at another time: that is certain, and what the watch brings late is old."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), version=5), 10)
+    ask_node(cluster, node(*shown, version=7), 60)
+    put_node(cluster, node(taint(), version=6), 62)
+    assert [seen.taint for seen in cluster.nodes.taints_on("n1") or ()] == list(shown)
+
+
+def test_an_answer_ahead_of_the_watch_takes_away_what_it_does_not_show() -> None:
+    """W11: of two taints one is gone, which is certain; what came of the other is for the watch to bring."""
+    cluster = Cluster()
+    put_node(cluster, node(taint(), taint("k2"), version=5), 10)
+    ask_node(cluster, node(taint(), version=8), 60)
+    assert [seen.taint for seen in cluster.nodes.taints_on("n1") or ()] == [taint()]
+    assert (start_of(cluster, taint()), cluster.nodes.is_behind(node(version=8))) == (10, True)
+    # What the watch brings late is from before the answer, which showed it absent: nothing is over any more by then.
+    put_node(cluster, node(taint(), taint("k2"), version=6, written_at=11), 62)
+    assert start_of(cluster, taint("k2")) >= 60
+    put_node(cluster, node(taint("k2"), version=7), 62)
+    put_node(cluster, node(taint(), version=8), 62)
+    assert (start_of(cluster, taint()), len(cluster.nodes.taints_on("n1") or ())) == (62, 1)
+
+
+def test_the_watch_is_behind_an_answer_that_shows_more_of_the_same_node() -> None:
+    """Of a node that is not known, or of another UID, there is nothing to wait for."""
+    cluster = Cluster()
+    put_node(cluster, node(version=5), 10)
+    hear(cluster, 7, 20)
+    assert [cluster.nodes.is_behind(node(version=version)) for version in (None, 5, 7, 8)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert not cluster.nodes.is_behind(node(version=8, uid="another"))
+    assert not cluster.nodes.is_behind(node(version=8, name="n2"))
+
+
+def test_the_watch_has_come_as_far_as_what_it_need_not_tell() -> None:
+    """A heartbeat that was swallowed, and another node's event, tell that there was nothing else of this node."""
+    cluster = Cluster()
+    put_node(cluster, node(version=5), 10)
+    assert [cluster.nodes.knows("n1", "uid-n1", version) for version in (5, 6)] == [True, False]
+    hear(cluster, 9, 20)
+    assert [cluster.nodes.knows("n1", "uid-n1", version) for version in (9, 10)] == [True, False]
+    assert not cluster.nodes.knows("n1", "another", 9)
+    assert not cluster.nodes.knows("n2", "uid-n2", 9)
+
+
+def test_after_a_gap_the_watch_has_come_nowhere() -> None:
+    """The API server's storage may have been restored: what it numbers anew must not pass for known."""
+    cluster = Cluster()
+    put_node(cluster, node(version=5), 10)
+    hear(cluster, 900, 20)
+    cluster.nodes.put(NodeSeen(node(version=5), after_gap=True, asked_at=30), moment(31))
+    assert not cluster.nodes.knows("n1", "uid-n1", 6)
+
+
+# What was seen beats what is dated
+
+
+def test_a_taint_starts_no_earlier_than_the_watch_was_last_heard() -> None:
+    """An anchor that is hours ahead, or kube-controller-manager's clock behind: it was not there, whatever is dated."""
+    cluster = Cluster()
+    put_node(cluster, node(), 0)
+    hear(cluster, 7, 100)
+    put_node(cluster, node(taint(added_at=-7200)), 103)
+    sighting = cluster.nodes.known["n1"].sightings[taint(added_at=-7200)]
+    assert (sighting.start_at, sighting.source) == (100, TimeSource.LAST_ABSENT)
+
+
+def test_a_taint_starts_no_earlier_than_a_live_read_that_lacked_it() -> None:
+    """The instant of asking counts: the answer may have travelled long."""
+    cluster = Cluster()
+    put_node(cluster, node(), 0)
+    cluster.nodes.put(NodeSeen(node(), asked_at=100), moment(109))
+    put_node(cluster, node(), 110)
+    put_node(cluster, node(taint(), written_at=-7200), 120)
+    assert start_of(cluster, taint()) == 100
+
+
+def test_a_read_of_one_node_says_nothing_of_another() -> None:
+    """Other than the watch, which brings all nodes."""
+    cluster = Cluster()
+    put_node(cluster, node(), 0)
+    cluster.nodes.put(NodeSeen(node(name="n2"), asked_at=100), moment(100))
+    put_node(cluster, node(taint(), written_at=50), 120)
+    assert start_of(cluster, taint()) == 51
+
+
+def test_a_taint_is_dated_where_that_is_later_than_it_was_last_seen_absent() -> None:
+    """Set while the watch was silent or broken: the countdown has gone on since."""
+    cluster = Cluster()
+    put_node(cluster, node(), 0)
+    hear(cluster, 7, 20)
+    put_node(cluster, node(taint(), written_at=50), 700, after_gap=True)
+    assert start_of(cluster, taint()) == 51
+
+
+def test_a_node_that_was_not_known_was_not_seen_without_its_taint() -> None:
+    """W7, W12: its first sight says nothing of the time before; nor does that of its predecessor."""
+    cluster = Cluster()
+    hear(cluster, 7, 100)
+    put_node(cluster, node(taint(), written_at=50), 103)
+    put_node(cluster, node(taint(), uid="new", written_at=60), 104)
+    assert start_of(cluster, taint()) == 61
 
 
 def test_an_object_time_that_came_later_is_noted_too() -> None:
@@ -126,7 +280,7 @@ def test_an_object_time_that_came_later_is_noted_too() -> None:
     put_node(cluster, node(taint()), 10)
     put_node(cluster, node(taint(), written_at=50), 50)
     assert start_of(cluster, taint()) == 10
-    put_node(cluster, node(taint(), written_at=500), 700, continuous=False)
+    put_node(cluster, node(taint(), written_at=500), 700, after_gap=True)
     assert start_of(cluster, taint()) == 501
 
 
@@ -134,24 +288,24 @@ def test_a_first_object_time_after_a_gap_starts_anew() -> None:
     """Where no time was known before the gap and there is one after it, somebody wrote the list meanwhile."""
     cluster = Cluster()
     put_node(cluster, node(taint()), 10)
-    put_node(cluster, node(taint(), written_at=500), 700, continuous=False)
+    put_node(cluster, node(taint(), written_at=500), 700, after_gap=True)
     assert start_of(cluster, taint()) == 501
 
 
 def test_a_new_start_is_never_before_the_old_one() -> None:
     """An anchor that was sharpened by much makes object times look older than what this process saw itself."""
     cluster = Cluster()
-    cluster.put_node(NodeSeen(node(taint(), written_at=10)), Moment(10, EPOCH + 10))
+    cluster.nodes.put(NodeSeen(node(taint(), written_at=10)), Moment(10, EPOCH + 10))
     sharpened = Moment(60, EPOCH + 160)
-    cluster.put_node(NodeSeen(node(taint(), written_at=50), continuous=False), sharpened)
+    cluster.nodes.put(NodeSeen(node(taint(), written_at=50), after_gap=True), sharpened)
     assert start_of(cluster, taint()) >= 10
 
 
 def test_a_sharpened_anchor_moves_nothing_that_has_started() -> None:
     """Sightings live on the monotonic clock."""
     cluster, added = Cluster(), taint(added_at=0)
-    cluster.put_node(NodeSeen(node(added)), Moment(100, EPOCH + 100))
-    cluster.put_node(NodeSeen(node(added), continuous=False), Moment(101, EPOCH + 131))
+    cluster.nodes.put(NodeSeen(node(added)), Moment(100, EPOCH + 100))
+    cluster.nodes.put(NodeSeen(node(added), after_gap=True), Moment(101, EPOCH + 131))
     assert start_of(cluster, added) == 1
 
 
@@ -166,18 +320,18 @@ def test_a_node_of_another_uid_starts_clean() -> None:
 def test_only_no_execute_taints_are_sighted() -> None:
     """Other effects are kept on the object alone."""
     cluster = Cluster()
-    change = cluster.put_node(NodeSeen(node(no_schedule(), taint("k2"))), moment(1))
+    change = cluster.nodes.put(NodeSeen(node(no_schedule(), taint("k2"))), moment(1))
     assert change is not None
-    assert list(cluster.nodes["n1"].sightings) == [taint("k2")]
-    assert list(cluster.tainted_nodes()) == ["n1"]
-    assert cluster.put_node(NodeSeen(node(taint("k2"))), moment(2)) is None
+    assert list(cluster.nodes.known["n1"].sightings) == [taint("k2")]
+    assert list(cluster.nodes.tainted()) == ["n1"]
+    assert cluster.nodes.put(NodeSeen(node(taint("k2"))), moment(2)) is None
 
 
 def test_a_rewritten_value_is_told() -> None:
     """A value that changes while its key stays is told by its new taint, a first or a second taint is not."""
     cluster = Cluster()
     put_node(cluster, node(taint(value="v1")), 1)
-    change = cluster.put_node(NodeSeen(node(taint(value="v2"), taint("k2", "x"))), moment(2))
+    change = cluster.nodes.put(NodeSeen(node(taint(value="v2"), taint("k2", "x"))), moment(2))
     assert change is not None
     assert change.rewritten == (taint(value="v2"),)
 
@@ -186,9 +340,9 @@ def test_nodes_without_taints_and_unknown_ones_are_told_apart() -> None:
     """Taints are an empty tuple for a clean node, None for one that is not known."""
     cluster = Cluster()
     put_node(cluster, node(), 1)
-    assert cluster.taints_on("n1") == ()
-    assert cluster.taints_on("n2") is None
-    assert cluster.taints_on(None) is None
+    assert cluster.nodes.taints_on("n1") == ()
+    assert cluster.nodes.taints_on("n2") is None
+    assert cluster.nodes.taints_on(None) is None
 
 
 # Bindings of pods
@@ -199,9 +353,18 @@ def test_a_binding_is_sighted_once() -> None:
     cluster = Cluster()
     put_pod(cluster, pod(bound_at=-60), 0)
     put_pod(cluster, pod(bound_at=-5, marked=True), 10)
-    bound = cluster.pods[ref().key].bound
+    bound = cluster.pods.known[ref().key].bound
     assert bound is not None
     assert (bound.start_at, bound.source) == (-59, TimeSource.POD_SCHEDULED)
+
+
+def test_a_binding_starts_no_earlier_than_the_pod_was_known_to_be_elsewhere() -> None:
+    """Bound by an API server whose clock is behind: it was not there yet, whatever is dated."""
+    cluster = Cluster()
+    cluster.pods.put(PodSeen(pod(bound_at=-3600), absent_at=70), moment(72))
+    bound = cluster.pods.known[ref().key].bound
+    assert bound is not None
+    assert (bound.start_at, bound.source) == (70, TimeSource.LAST_ABSENT)
 
 
 def test_a_recreated_pod_has_a_binding_of_its_own() -> None:
@@ -210,8 +373,7 @@ def test_a_recreated_pod_has_a_binding_of_its_own() -> None:
     put_pod(cluster, pod(tolerates(5), uid="a"), 0)
     change = put_pod(cluster, pod(tolerates(5), uid="b"), 30)
     assert change is not None
-    known, before = change
-    assert before is not None
+    known, [before] = change
     assert known.bound is not None
     assert (before.pod.ref.uid, known.pod.ref.uid, known.bound.start_at) == ("a", "b", 30)
 
@@ -220,9 +382,9 @@ def test_a_binding_starts_when_the_pod_is_bound_not_when_it_is_seen() -> None:
     """A pod that waited unbound has no sighting until it has a node."""
     cluster = Cluster()
     put_pod(cluster, pod(on=None), 0)
-    assert cluster.pods[ref().key].bound is None
+    assert cluster.pods.known[ref().key].bound is None
     put_pod(cluster, pod(on="n1"), 40)
-    bound = cluster.pods[ref().key].bound
+    bound = cluster.pods.known[ref().key].bound
     assert bound is not None
     assert bound.start_at == 40
 
@@ -232,13 +394,14 @@ def test_a_pod_is_listed_under_the_node_it_is_bound_to() -> None:
     cluster = Cluster()
     put_pod(cluster, pod(on="n1"), at=0)
     put_pod(cluster, pod(on="n2"), at=9)
-    assert cluster.pods[ref().key].bound == since(9)
+    assert cluster.pods.known[ref().key].bound == since(9)
     put_pod(cluster, pod(uid="b", on="n2"))
-    assert cluster.pods_on("n1") == []
-    assert [known.pod.ref.uid for known in cluster.pods_on("n2")] == ["b"]
-    assert cluster.drop_pod(ref(uid="a"), moment(1)) is None
-    assert cluster.drop_pod(ref(uid="b"), moment(1)) is not None
-    assert cluster._pods_by_node == {}
+    assert cluster.pods.on_node("n1") == []
+    assert [known.pod.ref.uid for known in cluster.pods.on_node("n2")] == ["b"]
+    cluster.pods.lose(ref(uid="a"), moment(1))
+    assert cluster.pods.on_node("n2") != []
+    cluster.pods.lose(ref(uid="b"), moment(1))
+    assert cluster.pods._by_node == {}
 
 
 # Order
@@ -253,15 +416,15 @@ def test_a_lower_version_is_old_news() -> None:
     put_node(cluster, node(taint(), version=7), 0)
     put_node(cluster, node(version=6), 1)
     put_node(cluster, node(uid="before", version=5), 1)
-    assert cluster.taints_on("n1") != ()
-    assert cluster.nodes["n1"].node.uid == "uid-n1"
+    assert cluster.nodes.taints_on("n1") != ()
+    assert cluster.nodes.known["n1"].node.uid == "uid-n1"
 
 
 def test_the_same_version_again_is_no_old_news() -> None:
     """A list after a gap brings what is known already, and may show a taint's later start."""
     cluster = Cluster()
     put_node(cluster, node(taint(), version=7, written_at=0), 5)
-    put_node(cluster, node(taint(), version=7, written_at=20), 30, continuous=False)
+    put_node(cluster, node(taint(), version=7, written_at=20), 30, after_gap=True)
     assert start_of(cluster, taint()) == 21
 
 
@@ -299,7 +462,7 @@ def test_what_was_seen_at_the_instant_of_the_question_is_no_older_than_its_answe
     cluster = Cluster()
     put_pod(cluster, pod(tolerates(9), version=100), at=20)
     assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is None
-    cluster.drop_pod(ref(), moment(30))
+    cluster.pods.lose(ref(), moment(30))
     assert put_pod(cluster, pod(version=101), at=31, asked_at=30) is None
     put_pod(cluster, pod(name="p2", uid="2", version=110), at=40)
     assert absent(cluster, PodsSwept("n1", frozenset(), 40, 109)) == []
@@ -309,14 +472,14 @@ def test_not_found_counts_for_what_was_seen_no_later_than_the_question() -> None
     """Other than silence it is said of the very node."""
     cluster = Cluster()
     put_node(cluster, node(), 5)
-    assert cluster.drop_node(NodeGone("n1", asked_at=5), moment(6)) is not None
+    assert cluster.nodes.drop(NodeGone("n1", asked_at=5), moment(6)) is not None
 
 
 def test_a_late_fact_does_not_bring_a_deleted_pod_back() -> None:
     """W2: a UID that is gone stays gone for facts that are older than that."""
     cluster = Cluster()
     put_pod(cluster, pod(version=5))
-    cluster.drop_pod(ref(), moment(10))
+    cluster.pods.lose(ref(), moment(10))
     assert put_pod(cluster, pod(version=6), at=11) is None
     assert put_pod(cluster, pod(version=6), at=11, asked_at=9) is None
 
@@ -324,7 +487,7 @@ def test_a_late_fact_does_not_bring_a_deleted_pod_back() -> None:
 def test_a_pod_that_was_never_known_can_be_gone_too() -> None:
     """A deletion that overtakes the first sight of its pod is remembered."""
     cluster = Cluster()
-    cluster.drop_pod(ref(), moment(10))
+    cluster.pods.lose(ref(), moment(10))
     assert put_pod(cluster, pod(version=6), at=11) is None
 
 
@@ -332,7 +495,7 @@ def test_a_fresh_answer_brings_a_pod_back() -> None:
     """A list that was asked for after the deletion knows better (storage was restored)."""
     cluster = Cluster()
     put_pod(cluster, pod(version=5))
-    cluster.drop_pod(ref(), moment(10))
+    cluster.pods.lose(ref(), moment(10))
     assert put_pod(cluster, pod(version=5), at=13, asked_at=12) is not None
     assert put_pod(cluster, pod(tolerates(3), version=6), at=14) is not None
 
@@ -341,9 +504,9 @@ def test_a_late_fact_does_not_bring_a_deleted_node_back() -> None:
     """W12: also not one that overtakes the first sight of its node."""
     cluster = Cluster()
     put_node(cluster, node(taint(), version=5), 0)
-    assert cluster.drop_node(NodeGone("n1", "uid-n1"), moment(1)) is not None
+    assert cluster.nodes.drop(NodeGone("n1", "uid-n1"), moment(1)) is not None
     put_node(cluster, node(taint(), version=5), 2)
-    assert cluster.taints_on("n1") is None
+    assert cluster.nodes.taints_on("n1") is None
 
 
 def test_a_late_fact_about_a_nodes_predecessor_is_dropped() -> None:
@@ -352,10 +515,10 @@ def test_a_late_fact_about_a_nodes_predecessor_is_dropped() -> None:
     put_node(cluster, node(taint(), uid="old"), 0)
     put_node(cluster, node(uid="new"), 1)
     put_node(cluster, node(taint(), uid="old"), 2)
-    assert (cluster.taints_on("n1"), cluster.nodes["n1"].node.uid) == ((), "new")
-    cluster.drop_node(NodeGone("n1"), moment(3))
+    assert (cluster.nodes.taints_on("n1"), cluster.nodes.known["n1"].node.uid) == ((), "new")
+    cluster.nodes.drop(NodeGone("n1"), moment(3))
     put_node(cluster, node(taint(), uid="new"), 4)
-    assert cluster.taints_on("n1") is None
+    assert cluster.nodes.taints_on("n1") is None
 
 
 def test_tainted_nodes_are_those_with_a_no_execute_taint() -> None:
@@ -363,52 +526,55 @@ def test_tainted_nodes_are_those_with_a_no_execute_taint() -> None:
     cluster = Cluster()
     for which in (node(taint()), node(no_schedule(), name="n2"), node(name="n3")):
         put_node(cluster, which, 0)
-    assert list(cluster.tainted_nodes()) == ["n1"]
+    assert list(cluster.nodes.tainted()) == ["n1"]
 
 
-def test_a_pod_is_gone_when_its_end_was_seen_or_its_name_has_another_bearer() -> None:
-    """A pod of which nothing is known is not."""
+def test_a_pod_is_gone_when_its_end_was_seen_or_its_name_has_another_pod() -> None:
+    """A pod that is known, or was merely released, is not."""
     cluster = Cluster()
-    assert not cluster.is_gone(ref())
     put_pod(cluster, pod())
-    assert not cluster.is_gone(ref())
-    assert cluster.is_gone(ref(uid="never-seen"))
-    cluster.drop_pod(ref(), moment(1))
-    assert cluster.is_gone(ref())
-    assert not cluster.is_gone(ref(uid="never-seen"))
+    record = cluster.pods.known[ref().key]
+    assert not cluster.pods.is_gone(record)
+    cluster.pods.leave(record)
+    assert not cluster.pods.is_gone(record)
+    put_pod(cluster, pod(uid="b"))
+    assert cluster.pods.is_gone(record)
+    successor = cluster.pods.known[ref().key]
+    cluster.pods.lose(ref(uid="b"), moment(1))
+    assert cluster.pods.is_gone(successor)
 
 
 def test_a_node_that_was_never_known_can_be_gone_too() -> None:
     """A deletion that overtakes the first sight of its node is remembered, as it is for pods."""
     cluster = Cluster()
-    cluster.drop_node(NodeGone("n1", "uid-n1"), moment(1))
+    cluster.nodes.drop(NodeGone("n1", "uid-n1"), moment(1))
     put_node(cluster, node(taint(), version=5), 2)
-    assert cluster.taints_on("n1") is None
+    assert cluster.nodes.taints_on("n1") is None
 
 
 def test_a_node_is_gone_only_with_its_own_uid() -> None:
     """W12: the late deletion of its predecessor leaves a recreated node alone."""
     cluster = Cluster()
     put_node(cluster, node(taint(), uid="new"), 5)
-    assert cluster.drop_node(NodeGone("n1", "old"), moment(6)) is None
-    assert cluster.taints_on("n1")
+    assert cluster.nodes.drop(NodeGone("n1", "old"), moment(6)) is None
+    assert cluster.nodes.taints_on("n1")
 
 
 def test_not_found_means_gone_unless_it_was_seen_since_the_question() -> None:
     """An answer that is older than the last sight proves nothing."""
     cluster = Cluster()
     put_node(cluster, node(), 5)
-    assert cluster.drop_node(NodeGone("n1", asked_at=4), moment(6)) is None
-    assert cluster.drop_node(NodeGone("n1", asked_at=5.5), moment(6)) is not None
-    assert cluster.drop_node(NodeGone("n1", asked_at=7), moment(8)) is None
+    assert cluster.nodes.drop(NodeGone("n1", asked_at=4), moment(6)) is None
+    assert cluster.nodes.drop(NodeGone("n1", asked_at=5.5), moment(6)) is not None
+    assert cluster.nodes.drop(NodeGone("n1", asked_at=7), moment(8)) is None
 
 
 def test_what_is_remembered_of_the_gone_is_bounded() -> None:
     """Tombstones go, oldest first, when there are too many."""
     cluster = Cluster()
     for number in range(20_500):
-        cluster.drop_pod(ref(uid=str(number)), moment(number))
-    assert len(cluster._gone) == 20_000
+        cluster.pods.lose(ref(uid=str(number)), moment(number))
+    assert len(cluster.gone._gone) == 20_000
     assert put_pod(cluster, pod(uid="499")) is not None
     assert put_pod(cluster, pod(uid="500")) is None
 
@@ -418,7 +584,7 @@ def test_what_is_remembered_of_the_gone_is_bounded() -> None:
 
 def absent(cluster: Cluster, fact: PodsSwept) -> list[str]:
     """List the UIDs of the pods that a list proves to be gone."""
-    return sorted(known.pod.ref.uid for known in cluster.absent_pods(fact))
+    return sorted(known.pod.ref.uid for known in cluster.pods.absent(fact))
 
 
 def test_a_list_proves_gone_what_was_seen_before_it_and_is_not_in_it() -> None:
@@ -446,5 +612,5 @@ def test_lists_of_nodes_prove_the_same() -> None:
     cluster = Cluster()
     put_node(cluster, node(name="n1", uid="old"), 0)
     put_node(cluster, node(name="n2"), 0)
-    gone = cluster.absent_nodes(NodesSwept(frozenset({"new", "uid-n2"}), 5, None))
+    gone = cluster.nodes.absent(NodesSwept(frozenset({"new", "uid-n2"}), 5, None))
     assert [known.node.uid for known in gone] == ["old"]

@@ -21,7 +21,7 @@ FOREVER = 1e9
         pytest.param([node(no_schedule()), pod()], [], id="on a node that only takes no new pods"),
         pytest.param([node(taint()), pod()], [(0, "a")], id="on a tainted node"),
         pytest.param([node(taint()), pod(tolerates(100))], [(100, "a")], id="tolerated for 100 s"),
-        pytest.param([node(taint()), pod(tolerates())], [], id="tolerated for ever"),
+        pytest.param([node(taint()), pod(tolerates())], [], id="tolerated indefinitely"),
         pytest.param([node(taint()), pod(tolerates(None, "other"))], [(0, "a")], id="tolerates another taint"),
         pytest.param([node(taint()), pod(on=None), pod()], [(0, "a")], id="unbound, then bound"),
         pytest.param([node(taint()), pod(tolerates(100)), pod()], [(0, "a")], id="no longer tolerated"),
@@ -85,12 +85,12 @@ def test_a_taint_that_is_removed_in_time_cancels() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(1)))
     assert stage.at(0.5).sees(node()) == [NodeCleared("n1"), Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
-    assert stage.brain.next_at(stage.now) is None
+    assert stage.brain.attempts.next_at(stage.now) is None
     assert stage.play(FOREVER) == []
 
 
 def test_a_second_taint_that_comes_and_goes_leaves_nothing_behind() -> None:
-    """Taints [1], [1, 2], [1], where 1 is tolerated for ever and 2 for 60 s: never evicted."""
+    """Taints [1], [1, 2], [1], where 1 is tolerated indefinitely and 2 for 60 s: never evicted."""
     stage, shop = Stage(), pod(tolerates(None, "k1"), tolerates(60, "k2"))
     stage.sees(node(taint("k1")), shop)
     stage.at(10).sees(node(taint("k1"), taint("k2")))
@@ -116,7 +116,7 @@ def test_a_deleted_node_leaves_nothing_behind() -> None:
         Cancelled(ref(), "n1", StayReason.NODE_UNKNOWN),
     ]
     assert stage.observe(PodsReleased("n1")) == []
-    assert stage.brain.explain(ref().key, moment(stage.now)) is None
+    assert stage.brain.status.explain(ref().key, moment(stage.now)) is None
     assert stage.play(FOREVER) == []
 
 
@@ -287,7 +287,7 @@ def test_a_restart_long_after_the_deadline_evicts_at_once() -> None:
 
 
 def test_a_pod_that_lands_on_an_old_taint_has_its_whole_window() -> None:
-    """Otherwise it would die on arrival, for ever."""
+    """Otherwise it would die on arrival, indefinitely."""
     stage = Stage()
     stage.sees(node(taint(added_at=-3600)), pod(tolerates(300), bound_at=-10))
     assert stage.play(FOREVER) == [(291, "a")]
@@ -316,7 +316,7 @@ def test_terminating_and_mirror_pods_are_never_evicted(which: Pod, reason: StayR
     stage = Stage()
     stage.sees(node(taint()), which)
     stage.at(1).sees(node(taint(), taint("k2")))
-    explanation = stage.brain.explain(ref().key, moment(stage.now))
+    explanation = stage.brain.status.explain(ref().key, moment(stage.now))
     assert explanation is not None
     assert getattr(explanation.decision, "reason", None) is reason
     assert stage.play(FOREVER) == []
@@ -329,6 +329,16 @@ def test_a_pod_that_begins_to_terminate_is_cancelled() -> None:
     told = stage.at(5).sees(pod(tolerates(10), terminating=True))
     assert told == [Cancelled(ref(), "n1", StayReason.TERMINATING)]
     assert stage.play(FOREVER) == []
+
+
+@pytest.mark.parametrize(("at", "late_seconds"), [(4.0, -6.0), (10.0, 0.0), (12.5, 2.5)])
+def test_how_far_from_its_deadline_a_pod_was_deleted_by_somebody_else_is_told(at: float, late_seconds: float) -> None:
+    """Whoever lets it run beside another controller sees whether the two agree."""
+    stage = Stage()
+    stage.sees(node(taint()), pod(tolerates(10)))
+    [told] = stage.at(at).sees(pod(tolerates(10), terminating=True))
+    assert isinstance(told, Cancelled)
+    assert told.late_seconds == pytest.approx(late_seconds)
 
 
 @pytest.mark.parametrize(("evict_finished", "expected"), [(True, [(0, "a")]), (False, [])])
@@ -346,7 +356,7 @@ def test_a_pod_bound_before_its_node_is_known_is_told_again() -> None:
     """A pod seen before its node says that it is tainted is not kept, and counts when it is told again."""
     stage = Stage()
     assert stage.sees(pod(bound_at=0)) == []
-    assert stage.brain.explain(ref().key, moment(stage.now)) is None
+    assert stage.brain.status.explain(ref().key, moment(stage.now)) is None
     assert stage.at(3).sees(node(taint(), written_at=-60)) == [NodeTainted("n1")]
     stage.observe(PodSeen(pod(bound_at=-9), asked_at=3))
     assert stage.play(FOREVER) == [(3, "a")]

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.unit.builders import Stage, node, pod, ref, taint, tolerates
+from tests.unit.hints import hints
 
 from taint_eviction.core.decision import StayReason
 from taint_eviction.core.effects import (
@@ -23,7 +24,7 @@ def marked_and_called_off() -> Stage:
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(tolerates(10), marked=True), node())
     told = stage.settle(work, CalledOff())
     assert told == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
@@ -35,7 +36,7 @@ def marked_and_put_off(until: int = 15) -> Stage:
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(tolerates(until), marked=True))
     stage.settle(work, CalledOff())
     assert stage.deadlines() == {"a": until}
@@ -61,7 +62,7 @@ def test_a_condition_whose_answer_never_came_is_taken_back_too() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.sees(node())
     stage.settle(work, Failed("timeout", 20))
     assert stage.take_take_back().ref == ref()
@@ -79,7 +80,7 @@ def test_a_condition_stays_while_the_eviction_is_wanted() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(tolerates(10), marked=True))
     stage.settle(work, Failed("denied", 20))
     assert stage.at(19).take() == []
@@ -91,7 +92,7 @@ def test_a_condition_that_somebody_reset_is_set_again() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(tolerates(10), marked=True))
     stage.settle(work, Failed("denied", 200))
     stage.at(130).sees(pod(tolerates(10), marked=False))
@@ -103,7 +104,7 @@ def test_a_pod_that_was_deleted_keeps_its_condition() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.sees(pod(marked=True))
     stage.settle(work, Done())
     stage.at(1).sees(node(), pod(marked=True, terminating=True))
@@ -169,11 +170,35 @@ def test_a_condition_written_while_its_pod_is_released_is_taken_back(outcome: Ou
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.at(11).sees(node())
     stage.at(71).observe(PodsReleased("n1"))
     stage.at(80).settle(work, outcome)
     assert stage.at(100).take_take_back().ref == ref()
+
+
+def test_nothing_is_taken_back_from_a_released_pod_whose_name_has_another_pod() -> None:
+    """W10: the condition went with its pod; its record ends, and its successor's take-back is the only one."""
+    stage = marked_and_called_off()
+    stage.observe(PodsReleased("n1"))
+    assert [record.ref.uid for record in stage.brain.pods] == ["a"]
+    stage.at(11).sees(node(taint("k2")), pod(tolerates(None, "k2"), uid="b", marked=True))
+    assert [record.ref.uid for record in stage.brain.pods] == ["b"]
+    assert stage.take_take_back().ref == ref(uid="b")
+    assert stage.at(1000).take() == []
+
+
+def test_a_released_pod_that_is_seen_again_has_the_record_it_had() -> None:
+    """W10: its node is tainted again before its condition was taken back, for longer than it tolerates."""
+    stage = marked_and_called_off()
+    record = stage.brain.pods.find(ref())
+    stage.observe(PodsReleased("n1"))
+    assert stage.brain.pods.find(ref()) is record
+    assert stage.brain.pods.known == {}
+    stage.at(20).sees(node(taint()), pod(tolerates(10), marked=True))
+    assert stage.brain.pods.known[ref().key] is record
+    assert stage.deadlines() == {"a": 30}
+    assert stage.take_take_back().ref == ref()
 
 
 # Put off: taken back, and evicted in its time
@@ -229,7 +254,7 @@ def test_a_late_failed_take_back_leaves_its_namesakes_take_back_alone() -> None:
     stage.at(11).observe(PodGone(ref()))
     stage.sees(node(taint()), pod(uid="b"))
     work = stage.take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.at(12).sees(pod(uid="b", marked=True), node())
     stage.settle(work, CalledOff())
     stage.settle(late, Failed("busy", 50))
@@ -240,21 +265,27 @@ def test_a_late_failed_take_back_leaves_its_namesakes_take_back_alone() -> None:
 
 
 def leftovers(stage: Stage) -> dict[str, object]:
-    """List the private collections that are not empty, but for the bounded memory of what is gone."""
+    """List all that is left of any pod or node: records, indexes, hints, watched nodes."""
     brain = stage.brain
-    kept: dict[str, object] = {}
-    for owner in (brain, brain.cluster):
-        for name, value in vars(owner).items():
-            if isinstance(value, dict | set | list) and value and name != "_gone":
-                kept[name] = value
-    kept |= {"_agenda": brain.dispatch.agenda} if len(brain.dispatch.agenda) else {}
-    return kept | ({"_conditions": brain._conditions} if len(brain._conditions) else {})
+    kept = {
+        "records": list(brain.pods),
+        "known": brain.pods.known,
+        "by node": brain.pods._by_node,
+        "aside": brain.pods._unfinished,
+        "nodes": brain.nodes.known,
+        "watched": brain.watched_nodes(),
+        "hints": hints(brain._queue),
+        "take-backs": list(brain._deciding._take_backs._queue),
+    }
+    return {name: value for name, value in kept.items() if value}
 
 
 def test_leftovers_are_noticed() -> None:
     """The test below can fail: it looks at what there is."""
     stage = marked_and_called_off()
-    assert {"_conditions", "pods", "nodes", "_attended"} <= set(leftovers(stage))
+    assert set(leftovers(stage)) == {"records", "known", "by node", "nodes", "watched", "take-backs"}
+    stage.observe(PodsReleased("n1"))
+    assert set(leftovers(stage)) == {"records", "aside", "nodes", "take-backs"}
 
 
 @pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), Held(), Failed("denied", 30)])
@@ -266,11 +297,11 @@ def test_nothing_is_left_of_pods_and_nodes_that_are_gone(outcome: Outcome, how: 
     stage.settle(stage.at(10).take_eviction(), Failed("denied", 11))
     work = stage.at(11).take_eviction()
     if how != "gone before marking":
-        stage.brain.will_mark(work.ref)
+        stage.brain.attempts.will_mark(work.ref)
         stage.sees(pod(tolerates(10), marked=True))
     if how in {"gone in flight", "gone before marking"}:
         stage.observe(PodGone(ref()))
-        stage.brain.will_mark(work.ref)
+        stage.brain.attempts.will_mark(work.ref)
     if how == "replaced":
         stage.sees(pod(uid="b", on="n2"))
     if how == "released":

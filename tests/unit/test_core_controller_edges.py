@@ -4,17 +4,17 @@ import pytest
 from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
 from tests.unit.test_core_controller_conditions import leftovers, marked_and_called_off
 
+from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import StayReason
 from taint_eviction.core.effects import CalledOff, Cancelled, Done, Evicted, Failed, NodeCleared, NodeTainted, PodIsGone
 from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen, PodsReleased
-from taint_eviction.core.orders import Orders
 
 
 def dry_stage() -> Stage:
     """A stage on which nothing is touched."""
     stage = Stage()
-    stage.brain = Controller(dry_run=True, orders=Orders())
+    stage.brain = Controller(dry_run=True, control_state=ControlState())
     return stage
 
 
@@ -35,14 +35,14 @@ def test_a_node_is_told_to_be_tainted_or_clean_when_that_changes() -> None:
 def test_a_version_is_known_from_the_same_object_only() -> None:
     """Nothing is known of one whose version could not be read."""
     stage = Stage()
-    assert not stage.brain.knows_node("n1", "uid-n1", 1)
+    assert not stage.brain.nodes.knows("n1", "uid-n1", 1)
     stage.sees(node(taint()), pod())
-    assert not stage.brain.knows_node("n1", "uid-n1", 1)
+    assert not stage.brain.nodes.knows("n1", "uid-n1", 1)
     assert not stage.brain.knows_pod(ref(), 1, False)
     stage.sees(node(taint(), version=5), pod(version=5))
-    assert [stage.brain.knows_node("n1", "uid-n1", version) for version in (4, 5, 6)] == [True, True, False]
+    assert [stage.brain.nodes.knows("n1", "uid-n1", version) for version in (4, 5, 6)] == [True, True, False]
     assert [stage.brain.knows_pod(ref(), version, False) for version in (4, 5, 6)] == [True, True, False]
-    assert not stage.brain.knows_node("n1", "another", 5)
+    assert not stage.brain.nodes.knows("n1", "another", 5)
     assert not stage.brain.knows_pod(ref(uid="another"), 5, False)
 
 
@@ -138,7 +138,7 @@ def test_nothing_is_left_of_a_pod_whose_deletion_was_accepted_once_it_is_gone() 
     stage.send(work)
     stage.settle(work, Done())
     stage.observe(PodGone(ref()))
-    assert leftovers(stage).keys() <= {"nodes", "_attended"}
+    assert leftovers(stage).keys() <= {"nodes", "watched"}
 
 
 # Take-backs
@@ -148,25 +148,25 @@ def test_what_is_next_is_a_deadline_or_a_take_back() -> None:
     """Whichever is earlier; with no room for retries, take-backs have to wait."""
     stage = marked_and_called_off()
     stage.settle(stage.take_take_back(), Failed("busy", 20))
-    assert (stage.next_at(), stage.brain.next_at(10, retries=False)) == (20, None)
+    assert (stage.next_at(), stage.brain.attempts.next_at(10, retries=False)) == (20, None)
     stage.sees(node(taint(), name="n2"), pod(tolerates(40), name="other", uid="o", on="n2"))
-    assert (stage.next_at(), stage.brain.next_at(10, retries=False)) == (20, 50)
+    assert (stage.next_at(), stage.brain.attempts.next_at(10, retries=False)) == (20, 50)
     stage.sees(pod(tolerates(5), name="other", uid="o", on="n2"))
-    assert (stage.next_at(), stage.brain.next_at(10, retries=False)) == (15, 15)
+    assert (stage.next_at(), stage.brain.attempts.next_at(10, retries=False)) == (15, 15)
 
 
-@pytest.mark.parametrize(("most", "most_retries", "begun"), [(9, 9, 2), (9, 1, 1), (1, 9, 1), (9, 0, 0), (0, 9, 0)])
-def test_take_backs_are_begun_within_what_there_is_room_for(most: int, most_retries: int, begun: int) -> None:
+@pytest.mark.parametrize(("most", "max_retries", "begun"), [(9, 9, 2), (9, 1, 1), (1, 9, 1), (9, 0, 0), (0, 9, 0)])
+def test_take_backs_are_begun_within_what_there_is_room_for(most: int, max_retries: int, begun: int) -> None:
     """In all, and of retries."""
     stage = Stage()
     stage.sees(node(taint()), pod(), pod(name="web-1", uid="b"))
     works = stage.take()
     for work in works:
-        stage.brain.will_mark(work.ref)
+        stage.brain.attempts.will_mark(work.ref)
     stage.sees(node())
     for work in works:
         stage.settle(work, CalledOff())
-    assert len(stage.take(most, most_retries)) == begun
+    assert len(stage.take(most, max_retries)) == begun
 
 
 def test_a_take_back_names_the_node_of_its_pod() -> None:
@@ -193,7 +193,7 @@ def test_the_condition_of_a_pod_that_is_gone_is_not_taken_back() -> None:
     stage.settle(stage.take_take_back(), Failed("busy", 20))
     stage.observe(PodGone(ref()))
     assert stage.at(1000).take() == []
-    assert stage.brain.next_at(1000) is None
+    assert stage.brain.attempts.next_at(1000) is None
 
 
 def test_a_condition_that_was_found_and_then_reset_by_somebody_else_is_not_taken_back() -> None:
@@ -225,7 +225,7 @@ def test_nothing_is_owed_to_a_pod_that_turns_out_to_be_gone() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.send(work)
     stage.sees(node())
     stage.observe(PodsReleased("n1"))
@@ -243,6 +243,6 @@ def test_a_request_whose_pod_is_gone_when_it_ends_leaves_nothing(outcome: Called
     stage.send(work)
     stage.observe(PodGone(ref()))
     assert stage.settle(work, outcome) == [Cancelled(ref(), "n1", None)]
-    assert leftovers(stage).keys() <= {"nodes", "_attended"}
-    assert stage.brain.pending_count() == 0
-    assert not list(stage.brain.pending(moment(stage.now)))
+    assert leftovers(stage).keys() <= {"nodes", "watched"}
+    assert stage.brain.status.pending_count() == 0
+    assert not list(stage.brain.status.pending(moment(stage.now)))

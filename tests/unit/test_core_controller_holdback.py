@@ -4,11 +4,12 @@ import math
 
 import pytest
 from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint, tolerates
+from tests.unit.hints import hints
 
-from taint_eviction.core.brakes import Hold
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold, Wave
+from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold, TaintSurge
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.decision import DecisionPolicy, StayReason
+from taint_eviction.core.decision import DecisionPolicy, Evict, StayReason
 from taint_eviction.core.effects import (
     Block,
     BlockReason,
@@ -28,15 +29,15 @@ from taint_eviction.core.effects import (
     Resumed,
     Work,
 )
-from taint_eviction.core.facts import NodeGone, NodeSeen, PodGone, PodsReleased
+from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodGone, PodsReleased, PodsSwept
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.objects import NOT_READY, Taint
-from taint_eviction.core.orders import Latch, Orders, Pause
+from taint_eviction.core.pod_record import WaitReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 BLOCK = Block(BlockReason.BUDGET, "web")
-PAUSED = Orders(whole=Pause())
-NOTHING = Orders()
+PAUSED = ControlState(cluster=Pause())
+NOTHING = ControlState()
 
 
 def blocked(retry_at: float) -> Failed:
@@ -64,11 +65,11 @@ def uids(works: list[Work]) -> list[str]:
     return [work.ref.uid for work in works]
 
 
-def hold_of(stage: Stage, uid: str = "a") -> Hold | None:
+def hold_of(stage: Stage, uid: str = "a") -> WaitReason | None:
     """Say what holds a pod that is still to go."""
     pending = stage.explain(uid).pending
     assert pending is not None
-    return pending.hold
+    return pending.held_by
 
 
 # Limits
@@ -77,12 +78,12 @@ def hold_of(stage: Stage, uid: str = "a") -> Hold | None:
 @pytest.mark.parametrize(
     ("policy", "times"),
     [
-        (EvictionPolicy(whole=Limit(1.0, 2)), [0, 0, 1, 2, 3, 4]),
+        (EvictionPolicy(total=Limit(1.0, 2)), [0, 0, 1, 2, 3, 4]),
         (EvictionPolicy(per_node=Limit(0.5, 1)), [0, 0, 2, 2, 4, 4]),
         (EvictionPolicy(per_namespace=Limit(2.0, 4)), [0, 0, 0, 0, 0.5, 1]),
         (EvictionPolicy(rules=(PolicyRule("slow", taint_keys=("k1",), limit=Limit(0.25, 3)),)), [0, 0, 0, 4, 8, 12]),
         (EvictionPolicy(rules=(PolicyRule("other", taint_keys=("k2",), limit=Limit(0.25, 3)),)), [0] * 6),
-        (EvictionPolicy(whole=Limit(1.0, 5), per_node=Limit(1.0, 2)), [0, 0, 0, 0, 1, 1]),
+        (EvictionPolicy(total=Limit(1.0, 5), per_node=Limit(1.0, 2)), [0, 0, 0, 0, 1, 1]),
         (EvictionPolicy(), [0] * 6),
     ],
 )
@@ -96,7 +97,7 @@ def test_evictions_go_as_fast_as_the_limits_let_them(policy: EvictionPolicy, tim
 
 def test_who_tolerates_for_ever_uses_no_token() -> None:
     """Nor who leaves later: only what really goes does."""
-    stage = limited(EvictionPolicy(whole=Limit(0.1, 1)), 0)
+    stage = limited(EvictionPolicy(total=Limit(0.1, 1)), 0)
     crowd(stage, 5, "n1", "stays", seconds=None)
     crowd(stage, 5, "n1", "later", seconds=1000)
     crowd(stage, 1, "n1", "goes")
@@ -105,7 +106,7 @@ def test_who_tolerates_for_ever_uses_no_token() -> None:
 
 def test_nodes_take_turns_and_the_most_overdue_goes_first() -> None:
     """A node with a hundred does not keep the other two waiting."""
-    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 0)
+    stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 0)
     crowd(stage, 5, "n1", "a")
     stage.at(3)
     crowd(stage, 2, "n2", "b")
@@ -116,11 +117,11 @@ def test_nodes_take_turns_and_the_most_overdue_goes_first() -> None:
 
 def test_who_waits_for_its_turn_stays_cancellable() -> None:
     """Untainted while it waits: it is called off, and the token is the next one's."""
-    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 0)
+    stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 0)
     crowd(stage, 2, "n1", "a")
     crowd(stage, 1, "n2", "b")
     assert uids(stage.take()) == ["a0"]
-    assert hold_of(stage, "a1") is Hold.LIMITED
+    assert hold_of(stage, "a1") is WaitReason.LIMITED
     effects = stage.at(0.5).sees(node(name="n1"))
     assert Cancelled(ref("a1", "a1"), "n1", StayReason.NODE_CLEAN) in effects
     assert stage.explain("a1").pending is None
@@ -147,7 +148,7 @@ def test_who_waits_for_its_turn_stays_cancellable() -> None:
 )
 def test_a_token_is_used_up_only_by_what_may_have_ended_a_pod(sent: bool, outcome: Outcome, next_at: float) -> None:
     """Sent at 5, one each 10 s: whatever ends no pod leaves the token to the next, at once."""
-    stage = limited(EvictionPolicy(whole=Limit(0.1, 1)), 2)
+    stage = limited(EvictionPolicy(total=Limit(0.1, 1)), 2)
     [work] = stage.take()
     assert stage.at(4).take() == []
     assert stage.next_at() is None
@@ -167,7 +168,7 @@ def test_a_token_is_used_up_only_by_what_may_have_ended_a_pod(sent: bool, outcom
 @pytest.mark.parametrize("sent", [True, False])
 def test_who_vanishes_in_flight_gives_back_what_it_has(outcome: Outcome, gone: str, sent: bool) -> None:
     """However it goes and whatever its last call comes to: one may be in flight, and after it another is."""
-    stage = limited(EvictionPolicy(whole=Limit(at_once=1)), 1)
+    stage = limited(EvictionPolicy(total=Limit(at_once=1)), 1)
     [work] = stage.take()
     if gone == "deleted":
         stage.observe(PodGone(work.ref))
@@ -181,15 +182,15 @@ def test_who_vanishes_in_flight_gives_back_what_it_has(outcome: Outcome, gone: s
     if sent:
         stage.send(work)
     stage.at(1).settle(work, outcome)
-    assert len(stage.brain.dispatch.agenda) == 0
+    assert hints(stage.brain._queue) == {}
     crowd(stage, 2, "n2", "b")
     assert len(stage.take()) == 1
-    assert stage.brain.take_due(moment(1e9), 10, 10) == []
+    assert stage.brain.attempts.take_due(moment(1e9), 10, 10) == []
 
 
 def test_so_many_at_once_and_no_more() -> None:
     """Three hands for all, two for each node; who ends makes room."""
-    stage = limited(EvictionPolicy(whole=Limit(at_once=3), per_node=Limit(at_once=2)), 0)
+    stage = limited(EvictionPolicy(total=Limit(at_once=3), per_node=Limit(at_once=2)), 0)
     crowd(stage, 4, "n1", "a")
     crowd(stage, 4, "n2", "b")
     begun = stage.take()
@@ -203,7 +204,7 @@ def test_so_many_at_once_and_no_more() -> None:
 
 def test_first_tries_go_before_retries_under_a_limit() -> None:
     """The retry's time has come, and the token goes to who has not been tried."""
-    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 1)
+    stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 1)
     [work] = stage.take()
     stage.send(work)
     stage.settle(work, Failed("denied", 0.5))
@@ -213,7 +214,7 @@ def test_first_tries_go_before_retries_under_a_limit() -> None:
 
 def test_retries_take_turns_as_well() -> None:
     """By node, the most overdue first."""
-    stage = Stage(eviction=EvictionPolicy(whole=Limit(1.0, 3)))
+    stage = Stage(eviction=EvictionPolicy(total=Limit(1.0, 3)))
     crowd(stage, 2, "n1", "a")
     crowd(stage, 1, "n2", "b")
     for work in stage.take():
@@ -226,14 +227,14 @@ def test_retries_take_turns_as_well() -> None:
 
 def test_what_is_due_and_not_in_flight_is_limited() -> None:
     """In the words of the explanation; before its deadline, in flight and before its retry nothing holds it."""
-    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 2)
+    stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 2)
     crowd(stage, 1, "n1", "later", seconds=5)
     [work] = stage.take()
-    assert [hold_of(stage, uid) for uid in ("p0", "p1", "later0")] == [None, Hold.LIMITED, None]
+    assert [hold_of(stage, uid) for uid in ("p0", "p1", "later0")] == [None, WaitReason.LIMITED, None]
     stage.settle(work, Failed("denied", 3))
     assert hold_of(stage, "p0") is None
     assert stage.at(3).take() != []
-    assert hold_of(stage, "p0") is Hold.LIMITED
+    assert hold_of(stage, "p0") is WaitReason.LIMITED
 
 
 # Pauses
@@ -241,12 +242,12 @@ def test_what_is_due_and_not_in_flight_is_limited() -> None:
 
 def test_orders_that_are_not_known_yet_hold_everything() -> None:
     """Deadlines run on; what is due goes once it is known that nothing is paused."""
-    stage = Stage(orders=None)
+    stage = Stage(control_state=None)
     stage.sees(node(taint()), pod(tolerates(10)))
     assert stage.next_at() == 10
     assert stage.at(15).take() == []
     assert stage.next_at() is None
-    assert hold_of(stage) is Hold.ORDERS_UNKNOWN
+    assert hold_of(stage) is WaitReason.ORDERS_UNKNOWN
     assert stage.order(NOTHING) == []
     assert stage.next_at() == 15
     assert stage.play(20) == [(15, "a")]
@@ -254,25 +255,25 @@ def test_orders_that_are_not_known_yet_hold_everything() -> None:
 
 def test_while_all_is_paused_nothing_goes_and_then_under_the_limits() -> None:
     """Deadlines run on, and what has gathered does not go at once."""
-    stage = limited(EvictionPolicy(whole=Limit(1.0, 2)), 4)
-    assert stage.order(PAUSED) == [Paused("all evictions", Pause())]
+    stage = limited(EvictionPolicy(total=Limit(1.0, 2)), 4)
+    assert stage.order(PAUSED) == [Paused(EVERYTHING, Pause())]
     assert stage.at(100).take() == []
     assert stage.next_at() is None
-    assert hold_of(stage, "p0") is Hold.PAUSED
-    assert stage.at(200).order(NOTHING) == [Resumed("all evictions")]
+    assert hold_of(stage, "p0") is WaitReason.PAUSED
+    assert stage.at(200).order(NOTHING) == [Resumed(EVERYTHING)]
     assert stage.play(300) == [(200, "p0"), (200, "p1"), (201, "p2"), (202, "p3")]
 
 
 @pytest.mark.parametrize(
-    ("orders", "hold"),
+    ("control_state", "hold"),
     [
-        (Orders(nodes={"n1": Pause()}), Hold.NODE_PAUSED),
-        (Orders(namespaces={"shop": Pause()}), Hold.NAMESPACE_PAUSED),
+        (ControlState(nodes={"n1": Pause()}), WaitReason.NODE_PAUSED),
+        (ControlState(namespaces={"shop": Pause()}), WaitReason.NAMESPACE_PAUSED),
     ],
 )
-def test_a_part_may_be_paused(orders: Orders, hold: Hold) -> None:
+def test_a_part_may_be_paused(control_state: ControlState, hold: WaitReason) -> None:
     """A node or a namespace; whoever is elsewhere goes, and the part when it is resumed."""
-    stage = Stage(orders=orders)
+    stage = Stage(control_state=control_state)
     stage.sees(node(taint()), node(taint(), name="n2"), pod())
     stage.sees(pod(name="other", uid="other", on="n2", namespace="bank"))
     assert uids(stage.take()) == ["other"]
@@ -288,7 +289,7 @@ def test_a_rule_may_pause_what_it_governs() -> None:
     stage = Stage(eviction=EvictionPolicy(rules=(PolicyRule("none", namespaces=("x",)), rule)))
     stage.sees(node(taint()), pod(), pod(name="other", uid="other", namespace="bank"))
     assert uids(stage.take()) == ["other"]
-    assert hold_of(stage) is Hold.RULE_PAUSED
+    assert hold_of(stage) is WaitReason.RULE_PAUSED
     stage.change_policy(EvictionPolicy(rules=(PolicyRule("keep", namespaces=("shop",)),)))
     assert uids(stage.take()) == ["a"]
 
@@ -297,9 +298,9 @@ def test_a_pause_holds_what_is_in_flight_too() -> None:
     """Begun, but not sent: it is held just before the call, and goes after it is resumed as if it had not begun."""
     stage = limited(EvictionPolicy(), 1)
     [work] = stage.take()
-    for orders in (PAUSED, Orders(nodes={"n1": Pause()}), Orders(namespaces={"shop": Pause()})):
-        stage.order(orders)
-        assert stage.brain.obstacle(work, moment(stage.now)) == Held()
+    for control_state in (PAUSED, ControlState(nodes={"n1": Pause()}), ControlState(namespaces={"shop": Pause()})):
+        stage.order(control_state)
+        assert stage.brain.attempts.recheck(work, moment(stage.now)) == Held()
         stage.order(NOTHING)
         assert stage.decide_again(work)
     stage.order(PAUSED)
@@ -314,7 +315,7 @@ def test_a_pause_does_not_keep_conditions_where_they_are() -> None:
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
-    stage.brain.will_mark(work.ref)
+    stage.brain.attempts.will_mark(work.ref)
     stage.order(PAUSED)
     stage.sees(node())
     stage.settle(work, CalledOff())
@@ -323,11 +324,11 @@ def test_a_pause_does_not_keep_conditions_where_they_are() -> None:
 
 def test_a_pause_that_came_while_it_waited_for_a_limit() -> None:
     """Paused in line: others go in its place; resumed, it goes at its turn."""
-    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 0)
+    stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 0)
     crowd(stage, 2, "n1", "a")
     crowd(stage, 2, "n2", "b")
     assert stage.play(0) == [(0, "a0")]
-    stage.order(Orders(nodes={"n1": Pause()}))
+    stage.order(ControlState(nodes={"n1": Pause()}))
     assert stage.play(2.5) == [(1, "b0"), (2, "b1")]
     assert stage.next_at() is None
     stage.order(NOTHING)
@@ -336,13 +337,13 @@ def test_a_pause_that_came_while_it_waited_for_a_limit() -> None:
 
 def test_the_same_orders_again_change_nobodys_turn() -> None:
     """They are read every two seconds; nothing is gone through for that."""
-    stage = limited(EvictionPolicy(whole=Limit(1.0, 1)), 3)
-    stage.order(Orders(nodes={"n9": Pause()}))
+    stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 3)
+    stage.order(ControlState(nodes={"n9": Pause()}))
     stage.play(0)
-    lanes = stage.brain.dispatch.agenda._due_first
-    before = list(lanes._kept.values())
-    stage.order(Orders(nodes={"n9": Pause()}))
-    assert list(lanes._kept.values()) == before
+    flows = stage.brain._queue._due_first
+    before = list(flows._kept.values())
+    stage.order(ControlState(nodes={"n9": Pause()}))
+    assert list(flows._kept.values()) == before
     assert stage.play(5) == [(1, "p1"), (2, "p2")]
 
 
@@ -352,25 +353,27 @@ QUARTER = BreakerPolicy(enabled=True, settle_seconds=2.0)
 CAUSE = "4 of 12 nodes newly tainted within 300 s, more than 25 %"
 
 
-def guarded(policy: BreakerPolicy = QUARTER, orders: Orders | None = NOTHING, nodes: int = 12) -> Stage:
+def guarded(policy: BreakerPolicy = QUARTER, control_state: ControlState | None = NOTHING, nodes: int = 12) -> Stage:
     """A stage with so many nodes, and a pod on each that tolerates nothing."""
-    stage = Stage(breaker=policy, orders=orders)
+    stage = Stage(breaker=policy, control_state=control_state)
     for number in range(nodes):
         stage.sees(node(name=f"n{number}"))
     return stage
 
 
-def taint_nodes(stage: Stage, *numbers: int, which: Taint | None = None, pods: int = 1) -> None:
-    """Taint nodes, each with pods that have to go."""
+def taint_nodes(stage: Stage, *numbers: int, which: Taint | None = None, pods: int = 1, lists: bool = True) -> None:
+    """Taint nodes, each with pods that have to go, and list these unless ``lists`` is False."""
     for number in numbers:
         stage.sees(node(which or taint(), name=f"n{number}"))
         for one in range(pods):
             stage.sees(pod(name=f"p{number}-{one}", uid=f"p{number}-{one}", on=f"n{number}"))
+        if lists:
+            stage.lists(f"n{number}")
 
 
 def turn(stage: Stage) -> list[str]:
     """Look and take, as the body does, and evict what is taken; list whom."""
-    stage.look()
+    stage.evaluate()
     gone = stage.take()
     for work in gone:
         assert stage.decide_again(work)
@@ -396,9 +399,9 @@ def test_a_wave_is_seen_before_its_first_pods_are_gone() -> None:
         taint_nodes(stage, number)
         gone += turn(stage)
     assert gone == []
-    assert stage.brain.dispatch.brakes.breaker.latch == Latch(epoch(1.5), CAUSE)
+    assert stage.brain.breaker.latch == Latch(epoch(1.5), CAUSE)
     assert stage.at(100).take() == []
-    assert hold_of(stage, "p0-0") is Hold.BREAKER_OPEN
+    assert hold_of(stage, "p0-0") is WaitReason.BREAKER_OPEN
     assert stage.next_at() is None
 
 
@@ -406,8 +409,8 @@ def test_opening_is_told() -> None:
     """Once, by the look that sees it."""
     stage = guarded()
     taint_nodes(stage, 0, 1, 2, 3)
-    assert stage.look() == [BreakerOpened(Latch(epoch(0), CAUSE))]
-    assert stage.look() == []
+    assert stage.evaluate() == [BreakerOpened(Latch(epoch(0), CAUSE))]
+    assert stage.evaluate() == []
 
 
 def test_what_is_no_wave_goes_when_it_has_settled() -> None:
@@ -416,21 +419,140 @@ def test_what_is_no_wave_goes_when_it_has_settled() -> None:
     taint_nodes(stage, 0, 1, 2)
     assert stage.next_at() == 0
     assert turn(stage) == []
-    assert hold_of(stage, "p0-0") is Hold.SETTLING
+    assert hold_of(stage, "p0-0") is WaitReason.SETTLING
     assert stage.next_at() == 2
     assert turn(stage.at(1.999)) == []
     assert turn(stage.at(2)) == ["p0-0", "p1-0", "p2-0"]
+
+
+def unlisted_since(stage: Stage) -> float:
+    """Since when a newly tainted node has not been listed."""
+    return stage.brain.breaker.unlisted_since(stage.brain.nodes.known, moment(stage.now))
+
+
+def test_what_is_due_waits_for_the_lists_of_newly_tainted_nodes() -> None:
+    """Settled, it says so and wakes no earlier than it must; the end of the last list lets it go."""
+    stage = guarded()
+    taint_nodes(stage, 0)
+    taint_nodes(stage.at(1), 1, pods=0, lists=False)
+    assert turn(stage) == []
+    assert hold_of(stage, "p0-0") is WaitReason.SETTLING
+    assert turn(stage.at(2)) == []
+    assert hold_of(stage, "p0-0") is WaitReason.UNLISTED
+    assert stage.brain.status.surge(moment(2)) == TaintSurge(1, 0, 12, 1, 1)
+    assert stage.next_at() == 10
+    stage.at(4).lists("n1")
+    assert turn(stage) == ["p0-0"]
+
+
+def test_a_wave_is_judged_before_anybody_goes_however_late_its_lists_come() -> None:
+    """Four of twelve at once, listed one after the other: with the fourth it opens."""
+    stage = guarded()
+    taint_nodes(stage, 0, 1, 2, 3, lists=False)
+    for number in range(4):
+        assert turn(stage.at(2.0 * number + 1)) == []
+        stage.lists(f"n{number}")
+    stage.evaluate()
+    assert stage.brain.breaker.latch == Latch(epoch(1), CAUSE)
+
+
+def test_no_pod_goes_between_the_end_of_its_wait_and_the_next_look() -> None:
+    """What the lists were waited for in vain for is to be looked at first."""
+    stage = guarded()
+    taint_nodes(stage, 0)
+    taint_nodes(stage, 1, 2, 3, pods=0, lists=False)
+    assert turn(stage.at(9.999)) == []
+    assert stage.at(10).take() == []
+    assert stage.evaluate() == [BreakerOpened(Latch(epoch(10), CAUSE))]
+    assert stage.take() == []
+
+
+def test_one_node_that_is_never_listed_holds_up_nobody_for_long() -> None:
+    """Each eviction for ten seconds, until the node is no longer new."""
+    stage = guarded()
+    taint_nodes(stage, 0)
+    stage.sees(
+        pod(tolerates(50), name="b", uid="b", on="n0"),
+        pod(tolerates(299), name="c", uid="c", on="n0"),
+    )
+    taint_nodes(stage, 1, pods=0, lists=False)
+    gone = []
+    for instant in (9.999, 10, 59.999, 60, 300.999, 301):
+        gone.append((instant, turn(stage.at(instant))))
+    assert [(instant, uids) for instant, uids in gone if uids] == [(10, ["p0-0"]), (60, ["b"]), (301, ["c"])]
+
+
+def test_a_list_of_all_bound_pods_is_a_list_of_each_node() -> None:
+    """Of those that were tainted when it was asked for."""
+    stage = guarded()
+    taint_nodes(stage.at(1), 0, lists=False)
+    taint_nodes(stage.at(3), 1, lists=False)
+    stage.at(5).observe(PodsSwept(None, frozenset({"p0-0", "p1-0"}), 2, None))
+    assert unlisted_since(stage) == 3
+    stage.observe(PodsSwept(None, frozenset({"p0-0", "p1-0"}), 3, None))
+    assert unlisted_since(stage) == math.inf
+
+
+def test_a_node_that_flaps_is_waited_for_since_it_was_tainted_first() -> None:
+    """While it is clean, for nothing; once listed, never again as long as its pods are watched."""
+    stage = guarded()
+    taint_nodes(stage.at(1), 0, lists=False)
+    stage.at(3).sees(node(name="n0"))
+    assert unlisted_since(stage) == math.inf
+    taint_nodes(stage.at(4), 0, lists=False)
+    assert unlisted_since(stage) == 1
+    stage.at(5).lists("n0")
+    stage.at(6).sees(node(name="n0"))
+    taint_nodes(stage.at(7), 0, lists=False)
+    assert unlisted_since(stage) == math.inf
+    stage.at(8).sees(node(name="n0"))
+    stage.observe(PodsReleased("n0"))
+    taint_nodes(stage.at(9), 0, lists=False)
+    assert unlisted_since(stage) == 9
+
+
+def test_what_was_found_tainted_is_new_only_if_somebody_would_be_gone() -> None:
+    """The taints' manager wrote something a minute ago; only p3-0 came before that and does not tolerate its taint."""
+    stage = Stage(breaker=BreakerPolicy(enabled=True, nodes=NodeThreshold(0)))
+    for number in range(4):
+        stage.sees(node(taint(), name=f"n{number}", written_at=-61))
+        patience = [tolerates(50_000)] if number < 2 else []
+        stage.sees(
+            pod(*patience, name=f"p{number}", uid=f"p{number}", on=f"n{number}", bound_at=-1000 if number != 2 else -30)
+        )
+        stage.lists(f"n{number}")
+    assert stage.brain.status.surge(moment(0)).nodes == 1
+
+
+def test_a_pod_that_its_owner_holds_proves_nothing() -> None:
+    """It is there because of that."""
+    stage = Stage(DecisionPolicy(max_hold_seconds=9000), breaker=BreakerPolicy(enabled=True))
+    stage.sees(node(taint(), written_at=-61), pod(bound_at=-1000, hold_seconds=5000))
+    assert stage.brain.status.surge(moment(0)).nodes == 0
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_what_appears_on_a_node_is_new_by_sight(is_listed: bool) -> None:
+    """On one that was clean, whenever that was; on one that nobody knew, once all nodes have been listed."""
+    stage = guarded(BreakerPolicy(enabled=True, nodes=NodeThreshold(1)))
+    if is_listed:
+        present = frozenset(known.node.uid for known in stage.brain.nodes.known.values())
+        stage.observe(NodesSwept(present, 0, None))
+    stage.at(1).sees(node(taint(), name="n0", written_at=0), node(taint(), name="new", written_at=0))
+    for name in ("n0", "new"):
+        stage.sees(pod(tolerates(5000), name=name, uid=name, on=name))
+    assert stage.brain.status.surge(moment(1)).nodes == (2 if is_listed else 1)
 
 
 def test_it_holds_what_is_in_flight() -> None:
     """Begun before the wave was seen, not sent yet."""
     stage = guarded()
     taint_nodes(stage, 0)
-    stage.at(2).look()
+    stage.at(2).evaluate()
     [work] = stage.take()
     taint_nodes(stage, 1, 2, 3)
-    stage.look()
-    assert stage.brain.obstacle(work, moment(2)) == Held()
+    stage.evaluate()
+    assert stage.brain.attempts.recheck(work, moment(2)) == Held()
     stage.settle(work, Held())
     assert turn(stage.at(50)) == []
 
@@ -439,11 +561,11 @@ def test_a_human_resets_it_and_everything_goes() -> None:
     """What was there is known; the next node alone is no wave."""
     stage = guarded()
     taint_nodes(stage, 0, 1, 2, 3)
-    stage.look()
-    latch = stage.brain.dispatch.brakes.breaker.latch
+    stage.evaluate()
+    latch = stage.brain.breaker.latch
     assert latch is not None
-    stage.at(10).order(Orders(latch=latch))
-    assert stage.at(60).order(Orders(reset_epoch=epoch(59))) == [BreakerClosed()]
+    stage.at(10).order(ControlState(latch=latch))
+    assert stage.at(60).order(ControlState(reset_epoch=epoch(59))) == [BreakerClosed()]
     assert turn(stage) == ["p0-0", "p1-0", "p2-0", "p3-0"]
     taint_nodes(stage.at(61), 4)
     assert turn(stage) == []
@@ -454,8 +576,8 @@ def test_a_latch_survives_the_loss_of_its_config_map() -> None:
     """Not paused any more, but still open."""
     stage = guarded()
     taint_nodes(stage, 0)
-    stage.order(Orders(whole=Pause(), latch=Latch(epoch(0), "elsewhere")))
-    assert stage.at(5).order(NOTHING) == [Resumed("all evictions")]
+    stage.order(ControlState(cluster=Pause(), latch=Latch(epoch(0), "elsewhere")))
+    assert stage.at(5).order(NOTHING) == [Resumed(EVERYTHING)]
     assert turn(stage.at(100)) == []
 
 
@@ -464,8 +586,8 @@ def test_a_restart_within_the_window_sees_the_wave_by_the_taints_own_time() -> N
     for added_at, opened in ((-299.0, True), (-302.0, False)):
         stage = guarded()
         taint_nodes(stage, 0, 1, 2, 3, which=taint(added_at=added_at))
-        stage.look()
-        assert (stage.brain.dispatch.brakes.breaker.latch is not None) is opened
+        stage.evaluate()
+        assert (stage.brain.breaker.latch is not None) is opened
 
 
 def test_after_a_restart_what_was_overdue_settles() -> None:
@@ -475,16 +597,16 @@ def test_after_a_restart_what_was_overdue_settles() -> None:
     assert turn(stage) == []
     taint_nodes(stage.at(1), 1, 2, 3, which=taint(added_at=-60))
     assert turn(stage.at(1.5)) == []
-    assert hold_of(stage, "p0-0") is Hold.BREAKER_OPEN
+    assert hold_of(stage, "p0-0") is WaitReason.BREAKER_OPEN
 
 
 def test_a_restart_does_not_open_it_again_for_what_a_human_has_reset() -> None:
     """Before the orders are known it does not look: the reset stands there."""
-    stage = guarded(orders=None)
+    stage = guarded(control_state=None)
     taint_nodes(stage, 0, 1, 2, 3, which=taint(added_at=-60))
-    assert stage.look() == []
-    stage.at(1).order(Orders(reset_epoch=epoch(-30)))
-    assert stage.look() == []
+    assert stage.evaluate() == []
+    stage.at(1).order(ControlState(reset_epoch=epoch(-30)))
+    assert stage.evaluate() == []
     assert len(turn(stage.at(3))) == 4
 
 
@@ -494,11 +616,11 @@ def test_a_taint_set_anew_in_a_gap_of_the_watch_is_new() -> None:
     for number in range(4):
         stage.sees(node(taint(), name=f"n{number}", written_at=-1000, version=1))
         stage.sees(pod(tolerates(100_000), name=f"p{number}", uid=f"p{number}", on=f"n{number}"))
-    assert stage.look() == []
+    assert stage.evaluate() == []
     stage.at(100)
     for number in range(4):
-        stage.observe(NodeSeen(node(taint(), name=f"n{number}", written_at=90, version=2), asked_at=99))
-    assert stage.look() == [BreakerOpened(Latch(epoch(100), CAUSE))]
+        stage.observe(NodeSeen(node(taint(), name=f"n{number}", written_at=90, version=2), True, 99))
+    assert stage.evaluate() == [BreakerOpened(Latch(epoch(100), CAUSE))]
 
 
 def test_nodes_that_evict_nobody_do_not_count() -> None:
@@ -507,8 +629,8 @@ def test_nodes_that_evict_nobody_do_not_count() -> None:
     taint_nodes(stage, *range(9), pods=0)
     stage.sees(pod(tolerates(), name="stays", uid="stays", on="n8"))
     taint_nodes(stage, 9, 10, 11)
-    assert stage.look() == []
-    assert stage.brain.wave(moment(0)) == Wave(3, 0, 12, 3)
+    assert stage.evaluate() == []
+    assert stage.brain.status.surge(moment(0)) == TaintSurge(3, 0, 12, 3)
 
 
 def test_a_node_whose_pods_are_gone_still_counts() -> None:
@@ -518,72 +640,72 @@ def test_a_node_whose_pods_are_gone_still_counts() -> None:
     for number in range(4):
         stage.at(10.0 * number)
         taint_nodes(stage, number)
-        stage.look()
+        stage.evaluate()
         gone += turn(stage.at(10.0 * number + 5))
     assert gone == ["p0-0", "p1-0", "p2-0"]
-    assert stage.brain.dispatch.brakes.breaker.latch is not None
+    assert stage.brain.breaker.latch is not None
     for still in (3, 2):
         stage.sees(node(name=f"n{3 - still}"))
-        assert stage.brain.wave(moment(40)).nodes == still
+        assert stage.brain.status.surge(moment(40)).nodes == still
     stage.observe(NodeGone("n2"))
-    assert stage.brain.wave(moment(40)) == Wave(1, 0, 11, 1)
+    assert stage.brain.status.surge(moment(40)) == TaintSurge(1, 0, 11, 1)
 
 
 def test_too_many_pods_due_open_it() -> None:
     """On two nodes of twelve; retries and pods whose time has not come do not count."""
-    stage = guarded(BreakerPolicy(enabled=True, most_due=5, settle_seconds=2))
+    stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))
     taint_nodes(stage, 0, pods=5)
     stage.sees(pod(tolerates(50), name="later", uid="later", on="n0"))
-    assert stage.look() == []
+    assert stage.evaluate() == []
     taint_nodes(stage.at(1), 1)
-    assert stage.look() == [BreakerOpened(Latch(epoch(1), "6 pods due at once, more than 5"))]
-    assert stage.brain.due_count() == 6
+    assert stage.evaluate() == [BreakerOpened(Latch(epoch(1), "6 pods due at once, more than 5"))]
+    assert stage.brain.status.due_count() == 6
 
 
 def test_pods_that_are_paused_are_not_due() -> None:
     """A node that is paused and then tainted does not stop all others."""
-    stage = guarded(BreakerPolicy(enabled=True, most_due=5, settle_seconds=2), Orders(nodes={"n0": Pause()}))
+    stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2), ControlState(nodes={"n0": Pause()}))
     taint_nodes(stage, 0, pods=20)
     taint_nodes(stage, 1, pods=1)
-    assert stage.look() == []
-    assert stage.brain.due_count() == 1
+    assert stage.evaluate() == []
+    assert stage.brain.status.due_count() == 1
     assert turn(stage.at(2)) == ["p1-0"]
 
 
 def test_what_has_gathered_during_a_pause_may_be_worked_off() -> None:
     """Whoever resumes knows of it; what comes on top is too much."""
-    stage = guarded(BreakerPolicy(enabled=True, most_due=5, settle_seconds=2), PAUSED)
+    stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2), PAUSED)
     taint_nodes(stage, 0, pods=20)
-    assert stage.at(10).look() == []
+    assert stage.at(10).evaluate() == []
     stage.order(NOTHING)
-    assert stage.look() == []
+    assert stage.evaluate() == []
     taint_nodes(stage.at(11), 1, pods=6)
-    assert stage.look() == [BreakerOpened(Latch(epoch(11), "26 pods due at once, more than 5"))]
+    assert stage.evaluate() == [BreakerOpened(Latch(epoch(11), "26 pods due at once, more than 5"))]
 
 
 @pytest.mark.parametrize(("left", "more", "opened"), [(8, 5, False), (8, 6, True), (0, 5, False), (0, 6, True)])
 def test_a_standby_knows_what_is_left_of_a_backlog_when_it_leads(left: int, more: int, opened: bool) -> None:
     """It is told of latch and reset like the leader, counts at each reading of the orders, and looks when it leads."""
-    stage = guarded(BreakerPolicy(enabled=True, most_due=5, settle_seconds=2))
+    stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))
     taint_nodes(stage, 0, pods=20)
-    stage.at(3).order(Orders(latch=Latch(epoch(2), "20 pods due at once, more than 5")))
-    reset = Orders(reset_epoch=epoch(10))
+    stage.at(3).order(ControlState(latch=Latch(epoch(2), "20 pods due at once, more than 5")))
+    reset = ControlState(reset_epoch=epoch(10))
     assert stage.at(11).order(reset) == [BreakerClosed()]
     for number in range(left, 20):
         stage.observe(PodGone(ref(f"p0-{number}", f"p0-{number}")))
     stage.at(13).order(reset)
     taint_nodes(stage.at(20), 1, pods=more)
-    assert (stage.look() != []) is opened
+    assert (stage.evaluate() != []) is opened
 
 
 def test_it_closes_by_itself_where_it_may() -> None:
     """Two of the four nodes are untainted: what is left goes."""
     stage = guarded(BreakerPolicy(enabled=True, settle_seconds=2, closes_by_itself=True))
     taint_nodes(stage, 0, 1, 2, 3)
-    stage.look()
-    assert stage.at(1000).look() == []
+    stage.evaluate()
+    assert stage.at(1000).evaluate() == []
     stage.sees(node(name="n0"))
-    assert stage.look() == [BreakerClosed()]
+    assert stage.evaluate() == [BreakerClosed()]
     assert turn(stage) == ["p1-0", "p2-0", "p3-0"]
 
 
@@ -592,9 +714,9 @@ def test_not_ready_nodes_have_their_own_threshold_or_none() -> None:
     for threshold, opened in ((NodeThreshold(percent=55.0), False), (NodeThreshold(percent=40.0), True), (None, False)):
         stage = guarded(BreakerPolicy(enabled=True, lifecycle_nodes=threshold))
         taint_nodes(stage, *range(6), which=taint(NOT_READY))
-        stage.look()
-        assert (stage.brain.dispatch.brakes.breaker.latch is not None) is opened
-        assert stage.brain.wave(moment(0)) == Wave(0, 6, 12, 6)
+        stage.evaluate()
+        assert (stage.brain.breaker.latch is not None) is opened
+        assert stage.brain.status.surge(moment(0)) == TaintSurge(0, 6, 12, 6)
 
 
 def test_nothing_is_remembered_of_nodes_that_are_clean_or_gone() -> None:
@@ -605,10 +727,14 @@ def test_nothing_is_remembered_of_nodes_that_are_clean_or_gone() -> None:
             taint_nodes(stage.at(lap), lap % 12, which=taint(added_at=lap))
             stage.sees(node(name=f"n{lap % 12}"))
         taint_nodes(stage, 0, 1)
-        assert set(stage.brain.dispatch.brakes.breaker._evicting) == {"n0", "n1"}
+        assert set(stage.brain.breaker._evicting) == {"n0", "n1"}
         stage.sees(node(name="n0"))
         stage.observe(NodeGone("n1"))
-        assert stage.brain.dispatch.brakes.breaker._evicting == {}
+        breaker = stage.brain.breaker
+        assert (breaker._evicting, breaker._found) == ({}, {})
+        for number in range(12):
+            stage.observe(PodsReleased(f"n{number}"))
+        assert breaker.unlisted == {}
 
 
 # Modes
@@ -644,10 +770,10 @@ def test_budgets_hold_however_long() -> None:
     stage = by_mode(EvictionMode.EVICT)
     for _ in range(20):
         assert attempt(stage, blocked(stage.now + 5000)) is True
-        trouble = stage.explain().pending
-        assert trouble is not None
-        assert trouble.trouble is not None
-        assert (trouble.trouble.block, trouble.trouble.retry_at) == (BLOCK, stage.now + 5000)
+        failures = stage.explain().pending
+        assert failures is not None
+        assert failures.failures is not None
+        assert (failures.failures.block, failures.failures.retry_at) == (BLOCK, stage.now + 5000)
         stage.at(stage.now + 5000)
 
 
@@ -670,7 +796,7 @@ def test_who_was_blocked_and_is_deleted_by_somebody_else_was_not_evicted_by_us()
     assert isinstance(evicted, Evicted)
 
 
-def test_once_the_timeout_past_the_deadline_is_over_it_is_deleted() -> None:
+def test_once_budgets_have_refused_for_the_timeout_it_is_deleted() -> None:
     """Blocked until then; the last wait ends with the timeout, at exactly that instant."""
     stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
     assert attempt(stage, blocked(30)) is True
@@ -685,14 +811,14 @@ def test_once_the_timeout_past_the_deadline_is_over_it_is_deleted() -> None:
     assert attempt(stage.at(99), Done()) is False
 
 
-def test_however_late_it_is_the_eviction_api_is_asked_once() -> None:
-    """Paused until long after the timeout: asked, refused, and deleted at once."""
+def test_however_late_it_is_budgets_are_asked_for_the_whole_timeout() -> None:
+    """Paused until long after its deadline: asked, refused, and deleted a minute later."""
     stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
     stage.order(PAUSED)
     stage.at(5000).order(NOTHING)
     assert attempt(stage, blocked(5600)) is True
-    assert stage.next_at() == 70  # at once: the timeout is over
-    assert attempt(stage, Done()) is False
+    assert stage.next_at() == 5060
+    assert attempt(stage.at(5060), Done()) is False
 
 
 def test_failures_before_it_could_be_asked_do_not_count_as_asking() -> None:
@@ -702,9 +828,9 @@ def test_failures_before_it_could_be_asked_do_not_count_as_asking() -> None:
         assert attempt(stage.at(at), Failed("the node cannot be read", at + 7), sent=False) is True
         assert stage.next_at() == at + 7
     assert attempt(stage.at(700), blocked(900)) is True
-    assert stage.next_at() == 70
-    assert attempt(stage, Failed("the node cannot be read", 720), sent=False) is False
-    assert attempt(stage.at(720), Done()) is False
+    assert stage.next_at() == 760
+    assert attempt(stage.at(760), Failed("the node cannot be read", 780), sent=False) is False
+    assert attempt(stage.at(780), Done()) is False
 
 
 def test_a_deletion_that_failed_is_no_asking_either() -> None:
@@ -713,7 +839,7 @@ def test_a_deletion_that_failed_is_no_asking_either() -> None:
     assert attempt(stage, Failed("denied", 11)) is False
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 0.0))
     assert attempt(stage.at(11), blocked(99)) is True
-    assert stage.next_at() == 10
+    assert stage.next_at() == 11
     assert attempt(stage, Done()) is False
 
 
@@ -746,7 +872,7 @@ def test_rules_choose_the_mode_by_the_taint_that_decides() -> None:
     stage.sees(node(taint(), taint("k2")))
     stage.sees(pod(tolerates(0), tolerates(0, "k2")))
     stage.sees(pod(tolerates(50), tolerates(0, "k2"), name="db", uid="db", namespace="x", labels={"app": "db"}))
-    stage.sees(pod(name="else", uid="else", namespace="x", labels={"app": "db"}))
+    stage.sees(pod(name="else", uid="else", namespace="x", labels={"app": "web"}))
     said = {}
     for uid in ("a", "db", "else"):
         pending = stage.explain(uid).pending
@@ -764,6 +890,256 @@ def test_rules_choose_the_mode_by_the_taint_that_decides() -> None:
     assert uids(stage.at(7).take()) == ["db"]
 
 
+# Several taints that are due
+
+NOT_YET = PolicyRule("not yet", taint_keys=("k1",), pause=True)
+GENTLY = PolicyRule("gently", taint_keys=("k1",), mode=EvictionMode.EVICT)
+
+
+def two_taints(*rules: PolicyRule, seconds: int = 20, breaker: BreakerPolicy | None = None) -> Stage:
+    """A stage with a pod that is due at 10 by one taint and later by another."""
+    stage = Stage(eviction=EvictionPolicy(rules=rules), breaker=breaker)
+    stage.sees(node(taint(), taint("k2")), pod(tolerates(10), tolerates(seconds, "k2")))
+    return stage
+
+
+def deciding(stage: Stage) -> str:
+    """Name the taint that decides on the pod now, as status and explanation tell it alike."""
+    explained = stage.explain()
+    assert explained.pending is not None
+    assert isinstance(explained.decision, Evict)
+    assert explained.pending.decision == explained.decision
+    assert explained.decision.fire_at == 10
+    return explained.decision.deciding.taint.key
+
+
+def test_who_waits_under_a_paused_rule_goes_when_another_taint_is_due() -> None:
+    """At exactly that instant, late by that taint; until then the pause holds. The deadline is not told anew."""
+    stage = two_taints(NOT_YET)
+    assert stage.next_at() == 10
+    assert stage.at(10).take() == []
+    assert (hold_of(stage), deciding(stage)) == (WaitReason.RULE_PAUSED, "k1")
+    assert stage.next_at() == 20
+    assert stage.at(19.999).take() == []
+    assert stage.at(20).evaluate() == []
+    assert deciding(stage) == "k2"
+    work = stage.at(21).take_eviction()
+    assert stage.decide_again(work)
+    stage.send(work)
+    [told] = stage.at(22).settle(work, Done())
+    assert isinstance(told, Evicted)
+    assert (told.decision.deciding.taint.key, told.late_seconds, told.decision.fire_at) == ("k2", 2, 10)
+
+
+def test_another_taint_is_found_due_whoever_asks_first() -> None:
+    """A look, orders that are read, or work that is taken; nothing more happens at that instant then."""
+    for ask in (Stage.evaluate, lambda stage: stage.order(NOTHING), lambda stage: stage.take(0)):
+        stage = two_taints(NOT_YET)
+        ask(stage.at(20))
+        assert stage.brain.status.due_count() == 1
+        assert uids(stage.take()) == ["a"]
+
+
+def test_another_taint_that_is_due_waits_for_a_wave_of_its_own() -> None:
+    """However long the pod has been held because of the first."""
+    stage = two_taints(NOT_YET, breaker=BreakerPolicy(enabled=True, settle_seconds=2.0))
+    stage.lists("n1")
+    assert turn(stage.at(10)) == []
+    assert turn(stage.at(20)) == []
+    assert hold_of(stage) is WaitReason.SETTLING
+    assert turn(stage.at(21.999)) == []
+    assert turn(stage.at(22)) == ["a"]
+
+
+def test_a_pause_holds_again_once_the_other_taint_is_gone() -> None:
+    """Also what is in flight already, and nothing is left of the instant at which the other would be due."""
+    for at in (15.0, 25.0):
+        stage = two_taints(NOT_YET)
+        stage.at(at).evaluate()
+        begun = stage.take()
+        stage.sees(node(taint()))
+        for work in begun:
+            assert stage.brain.attempts.recheck(work, moment(at)) == Held()
+            stage.settle(work, Held())
+        assert stage.take() == []
+        assert (hold_of(stage), stage.next_at()) == (WaitReason.RULE_PAUSED, None)
+
+
+def test_a_rule_that_deletes_does_not_wait_for_a_budget() -> None:
+    """What was refused because of the first taint, to be asked again much later, goes when the second is due."""
+    stage = two_taints(GENTLY)
+    assert attempt(stage.at(10), blocked(500)) is True
+    assert stage.next_at() == 20
+    assert attempt(stage.at(20), Failed("denied", 33)) is False
+    assert stage.next_at() == 33
+    stage.sees(node(taint()))
+    assert stage.next_at() == 500
+    assert attempt(stage.at(500), Done()) is True
+
+
+def test_what_is_begun_under_one_rule_is_not_sent_under_another() -> None:
+    """The second taint is due before the call: it begins anew by the other rule's call."""
+    stage = two_taints(GENTLY)
+    work = stage.at(19).take_eviction()
+    assert work.by_eviction_api
+    assert stage.decide_again(work)
+    assert stage.brain.attempts.recheck(work, moment(20)) == Held()
+    stage.at(20).settle(work, Held())
+    again = stage.take_eviction()
+    assert not again.by_eviction_api
+    assert stage.decide_again(again)
+
+
+def test_rules_that_are_alike_leave_a_pod_where_it_is() -> None:
+    """The earliest deadline decides, its rule's limit counts, and nothing happens when the other taint is due."""
+    rules = (PolicyRule("one", taint_keys=("k1",), limit=Limit(1.0)), PolicyRule("two", limit=Limit(1.0)))
+    stage = two_taints(*rules)
+    work = stage.at(19).take_eviction()
+    stage.at(30)
+    assert stage.decide_again(work)
+    stage.settle(work, Held())
+    assert deciding(stage) == "k1"
+
+
+def test_a_policy_that_changes_decides_anew_which_taint_does() -> None:
+    """The pod has waited under one paused rule; by the next policy it goes because of the other taint."""
+    never = PolicyRule("never", taint_keys=("k2",), pause=True)
+    stage = two_taints(NOT_YET, never)
+    assert stage.at(30).take() == []
+    stage.change_policy(EvictionPolicy(rules=(NOT_YET,)))
+    assert deciding(stage) == "k2"
+    assert uids(stage.take()) == ["a"]
+
+
+# A budget's patience
+
+
+def refused(at: float = 10.0) -> Stage:
+    """A stage with a pod that a budget refuses since 10, to be asked again at 40, with a minute's patience."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    stage.evaluate()
+    assert attempt(stage, blocked(40)) is True
+    return stage.at(at)
+
+
+def beats(stage: Stage, until: float) -> Stage:
+    """Let time go by for a process that acts: it looks again and again."""
+    while stage.now < until:
+        stage.at(min(until, stage.now + 0.5)).evaluate()
+    return stage
+
+
+def test_while_refusals_follow_each_other_patience_runs_out() -> None:
+    """Each look finds that somebody acts; nothing interrupts."""
+    stage = beats(refused(), 40)
+    assert attempt(stage, blocked(99)) is True
+    assert stage.next_at() == 70
+    assert attempt(beats(stage, 70), Done()) is False
+
+
+@pytest.mark.parametrize(
+    "control_state",
+    [
+        PAUSED,
+        ControlState(nodes={"n1": Pause()}),
+        ControlState(namespaces={"shop": Pause()}),
+        ControlState(latch=Latch(5, "x")),
+    ],
+)
+@pytest.mark.parametrize("at", [12.0, 69.0, 75.0])
+def test_patience_begins_anew_after_a_hold(control_state: ControlState, at: float) -> None:
+    """However short, and when it is over already; the budget is not asked before it may be."""
+    stage = refused(at)
+    stage.order(control_state)
+    stage.at(at + 1).order(ControlState(reset_epoch=epoch(at)) if control_state.latch else NOTHING)
+    assert stage.next_at() == max(40, at + 1)
+    stage.at(max(40, at + 1))
+    assert attempt(stage, blocked(999)) is True
+    assert stage.next_at() == stage.now + 60
+
+
+@pytest.mark.parametrize(
+    "control_state", [ControlState(nodes={"n2": Pause()}), ControlState(namespaces={"bank": Pause()}), NOTHING]
+)
+def test_holds_of_others_do_not_touch_patience(control_state: ControlState) -> None:
+    """Neither when they begin nor when they end."""
+    stage = refused(12)
+    stage.order(control_state)
+    stage.at(50).order(NOTHING)
+    assert attempt(stage, blocked(999)) is True
+    assert stage.next_at() == 70 + 10  # At 50 it had waited for its turn for 10 s.
+
+
+def test_patience_begins_anew_after_a_rule_that_paused() -> None:
+    """Put in and taken out again in the same second."""
+    stage = refused(12)
+    paused = PolicyRule("not yet", pause=True)
+    stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0, rules=(paused,)))
+    stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0))
+    assert attempt(stage.at(40), blocked(999)) is True
+    assert stage.next_at() == 100
+
+
+def test_another_policy_that_holds_nothing_leaves_patience_as_it_is() -> None:
+    """But its length may be another."""
+    stage = refused(12)
+    stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 45.0))
+    assert attempt(stage.at(40), blocked(999)) is True
+    assert stage.next_at() == 55
+
+
+@pytest.mark.parametrize(("seconds", "deletes_at"), [(2.0, 70), (2.001, 100)])
+def test_patience_begins_anew_where_nobody_has_looked(seconds: float, deletes_at: float) -> None:
+    """Who does not look twice a second does not lead, or is frozen."""
+    stage = beats(refused(), 15)
+    stage.at(15 + seconds).evaluate()
+    assert attempt(beats(stage, 40), blocked(999)) is True
+    assert stage.next_at() == deletes_at
+
+
+def test_patience_begins_anew_after_an_attempt_in_which_no_budget_was_heard() -> None:
+    """A node that cannot be read, or an eviction API that does not answer."""
+    for sent in (False, True):
+        stage = refused(40)
+        assert attempt(stage, Failed("no answer", 41), sent=sent) is True
+        assert stage.next_at() == 41
+        assert attempt(stage.at(41), blocked(999)) is True
+        assert stage.next_at() == 101
+
+
+def test_a_deletion_that_fails_takes_no_patience_back() -> None:
+    """It is tried again as any other, until something holds the pod."""
+    stage = refused(40)
+    assert attempt(stage, blocked(99)) is True
+    assert attempt(stage.at(70), Failed("denied", 75)) is False
+    assert attempt(stage.at(75), Failed("denied", 85)) is False
+    stage.order(PAUSED)
+    stage.at(99).order(NOTHING)
+    assert attempt(stage, Done()) is True
+
+
+def test_what_a_pod_waits_for_a_limit_is_no_patience() -> None:
+    """Asked at 10, to be asked again at 20, and let through at 25: five seconds count neither way."""
+    stage = limited(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 30.0, total=Limit(0.1, 1)), 1)
+    assert attempt(stage.at(10), blocked(20)) is True
+    crowd(stage.at(15), 1, "n2", "other")
+    assert stage.play(19) == [(15, "other0")]
+    assert stage.at(20).take() == []
+    assert attempt(stage.at(25), blocked(999)) is True
+    assert stage.next_at() == 45
+    assert attempt(stage.at(45), Done()) is False
+
+
+def test_patience_that_ran_out_before_a_wait_for_a_limit_is_over() -> None:
+    """It is not asked again for having had to wait."""
+    stage = limited(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 10.0, total=Limit(0.1, 1)), 1)
+    assert attempt(stage.at(10), blocked(99)) is True
+    crowd(stage.at(15), 1, "n2", "other")
+    assert stage.play(19) == [(15, "other0")]
+    assert stage.at(20).take() == []
+    assert attempt(stage.at(25), Done()) is False
+
+
 # Reload
 
 
@@ -773,7 +1149,7 @@ def test_another_mode_holds_for_what_is_in_flight_too() -> None:
     work = stage.take_eviction()
     assert not work.by_eviction_api
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT))
-    assert stage.brain.obstacle(work, moment(10)) == Held()
+    assert stage.brain.attempts.recheck(work, moment(10)) == Held()
     assert stage.settle(work, Held()) == []
     again = stage.take_eviction()
     assert again.by_eviction_api
@@ -785,7 +1161,7 @@ def test_another_limit_holds_for_what_is_in_flight_too() -> None:
     stage = limited(EvictionPolicy(), 20)
     begun = stage.take()
     stage.send(begun[0])
-    stage.change_policy(EvictionPolicy(whole=Limit(1.0, 2)))
+    stage.change_policy(EvictionPolicy(total=Limit(1.0, 2)))
     assert [stage.decide_again(work) for work in begun[1:]] == [False] * 19
     for work in begun:
         stage.settle(work, Done() if work is begun[0] else Held())
@@ -803,7 +1179,7 @@ def test_what_another_policy_governs_otherwise_moves_to_its_lane() -> None:
     crowd(stage, 3, "n2", "b")
     assert stage.change_policy(EvictionPolicy(rules=(slow,))) == []
     assert stage.play(100) == [(1, "b0"), (11, "b1"), (21, "b2")]
-    assert stage.brain.dispatch.policy.rules == (slow,)
+    assert stage.brain.status.policy.rules == (slow,)
 
 
 def test_a_rule_of_the_same_name_that_matches_otherwise() -> None:
@@ -812,7 +1188,7 @@ def test_a_rule_of_the_same_name_that_matches_otherwise() -> None:
     stage.sees(node(taint()), pod(), pod(name="b", uid="b", namespace="bank"))
     stage.change_policy(EvictionPolicy(rules=(PolicyRule("r", namespaces=("bank",), pause=True),)))
     assert uids(stage.take()) == ["a"]
-    assert hold_of(stage, "b") is Hold.RULE_PAUSED
+    assert hold_of(stage, "b") is WaitReason.RULE_PAUSED
 
 
 # Defaults and holds
@@ -827,7 +1203,7 @@ def test_default_tolerances_hold_for_the_whole_controller() -> None:
 
 def test_an_owner_may_put_off_and_let_go_at_any_time() -> None:
     """The annotation is set when the pod is due already, made longer than allowed, and removed."""
-    stage = Stage(DecisionPolicy(most_hold_seconds=100))
+    stage = Stage(DecisionPolicy(max_hold_seconds=100))
     stage.sees(node(taint()), pod(tolerates(10)))
     stage.at(12).sees(pod(tolerates(10), hold_seconds=20.0))
     assert stage.deadlines() == {"a": 30}
@@ -840,7 +1216,7 @@ def test_an_owner_may_put_off_and_let_go_at_any_time() -> None:
 
 def test_held_for_ever_it_is_called_off() -> None:
     """Where operators set no bound, with the reason."""
-    stage = Stage(DecisionPolicy(most_hold_seconds=math.inf))
+    stage = Stage(DecisionPolicy(max_hold_seconds=math.inf))
     stage.sees(node(taint()), pod(tolerates(10)))
     assert stage.sees(pod(tolerates(10), hold_seconds=math.inf)) == [Cancelled(ref(), "n1", StayReason.HELD)]
     assert stage.next_at() is None
@@ -852,9 +1228,9 @@ def test_held_for_ever_it_is_called_off() -> None:
 def test_a_controller_that_is_told_nothing_else_holds_nothing_back() -> None:
     """No limit, no pause, no breaker: as ever."""
     brain = Controller()
-    assert brain.dispatch.brakes.whole() is None
-    assert not brain.dispatch.brakes.breaker.policy.enabled
-    assert brain.dispatch.policy == EvictionPolicy()
+    assert brain.suspension.of_cluster() is None
+    assert not brain.breaker.policy.enabled
+    assert brain.status.policy == EvictionPolicy()
 
 
 def test_a_taint_that_is_swapped_does_not_ask_a_budget_anew() -> None:
@@ -864,9 +1240,9 @@ def test_a_taint_that_is_swapped_does_not_ask_a_budget_anew() -> None:
     assert attempt(stage.at(1), blocked(6)) is True
     stage.at(2).sees(node(taint("k2")))
     assert stage.take() == []
-    assert stage.brain.next_at(2) == 6
+    assert stage.brain.attempts.next_at(2) == 6
     stage.sees(node(taint("k3")))
-    assert stage.brain.next_at(2) == 12
+    assert stage.brain.attempts.next_at(2) == 12
     assert stage.at(12).take_eviction().tries == 0
 
 
@@ -884,11 +1260,23 @@ def test_a_budgets_no_outlasts_a_deletion_that_failed(later_mode: EvictionMode, 
 
 
 def test_a_deadline_that_moves_takes_the_first_no_along() -> None:
-    """The timeout moves with the deadline, and until then the budget is asked no sooner than its no allows."""
+    """The timeout begins anew, and until then the budget is asked no sooner than its no allows."""
+    stage = Stage(DecisionPolicy(max_hold_seconds=9.0), eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 3.0))
+    stage.sees(node(taint()), pod())
+    assert attempt(stage.at(0), blocked(6)) is True
+    assert stage.next_at() == 3
+    stage.at(2).sees(pod(hold_seconds=4.0))
+    assert stage.at(4).next_at() == 6
+    assert attempt(stage.at(6), blocked(20)) is True
+    assert stage.next_at() == 9
+
+
+def test_a_taint_that_is_swapped_leaves_a_budgets_patience_as_it_is() -> None:
+    """The pod is due before and after, and the budget refuses it all the while."""
     stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 3.0))
     stage.sees(node(taint()), pod())
     assert attempt(stage.at(0), blocked(6)) is True
     assert stage.next_at() == 3
     stage.at(2).sees(node(taint("k2")))
-    assert stage.next_at() == 5
-    assert not stage.at(5).take_eviction().by_eviction_api
+    assert stage.next_at() == 3
+    assert not stage.at(3).take_eviction().by_eviction_api

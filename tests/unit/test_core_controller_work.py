@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
 
+from taint_eviction.core.breaker import BreakerPolicy
 from taint_eviction.core.decision import Evict, StayReason
 from taint_eviction.core.effects import (
     CalledOff,
@@ -21,7 +22,20 @@ from taint_eviction.core.effects import (
     Work,
 )
 from taint_eviction.core.facts import NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased
+from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.pod_record import (
+    Deleted,
+    InFlight,
+    PodState,
+    Queued,
+    Retrying,
+    Schedule,
+    Settling,
+    Stays,
+    Step,
+    Waiting,
+)
 
 
 def failed(retry_at: float) -> Failed:
@@ -54,7 +68,7 @@ def test_an_eviction_says_whom_where_and_why() -> None:
 def test_nothing_is_taken_before_it_is_due() -> None:
     """The next instant is told exactly, so there is nothing to poll."""
     stage = armed()
-    assert stage.brain.next_at(stage.now) == 10
+    assert stage.brain.attempts.next_at(stage.now) == 10
     assert stage.at(9.999).take() == []
 
 
@@ -63,7 +77,7 @@ def test_what_is_in_flight_is_not_taken_again() -> None:
     stage = armed()
     stage.at(10).take_eviction()
     stage.sees(pod(tolerates(1)), node(taint(), taint("k2")))
-    assert stage.brain.next_at(stage.now) is None
+    assert stage.brain.attempts.next_at(stage.now) is None
     assert stage.at(1000).take() == []
 
 
@@ -80,9 +94,9 @@ def test_a_pod_whose_deletion_was_accepted_is_never_asked_for_again() -> None:
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), Done())
     stage.sees(pod(tolerates(1)), node(taint(), taint("k2")), pod(terminating=True))
-    explanation = stage.brain.explain(ref().key, moment(stage.now))
+    explanation = stage.brain.status.explain(ref().key, moment(stage.now))
     assert explanation is not None
-    assert explanation.deleted
+    assert explanation.record.deleted
     assert stage.at(1e6).take() == []
 
 
@@ -116,7 +130,7 @@ def test_work_is_no_longer_wanted_when_the_taint_is_gone() -> None:
     stage = armed()
     work = stage.at(10).take_eviction()
     assert stage.decide_again(work)
-    stage.observe(NodeSeen(node(), continuous=False, asked_at=10))
+    stage.observe(NodeSeen(node(), asked_at=10))
     assert not stage.decide_again(work)
     assert stage.settle(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
 
@@ -128,7 +142,7 @@ def test_work_is_no_longer_wanted_when_the_taint_is_gone() -> None:
         pytest.param(NodeSeen(node(uid="new")), id="node recreated"),
         pytest.param(PodGone(ref()), id="pod gone"),
         pytest.param(PodSeen(pod(uid="b")), id="pod recreated"),
-        pytest.param(PodSeen(pod(tolerates(), version=2)), id="tolerated for ever"),
+        pytest.param(PodSeen(pod(tolerates(), version=2)), id="tolerated indefinitely"),
         pytest.param(PodSeen(pod(tolerates(99))), id="tolerated for longer"),
         pytest.param(PodSeen(pod(tolerates(10), terminating=True)), id="terminating"),
         pytest.param(PodSeen(pod(on="n2")), id="elsewhere"),
@@ -167,7 +181,7 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     stage = armed()
     work = stage.at(10).take_eviction()
     assert stage.settle(work, PodIsGone()) == [Cancelled(ref(), "n1", None)]
-    assert stage.brain.explain(ref().key, moment(stage.now)) is None
+    assert stage.brain.status.explain(ref().key, moment(stage.now)) is None
     assert stage.sees(pod(tolerates(10), version=5)) == []
     assert stage.at(1000).take() == []
 
@@ -237,7 +251,7 @@ def test_a_retry_never_opens_a_new_window() -> None:
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(40))
     stage.at(20).sees(pod(tolerates(10), marked=True), node(taint(), taint("k2")))
-    assert stage.brain.next_at(stage.now) == 40
+    assert stage.brain.attempts.next_at(stage.now) == 40
     work = stage.at(40).take_eviction()
     assert work.marked
     assert stage.settle(work, Done()) == [Evicted(ref(), "n1", work.decision, 30.0)]
@@ -319,11 +333,11 @@ def test_retries_take_no_more_than_their_share() -> None:
     for work in stage.at(1).take():
         stage.settle(work, failed(2))
     stage.at(5)
-    assert len(stage.take(most=10, most_retries=0)) == 0
-    assert len(stage.take(most=10, most_retries=4)) == 4
-    assert len(stage.take(most=1, most_retries=4)) == 1
-    assert stage.brain.next_at(stage.now) == 5
-    assert stage.brain.next_at(stage.now, retries=False) is None
+    assert len(stage.take(most=10, max_retries=0)) == 0
+    assert len(stage.take(most=10, max_retries=4)) == 4
+    assert len(stage.take(most=1, max_retries=4)) == 1
+    assert stage.brain.attempts.next_at(stage.now) == 5
+    assert stage.brain.attempts.next_at(stage.now, retries=False) is None
 
 
 def test_two_thousand_pods_are_begun_no_faster_than_there_are_workers() -> None:
@@ -346,15 +360,15 @@ def test_explaining_says_all_there_is_to_say() -> None:
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(12))
     stage.at(12).take_eviction()
-    explanation = stage.brain.explain(ref().key, moment(stage.now))
+    explanation = stage.brain.status.explain(ref().key, moment(stage.now))
     assert explanation is not None
     assert isinstance(explanation.decision, Evict)
     assert explanation.pending is not None
-    assert explanation.pending.in_flight
-    assert not explanation.deleted
-    assert explanation.pending.trouble is not None
-    assert (explanation.pending.trouble.tries, explanation.pending.trouble.message) == (1, "denied")
-    assert stage.brain.explain(NamespacedName("shop", "unknown"), moment(stage.now)) is None
+    assert isinstance(explanation.pending.state, InFlight)
+    assert not explanation.record.deleted
+    assert explanation.pending.failures is not None
+    assert (explanation.pending.failures.tries, explanation.pending.failures.message) == (1, "denied")
+    assert stage.brain.status.explain(NamespacedName("shop", "unknown"), moment(stage.now)) is None
 
 
 def test_what_is_pending_is_told_with_its_trouble() -> None:
@@ -362,7 +376,7 @@ def test_what_is_pending_is_told_with_its_trouble() -> None:
     stage = armed(5)
     stage.sees(pod(tolerates(), name="kept", uid="kept"), pod(tolerates(50), name="p2", uid="armed"))
     stage.settle(stage.at(5).take_eviction(), failed(9))
-    told = {one.known.pod.ref.uid: one.trouble for one in stage.brain.pending(moment(stage.now))}
+    told = {one.record.pod.ref.uid: one.failures for one in stage.brain.status.pending(moment(stage.now))}
     assert told["armed"] is None
     assert told["a"] is not None
     assert set(told) == {"a", "armed"}
@@ -373,7 +387,48 @@ def test_asking_changes_nothing() -> None:
     """Decisions are asked for as often as anybody likes."""
     stage = armed()
     work = stage.at(10).take_eviction()
-    answers = {stage.brain.obstacle(work, moment(at)) for at in (10, 11, 12)}
+    answers = {stage.brain.attempts.recheck(work, moment(at)) for at in (10, 11, 12)}
     assert answers == {None}
     assert isinstance(work, Eviction)
-    assert isinstance(stage.brain.obstacle(work, moment(9)), CalledOff)
+    assert isinstance(stage.brain.attempts.recheck(work, moment(9)), CalledOff)
+
+
+# States
+
+
+def state_of(stage: Stage) -> PodState:
+    """Return the state of the one pod that is known."""
+    [record] = stage.brain.pods.known.values()
+    return record.state
+
+
+def test_a_record_says_in_which_state_its_pod_is() -> None:
+    """From its deadline to the accepted deletion, and why it stays before and after."""
+    stage = Stage(breaker=BreakerPolicy(enabled=True, settle_seconds=2.0))
+    stage.sees(node(taint("k2")), pod(tolerates(10), tolerates(None, "k2")))
+    assert state_of(stage) == Stays(StayReason.TOLERATED)
+    stage.sees(node(taint()))
+    plan = Schedule(FlowKey("n1", "shop", ""), 10.0, False, None)
+    assert state_of(stage) == Waiting(10.0, plan)
+    stage.at(10).evaluate()
+    assert state_of(stage) == Settling(12.0, plan)
+    stage.lists("n1")
+    stage.at(12).evaluate()
+    assert state_of(stage) == Queued(plan)
+    work = stage.take_eviction()
+    assert state_of(stage) == InFlight(work, plan, (), Step.BEGUN)
+    stage.brain.attempts.will_mark(work.ref)
+    assert state_of(stage) == InFlight(work, plan, (), Step.MARKING)
+    stage.send(work)
+    assert state_of(stage) == InFlight(work, plan, (), Step.ENDING)
+    stage.settle(work, failed(15))
+    assert state_of(stage) == Retrying(15.0, plan._replace(fire_at=15.0, retry=True))
+    stage.settle(stage.at(15).take_eviction(), Done())
+    assert state_of(stage) == Deleted(15.0)
+
+
+def test_a_pod_that_is_called_off_says_why_it_stays() -> None:
+    """The reason is in its record."""
+    stage = armed()
+    stage.sees(node())
+    assert state_of(stage) == Stays(StayReason.NODE_CLEAN)

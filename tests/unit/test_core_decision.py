@@ -245,7 +245,7 @@ def test_other_taints_have_no_default() -> None:
 def held(hold_seconds: float | None, most: float, *tolerations: Toleration) -> Decision:
     """Decide on a pod that its owner holds, where so many seconds are allowed, on a node tainted at 7."""
     which = pod(*tolerations, hold_seconds=hold_seconds)
-    return decide(which, since(0), [seen(taint(), 7)], DecisionPolicy(most_hold_seconds=most))
+    return decide(which, since(0), [seen(taint(), 7)], DecisionPolicy(max_hold_seconds=most))
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_an_owner_may_hold_a_pod_for_a_while(hold_seconds: float | None, most: f
     assert isinstance(decision, Evict)
     assert (decision.fire_at, decision.held_seconds) == (7 + held_seconds, held_seconds)
     assert decision.deciding.fire_at == 7
-    assert DecisionPolicy().most_hold_seconds == 0.0
+    assert DecisionPolicy().max_hold_seconds == 0.0
 
 
 def test_the_hold_begins_with_the_deadline() -> None:

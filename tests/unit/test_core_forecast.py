@@ -12,13 +12,14 @@ from taint_eviction.core.forecast import (
     remove_taints,
 )
 from taint_eviction.core.objects import Node, Pod, Taint, Toleration
+from taint_eviction.core.policy import EvictionPolicy
 
 UNCHANGED = WhatIf(0.0, {})
 
 
 def foretold(what_if: WhatIf, told: Node, *pods: Pod) -> list[PodForecast]:
     """Forecast at instant 0."""
-    return forecast([told], pods, what_if, moment(0.0), DecisionPolicy())
+    return forecast([told], pods, what_if, moment(0.0), DecisionPolicy(), EvictionPolicy())
 
 
 def test_pods_are_forecast_in_the_order_given() -> None:

@@ -289,7 +289,7 @@ RULE = PolicyRule("slow", namespaces=("shop",), limit=Limit(1.0))
 
 def test_an_eviction_is_limited_as_a_whole_by_node_by_namespace_and_by_rule() -> None:
     """Each has a bucket of its own; the rule's is shared by all that it governs."""
-    all_of_them = Limits(EvictionPolicy(whole=Limit(4.0), per_node=Limit(3.0), per_namespace=Limit(2.0), rules=(RULE,)))
+    all_of_them = Limits(EvictionPolicy(total=Limit(4.0), per_node=Limit(3.0), per_namespace=Limit(2.0), rules=(RULE,)))
     one = all_of_them.buckets("n1", "shop", "slow", 0)
     assert [bucket._limit.per_second for bucket in one] == [4.0, 3.0, 2.0, 1.0]
     assert all_of_them.buckets("n1", "shop", "slow", 0) == one
@@ -319,10 +319,10 @@ def test_what_is_not_limited_has_no_bucket() -> None:
 
 def test_another_policy_changes_the_buckets_that_stay_and_drops_the_others() -> None:
     """What was used up stays used up where there is still a limit."""
-    these = Limits(EvictionPolicy(whole=Limit(1.0), per_node=Limit(1.0), rules=(RULE,)))
+    these = Limits(EvictionPolicy(total=Limit(1.0), per_node=Limit(1.0), rules=(RULE,)))
     whole, node, rule = these.buckets("n1", "shop", "slow", 0)
     evicted(whole, 0)
-    these.change(EvictionPolicy(whole=Limit(0.5), per_namespace=Limit(7.0), rules=(RULE,)), 0)
+    these.change(EvictionPolicy(total=Limit(0.5), per_namespace=Limit(7.0), rules=(RULE,)), 0)
     again = these.buckets("n1", "shop", "slow", 0)
     assert again[0] is whole
     assert whole.room_at() == 2.0
@@ -336,7 +336,7 @@ def test_another_policy_changes_the_buckets_that_stay_and_drops_the_others() -> 
 
 def test_idle_buckets_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those in use stay; those that are as good as new are made anew when they are needed."""
-    monkeypatch.setattr(limits, "_MOST_IDLE", 4)
+    monkeypatch.setattr(limits, "_MAX_IDLE", 4)
     these = Limits(EvictionPolicy(per_node=Limit(1.0)))
     [busy] = these.buckets("busy", "shop", "", 0)
     [tired] = these.buckets("tired", "shop", "", 0)
@@ -353,7 +353,7 @@ def test_idle_buckets_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch
 
 def test_buckets_that_stay_in_use_are_not_gone_through_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a search that found little, twice as many may come before the next."""
-    monkeypatch.setattr(limits, "_MOST_IDLE", 4)
+    monkeypatch.setattr(limits, "_MAX_IDLE", 4)
     searched: list[float] = []
     is_idle = TokenBucket.is_idle
 

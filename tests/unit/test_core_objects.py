@@ -8,11 +8,11 @@ from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
 @pytest.mark.parametrize(
     ("toleration", "words"),
     [
-        (Toleration(operator="Exists"), "* for ever"),
+        (Toleration(operator="Exists"), "* indefinitely"),
         (Toleration("k1", "Exists", "", NO_EXECUTE, 60), "k1:NoExecute for 60 s"),
-        (Toleration("k1", value="v"), "k1 Equal 'v' for ever"),
+        (Toleration("k1", value="v"), "k1 Equal 'v' indefinitely"),
         (Toleration("k1", "Equal", "v", "", 0), "k1 Equal 'v' for 0 s"),
-        (Toleration("k1", "Gt", "5"), "k1 Gt '5' for ever"),
+        (Toleration("k1", "Gt", "5"), "k1 Gt '5' indefinitely"),
     ],
 )
 def test_a_toleration_reads_as_what_it_tolerates_and_for_how_long(toleration: Toleration, words: str) -> None:

@@ -12,7 +12,7 @@ def test_by_default_pods_are_deleted_without_any_limit() -> None:
     """As Kubernetes' own controller does."""
     policy = EvictionPolicy()
     assert policy.handling("k1", "shop", {}) == Handling(None, EvictionMode.DELETE, 300.0)
-    assert policy.whole == policy.per_node == policy.per_namespace == UNLIMITED == Limit()
+    assert policy.total == policy.per_node == policy.per_namespace == UNLIMITED == Limit()
     assert policy.problems() == []
 
 
@@ -97,7 +97,40 @@ def test_modes_are_spelled_as_people_write_them() -> None:
 )
 def test_how_many_evictions_can_be_saved_up(limit: Limit, tokens: float) -> None:
     """The burst; without one a second's worth, at least one."""
-    assert limit.most_tokens == tokens
+    assert limit.max_tokens == tokens
+
+
+SOONEST_FIRST = (
+    (
+        PolicyRule("now", mode=EvictionMode.DELETE),
+        PolicyRule("alike", mode=EvictionMode.DELETE, evict_timeout_seconds=9.0),
+    ),
+    (PolicyRule("few at once", limit=Limit(at_once=2)),),
+    (PolicyRule("one at once", limit=Limit(at_once=1)),),
+    (PolicyRule("fast", limit=Limit(2.0, 4)), PolicyRule("as much", limit=Limit(2.0, 4, None))),
+    (PolicyRule("small burst", limit=Limit(2.0, 3, 9)),),
+    (PolicyRule("fewer at once", limit=Limit(2.0, 3, 8)),),
+    (PolicyRule("a second's worth", limit=Limit(2.0)), PolicyRule("as much said", limit=Limit(2.0, 2))),
+    (PolicyRule("slow", limit=Limit(1.0, 100)),),
+    (PolicyRule("hasty", mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=1.0, limit=Limit(0.1)),),
+    (PolicyRule("patient", mode=EvictionMode.EVICT_THEN_DELETE),),
+    (PolicyRule("for ever", mode=EvictionMode.EVICT, evict_timeout_seconds=0.0),),
+    (PolicyRule("paused", pause=True), PolicyRule("alike", mode=EvictionMode.EVICT, limit=Limit(0.1), pause=True)),
+)
+
+
+def test_what_lets_a_pod_go_sooner_comes_first() -> None:
+    """Mode, then patience, then the limit; what is paused comes last, whatever else it says."""
+
+    def haste(rule: PolicyRule) -> tuple[float, ...]:
+        return EvictionPolicy(rules=(rule,)).handling("k1", "shop", {}).haste
+
+    assert EvictionPolicy().handling("k1", "shop", {}).haste == haste(SOONEST_FIRST[0][0])
+    for alike in SOONEST_FIRST:
+        assert len({haste(rule) for rule in alike}) == 1
+    hastes = [haste(rule) for rule, *_ in SOONEST_FIRST]
+    assert hastes == sorted(hastes)
+    assert len(set(hastes)) == len(hastes)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +156,7 @@ def test_each_problem_of_a_limit_is_said(limit: Limit, problems: list[str]) -> N
 def test_all_problems_of_a_policy_are_said_at_once() -> None:
     """Each limit by its name, and the timeout; none of it is one problem only."""
     bad = Limit(at_once=0)
-    policy = EvictionPolicy(evict_timeout_seconds=-1.0, whole=bad, per_node=bad, per_namespace=bad)
+    policy = EvictionPolicy(evict_timeout_seconds=-1.0, total=bad, per_node=bad, per_namespace=bad)
     said = "at least 1 eviction at once, not 0; to hold, pause"
     assert policy.problems() == [
         f"all evictions: {said}",

@@ -163,7 +163,7 @@ def test_a_queue_that_keeps_the_key_never_evicts_the_recreated_pod() -> None:
 def stale_key_story(make: Callable[[], TimedWorkerQueue]) -> list[tuple[float, str]]:
     """Play the stale key on a whole controller that has queues of this kind."""
     stage = Stage()
-    stage.brain.dispatch.agenda._first_tries = make()
+    stage.brain._queue._first_tries = make()
     stage.sees(node(taint()), pod(tolerates(10), uid="a"))
     gone = stage.play(10)
     stage.at(12).sees(pod(tolerates(10), uid="b"))

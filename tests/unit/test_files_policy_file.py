@@ -135,7 +135,7 @@ rules:
         "p.yaml:7: unknown key 'namespace' in match; did you mean 'namespaces'?",
         "p.yaml:8: mode must be text, not false (write it in quotes)",
         "p.yaml:11: evictTimeout must be seconds (90) or a duration (1m30s, 500ms), not 'soon'",
-        "p.yaml:12: a burst without evictionsPerSecond means nothing",
+        "p.yaml:12: burst has no effect without evictionsPerSecond",
         "p.yaml:12: burst must be a whole number of at least 1, not the number 0",
     ]
 
@@ -192,8 +192,8 @@ def test_what_frames_the_rules_is_checked(old: str, new: str, said: str) -> None
         ("match: {taintKeys: ['a**']}", "'a**' is not the key of a taint, or the beginning of one followed by *"),
         ("match: {namespaces: [Shop]}", "'Shop' is not a namespace's name, or the beginning of one followed by *"),
         ("match: {namespaces: ['*-shop']}", "'*-shop' is not a namespace's name, or the beginning of one followed b"),
-        ("match: {namespaces: []}", "namespaces is empty; leave it out where all are meant"),
-        ("match: {namespaces: }", "namespaces is empty; leave it out where all are meant"),
+        ("match: {namespaces: []}", "namespaces is empty; leave it out to match all"),
+        ("match: {namespaces: }", "namespaces is empty; leave it out to match all"),
     ],
 )
 def test_what_cannot_be_meant_in_a_rule_is_named(rule: str, said: str) -> None:
@@ -298,12 +298,12 @@ def test_there_is_an_end_to_rules() -> None:
         ("rules: [", "1: expected the node content, but found '<stream end>'"),
         (f"{HEAD}\n---\n{HEAD}", "5: but found another document"),
         ("rules: []\nrules: []", "2: 'rules' is here twice (first in line 1)"),
-        ("rules: &a [*a]", "1: the aliases (*) in here never end, or make it far too large"),
+        ("rules: &a [*a]", "1: aliases (*) make the file endless or far too large"),
         ("rules: !!python/object:os.system x", "1: could not determine a constructor for the tag"),
         ("rules: !!bool maybe", "1: 'maybe' is no tag:yaml.org,2002:bool"),
         ("rules: !!int ''", "1: '' is no tag:yaml.org,2002:int"),
         ("rules: !!timestamp x", "1: 'x' is no tag:yaml.org,2002:timestamp"),
-        (f"rules: 0x{'f' * 9999}", "1: no number may be as large as this one"),
+        (f"rules: 0x{'f' * 9999}", "1: this number is too large"),
         (f"rules: {'9' * 9999}", "1: it is no YAML: Exceeds the limit"),
         (f"rules: {'9:' * 999}9.0", "1: it is no YAML: int too large to convert to float"),
         ('rules: "\\UFFFFFFFF"', "1: it is no YAML: "),

@@ -24,31 +24,32 @@ from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import BreakerOpened, Eviction, Outcome, TakeBack, Work
 from taint_eviction.core.facts import NodeSeen, PodSeen
+from taint_eviction.runtime.workers import Worker
 
 
-class Attempts:
+class AttemptsUnderWay:
     """Stands in for the evictor: takes ``seconds`` for each piece of work and keeps account of it."""
 
     def __init__(self, it: Body, seconds: float = 1.0) -> None:
         self.it, self.seconds = it, seconds
         self.begun: list[tuple[float, str]] = []
         self.under_way: list[Work] = []
-        self.most = self.most_retries = 0
+        self.most = self.max_retries = 0
         self.doubles: list[str] = []
         self._inner = it.evictor.carry_out
         it.evictor.carry_out = self.carry_out  # type: ignore[method-assign]
 
-    async def carry_out(self, work: Work) -> Outcome:
+    async def carry_out(self, work: Work, worker: Worker) -> Outcome:
         """Do it, in so many seconds more."""
         self.begun.append((now(), work.ref.uid))
         self.doubles += [other.ref.uid for other in self.under_way if other.ref.uid == work.ref.uid]
         self.under_way.append(work)
-        self.most = max(self.most, len(self.under_way))
+        self.most = max(self.most, self.it.driver.workers.held)
         retries = [one for one in self.under_way if isinstance(one, TakeBack) or one.tries]
-        self.most_retries = max(self.most_retries, len(retries))
+        self.max_retries = max(self.max_retries, len(retries))
         try:
             await asyncio.sleep(self.seconds)
-            return await self._inner(work)
+            return await self._inner(work, worker)
         finally:
             self.under_way.remove(work)
 
@@ -94,8 +95,8 @@ async def test_a_deadline_between_the_look_and_the_wait_is_not_missed() -> None:
     it = body(0, 10)
     begin = it.live.take_due
 
-    def take_due(most: int, most_retries: int) -> list[Work]:
-        begun = begin(most, most_retries)
+    def take_due(max_works: int, max_retries: int) -> list[Work]:
+        begun = begin(max_works, max_retries)
         if begun and now() == 0:
             it.clock.ahead = 10
         return begun
@@ -122,7 +123,7 @@ async def test_the_most_overdue_goes_first() -> None:
     """W14: after a hold, in the order of their deadlines."""
     it = body(3, 1, 4, 2, 0, workers=2)
     it.gate.open = False
-    attempts = Attempts(it)
+    attempts = AttemptsUnderWay(it)
     async with running(it.driver.run()):
         await until(5)
         it.gate.open = True
@@ -137,7 +138,7 @@ async def test_the_heart_beats_at_least_twice_a_second() -> None:
     async with running(it.driver.run()):
         for seconds in range(1, 10):
             await until(seconds)
-            assert now() - it.driver.last_beat_at <= 0.5
+            assert it.driver.beat_age_seconds() <= 0.5
             it.gate.open = seconds < 5
 
 
@@ -146,19 +147,19 @@ async def test_the_heart_beats_at_least_twice_a_second() -> None:
 
 @virtually
 async def test_no_more_workers_than_were_granted() -> None:
-    """Fifty at once, four hands, a second each."""
+    """Fifty at once, four hands, half a second each."""
     it = body(*[0] * 50, workers=4)
-    attempts = Attempts(it)
+    attempts = AttemptsUnderWay(it, 0.5)
     async with running(it.driver.run()):
         await until(20)
-    assert (attempts.most, len(it.api.deleted), it.api.deleted[-1][0]) == (4, 50, 13)
+    assert (attempts.most, len(it.api.deleted), it.api.deleted[-1][0]) == (4, 50, 6.5)
 
 
 @virtually
 async def test_few_begin_and_each_that_ends_lets_one_more_take_part() -> None:
     """Twenty at once, twenty hands, 0.05 s each: 4, 8, 8; and after a pause again 4."""
     it = body(*[0] * 20, *[5] * 8)
-    attempts = Attempts(it, 0.05)
+    attempts = AttemptsUnderWay(it, 0.05)
     async with running(it.driver.run()):
         await until(10)
     begun = [round(instant, 3) for instant, _ in attempts.begun]
@@ -167,33 +168,115 @@ async def test_few_begin_and_each_that_ends_lets_one_more_take_part() -> None:
 
 @virtually
 async def test_calls_that_hang_hold_the_rest_up_for_a_moment_only() -> None:
-    """The first four hang: 0.2 s later all hands take part."""
+    """The first four hang: 0.2 s later all hands take part; and each is lent to the others after a second."""
     it = body(*[0] * 30)
-    attempts = Attempts(it, 60)
+    attempts = AttemptsUnderWay(it, 60)
     async with running(it.driver.run()):
         await until(30)
-    assert [round(instant, 3) for instant, _ in attempts.begun] == [0] * 4 + [0.2] * 16
+    begun = [round(instant, 3) for instant, _ in attempts.begun]
+    assert begun == [0] * 4 + [0.2] * 16 + [1.0] * 4 + [1.2] * 6
+
+
+@virtually
+async def test_while_many_wait_few_begin_at_a_time_and_a_hundred_lend_at_most() -> None:
+    """All hang for ten minutes: 50 in three seconds, then four a second, until 100 wait and all hands are busy."""
+    it = body(*[0] * 300)
+    attempts = AttemptsUnderWay(it, 600)
+    async with running(it.driver.run()):
+        await until(3.9)
+        assert (it.driver.in_flight, it.driver.workers.lent) == (64, 60)
+        await until(4.9)
+        assert (it.driver.in_flight, it.driver.workers.lent) == (68, 64)
+        await until(100)
+        assert (it.driver.in_flight, it.driver.workers.lent, it.driver.workers.held) == (120, 100, 20)
+    assert attempts.most == 20
+
+
+@virtually
+async def test_an_unrelated_pod_waits_a_second_at_most_for_any_number_of_calls_that_hang() -> None:
+    """Whenever it comes: not until the calls time out."""
+    it = body(*[0] * 60)
+    it.sees(node(taint(), name="n2"))
+    attempts = AttemptsUnderWay(it, 0)
+    it.api.ever["DELETE"] = times_out(10)
+    due = {f"web-{number}": 0.5 + 2.37 * number for number in range(20)}
+    async with running(it.driver.run()):
+        for uid, due_at in due.items():
+            await until(due_at)
+            it.sees(pod(name=uid, uid=uid, on="n2"))
+        await until(60)
+    begun = {uid: instant for instant, uid in reversed(attempts.begun)}
+    assert max(begun[uid] - due_at for uid, due_at in due.items()) <= 1
+
+
+@virtually
+async def test_what_has_waited_for_long_takes_a_worker_again_before_its_next_step() -> None:
+    """Two hands: both conditions take 4 s, and so do those of whoever got their hands; nobody jumps the queue."""
+    it = body(*[0] * 6, workers=2)
+    it.api.ever["PATCH"] = slow(4)
+    attempts = AttemptsUnderWay(it, 0)
+    async with running(it.driver.run()):
+        await until(30)
+    assert [instant for instant, _ in attempts.begun] == [0, 0, 1, 1, 2, 2]
+    assert [instant for instant, _ in it.api.deleted] == [4, 4, 5, 5, 6, 6]
+    assert attempts.most == 2
+
+
+@virtually
+async def test_untainted_while_it_waits_for_a_worker_calls_off() -> None:
+    """It decides anew once it has one: the watch told of the untaint while both hands were busy with others."""
+    it = body(0, 0, 0, workers=2)
+    it.api.will("PATCH", slow(1.5), *[slow(0.9)] * 2)
+    it.api.ever["DELETE"] = slow(0.9)
+    async with running(it.driver.run()):
+        at(1.6, it.sees, node())
+        await until(10)
+    assert [uid for _, uid in it.api.deleted] == ["u1"]
+
+
+@virtually
+async def test_retries_that_wait_for_long_still_count_against_their_half() -> None:
+    """W8: of forty that hang again ten are under way, and first tries have ten hands for themselves at any time."""
+    it = body(*[0] * 40)
+    it.api.ever["DELETE"] = times_out(10)
+    attempts = AttemptsUnderWay(it, 0)
+    async with running(it.driver.run()):
+        await until(120)
+    assert attempts.max_retries == 10
+
+
+@virtually
+async def test_at_stop_those_that_have_lent_their_worker_may_end_as_well() -> None:
+    """And whatever has not by the end of the grace is cut off: nothing is sent after that, so the Lease may go."""
+    it = body(0, 0, workers=2)
+    it.api.will("PATCH", slow(3), slow(60), slow(60))
+    async with running(it.driver.run()):
+        await until(2)
+        assert it.driver.workers.lent == 2
+        assert await it.driver.stop(5) is False
+        await until(100)
+    assert (now(), it.api.deleted, it.driver.in_flight) == (100, [(3, "u0")], 0)
 
 
 @virtually
 async def test_retries_hold_no_more_than_half_of_the_few_that_begin() -> None:
     """W8: of twenty retries two begin and hang; the others 0.2 s later, as far as half of all hands go."""
     it = body(*[0] * 20)
-    it.api.ever["PATCH"] = it.api.ever["GET pod"] = refused(500)
+    it.api.ever["PATCH"] = it.api.ever["GET pod"] = refused(403)
     async with running(it.driver.run()):
         await until(0.01)
-        attempts = Attempts(it, 60)
+        attempts = AttemptsUnderWay(it, 60)
         await until(5)
     first = attempts.begun[0][0]
     assert len([uid for instant, uid in attempts.begun if instant < first + 0.19]) == 2
-    assert attempts.most_retries == 10
+    assert attempts.max_retries == 10
 
 
 @virtually
 async def test_events_may_be_told_of_while_few_take_part_only_if_those_are_not_all_busy() -> None:
     """Four of twenty hands are busy, and no more may be: there is no time for words."""
     it = body(*[0] * 5)
-    Attempts(it, 0.1)
+    AttemptsUnderWay(it, 0.1)
     async with running(it.driver.run()):
         await until(0.05)
         assert it.driver.saturated
@@ -207,10 +290,10 @@ async def test_retries_hold_no_more_than_half_of_the_workers() -> None:
     it = body(*[0] * 20, workers=4)
     it.api.ever["PATCH"] = times_out(10)
     it.api.ever["GET pod"] = times_out(10)
-    attempts = Attempts(it, 0)
+    attempts = AttemptsUnderWay(it, 0)
     async with running(it.driver.run()):
         await until(110)
-        assert attempts.most_retries == 2
+        assert attempts.max_retries == 2
         it.api.ever.clear()
         it.sees(*(pod(name=f"new{number}", uid=f"new{number}") for number in range(2)))
         await until(110)
@@ -222,7 +305,7 @@ async def test_first_tries_go_before_retries() -> None:
     """W8: one free hand, an old failure and a fresh deadline, both due."""
     it = body(0, 1, workers=2)
     it.api.will("GET node", refused(500, retry_after=1))
-    attempts = Attempts(it, 0)
+    attempts = AttemptsUnderWay(it, 0)
     async with running(it.driver.run()):
         at(0.9, setattr, it.gate, "open", False)
         at(3, setattr, it.gate, "open", True)
@@ -262,26 +345,26 @@ async def test_a_thousand_refusals_do_not_spin() -> None:
 @pytest.mark.parametrize("seed", range(20))
 async def test_never_two_for_one_pod(seed: int) -> None:
     """Whatever changes and fails meanwhile: a pod is in at most one pair of hands."""
-    chance = random.Random(seed)
-    it = body(*[chance.randrange(20) for _ in range(20)], workers=6)
+    rng = random.Random(seed)
+    it = body(*[rng.randrange(20) for _ in range(20)], workers=6)
     it.api.graceful = True
     for verb in ("GET node", "PATCH", "DELETE", "GET pod", "UNMARK"):
-        it.api.will(verb, *(chance.choice([slow(0.3), refused(500), times_out(3), How(1, 1)]) for _ in range(100)))
-    attempts = Attempts(it, 0)
+        it.api.will(verb, *(rng.choice([slow(0.3), refused(500), times_out(3), How(1, 1)]) for _ in range(100)))
+    attempts = AttemptsUnderWay(it, 0)
 
     def tolerate(number: int) -> None:
-        it.sees(replace(it.api.pods[ref(f"p{number}").key], tolerations=(tolerates(chance.randrange(30)),)))
+        it.sees(replace(it.api.pods[ref(f"p{number}").key], tolerations=(tolerates(rng.randrange(30)),)))
 
     for _ in range(30):
-        at(chance.random() * 30, it.sees, chance.choice([node(taint()), node(), node(taint(), taint("k2"))]))
-        at(chance.random() * 30, tolerate, chance.randrange(20))
+        at(rng.random() * 30, it.sees, rng.choice([node(taint()), node(), node(taint(), taint("k2"))]))
+        at(rng.random() * 30, tolerate, rng.randrange(20))
     at(31, it.sees, node(taint()))
     async with running(it.driver.run()):
         await until(1000)
     assert attempts.doubles == []
     assert attempts.most <= 6
-    assert attempts.most_retries <= 3
-    assert (it.driver.in_flight, it.brain._in_flight, it.brain.next_at(it.clock.now().at)) == (0, {}, None)
+    assert attempts.max_retries <= 3
+    assert (it.driver.in_flight, it.in_flight(), it.brain.attempts.next_at(it.clock.now().at)) == (0, [], None)
     assert all(one.terminating for one in it.api.pods.values())
 
 
@@ -329,7 +412,7 @@ async def test_a_gate_that_closes_in_flight_begins_again_where_it_opens() -> Non
         at(20, setattr, it.gate, "open", True)
         await until(20.5)
     assert len(it.api.deleted) == 1
-    assert [work.tries for work in [*it.brain._in_flight.values()] if isinstance(work, Eviction)] == []
+    assert [work.tries for work in it.in_flight() if isinstance(work, Eviction)] == []
 
 
 # Namesakes
@@ -362,7 +445,7 @@ async def test_a_pod_that_moved_to_a_clean_node_under_the_same_name_lives() -> N
         at(1, it.sees, b)
         at(1, it.live.observe, NodeSeen(node(name="n2")))
         await until(20)
-    assert (it.api.deleted, it.brain.cluster.pod(ref("p0", "u0"))) == ([], None)
+    assert (it.api.deleted, it.brain.pods.find(ref("p0", "u0"))) == ([], None)
 
 
 @virtually
@@ -372,11 +455,12 @@ async def test_the_breaker_looks_while_all_workers_are_busy() -> None:
     it = Body(2, Controller(breaker=breaker))
     it.api.ever["GET node"] = slow(1)
     it.sees(node(taint()), pod(uid="u0"), pod(name="p1", uid="u1"))
+    it.lists_pods()
     async with running(it.driver.run()):
         await until(0.2)
         assert it.driver.saturated
         it.sees(node(taint(), name="n2"), pod(name="p2", uid="u2", on="n2"))
         await until(0.3)
-        assert [effect for _, effect in it.teller.of(BreakerOpened)] != []
+        assert [effect for _, effect in it.reporter.of(BreakerOpened)] != []
         await until(5)
     assert it.api.deleted == []

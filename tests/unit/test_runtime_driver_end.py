@@ -10,12 +10,13 @@ from tests.unit.runtime_fakes import (
     now,
     running,
     slow,
-    turns,
+    slow_start,
     until,
     virtually,
 )
 
 from taint_eviction.core.effects import Outcome, Work
+from taint_eviction.runtime.workers import Worker
 
 
 def body(*seconds: float, workers: int = 20, on: str = "n1") -> Body:
@@ -33,7 +34,7 @@ async def test_a_bug_in_an_eviction_ends_the_loop_with_it() -> None:
     """Ours, not the world's: visible at once, and the other evictions are cancelled and awaited."""
     it = body(0, 0)
 
-    async def carry_out(work: Work) -> Outcome:
+    async def carry_out(work: Work, worker: Worker) -> Outcome:
         if work.ref.uid == "u0":
             await asyncio.sleep(1)
             raise ZeroDivisionError("a bug")
@@ -43,14 +44,14 @@ async def test_a_bug_in_an_eviction_ends_the_loop_with_it() -> None:
     it.evictor.carry_out = carry_out  # type: ignore[method-assign]
     with pytest.raises(ZeroDivisionError):
         await it.driver.run()
-    assert (now(), it.driver.in_flight, it.brain._in_flight) == (1, 0, {})
+    assert (now(), it.driver.in_flight, it.in_flight()) == (1, 0, [])
 
 
 @virtually
 async def test_a_bug_in_a_teller_ends_the_loop_with_it() -> None:
     """Telling what happened is our own code as well."""
     it = body(0)
-    it.teller.tell = lambda effect, now: 1 / 0  # type: ignore[method-assign, assignment]
+    it.reporter.report = lambda effect, now: 1 / 0  # type: ignore[method-assign, assignment]
     with pytest.raises(ZeroDivisionError):
         await it.driver.run()
 
@@ -60,7 +61,7 @@ async def test_a_bug_while_stopping_is_not_swallowed() -> None:
     """The last eviction fails with a bug within the grace: whoever stops is told."""
     it = body(0)
 
-    async def carry_out(work: Work) -> Outcome:
+    async def carry_out(work: Work, worker: Worker) -> Outcome:
         await asyncio.sleep(1)
         raise ZeroDivisionError("a bug")
 
@@ -79,7 +80,7 @@ async def test_cancelled_it_cancels_what_is_in_flight_and_settles_it() -> None:
     async with running(it.driver.run()):
         await until(1)
         assert it.driver.in_flight == 3
-    assert (it.driver.in_flight, it.brain._in_flight, it.brain.next_at(it.clock.now().at)) == (0, {}, 0)
+    assert (it.driver.in_flight, it.in_flight(), it.brain.attempts.next_at(it.clock.now().at)) == (0, [], 0)
 
 
 @virtually
@@ -104,7 +105,7 @@ async def test_stop_begins_nothing_more_and_lets_what_is_in_flight_end() -> None
         await until(0.5)
         assert await it.driver.stop(20) is True
         assert (now(), it.api.deleted) == (3, [(3, "u0")])
-        await turns()
+        await slow_start()
         assert loop.done()
         await until(10)
     assert len(it.api.deleted) == 1
@@ -114,7 +115,7 @@ async def test_stop_begins_nothing_more_and_lets_what_is_in_flight_end() -> None
 async def test_stop_cuts_off_what_has_not_ended_within_the_grace() -> None:
     """Exactly after the grace, and it says so."""
     it = body(0, 0)
-    it.api.will("PATCH", HANGS, slow(2))
+    it.api.will("DELETE", HANGS, slow(2))
     async with running(it.driver.run()):
         await until(1)
         assert await it.driver.stop(20) is False

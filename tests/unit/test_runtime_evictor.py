@@ -19,12 +19,13 @@ from tests.unit.runtime_fakes import (
     refused,
     running,
     slow,
+    slow_start,
     times_out,
-    turns,
     until,
     virtually,
 )
 
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import (
     Block,
@@ -38,10 +39,9 @@ from taint_eviction.core.effects import (
     PodIsGone,
     TakeBack,
 )
-from taint_eviction.core.facts import PodGone
-from taint_eviction.core.orders import Orders, Pause
-from taint_eviction.core.policy import EvictionMode, EvictionPolicy
-from taint_eviction.runtime.evictor import backoff_seconds, blocked_seconds
+from taint_eviction.core.facts import NodeSeen, PodGone
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
+from taint_eviction.runtime.backoff import backoff_seconds, blocked_seconds
 from taint_eviction.settings import RetrySettings
 
 SEQUENCE = ["GET node", "PATCH", "DELETE"]
@@ -65,7 +65,7 @@ def begin(it: Body) -> Eviction:
 async def once(it: Body) -> Outcome:
     """Carry out the one eviction that is due, and settle it."""
     work = begin(it)
-    outcome = await it.evictor.carry_out(work)
+    outcome = await it.carry_out(work)
     it.live.settle(work, outcome)
     return outcome
 
@@ -74,7 +74,7 @@ async def take_back(it: Body) -> Outcome:
     """Carry out the one take-back that is due, and settle it."""
     [work] = it.live.take_due(10, 10)
     assert isinstance(work, TakeBack)
-    outcome = await it.evictor.carry_out(work)
+    outcome = await it.carry_out(work)
     it.live.settle(work, outcome)
     return outcome
 
@@ -96,18 +96,85 @@ async def test_a_hundred_evictions_of_one_node_share_one_read() -> None:
     it = body()
     it.sees(*(pod(name=f"p{number}", uid=f"u{number}") for number in range(99)))
     works = it.live.take_due(100, 0)
-    assert await asyncio.gather(*map(it.evictor.carry_out, works)) == [Done()] * 100
+    assert await asyncio.gather(*map(it.carry_out, works)) == [Done()] * 100
     assert [it.api.verbs().count(verb) for verb in SEQUENCE] == [1, 100, 100]
 
 
 @virtually
-@pytest.mark.parametrize("how", [refused(403), refused(500), refused(422), times_out()])
+@pytest.mark.parametrize("how", [refused(403), refused(409), refused(422)])
 async def test_a_refused_condition_costs_one_get_and_the_pod_is_deleted(how: How) -> None:
-    """W9: forbidden, broken or silent: the condition is not a precondition."""
+    """W9: forbidden, in conflict or invalid: the condition is not a precondition."""
     it = body()
     it.api.will("PATCH", how)
     assert await once(it) == Done()
     assert [verb for verb in it.api.verbs() if verb != "GET node"] == ["PATCH", "GET pod", "DELETE"]
+
+
+@virtually
+async def test_a_condition_without_an_answer_is_given_up_early_enough_for_another_try() -> None:
+    """The first call hangs: it is cut off within 5 s, the second sets the condition, and no GET is needed."""
+    it = body()
+    it.api.will("PATCH", times_out(10))
+    assert await once(it) == Done()
+    assert [verb for verb in it.api.verbs() if verb != "GET node"] == ["PATCH", "PATCH", "DELETE"]
+    assert it.api.deleted[0][0] <= 5
+
+
+@virtually
+async def test_a_condition_that_is_never_answered_costs_ten_seconds() -> None:
+    """W9: the second call is waited for until then, and the pod goes all the same."""
+    it = body()
+    it.api.ever["PATCH"] = times_out(60)
+    assert await once(it) == Done()
+    assert [verb for verb in it.api.verbs() if verb != "GET node"] == ["PATCH", "PATCH", "GET pod", "DELETE"]
+    assert it.api.deleted[0][0] == 10
+
+
+MAY_PASS = [refused(429), refused(500), refused(503), times_out(0.1), refused(503, retry_after=2)]
+
+
+@virtually
+@pytest.mark.parametrize("how", MAY_PASS)
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_condition_whose_refusal_passes_within_seconds_is_set(how: How, times: int) -> None:
+    """One 503 must not make Jobs count a disruption as a failure: up to two more tries, then the pod goes marked."""
+    it = body(graceful=True)
+    it.api.will("PATCH", *[how] * times)
+    assert await once(it) == Done()
+    assert [verb for verb in it.api.verbs() if verb != "GET node"] == [*["PATCH"] * (times + 1), "DELETE"]
+    assert it.api.pods[ref().key].marked
+    if how.retry_after is not None:
+        assert [sent for sent, _ in it.api.sent("PATCH")] == pytest.approx([2 * n for n in range(times + 1)], abs=0.2)
+
+
+@virtually
+@pytest.mark.parametrize("how", MAY_PASS)
+async def test_a_condition_that_is_refused_all_the_time_is_tried_three_times(how: How) -> None:
+    """W9: a refusal that lasts never blocks: after 5 s at most the pod is read and goes."""
+    it = body()
+    it.api.ever["PATCH"] = how
+    assert await once(it) == Done()
+    assert [verb for verb in it.api.verbs() if verb != "GET node"] == [*["PATCH"] * 3, "GET pod", "DELETE"]
+    assert it.api.deleted[0][0] <= 5
+
+
+@virtually
+async def test_a_condition_is_not_waited_for_longer_than_a_few_seconds() -> None:
+    """W9: the server advises a minute: the pod goes now, without it."""
+    it = body()
+    it.api.will("PATCH", refused(429, retry_after=60))
+    assert await once(it) == Done()
+    assert (it.api.verbs(), it.api.deleted) == (["GET node", "PATCH", "GET pod", "DELETE"], [(0, "a")])
+
+
+@virtually
+async def test_untainted_between_two_tries_of_the_condition_calls_off() -> None:
+    """W11: before the second try it is decided again, on a live node."""
+    it = body()
+    it.api.will("PATCH", refused(503, retry_after=2))
+    at(1, it.api.put, node())
+    assert await once(it) == CalledOff()
+    assert it.api.verbs() == ["GET node", "PATCH", "GET node"]
 
 
 @virtually
@@ -131,7 +198,11 @@ async def test_a_pod_that_is_gone_at_any_step_is_done_with(vanishes: str, verbs:
     it.api.will(vanishes, How(effect_after=0.5))
     at(0.25, it.api.pods.clear)
     assert await once(it) == PodIsGone()
-    assert (it.api.verbs(), list(it.brain.pending(it.clock.now())), it.brain.next_at(it.clock.now().at)) == (
+    assert (
+        it.api.verbs(),
+        list(it.brain.status.pending(it.clock.now())),
+        it.live.next_at(it.clock.now().at),
+    ) == (
         verbs,
         [],
         None,
@@ -175,7 +246,7 @@ async def test_a_node_that_is_gone_evicts_nobody() -> None:
     it = body()
     it.api.nodes.clear()
     assert await once(it) == CalledOff()
-    assert (it.api.verbs(), it.brain.next_at(it.clock.now().at)) == (["GET node"], None)
+    assert (it.api.verbs(), it.live.next_at(it.clock.now().at)) == (["GET node"], None)
 
 
 @virtually
@@ -187,7 +258,7 @@ async def test_untainted_between_condition_and_deletion_calls_off_and_takes_back
     assert await once(it) == CalledOff()
     assert await take_back(it) == Done()
     assert it.api.verbs() == ["GET node", "PATCH", "GET pod", "UNMARK"]
-    assert (it.api.pods[ref().key].marked, it.brain.next_at(it.clock.now().at)) == (False, None)
+    assert (it.api.pods[ref().key].marked, it.live.next_at(it.clock.now().at)) == (False, None)
 
 
 @virtually
@@ -210,6 +281,106 @@ async def test_after_a_slow_condition_the_node_is_read_again(seconds: float, rea
 
 
 @virtually
+async def test_a_read_that_is_answered_at_once_and_arrives_late_is_repeated() -> None:
+    """W11: untainted while the answer was on its way: what counts is when it was sent."""
+    it = body()
+    it.api.will("GET node", slow(9))
+    at(1, it.api.put, node())
+    assert await once(it) == CalledOff()
+    assert it.api.sent() == [(0, "GET node"), (9, "GET node")]
+
+
+@virtually
+@pytest.mark.parametrize(
+    ("seconds", "sent"),
+    [
+        (2, [(0, "GET node"), (2, "PATCH"), (2, "GET node"), (4, "DELETE")]),
+        (3, [(0, "GET node"), (3, "PATCH"), (3, "GET node"), (6, "DELETE")]),
+        (
+            20,
+            [
+                *((0, "GET node"), (20, "GET node"), (40, "PATCH")),
+                *((40, "GET node"), (60, "GET node"), (80, "DELETE")),
+            ],
+        ),
+    ],
+)
+async def test_where_reads_always_take_long_pods_go_all_the_same(seconds: float, sent: list[tuple[float, str]]) -> None:
+    """W11: each read serves the call that it was made for, and is repeated once at most."""
+    it = body()
+    it.api.ever["GET node"] = slow(seconds)
+    assert await once(it) == Done()
+    assert it.api.sent() == sent
+
+
+# Ahead of the watch
+
+
+@virtually
+@pytest.mark.parametrize("again", [True, False])
+async def test_where_the_read_is_ahead_of_the_watch_the_watch_decides_what_came_of_the_taint(again: bool) -> None:
+    """W11: set again meanwhile, or merely labelled: the same answer, and only the watch can tell, 2 s later."""
+    it = Body()
+    it.sees(node(taint()), pod(tolerates(60)))
+    await until(60)
+    if again:
+        it.api.put(node())
+        at(62, it.live.observe, NodeSeen(it.api.nodes["n1"]))
+    it.api.put(node(taint()))
+    at(62, it.live.observe, NodeSeen(it.api.nodes["n1"]))
+    assert await once(it) == (CalledOff() if again else Done())
+    assert it.live.next_at(it.clock.now().at) == (122 if again else None)
+
+
+@virtually
+async def test_a_live_read_never_moves_a_start() -> None:
+    """W11: the watch is silent; the same taint is there at the second look, and its countdown is over."""
+    it = Body()
+    it.sees(node(taint()), pod(tolerates(60)))
+    await until(60)
+    it.api.put(node(taint(), written_at=59))
+    assert await once(it) == Done()
+    assert it.api.deleted == [(65, "a")]
+
+
+# The connection
+
+
+@virtually
+@pytest.mark.parametrize("mode", [EvictionMode.DELETE, EvictionMode.EVICT])
+async def test_the_node_is_read_on_the_connection_that_stands(mode: EvictionMode) -> None:
+    """W11: where it takes 1.2 s to open one, the read comes after that, and the pod goes right away."""
+    it = asking(mode)
+    it.api.connect_seconds = 1.2
+    assert await once(it) == Done()
+    asked = [(0, "GET node"), (0, "PATCH" if mode is EvictionMode.DELETE else "GET pod")]
+    assert it.api.sent() == [*asked, (1.2, "GET node"), (1.2, "DELETE" if mode is EvictionMode.DELETE else "EVICT")]
+
+
+@virtually
+async def test_untainted_while_the_connection_is_opened_calls_off() -> None:
+    """W11: what was decided before that does not count."""
+    it = body()
+    it.api.connect_seconds = 0.5
+    at(0.25, it.sees, node())
+    assert await once(it) == CalledOff()
+    assert it.api.deleted == []
+
+
+@virtually
+async def test_a_deletion_that_is_not_sent_takes_no_token_of_a_limit() -> None:
+    """It is taken when the request is sent, which is after the last look."""
+    it = Body(brain=Controller(eviction_policy=EvictionPolicy(total=Limit(per_second=0.001, burst=1))))
+    it.sees(node(taint()), pod())
+    it.api.connect_seconds = 0.5
+    at(0.25, it.sees, node())
+    assert await once(it) == CalledOff()
+    it.api.connect_seconds = 0
+    it.sees(node(taint()), pod(name="other", uid="b"))
+    assert await once(it) == Done()
+
+
+@virtually
 async def test_untainted_behind_every_watch_during_a_slow_condition_calls_off() -> None:
     """W11: the second read of the node is what saves the pod here."""
     it = body()
@@ -228,10 +399,10 @@ async def test_a_gate_that_closes_between_two_steps_holds(closed_at: float, verb
     """Leadership lost while a call is under way: nothing that changes something is sent after that."""
     it = body()
     it.api.will("GET node", slow(0.5))
-    it.api.will("PATCH", slow(0.5))
+    it.api.will("PATCH", slow(0.4))
     at(closed_at, setattr, it.gate, "open", False)
     assert await once(it) == Held()
-    assert (it.api.verbs(), it.brain.next_at(it.clock.now().at)) == (verbs, 0)
+    assert (it.api.verbs(), it.live.next_at(it.clock.now().at)) == (verbs, 0)
 
 
 @virtually
@@ -256,7 +427,7 @@ async def test_any_refusal_is_a_failure_with_a_time_to_come_back(verb: str, stat
     outcome = await once(it)
     assert isinstance(outcome, Failed)
     assert 0.1 <= outcome.retry_at <= 0.2
-    assert it.brain.next_at(it.clock.now().at) == outcome.retry_at
+    assert it.live.next_at(it.clock.now().at) == outcome.retry_at
 
 
 @virtually
@@ -295,8 +466,7 @@ async def test_a_condition_whose_answer_was_lost_is_taken_back() -> None:
     """W10: the PATCH took effect, its answer was lost, and the node is clean since: the condition goes."""
     it = body()
     it.api.will("PATCH", LOST_ANSWER)
-    it.api.will("GET pod", slow(0.5))
-    at(0.25, it.sees, node())
+    at(0.05, it.sees, node())
     assert await once(it) == CalledOff()
     assert await take_back(it) == Done()
     assert it.api.pods[ref().key].marked is False
@@ -310,14 +480,14 @@ async def test_cancelled_in_the_middle_of_any_call_nothing_is_left(verb: str, ho
     it = body(graceful=True)
     it.api.will(verb, how)
     work = begin(it)
-    attempt = asyncio.create_task(it.evictor.carry_out(work))
+    attempt = asyncio.create_task(it.carry_out(work))
     await until(1)
     attempt.cancel()
     await asyncio.wait([attempt])
-    await turns()
+    await slow_start()
     assert attempt.cancelled()
     it.live.settle(work, CalledOff())
-    assert it.brain.next_at(it.clock.now().at) == 0
+    assert it.live.next_at(it.clock.now().at) == 0
 
 
 @virtually
@@ -337,11 +507,7 @@ async def test_a_pod_that_vanishes_in_flight_is_settled_without_a_trace() -> Non
     it.api.will("DELETE", slow(0.5))
     at(0.25, it.live.observe, PodGone(ref()))
     assert await once(it) == Done()
-    assert (it.brain.next_at(it.clock.now().at), list(it.brain.pending(it.clock.now())), it.brain._deleted) == (
-        None,
-        [],
-        {},
-    )
+    assert (it.live.next_at(it.clock.now().at), list(it.brain.pods)) == (None, [])
 
 
 # How long to wait
@@ -415,7 +581,7 @@ async def test_a_budgets_no_is_a_failure_of_its_own() -> None:
     assert isinstance(outcome, Failed)
     assert (outcome.message, outcome.block) == ("no disruption allowed", Block(BlockReason.BUDGET, "web"))
     assert 5 <= outcome.retry_at <= 6
-    assert it.brain.next_at(0) == outcome.retry_at
+    assert it.brain.attempts.next_at(0) == outcome.retry_at
 
 
 @virtually
@@ -465,8 +631,8 @@ async def test_what_is_paused_between_two_calls_is_held() -> None:
     """And nothing is asked for any more; it goes on where it was once the pause ends."""
     it = asking()
     it.api.will("GET pod", slow(0.5))
-    at(0.25, it.live.order, Orders(whole=Pause()))
+    at(0.25, it.live.order, ControlState(cluster=Pause()))
     assert await once(it) == Held()
     assert (it.api.verbs(), it.live.take_due(10, 10)) == (ASKING[:2], [])
-    it.live.order(Orders())
+    it.live.order(ControlState())
     assert await once(it) == Done()

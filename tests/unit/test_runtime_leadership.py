@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import logging
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -24,7 +25,7 @@ from tests.unit.runtime_fakes import (
 )
 
 from taint_eviction.runtime.leadership import Elector, LeaseRecord, NoElection
-from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import ElectionSettings
 
 
@@ -48,9 +49,9 @@ class Lease:
     def swap(self, record: LeaseRecord) -> LeaseRecord:
         """Store a record against its version."""
         if self.record is None and record.version:
-            raise CallFailed("leases not found", status=404)
+            raise CallFailed("leases not found", reason=FailureReason.NOT_FOUND)
         if (self.record.version if self.record else "") != record.version:
-            raise CallFailed("the object has been modified", status=409)
+            raise CallFailed("the object has been modified", reason=FailureReason.CONFLICT)
         return self.put(record)
 
     def delete(self) -> None:
@@ -58,7 +59,7 @@ class Lease:
         self.record = None
 
 
-class Store(Wire):
+class FakeLeaseStore(Wire):
     """One candidate's door to the Lease."""
 
     def __init__(self, lease: Lease) -> None:
@@ -82,9 +83,9 @@ class Candidate:
     """An elector with its own clock and its own door."""
 
     def __init__(self, lease: Lease, name: str = "a", seed: int = 0, **settings: float) -> None:
-        self.clock, self.store = FakeClock(), Store(lease)
+        self.clock, self.store = FakeClock(), FakeLeaseStore(lease)
         chosen = replace(ElectionSettings(), **settings)  # type: ignore[arg-type]
-        self.elector = Elector(name, self.store, self.clock, chosen, chance=random.Random(seed))
+        self.elector = Elector(name, self.store, self.clock, chosen, rng=random.Random(seed))
 
     @property
     def acts(self) -> bool:
@@ -101,6 +102,29 @@ class Candidate:
 def record(holder: str = "b", duration: int = 15, transitions: int = 3) -> LeaseRecord:
     """Somebody's lease."""
     return LeaseRecord(holder, duration, EPOCH - 100, EPOCH - 1, transitions)
+
+
+# Standing by
+
+
+@virtually
+async def test_a_standby_says_once_who_leads(caplog: pytest.LogCaptureFixture) -> None:
+    """And again when another one leads; who leads itself says no such thing."""
+    caplog.set_level(logging.INFO)
+    lease = Lease(record("b"))
+    a = Candidate(lease, seed=1)
+    for seconds in range(2, 60, 2):
+        at(seconds, lambda holder: lease.put(record(holder)), "b" if seconds < 30 else "c")
+    async with a.standing():
+        await until(29)
+        assert caplog.messages == ["a is a standby: b leads"]
+        await until(59)
+        assert caplog.messages == ["a is a standby: b leads", "a is a standby: c leads"]
+        await until(90)
+        assert caplog.messages[2:] == ["a leads now"]
+        at(91, lease.put, record("b"))
+        await until(99)
+    assert caplog.messages[3:] == ["a no longer leads", "a is a standby: b leads"]
 
 
 # Acquiring
@@ -237,11 +261,13 @@ async def test_an_acquisition_whose_answer_was_lost_is_noticed_by_the_next_attem
 
 @virtually
 async def test_a_slow_acquisition_counts_from_before_it_was_sent() -> None:
-    """Nine seconds for an answer: one second is left to act in."""
+    """Nine seconds for an answer: one second is left to act and to renew in."""
     lease = Lease()
     a = Candidate(lease)
     a.store.will("PUT", slow(9))
     async with a.standing():
+        await until(1)
+        a.store.cut()
         await until(9)
         assert a.acts
         await until(9.999999)

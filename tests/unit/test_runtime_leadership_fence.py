@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import itertools
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,8 +18,8 @@ from tests.unit.runtime_fakes import (
     now,
     refused,
     slow,
+    slow_start,
     times_out,
-    turns,
     until,
     virtually,
 )
@@ -116,6 +118,71 @@ async def test_one_attempt_that_hangs_does_not_cost_the_lease() -> None:
 
 
 @virtually
+@pytest.mark.parametrize("how", [slow, lambda seconds: How(effect_after=seconds / 2, answer_after=seconds / 2)])
+@pytest.mark.parametrize("seconds", [2.8, 4.5])
+async def test_whose_calls_are_slow_leads_without_a_break(seconds: float, how: Callable[[float], How]) -> None:
+    """It takes a read and a write to lead; from then on each renewal is sent before the last one has run out."""
+    a = Candidate(Lease())
+    a.store.cut(how(seconds))
+    async with a.standing():
+        await until(2 * seconds - 0.01)
+        assert a.acts is False
+        for tenth in range(600):
+            await until(2 * seconds + tenth / 10)
+            assert a.acts is True, now()
+    assert [verb for _, verb in a.store.sent()[:4]] == ["GET", "PUT", "PUT", "PUT"]
+    assert [sent_at for sent_at, _ in a.store.sent()[:4]] == pytest.approx([turn * seconds for turn in range(4)])
+
+
+@virtually
+async def test_a_renewal_counts_from_when_its_write_was_sent() -> None:
+    """Not from a read before it, which promises nothing to anybody."""
+    lease = Lease()
+    a = Candidate(lease)
+    a.store.will("GET", slow(4.5))
+    async with a.standing():
+        await until(5)
+        a.store.cut()
+        await until(14.499999)
+        assert a.acts is True
+        await until(14.5)
+        assert a.acts is False
+
+
+@virtually
+async def test_a_renewal_that_took_long_to_fail_is_repeated_at_once() -> None:
+    """The retry period counts from attempt to attempt, as one that hangs has used it up: 3 s are left, not 1."""
+    a = Candidate(Lease())
+    async with a.standing():
+        await until(1)
+        a.store.will("PUT", HANGS)
+        await until(9)
+        assert a.store.sent("PUT") == [(0, "PUT"), (2, "PUT"), (7, "PUT"), (9, "PUT")]
+        assert a.acts
+
+
+@virtually
+@pytest.mark.parametrize("seconds", [2.8, 4.5])
+async def test_a_slow_renewal_whose_answer_is_lost_costs_the_lead_for_a_while_at_most(seconds: float) -> None:
+    """What was written stays known to nobody: the fence falls in time, and the lease is taken up again."""
+    a, b = Candidate(lease := Lease(), "a"), Candidate(lease, "b", seed=1)
+    for one in (a, b):
+        one.store.cut(slow(seconds))
+    async with a.standing():
+        await until(3.5 * seconds)
+        async with b.standing():
+            a.store.will("PUT", How(answer_after=seconds, failure="connection reset"))
+            acted_at = []
+            for tenth in range(600):
+                await until(3.5 * seconds + tenth / 10)
+                assert not b.acts
+                acted_at += [now()] if a.acts else []
+    gaps = [later - earlier for earlier, later in itertools.pairwise(acted_at)]
+    assert max(gaps) <= 3 * seconds
+    assert {each.holder for _, each in lease.history} == {"a"}
+
+
+@virtually
 async def test_who_has_lost_the_lease_stands_again() -> None:
     """An outage of a minute costs leadership, not the process."""
     a = Candidate(Lease())
@@ -137,7 +204,7 @@ async def test_a_frozen_process_may_not_act_when_it_wakes() -> None:
         await until(5)
         a.clock.ahead = 30
         assert a.acts is False
-        await turns()
+        await slow_start()
         assert a.acts is False
 
 
@@ -149,6 +216,7 @@ async def test_a_process_frozen_in_a_renewal_may_not_act_by_its_late_answer() ->
         await until(1)
         a.store.will("PUT", slow(0.5))
         at(2.25, setattr, a.clock, "ahead", 30)
+        at(2.25, a.store.cut)
         await until(2.5)
         assert a.acts is False
         await until(4)
@@ -161,6 +229,8 @@ async def test_a_process_frozen_while_acquiring_may_not_act_by_its_late_answer()
     a = Candidate(Lease())
     a.store.will("PUT", slow(0.5))
     at(0.25, setattr, a.clock, "ahead", 30)
+    at(0.25, a.store.cut, times_out(1.5))
+    at(1.9, setattr, a.store, "ever", {})
     async with a.standing():
         for tenth in range(20):
             await until(tenth / 10)
@@ -201,6 +271,7 @@ async def test_a_bug_in_the_store_ends_it() -> None:
 FARES = [
     *[How()] * 6,
     slow(1),
+    slow(4.5),
     slow(6),
     slow(12),
     How(effect_after=3),
@@ -220,7 +291,7 @@ def test_never_do_two_act_at_the_same_time(seed: int) -> None:
 
     @virtually
     async def some_minutes() -> None:
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         lease = Lease()
         candidates = [Candidate(lease, name, seed=seed * 3 + i) for i, name in enumerate("abc")]
         led: set[str] = set()
@@ -229,12 +300,12 @@ def test_never_do_two_act_at_the_same_time(seed: int) -> None:
                 await stack.enter_async_context(one.standing())
             for step in range(2000):
                 await asyncio.sleep(0.3)
-                suspended = chance.choice([0, 5, 12, 30]) if step % 100 == 99 else 0
+                suspended = rng.choice([0, 5, 12, 30]) if step % 100 == 99 else 0
                 for one in candidates:
                     one.clock.ahead += suspended
                     if step % 10 == 0:
-                        one.store.will("PUT", chance.choice(FARES))
-                        one.store.will("GET", chance.choice(FARES))
+                        one.store.will("PUT", rng.choice(FARES))
+                        one.store.will("GET", rng.choice(FARES))
                 acting = [one.elector.identity for one in candidates if one.acts]
                 assert len(acting) <= 1, f"seed {seed} at {now()} s: {acting}"
                 led.update(acting)

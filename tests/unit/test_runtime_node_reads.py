@@ -1,12 +1,13 @@
-"""Live reads of nodes: shared, fresh for a second, and nobody else's trouble."""
+"""Live reads of nodes: shared for a second, and nobody else's trouble."""
 
 import asyncio
 import gc
 
 import pytest
 from tests.unit.builders import node, pod, taint
-from tests.unit.runtime_fakes import HANGS, Body, How, at, now, refused, slow, turns, until, virtually
+from tests.unit.runtime_fakes import HANGS, Body, How, at, now, refused, slow, slow_start, until, virtually
 
+from taint_eviction.core.objects import Taint
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import CallFailed
 
@@ -19,17 +20,30 @@ def body() -> Body:
 
 
 @virtually
-async def test_one_read_serves_all_calls_within_a_second_of_its_answer() -> None:
-    """W11: what counts is when it was answered; a second after that the next call reads anew."""
+async def test_one_read_serves_all_calls_that_start_within_a_second_of_its_sending() -> None:
+    """W11: what counts is when it was sent; a second after that the next call reads anew."""
     it = body()
     it.api.will("GET node", slow(0.5))
-    await it.node_reads.fresh("n1")
-    for seconds in (0.5, 1.0, 1.499):
+    assert await it.node_reads.read("n1") == 0
+    for seconds in (0.5, 0.999):
         await until(seconds)
-        await it.node_reads.fresh("n1")
-    await until(1.5)
-    await it.node_reads.fresh("n1")
-    assert it.api.sent() == [(0, "GET node"), (1.5, "GET node")]
+        assert await it.node_reads.read("n1") == 0
+    await until(1)
+    assert await it.node_reads.read("n1") == 1
+    assert it.api.sent() == [(0, "GET node"), (1, "GET node")]
+
+
+@virtually
+async def test_a_read_whose_answer_travels_for_long_serves_nobody_who_comes_later() -> None:
+    """W11: what it shows may be as old as the question, whenever the answer comes."""
+    it = body()
+    it.api.will("GET node", slow(9))
+    reading = [asyncio.create_task(it.node_reads.read("n1"))]
+    for seconds in (0.9, 1.0, 8.0):
+        await until(seconds)
+        reading.append(asyncio.create_task(it.node_reads.read("n1")))
+    assert await asyncio.gather(*reading) == [0, 0, 1, 8]
+    assert await it.node_reads.read("n1") == 9
 
 
 @virtually
@@ -37,7 +51,7 @@ async def test_concurrent_callers_share_one_read() -> None:
     """Evictions of one node's pods, all at once, cost one read."""
     it = body()
     it.api.will("GET node", slow(0.5))
-    await asyncio.gather(*(it.node_reads.fresh("n1") for _ in range(50)))
+    await asyncio.gather(*(it.node_reads.read("n1") for _ in range(50)))
     assert (now(), len(it.api.calls)) == (0.5, 1)
 
 
@@ -47,9 +61,9 @@ async def test_each_node_is_read_for_itself() -> None:
     it = body()
     it.api.put(node(name="n2"))
     it.api.will("GET node", HANGS)
-    hanging = asyncio.create_task(it.node_reads.fresh("n1"))
-    await turns()
-    await it.node_reads.fresh("n2")
+    hanging = asyncio.create_task(it.node_reads.read("n1"))
+    await slow_start()
+    await it.node_reads.read("n2")
     assert (now(), hanging.done()) == (0, False)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
@@ -60,9 +74,9 @@ async def test_a_failed_read_fails_all_who_wait_and_the_next_tries_anew() -> Non
     """A failure is not kept: it serves those who waited for it, and nobody else."""
     it = body()
     it.api.will("GET node", refused(500, after=0.5))
-    ends = await asyncio.gather(*(it.node_reads.fresh("n1") for _ in range(5)), return_exceptions=True)
+    ends = await asyncio.gather(*(it.node_reads.read("n1") for _ in range(5)), return_exceptions=True)
     assert [type(end) for end in ends] == [CallFailed] * 5
-    await it.node_reads.fresh("n1")
+    await it.node_reads.read("n1")
     assert it.api.sent() == [(0, "GET node"), (0.5, "GET node")]
 
 
@@ -71,7 +85,7 @@ async def test_a_cancelled_waiter_does_not_cancel_the_others_read() -> None:
     """Even the one who began the read may leave."""
     it = body()
     it.api.will("GET node", slow(1))
-    first, second = (asyncio.create_task(it.node_reads.fresh("n1")) for _ in range(2))
+    first, second = (asyncio.create_task(it.node_reads.read("n1")) for _ in range(2))
     at(0.5, first.cancel)
     await second
     assert (now(), first.cancelled(), len(it.api.calls)) == (1, True, 1)
@@ -82,7 +96,7 @@ async def test_a_read_that_fails_after_all_waiters_left_is_not_reported_as_an_un
     """Cancelled at stop, the read failing a moment later: no complaint of an exception that was never retrieved."""
     it = body()
     it.api.will("GET node", refused(500, after=1))
-    waiter = asyncio.create_task(it.node_reads.fresh("n1"))
+    waiter = asyncio.create_task(it.node_reads.read("n1"))
     await until(0.5)
     waiter.cancel()
     await asyncio.wait([waiter])
@@ -96,7 +110,7 @@ async def test_an_answer_is_an_observation() -> None:
     it = body()
     it.sees(pod())
     it.api.put(node())
-    await it.node_reads.fresh("n1")
+    await it.node_reads.read("n1")
     assert it.brain.tainted_nodes() == frozenset()
 
 
@@ -105,9 +119,9 @@ async def test_a_node_that_is_not_found_is_gone() -> None:
     """W12: 404 is an answer, but serves nobody else: a watch that lags could bring the node back in between."""
     it = body()
     it.api.nodes.clear()
-    await it.node_reads.fresh("n1")
-    await it.node_reads.fresh("n1")
-    assert (it.brain.cluster.nodes, len(it.api.calls)) == ({}, 2)
+    await it.node_reads.read("n1")
+    await it.node_reads.read("n1")
+    assert (it.brain.nodes.known, len(it.api.calls)) == ({}, 2)
 
 
 @virtually
@@ -115,7 +129,7 @@ async def test_a_late_answer_does_not_overrule_what_a_watch_brought_since() -> N
     """The read was answered late, with a state that the watch has left behind: the newer version stays."""
     it = body()
     it.api.will("GET node", slow(5))
-    reading = asyncio.create_task(it.node_reads.fresh("n1"))
+    reading = asyncio.create_task(it.node_reads.read("n1"))
     await until(2)
     it.sees(node())
     await reading
@@ -128,11 +142,57 @@ async def test_a_node_recreated_after_a_read_found_none_stays_known() -> None:
     it = body()
     it.api.nodes.clear()
     it.api.will("GET node", slow(5))
-    reading = asyncio.create_task(it.node_reads.fresh("n1"))
+    reading = asyncio.create_task(it.node_reads.read("n1"))
     await until(2)
     it.sees(node(taint(), uid="new"))
     await reading
-    assert it.brain.cluster.nodes["n1"].node.uid == "new"
+    assert it.brain.nodes.known["n1"].node.uid == "new"
+
+
+@virtually
+async def test_an_answer_ahead_of_the_watch_waits_until_that_has_come_as_far_and_asks_again() -> None:
+    """W11: somebody labelled the node, and the watch is 2 s behind; whoever comes meanwhile reads for himself."""
+    it = body()
+    it.api.put(node(taint()))
+    reading = [asyncio.create_task(it.node_reads.read("n1"))]
+    at(2, it.sees)
+    await until(0.5)
+    reading.append(asyncio.create_task(it.node_reads.read("n1")))
+    await until(1.5)
+    reading.append(asyncio.create_task(it.node_reads.read("n1")))
+    sent_at = await asyncio.gather(*reading)
+    assert [when for when, _ in it.api.sent()] == pytest.approx([0, 1.5, 2, 2], abs=0.1)
+    assert sent_at == pytest.approx([2, 2, 2], abs=0.1)
+
+
+@virtually
+async def test_a_watch_that_tells_nothing_is_waited_for_for_five_seconds() -> None:
+    """W11: then the second answer counts, though it is ahead of the watch as well."""
+    it = body()
+    it.api.put(node(taint()))
+    assert await it.node_reads.read("n1") == 5
+    assert it.api.sent() == [(0, "GET node"), (5, "GET node")]
+    assert it.brain.tainted_nodes() == {"n1"}
+
+
+@virtually
+@pytest.mark.parametrize("shown", [(), (taint("other"),), (taint(added_at=0),)])
+async def test_an_answer_that_shows_another_taint_waits_for_nothing(shown: tuple[Taint, ...]) -> None:
+    """W11: absent, or with another ``timeAdded``: that is certain at once."""
+    it = body()
+    it.api.put(node(*shown))
+    assert await it.node_reads.read("n1") == 0
+    assert (it.api.sent(), it.brain.tainted_nodes()) == ([(0, "GET node")], {"n1"} if shown else frozenset())
+
+
+@virtually
+async def test_a_node_that_is_gone_when_it_is_asked_for_again_is_gone() -> None:
+    """W12: deleted while the watch was waited for."""
+    it = body()
+    it.api.put(node(taint()))
+    at(1, it.api.nodes.clear)
+    assert await it.node_reads.read("n1") is None
+    assert it.brain.nodes.known == {}
 
 
 @virtually
@@ -140,19 +200,17 @@ async def test_memory_is_bounded_by_the_reads_of_the_last_second() -> None:
     """Nodes come and go for ever: what is remembered of reads is forgotten once it serves no more."""
     it = body()
     for number in range(500):
-        await it.node_reads.fresh(f"n{number}")
+        await it.node_reads.read(f"n{number}")
         await until(now() + 0.25)
-    assert len(it.node_reads._answered_at) <= 5
-    assert it.node_reads._under_way == {}
+    assert len(it.node_reads._reads) <= 5
 
 
 @virtually
 async def test_a_span_of_zero_means_that_every_call_reads() -> None:
-    """``node_read_seconds`` 0 is a legal setting: only concurrent callers share."""
+    """``node_read_seconds`` 0 is a legal setting: nobody shares."""
     it = body()
     reads = NodeReads(it.api, it.live, serves_seconds=0.0)
-    await reads.fresh("n1")
-    await reads.fresh("n1")
+    await asyncio.gather(reads.read("n1"), reads.read("n1"))
     assert len(it.api.calls) == 2
 
 
@@ -162,6 +220,6 @@ async def test_a_bug_in_a_read_reaches_who_waits() -> None:
     it = body()
     it.api.nodes["n1"] = None  # type: ignore[assignment]
     it.api.will("GET node", How())
-    it.brain.cluster = None  # type: ignore[assignment]
-    with pytest.raises(AttributeError):
-        await it.node_reads.fresh("n1")
+    it.live.observe = None  # type: ignore[assignment]
+    with pytest.raises(TypeError):
+        await it.node_reads.read("n1")

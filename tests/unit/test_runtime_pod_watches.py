@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.builders import node, pod, taint, tolerates
-from tests.unit.runtime_fakes import Body, at, now, refused, running, slow, turns, until, virtually
+from tests.unit.runtime_fakes import Body, at, now, refused, running, slow, slow_start, until, virtually
 
 from taint_eviction.core.effects import NodeCleared
 from taint_eviction.core.facts import NodeGone
@@ -44,7 +44,7 @@ def scopes(*names: str) -> set[str]:
 
 def known(it: Body) -> set[str]:
     """Name the pods that have a deadline."""
-    return {one.known.pod.ref.uid for one in it.brain.pending(it.clock.now())}
+    return {one.record.pod.ref.uid for one in it.brain.status.pending(it.clock.now())}
 
 
 @virtually
@@ -73,9 +73,9 @@ async def test_a_cleared_node_lingers_and_then_its_pods_are_released() -> None:
         await until(10)
         it.sees(*clean(1))
         await until(69)
-        assert (it.watcher.open, len(it.brain.cluster.pods)) == (scopes("n0"), 1)
+        assert (it.watcher.open, len(it.brain.pods.known)) == (scopes("n0"), 1)
         await until(71)
-        assert (it.watcher.open, it.brain.cluster.pods, watches.listed("n0")) == (set(), {}, False)
+        assert (it.watcher.open, it.brain.pods.known, watches.listed("n0")) == (set(), {}, False)
 
 
 @virtually
@@ -128,8 +128,8 @@ async def test_a_node_that_is_gone_is_released_too() -> None:
         await until(10)
         it.live.observe(NodeGone("n0"))
         await until(80)
-        assert (it.watcher.open, it.brain.cluster.pods, it.brain._attended) == (set(), {}, set())
-        assert len(it.teller.of(NodeCleared)) == 1
+        assert (it.watcher.open, it.brain.pods.known, it.brain._watched) == (set(), {}, set())
+        assert len(it.reporter.of(NodeCleared)) == 1
 
 
 @virtually
@@ -285,7 +285,7 @@ async def test_cancelling_leaves_no_task_behind(cancelled_at: float) -> None:
     before = asyncio.all_tasks()
     async with running(watches.run()):
         await until(cancelled_at)
-    await turns()
+    await slow_start()
     assert asyncio.all_tasks() == before
     assert it.watcher.open == set()
 
@@ -299,7 +299,7 @@ async def test_cancelling_waits_for_watches_that_were_let_go_and_are_still_closi
     async with running(watches.run()):
         at(10, it.sees, *clean(1))
         await until(12.5)
-        assert it.brain._attended == set()
+        assert it.brain._watched == set()
     assert it.watcher.open == set()
 
 

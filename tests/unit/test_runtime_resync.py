@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.builders import node, pod, ref, taint, tolerates
-from tests.unit.runtime_fakes import HANGS, Body, How, at, now, refused, running, slow, turns, until, virtually
+from tests.unit.runtime_fakes import HANGS, Body, How, at, now, refused, running, slow, slow_start, until, virtually
 
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.core.objects import Pod
@@ -20,7 +20,7 @@ def resync(it: Body, lists_at_once: int = 8) -> Resync:
 
 def names(it: Body) -> set[str]:
     """Name the pods that the brain knows."""
-    return {key.name for key in it.brain.cluster.pods}
+    return {key.name for key in it.brain.pods.known}
 
 
 def pods(number: int, on: str = "n1") -> list[Pod]:
@@ -35,7 +35,7 @@ async def test_what_is_listed_is_observed() -> None:
     it.api.put(node(taint()), node(name="n2"), *pods(3))
     await resync(it).resync(NodesScope())
     await resync(it).resync(PodsScope("n1"))
-    assert (set(it.brain.cluster.nodes), len(names(it))) == ({"n1", "n2"}, 3)
+    assert (set(it.brain.nodes.known), len(names(it))) == ({"n1", "n2"}, 3)
     assert it.brain.tainted_nodes() == {"n1"}
 
 
@@ -49,7 +49,7 @@ async def test_what_is_absent_is_swept() -> None:
     await resync(it).resync(PodsScope("n1"))
     assert names(it) == {"n1-1", "n2-0", "n2-1"}
     await resync(it).resync(NodesScope())
-    assert (set(it.brain.cluster.nodes), [one.known.pod.ref.uid for one in it.brain.pending(it.clock.now())]) == (
+    assert (set(it.brain.nodes.known), [one.record.pod.ref.uid for one in it.brain.status.pending(it.clock.now())]) == (
         {"n1"},
         ["n1-1"],
     )
@@ -86,7 +86,7 @@ async def test_what_a_watch_brought_since_the_request_was_sent_is_not_swept() ->
     it.api.will("LIST nodes", slow(5))
     at(2, it.sees, pod(tolerates(60)), node(taint(), name="n2"))
     await asyncio.gather(resync(it).resync(PodsScope("n1")), resync(it).resync(NodesScope()))
-    assert (now(), names(it), set(it.brain.cluster.nodes)) == (6, {"web-0"}, {"n1", "n2"})
+    assert (now(), names(it), set(it.brain.nodes.known)) == (6, {"web-0"}, {"n1", "n2"})
 
 
 @virtually
@@ -122,7 +122,7 @@ async def test_an_empty_list_sweeps_all() -> None:
     await until(1)
     it.api.nodes.clear()
     await resync(it).resync(NodesScope())
-    assert it.brain.cluster.nodes == {}
+    assert it.brain.nodes.known == {}
 
 
 @virtually
@@ -191,7 +191,7 @@ async def test_cancelled_in_the_middle_it_gives_its_turn_back() -> None:
     async with running(shared.resync(PodsScope("n1"))):
         await until(1)
     await shared.resync(PodsScope("n2"))
-    await turns()
+    await slow_start()
     assert now() == 1
 
 
@@ -231,7 +231,7 @@ async def test_what_is_at_hand_proves_nothing_gone_and_replaces_nothing_newer() 
     it.api.will("LIST n1", slow(1))
     async with running(resync(it).resync(PodsScope("n1"), first=True)):
         await until(0.1)
-        assert {known.pod.ref.uid for known in it.brain.cluster.pods.values()} == {"b", "new"}
+        assert {known.pod.ref.uid for known in it.brain.pods.known.values()} == {"b", "new"}
 
 
 @virtually
@@ -319,5 +319,5 @@ async def test_a_bug_in_a_glance_is_raised_however_the_list_ends(how: How, monke
 async def test_there_may_be_no_glances() -> None:
     """Where a breaker counts whom it sees."""
     it = Body()
-    await Resync(it.api, it.live, 8, glances=False).resync(PodsScope("n1"), first=True)
+    await Resync(it.api, it.live, 8, cached_lists=False).resync(PodsScope("n1"), first=True)
     assert it.api.verbs() == ["LIST n1"]

@@ -4,8 +4,8 @@ import asyncio
 import itertools
 
 import pytest
-from tests.unit.builders import node, pod, taint, tolerates
-from tests.unit.runtime_fakes import HANGS, Body, at, now, refused, running, slow, turns, until, virtually
+from tests.unit.builders import node, pod, ref, taint, tolerates
+from tests.unit.runtime_fakes import HANGS, Body, at, now, refused, running, slow, slow_start, until, virtually
 
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded, WatchListener, WatchScope
@@ -67,7 +67,7 @@ async def test_what_the_watch_brings_is_observed() -> None:
     async with running(watch.run()):
         await until(1)
         it.watcher.listeners[NODES].on_event("MODIFIED", {"fact": None})
-        it.watcher.tell(NODES, NodeSeen(node(taint())), NodeSeen(node(taint())))
+        it.watcher.report(NODES, NodeSeen(node(taint())), NodeSeen(node(taint())))
         assert it.brain.tainted_nodes() == {"n1"}
 
 
@@ -193,6 +193,89 @@ async def test_a_second_gap_during_the_list_after_the_first_is_listed_too() -> N
 
 
 @virtually
+async def test_only_a_list_after_a_gap_moves_a_start() -> None:
+    """The list before a watch, and that behind a list of its own; not the one every few minutes, nor one after that."""
+    it = Body()
+    it.api.put(node(taint(), written_at=-100))
+    watch = nodes_watch(it, it.doors(resync_seconds=100.0))
+    starts_seen = []
+    async with running(watch.run()):
+        await until(1)
+        it.api.put(node(taint(), written_at=0))
+        for seconds, happens in (
+            (120, lambda: None),
+            (130, it.watcher.listeners[NODES].on_listed),
+            (131, lambda: it.api.put(node(taint(), written_at=130))),
+            (300, lambda: it.watcher.end(NODES, WatchEnded("cut"))),
+            (310, lambda: None),
+        ):
+            at(seconds, happens)
+            await until(seconds + 1)
+            starts_seen.append(it.brain.nodes.known["n1"].sightings[taint()].start_at)
+    assert starts_seen == pytest.approx([-99, 1, 1, 131, 131])
+
+
+@virtually
+async def test_a_failed_list_after_a_gap_is_tried_again_as_one() -> None:
+    """A taint that was set again in the gap is not taken for the one before it by the next list."""
+    it = Body()
+    it.api.put(node(taint(), written_at=-100))
+    async with running(nodes_watch(it).run()):
+        await until(20)
+        it.api.put(node(taint(), written_at=10))
+        it.api.will("LIST nodes", refused(503))
+        it.watcher.listeners[NODES].on_listed()
+        await until(60)
+        assert it.brain.nodes.known["n1"].sightings[taint()].start_at == pytest.approx(11)
+
+
+@virtually
+async def test_the_brain_hears_how_far_the_watch_of_nodes_has_come() -> None:
+    """That it was opened says nothing of the nodes; how far a watch of pods has come neither."""
+    it = Body()
+    it.api.put(node(), pod())
+    it.watcher.up_after = 5.0
+    async with running(nodes_watch(it).run()), running(SupervisedWatch(PodsScope("n1"), it.doors()).run()):
+        await until(10)
+        it.watcher.listeners["pods of n1"].on_progress(900)
+        it.watcher.report(NODES, NodeSeen(node(taint(), written_at=-60)))
+        assert it.brain.nodes.known["n1"].sightings[taint()].start_at == 0
+        it.watcher.report(NODES, NodeSeen(node()))
+        it.watcher.listeners[NODES].on_progress(900)
+        assert it.brain.nodes.knows("n1", "uid-n1", 900)
+        await until(20)
+        it.watcher.report(NODES, NodeSeen(node(taint(), written_at=-60)))
+        assert it.brain.nodes.known["n1"].sightings[taint()].start_at == 10
+
+
+@virtually
+async def test_a_pod_that_the_watch_adds_was_bound_since_it_was_last_heard() -> None:
+    """Or since the list; but not where it is told once more of what it had come past, nor of a pod that has changed."""
+    it = Body()
+    it.sees(node(taint()))
+    listed = it.api.version
+
+    def added(name: str, version: int) -> float:
+        body = {"fact": PodSeen(pod(tolerates(9), name=name, uid=name, bound_at=-3600, version=version))}
+        it.watcher.listeners["pods of n1"].on_event("ADDED", body)
+        bound = it.brain.pods.known[ref(name).key].bound
+        assert bound is not None
+        return bound.start_at
+
+    async with running(SupervisedWatch(PodsScope("n1"), it.doors()).run()):
+        await until(5)
+        assert [added("a", listed + 1), added("b", listed)] == pytest.approx([0, -3599])
+        it.watcher.listeners["pods of n1"].on_progress(listed + 1)
+        await until(10)
+        assert [added("c", listed + 2), added("d", listed + 1)] == pytest.approx([5, -3599])
+        changed = PodSeen(pod(tolerates(9), name="e", uid="e", bound_at=-3600, version=listed + 3))
+        it.watcher.report("pods of n1", changed)
+        bound = it.brain.pods.known[ref("e").key].bound
+        assert bound is not None
+        assert bound.start_at == pytest.approx(-3599)
+
+
+@virtually
 async def test_lists_again_every_few_minutes() -> None:
     """W21: the resync interval, give or take a tenth, in case the watch lost something."""
     it = Body()
@@ -257,7 +340,7 @@ async def test_cancelling_leaves_no_task_behind(up_after: float | None, cancelle
     async with running(nodes_watch(it).run()):
         await until(cancelled_at)
     assert it.watcher.open == set()
-    await turns()
+    await slow_start()
     assert asyncio.all_tasks() == before
 
 
@@ -327,7 +410,7 @@ async def test_listing_once_lists_until_it_has_succeeded_and_watches_nothing() -
     await watch.list_once()
     await watch.list_once()
     assert (len(it.api.sent("LIST n1")), watch.listed.is_set(), starts(it)) == (4, True, [])
-    assert [one.known.pod.ref.uid for one in it.brain.pending(it.clock.now())] == ["a"]
+    assert [one.record.pod.ref.uid for one in it.brain.status.pending(it.clock.now())] == ["a"]
 
 
 @virtually
@@ -350,6 +433,6 @@ async def test_facts_told_twice_or_out_of_order_change_nothing() -> None:
     async with running(nodes_watch(it, doors).run()), running(SupervisedWatch(PodsScope("n1"), doors).run()):
         await until(5)
         for _ in range(3):
-            it.watcher.tell("pods of n1", PodSeen(it.api.pods[pod().ref.key]), PodSeen(pod(version=1)))
-        [one] = it.brain.pending(it.clock.now())
+            it.watcher.report("pods of n1", PodSeen(it.api.pods[pod().ref.key]), PodSeen(pod(version=1)))
+        [one] = it.brain.status.pending(it.clock.now())
         assert one.decision.fire_at == 60

@@ -37,7 +37,7 @@ def begin(it: Body) -> Eviction:
 async def once(it: Body) -> Outcome:
     """Carry out the one eviction that is due, and settle it."""
     work = begin(it)
-    outcome = await it.evictor.carry_out(work)
+    outcome = await it.carry_out(work)
     it.live.settle(work, outcome)
     return outcome
 
@@ -46,7 +46,7 @@ async def take_back(it: Body) -> Outcome:
     """Carry out the one take-back that is due, and settle it."""
     [work] = it.live.take_due(10, 10)
     assert isinstance(work, TakeBack)
-    outcome = await it.evictor.carry_out(work)
+    outcome = await it.carry_out(work)
     it.live.settle(work, outcome)
     return outcome
 
@@ -64,7 +64,7 @@ async def test_taking_back_reads_live_and_writes_once() -> None:
     """One GET, one PATCH against that version."""
     it = called_off()
     assert await take_back(it) == Done()
-    assert (it.api.verbs(), it.brain.next_at(it.clock.now().at)) == (["GET pod", "UNMARK"], None)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at)) == (["GET pod", "UNMARK"], None)
 
 
 @virtually
@@ -73,7 +73,7 @@ async def test_a_condition_that_is_not_ours_is_left_alone() -> None:
     it = called_off()
     it.api.put(pod(tolerates(10)))
     assert await take_back(it) == Done()
-    assert (it.api.verbs(), it.brain.next_at(it.clock.now().at)) == (["GET pod"], None)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at)) == (["GET pod"], None)
 
 
 @virtually
@@ -82,7 +82,7 @@ async def test_a_pod_that_is_being_deleted_keeps_its_condition() -> None:
     it = called_off()
     it.api.put(pod(tolerates(10), marked=True, terminating=True))
     assert await take_back(it) == Done()
-    assert (it.api.verbs(), it.brain.next_at(it.clock.now().at)) == (["GET pod"], None)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at)) == (["GET pod"], None)
 
 
 @virtually
@@ -130,7 +130,7 @@ async def test_a_closed_gate_holds_a_take_back() -> None:
     it = called_off()
     it.gate.open = False
     assert await take_back(it) == Held()
-    assert (it.api.verbs(), it.brain.next_at(it.clock.now().at) is not None) == (["GET pod"], True)
+    assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at) is not None) == (["GET pod"], True)
 
 
 @virtually
@@ -141,7 +141,7 @@ async def test_gone_at_either_step_a_take_back_is_done_with() -> None:
         it.api.will(vanishes, How(effect_after=0.5))
         at(now() + 0.25, it.api.pods.clear)
         assert await take_back(it) == PodIsGone()
-        assert it.brain.next_at(it.clock.now().at) is None
+        assert it.brain.attempts.next_at(it.clock.now().at) is None
 
 
 @virtually
@@ -150,7 +150,7 @@ async def test_a_late_patch_of_a_timed_out_attempt_is_taken_back_too() -> None:
     it = body()
     it.api.will("PATCH", How(effect_after=5))
     work = begin(it)
-    attempt = asyncio.create_task(it.evictor.carry_out(work))
+    attempt = asyncio.create_task(it.carry_out(work))
     await until(1)
     attempt.cancel()
     await asyncio.wait([attempt])

@@ -1,7 +1,7 @@
-"""What an answer of the API server means: the one table from HTTP status to outcome, and the words of a refusal.
+"""What an answer of the API server means: the one table from HTTP status to outcome, and the text of a refusal.
 
-Knows no request and makes none. A 404 or a conflict only counts as an answer about the object asked for if the API
-server itself says so: a load balancer's or a wrong path's 404 must not look like an evicted pod or a deleted node.
+Makes no requests. A 404 or a conflict counts as an answer about the requested object only if the API server says so:
+the 404 of a load balancer or of a wrong path must not look like an evicted pod or a deleted node.
 
 Reference: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 """
@@ -17,11 +17,12 @@ from typing import Any
 
 import orjson
 
-_LONGEST_MESSAGE = 300
+from taint_eviction.core.text import one_line
+from taint_eviction.runtime.ports import FailureReason
 
 
 class Outcome(Enum):
-    """What an answer means for the one who asked."""
+    """What an answer means for the caller."""
 
     DONE = "done"
     ABSENT = "there is no such object"
@@ -30,7 +31,7 @@ class Outcome(Enum):
     REFUSED = "refused"
 
 
-# By HTTP status, what it can mean; the doubtful ones are confirmed by what the server says. The rest: REFUSED.
+# By HTTP status. ABSENT and ANOTHER_UID hold only if the Status object confirms them. All others: REFUSED.
 _OUTCOMES: Mapping[int, Outcome] = {
     200: Outcome.DONE,
     201: Outcome.DONE,
@@ -41,81 +42,104 @@ _OUTCOMES: Mapping[int, Outcome] = {
     422: Outcome.ANOTHER_UID,
 }
 
-# A DELETE with another UID as its precondition answers 409: "Precondition failed: UID in precondition: …".
+_REASONS: Mapping[int, FailureReason] = {
+    401: FailureReason.UNAUTHORIZED,
+    403: FailureReason.FORBIDDEN,
+    404: FailureReason.NOT_FOUND,
+    409: FailureReason.CONFLICT,
+}
+
+# The answer to a DELETE whose precondition has another UID is 409: "Precondition failed: UID in precondition: …".
 _UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\bprecondition.*\bUID\b", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The ``Status`` that comes with a refusal, as far as it could be read; empty where it could not."""
+    """The ``Status`` object of a refusal, as far as it can be read; empty where it cannot.
+
+    ``is_status``: the body is one, so the API server itself refused.
+    """
 
     reason: str
     message: str
     details: Mapping[str, Any]
+    is_status: bool = False
 
     @property
     def causes(self) -> list[Mapping[str, Any]]:
-        """What it gives as its causes, each with a ``reason``, a ``message`` or a ``field``."""
+        """The causes, each with a ``reason``, a ``message`` or a ``field``."""
         causes = self.details.get("causes")
         return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
     @property
     def fields(self) -> frozenset[str]:
-        """The paths of the fields it finds fault with."""
+        """The paths of the invalid fields."""
         found = (cause.get("field") for cause in self.causes)
         return frozenset(field for field in found if isinstance(field, str))
 
 
 def read_refusal(body: bytes) -> Refusal:
-    """Read the body of an answer that is no success; what is no ``Status`` becomes a message."""
+    """Read the body of an answer that is no success; a body that is no ``Status`` becomes the message."""
     try:
         status = orjson.loads(body)
     except ValueError:
-        return Refusal("", _one_line(body.decode("utf-8", "replace")), {})
+        return Refusal("", one_line(body.decode("utf-8", "replace")), {})
     if not isinstance(status, dict) or status.get("kind") != "Status":
         return Refusal("", "", {})
     reason, message, details = status.get("reason"), status.get("message"), status.get("details")
     return Refusal(
         reason if isinstance(reason, str) else "",
-        _one_line(message) if isinstance(message, str) else "",
+        one_line(message) if isinstance(message, str) else "",
         details if isinstance(details, dict) else {},
+        is_status=True,
     )
 
 
 def outcome_of(status: int, refusal: Refusal, plural: str, name: str) -> Outcome:
-    """Say what an answer with this HTTP status means for the object of this kind and name ("" for a list)."""
+    """Return what an answer with this HTTP status means for the object of this kind and name ("" for a list)."""
     outcome = _OUTCOMES.get(status, Outcome.REFUSED)
     if outcome not in (Outcome.ABSENT, Outcome.ANOTHER_UID):
         return outcome
-    says_so = refusal.reason == "NotFound" if outcome is Outcome.ABSENT else _tells_another_uid(status, refusal)
-    return outcome if says_so and _is_about(refusal, plural, name) else Outcome.REFUSED
+    confirmed = refusal.reason == "NotFound" if outcome is Outcome.ABSENT else _is_another_uid(status, refusal)
+    return outcome if confirmed and _is_about(refusal, plural, name) else Outcome.REFUSED
+
+
+def failure_reason(status: int) -> FailureReason:
+    """Return the reason that a caller is given for a refusal with this HTTP status."""
+    return _REASONS.get(status, FailureReason.OTHER)
+
+
+def may_pass(status: int) -> bool:
+    """Tell whether a refusal with this HTTP status is about the state of the server, and not about the request."""
+    return status == 429 or status >= 500
 
 
 def _is_about(refusal: Refusal, plural: str, name: str) -> bool:
-    """Tell whether it speaks of the object asked for: an eviction may also fail by a budget or namespace so called.
+    """Tell whether a refusal is about the requested object: an eviction can fail for a budget or namespace of that
+    name.
 
-    Some refusals name the plural (pods), others the kind (Pod).
+    Some refusals have the plural (pods) as the kind, others the kind (Pod).
     """
     kind = refusal.details.get("kind")
     is_kind = isinstance(kind, str) and kind.lower() in (plural, plural.removesuffix("s"))
     return is_kind and refusal.details.get("name") == name
 
 
-def _tells_another_uid(status: int, refusal: Refusal) -> bool:
+def _is_another_uid(status: int, refusal: Refusal) -> bool:
     if status == 409:
         return refusal.reason in ("", "Conflict") and _UID_PRECONDITION.search(refusal.message) is not None
     return "metadata.uid" in refusal.fields or "metadata.uid: " in refusal.message
 
 
 def retry_after_seconds(headers: Mapping[str, str], refusal: Refusal) -> float | None:
-    """Return for how long the server asks to be left alone; None if it does not say, or says 0.
+    """Return how long the server asks to wait; None if it does not, or asks for 0.
 
-    A Retry-After that is a date counts from the answer's own ``Date``.
+    A Retry-After that is a date counts from the ``Date`` of the answer.
     """
-    told = headers.get("Retry-After", "").strip()
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", told, re.ASCII):
-        return float(told) or None
-    until, sent = read_date(told), read_date(headers.get("Date", ""))
+    header = headers.get("Retry-After", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", header, re.ASCII):
+        return float(header) or None
+    until, sent = read_date(header), read_date(headers.get("Date", ""))
     if until is not None and sent is not None:
         return max(0.0, until - sent) or None
     seconds = refusal.details.get("retryAfterSeconds")
@@ -136,12 +160,7 @@ def read_date(text: str) -> float | None:
 
 
 def refusal_text(status: int, refusal: Refusal) -> str:
-    """Say in one line what the server said, and its causes where the message leaves them out."""
-    said = refusal.message or refusal.reason or "without a reason"
-    whys = [str(cause.get("message", "")) for cause in refusal.causes if "field" not in cause]
-    return f"{_one_line(' '.join([said, *(why for why in whys if why not in said)]))} (HTTP {status})"
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_MESSAGE else line[: _LONGEST_MESSAGE - 1] + "…"
+    """Return the server's message in one line, with those causes that it does not contain."""
+    message = refusal.message or refusal.reason or "without a reason"
+    causes = [str(cause.get("message", "")) for cause in refusal.causes if "field" not in cause]
+    return f"{one_line(' '.join([message, *(cause for cause in causes if cause not in message)]))} (HTTP {status})"

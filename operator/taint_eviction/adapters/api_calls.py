@@ -1,10 +1,14 @@
-"""One request to the API server and its whole answer: in bounded time, counted, with its ``Date`` heard.
+"""One request to the API server and its complete answer: bounded in time, counted, and with its ``Date`` used.
 
-The only place where HTTP libraries raise: whatever goes wrong becomes a ``CallFailed`` with a plain sentence. Does
-not know what the objects mean (``api_client``).
+Only the API server's own ``Date`` counts: that of a success with JSON, or of a refusal with a ``Status``. Any other
+answer may come from a proxy or load balancer, whose clock does not date objects. The API server's own plain-text 429 is
+also left out; that costs nothing.
 
-Made over the session of ``kubernetes.aio``'s ``ApiClient``, but without its own ways of calling: the typed APIs cost 25
-MB and 0.5 s at start, and models of objects that are never needed; the bare ``call_api`` 0.02 ms of CPU a call.
+Exceptions of HTTP libraries end here: each becomes a ``CallFailed`` with a plain sentence. What the objects mean,
+``api_reader`` and ``api_writer`` know.
+
+The requests use the session of ``kubernetes.aio``'s ``ApiClient``, but not its methods. The typed APIs cost 25 MB and
+0.5 s at start for models that are never used; ``call_api`` costs 0.02 ms of CPU per call.
 """
 
 import asyncio
@@ -21,6 +25,8 @@ from kubernetes.aio.client import ApiClient
 from taint_eviction.adapters.answers import (
     Outcome,
     Refusal,
+    failure_reason,
+    may_pass,
     outcome_of,
     read_date,
     read_refusal,
@@ -28,8 +34,9 @@ from taint_eviction.adapters.answers import (
     retry_after_seconds,
 )
 from taint_eviction.adapters.evictions import block_of
-from taint_eviction.adapters.fence import NotSent
-from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.adapters.fence import NotSent, asking_at_last
+from taint_eviction.core.text import one_line
+from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 
 FIELD_MANAGER = "taint-eviction-controller"
 
@@ -37,15 +44,16 @@ _NO_REFUSAL = Refusal("", "", {})
 _METHODS = {"get": "GET", "list": "GET", "patch": "PATCH", "delete": "DELETE", "create": "POST", "update": "PUT"}
 _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 _PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/strategic-merge-patch+json"}
-# The whole of a call is bounded here, once; a session's own bound would be another timer.
+# ``make`` bounds the whole call; the session's timeouts would only add timers.
 _UNBOUNDED = aiohttp.ClientTimeout()
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A request. ``resource`` is plural/subresource, as in RBAC; ``name`` "" for lists and creations.
+class ApiRequest:
+    """A request. ``resource`` is plural/subresource as in RBAC; ``name`` is "" to list or create.
 
-    ``group`` is the API group with its version, "" for the core group. ``url_path``: what is no resource, as /version.
+    ``group`` is the API group with its version, "" for the core group. ``url_path`` replaces all of these for a path
+    that is no resource, such as /version.
     """
 
     verb: str
@@ -75,26 +83,26 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back: ``body`` is decoded where the outcome is DONE, None else."""
+class ApiAnswer:
+    """An answer. ``body`` is decoded JSON if the outcome is DONE, otherwise None."""
 
     outcome: Outcome
     status: int
     body: Any
     failure: CallFailed | None
 
-    def need(self, *expected: Outcome) -> "Answer":
-        """Return this answer if its outcome is among those expected, or raise what the server said."""
+    def need(self, *expected: Outcome) -> "ApiAnswer":
+        """Return this answer if its outcome is expected; otherwise raise the server's refusal."""
         if self.outcome in expected:
             return self
-        raise self.failure or CallFailed(f"unexpected answer (HTTP {self.status})", status=self.status)
+        raise self.failure or CallFailed(f"unexpected answer (HTTP {self.status})", reason=FailureReason.OTHER)
 
 
 class ApiCalls:
     """Makes requests, any number at a time.
 
-    ``heard_date`` is given the ``Date`` of every answer (seconds since the epoch); ``counted`` each request's verb and
-    resource, and the HTTP status or one word for why there was none.
+    ``heard_date`` is called with the ``Date`` (seconds since the epoch) of every answer of the API server itself.
+    ``counted`` is called with each request's verb, resource, and HTTP status or one word for why there is none.
     """
 
     def __init__(
@@ -110,27 +118,43 @@ class ApiCalls:
         self._heard_date = heard_date
         self._counted = counted
 
-    async def make(self, call: Call) -> Answer:
-        """Make a request and read its answer to the end, all within the timeout; raise ``CallFailed`` if none came."""
+    async def make(self, call: ApiRequest, ready: Ready | None = None) -> ApiAnswer:
+        """Make a request and read the complete answer within the timeout; raise ``CallFailed`` if there is none.
+
+        ``ready`` is awaited before a request that ends a pod is sent (see ``runtime.ports``). Its time does not count:
+        the timeout starts again after it.
+        """
         session = self._rest.pool_manager
         if session is None or session.closed:
             raise CallFailed("the connection to the API server was closed: this process is ending")
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                status, headers, content = await self._exchange(session, call)
+            async with asyncio.timeout(self._timeout_seconds) as limit:
+                with asking_at_last(None if ready is None else lambda: self._untimed(ready, limit)):
+                    status, headers, content = await self._exchange(session, call)
         except TimeoutError:
             self._counted(call.verb, call.resource, "timeout")
-            raise CallFailed(f"no answer of the API server within {self._timeout_seconds:g} s") from None
+            unanswered = f"no answer from the API server within {self._timeout_seconds:g} s"
+            raise CallFailed(unanswered, may_pass=True) from None
         except NotSent as why:
             self._counted(call.verb, call.resource, "held")
             raise CallFailed(f"not sent: {why}") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             self._counted(call.verb, call.resource, "connection")
-            raise CallFailed(_connection_trouble(error)) from error
+            raise CallFailed(_connection_trouble(error), may_pass=True) from error
         self._counted(call.verb, call.resource, str(status))
-        return _read(call, status, headers, content)
+        refusal = _NO_REFUSAL if status < 300 else read_refusal(content)
+        read = _read(call, status, headers, content, refusal)
+        date = read_date(headers.get("Date", ""))
+        if date is not None and (read.outcome is Outcome.DONE or refusal.is_status):
+            self._heard_date(date)
+        return read
 
-    async def _exchange(self, session: aiohttp.ClientSession, call: Call) -> tuple[int, Mapping[str, str], bytes]:
+    async def _untimed(self, ready: Ready, limit: asyncio.Timeout) -> None:
+        limit.reschedule(None)
+        await ready()
+        limit.reschedule(asyncio.get_running_loop().time() + self._timeout_seconds)
+
+    async def _exchange(self, session: aiohttp.ClientSession, call: ApiRequest) -> tuple[int, Mapping[str, str], bytes]:
         answer = await session.request(
             _METHODS[call.verb],
             self._base_url + call.path,
@@ -138,32 +162,29 @@ class ApiCalls:
             headers=_PATCH_HEADERS if call.verb == "patch" else _HEADERS,
             timeout=_UNBOUNDED,
         )
-        date = read_date(answer.headers.get("Date", ""))
-        if date is not None:
-            self._heard_date(date)
-        # Once read to the end, or failed at it, it needs no closing.
+        # An answer that was read to its end, or failed before, needs no closing.
         return answer.status, answer.headers, await answer.read()
 
 
-def _read(call: Call, status: int, headers: Mapping[str, str], content: bytes) -> Answer:
-    refusal = _NO_REFUSAL if status < 300 else read_refusal(content)
+def _read(call: ApiRequest, status: int, headers: Mapping[str, str], content: bytes, refusal: Refusal) -> ApiAnswer:
     outcome = outcome_of(status, refusal, call.resource.partition("/")[0], call.name)
     if outcome is Outcome.DONE:
         try:
-            return Answer(outcome, status, orjson.loads(content), None)
+            return ApiAnswer(outcome, status, orjson.loads(content), None)
         except ValueError:
-            raise CallFailed(f"the API server's answer is no JSON (HTTP {status})", status=status) from None
+            why = f"the API server's answer is not JSON (HTTP {status})"
+            raise CallFailed(why, reason=FailureReason.OTHER) from None
     failure = CallFailed(
         refusal_text(status, refusal),
-        status=status,
+        reason=failure_reason(status),
         retry_after_seconds=retry_after_seconds(headers, refusal),
         block=block_of(status, refusal),
+        may_pass=may_pass(status),
     )
-    return Answer(outcome, status, None, failure)
+    return ApiAnswer(outcome, status, None, failure)
 
 
 def _connection_trouble(error: BaseException) -> str:
-    said = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError):
-        return f"the API server's answer was cut off: {said}"[:300]
-    return f"the API server cannot be reached: {said}"[:300]
+        return one_line(f"the API server's answer was cut off: {one_line(error)}")
+    return one_line(f"the API server cannot be reached: {one_line(error)}")

@@ -1,15 +1,16 @@
-"""The audit log: what was asked of the cluster about pods, and how that ended; a JSON object a line for each attempt.
+"""The audit log: every attempt to evict a pod or to take a condition back, and its outcome, one JSON object per line.
 
-For whoever asks afterwards who removed a pod, and by whose taint. Other than the journal it has no state of the cluster
-in it, so each line can be read by itself, and ``history`` draws it all the same.
+It answers afterwards who removed a pod, and for which taint. Unlike the journal it contains no state of the cluster:
+each line can be read alone. ``history`` can draw it, too.
 
-Reads no clock: whoever tells brings the moment.
+Reads no clock: the callers pass the moment.
 """
 
 from typing import Any, assert_never
 
 import orjson
 
+from taint_eviction.adapters.effect_fields import pod_named, taint_named
 from taint_eviction.adapters.kubernetes_times import format_micro_time
 from taint_eviction.adapters.rotating_lines import Lines
 from taint_eviction.core.decision import Evict, TaintVerdict
@@ -29,22 +30,20 @@ from taint_eviction.core.instants import Moment
 
 
 class AuditLog:
-    """Writes ``lines``. ``dry_run`` is noted in each of them: what is told as done was not."""
+    """Writes ``lines``. ``dry_run`` is noted in each line: nothing was really done."""
 
     def __init__(self, lines: Lines, dry_run: bool = False) -> None:
         self._lines = lines
         self._dry_run = dry_run
 
     def attempted(self, work: Work, outcome: Outcome, now: Moment) -> None:
-        """Take in an attempt that has ended."""
+        """Write an attempt that has ended."""
         block = outcome.block if isinstance(outcome, Failed) else None
         line = {
             "time": format_micro_time(now.server_epoch),
             "action": "evict" if isinstance(work, Eviction) else "take-back",
             "outcome": outcome_word(work, outcome),
-            "pod": str(work.ref),
-            "uid": work.ref.uid,
-            "node": work.node_name,
+            **pod_named(work.ref, work.node_name),
             **(_eviction(work, now) if isinstance(work, Eviction) else {}),
             "tries": work.tries + 1,
             "answer": None if self._dry_run else _answer(outcome),
@@ -54,12 +53,12 @@ class AuditLog:
         self._lines.write(orjson.dumps(line) + b"\n")
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the log."""
         self._lines.close()
 
 
 def _answer(outcome: Outcome) -> str | None:
-    """Say what the API server answered to the last call, in its own words where they matter; None: it was not asked."""
+    """Return what the API server answered to the last call; None if there was no call."""
     match outcome:
         case Failed():
             return outcome.message
@@ -72,7 +71,7 @@ def _answer(outcome: Outcome) -> str | None:
 
 
 def outcome_word(work: Work, outcome: Outcome) -> str:
-    """Name how an attempt ended."""
+    """Return the word for the outcome of an attempt."""
     match outcome:
         case Done():
             return "taken-back" if isinstance(work, TakeBack) else "evicted"
@@ -91,13 +90,13 @@ def outcome_word(work: Work, outcome: Outcome) -> str:
 
 
 def _eviction(work: Eviction, now: Moment) -> dict[str, Any]:
-    """Tell why it was evicted, and by which call; the taint that decided comes first."""
+    """Return why the pod is evicted, and by which call. The taint that decides comes first."""
     decision = work.decision
     return {
         "taints": [_taint(verdict, now) for verdict in _deciding_first(decision)],
-        "deadline": format_micro_time(now.epoch_of(decision.fire_at)),
+        "deadline": format_micro_time(now.epoch_of(decision.due_at)),
         "held_seconds": decision.held_seconds,
-        "late_seconds": round(max(0.0, now.at - decision.fire_at), 3),
+        "late_seconds": round(max(0.0, now.at - decision.due_at), 3),
         "mode": "evict" if work.by_eviction_api else "delete",
     }
 
@@ -108,8 +107,7 @@ def _deciding_first(decision: Evict) -> list[TaintVerdict]:
 
 def _taint(verdict: TaintVerdict, now: Moment) -> dict[str, Any]:
     return {
-        "taint": str(verdict.taint),
-        "toleration": None if verdict.toleration is None else str(verdict.toleration),
+        **taint_named(verdict),
         "by_default": verdict.by_default,
         "since": format_micro_time(now.epoch_of(verdict.start_at)),
         "since_by": verdict.start_source.value,

@@ -1,27 +1,25 @@
-"""Finds out what time it is at the API server to a few hundredths of a second, before anything is dated by it.
+"""Learns the time of the API server's clock before anything is dated by it.
 
-An answer's ``Date`` is cut off to whole seconds. Asking again until it changes shows where the second begins; without
-that every deadline after a restart could be up to a second later than it need be.
+The ``Date`` of a single answer may be wrong, and is truncated to whole seconds. The median of several answers, spread
+evenly over one second, is right: half a second behind, wherever in a second the first one fell.
 """
 
 import asyncio
 import contextlib
 
-from taint_eviction.adapters.api_calls import ApiCalls, Call
-from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.runtime.clock import MIN_ANSWERS
 from taint_eviction.runtime.ports import CallFailed
 
-_ASK_EVERY_SECONDS = 0.02
-# A second and a little: by then a Date must have changed.
-_LONGEST_SECONDS = 1.1
+# A further answer would fall into the same part of its second as the first one.
+_ASK_EVERY_SECONDS = 1.0 / MIN_ANSWERS
+_LONGEST_SECONDS = 2.0
 
 
-async def sharpen(calls: ApiCalls, clock: ServerClock) -> None:
-    """Ask until the API server's second has turned; give up silently where it does not answer: it is only sharper."""
+async def sharpen(calls: ApiCalls) -> None:
+    """Make as many calls as a median needs; give up silently if the API server does not answer in time."""
     with contextlib.suppress(TimeoutError, CallFailed):
         async with asyncio.timeout(_LONGEST_SECONDS):
-            await calls.make(Call("get", "version", url_path="/version"))
-            turns = clock.seconds_heard
-            while clock.seconds_heard == turns:
-                await asyncio.sleep(_ASK_EVERY_SECONDS)
-                await calls.make(Call("get", "version", url_path="/version"))
+            for number in range(MIN_ANSWERS):
+                await asyncio.sleep(_ASK_EVERY_SECONDS if number else 0.0)
+                await calls.make(ApiRequest("get", "version", url_path="/version"))

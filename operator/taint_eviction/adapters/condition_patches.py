@@ -1,7 +1,7 @@
-"""The patches that set and take back the DisruptionTarget condition: strategic merges of ``pods/status``.
+"""The patches that set and take back the DisruptionTarget condition: strategic merge patches of ``pods/status``.
 
-They carry ``metadata.uid``, so that another pod of the same name is never touched: the API server answers 422. Not
-server-side apply: it failed on pods with duplicate ports or env keys.
+They have ``metadata.uid``, so that another pod of the same name is never changed: the API server answers 422.
+Server-side apply is not used: it fails on pods with duplicate ports or env keys.
 
 Reference: ``addConditionAndDeletePod`` in pkg/controller/tainteviction; KEP-3329.
 """
@@ -18,7 +18,7 @@ UNMARK_MESSAGE = "Taint manager: deletion called off"
 
 
 def mark_patch(ref: PodRef, transition_epoch: float | None) -> dict[str, Any]:
-    """Set the condition. ``transition_epoch``: the server's time; None leaves the transition time as it is."""
+    """Set the condition. ``transition_epoch`` is the server's time; None leaves the transition time as it is."""
     return {"metadata": {"uid": ref.uid}, "status": _conditions("True", MARK_MESSAGE, transition_epoch)}
 
 

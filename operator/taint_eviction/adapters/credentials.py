@@ -1,7 +1,7 @@
-"""The way to the API server: found once at start, with credentials that are asked for anew with every request.
+"""Finds the API server and the credentials at start. Every request asks for the current credentials.
 
-Order: a kubeconfig that is named (flag or KUBECONFIG), else the service account of the pod this runs in, else
-``~/.kube/config``. Everything wrong is a ``CredentialsError``: one line that says what to do.
+Order: a kubeconfig that is named (flag or KUBECONFIG), then the service account of this process's pod, then
+``~/.kube/config``. Every fault is a ``CredentialsError``: one line that says what to do.
 
 Reference: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 """
@@ -34,63 +34,64 @@ from taint_eviction.runtime.ports import Clock
 USER_AGENT = f"taint-eviction-controller/{__version__}"
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-__all__ = ["USER_AGENT", "Connection", "CredentialsError", "find_connection", "in_cluster", "with_kubeconfig"]
+__all__ = ["Connection", "CredentialsError", "find_connection", "in_cluster", "with_kubeconfig"]
 
 
 class Connection:
-    """Where the API server is and how to talk to it; to be used within one event loop, and closed.
+    """An API server and the way to log in. Used within one event loop, and closed in the end.
 
-    ``url`` has no slash at its end. ``ssl_context`` is built once and shared. ``namespace`` is this process's own (of
-    the pod or the context), None if nobody says. ``where`` names the source, for messages.
+    ``url`` does not end with a slash. All connections share ``ssl_context``. ``namespace`` is that of this process's
+    pod or of the context, None if unknown. ``source`` has the current credentials; ``where`` names it in messages.
     """
 
     def __init__(
         self, configuration: Configuration, source: TokenSource, where: str, namespace: str | None, in_cluster: bool
     ) -> None:
-        # Go accepts certificate authorities without key identifiers, which many clusters have; Python 3.13 does not.
+        # Many clusters have certificate authorities without key identifiers. Go accepts them, Python 3.13 does not.
         configuration.disable_strict_ssl_verification = True
         try:
-            # It builds the SSL context from the configuration, and is the one that makes the calls.
+            # The client builds the SSL context from the configuration, and makes the calls.
             self._client = ApiClient(configuration)
         except (OSError, ValueError) as error:
             raise CredentialsError(f"{where}: its certificates cannot be used: {error}") from error
-        self._source = source
+        self.source = source
         self.url: str = configuration.host.rstrip("/")
         if not self.url.startswith(("https://", "http://")):
-            raise CredentialsError(f"{where}: the server {self.url!r} is no http or https URL")
+            raise CredentialsError(f"{where}: the server {self.url!r} is not an http or https URL")
         self.ssl_context: ssl.SSLContext = self._client.rest_client.ssl_context
         self.where = where
         self.namespace = namespace
         self.in_cluster = in_cluster
-        # As in kubectl, the environment's proxy counts where the kubeconfig names none.
+        # As in kubectl, the proxy of the environment counts if the kubeconfig names none.
         proxy = configuration.proxy or environment_proxy(self.url)
-        self.middlewares: tuple[aiohttp.ClientMiddlewareType, ...] = (
-            AuthorizationMiddleware(source, self.url, proxy, configuration.tls_server_name),
-        )
+        self._authorize = AuthorizationMiddleware(source, self.url, proxy, configuration.tls_server_name)
         self._connector: aiohttp.TCPConnector | None = None
 
     @property
     def connector(self) -> aiohttp.TCPConnector:
-        """The pool of connections that all sessions share; made when it is first asked for, inside the loop."""
+        """The pool of connections of all sessions; made inside the event loop, when it is first used."""
         if self._connector is None:
             self._connector = make_connector(self.ssl_context)
         return self._connector
 
-    async def authorization(self, rejected: str | None = None) -> str | None:
-        """Return the ``Authorization`` of the next request, None for none; see ``TokenSource``."""
-        return await self._source.authorization(rejected)
+    def failures(self) -> int:
+        """Return how often the credentials could not be read or renewed."""
+        return self.source.failures
 
-    def make_session(self, **options: Any) -> aiohttp.ClientSession:
-        """Make a session with a ``response_class`` and ``trace_configs`` of one's own; closing it is the caller's."""
-        return make_session(self.connector, self.middlewares, USER_AGENT, **options)
+    def make_session(
+        self, *, listen_in: aiohttp.ClientMiddlewareType | None = None, **options: Any
+    ) -> aiohttp.ClientSession:
+        """Make a session; the caller closes it. ``listen_in`` is a middleware outside of all others."""
+        middlewares = (self._authorize,) if listen_in is None else (listen_in, self._authorize)
+        return make_session(self.connector, middlewares, USER_AGENT, **options)
 
     def api_client(
         self, may_act: Callable[[], bool] = lambda: True, may_evict: Callable[[], bool] = lambda: True
     ) -> ApiClient:
-        """Return ``kubernetes.aio``'s client, making its calls over the shared connections.
+        """Return ``kubernetes.aio``'s client, which uses the shared connections.
 
-        ``may_act`` is asked before each request that changes a pod, ``may_evict`` before each that ends one (see
-        ``fence``); those of the first call count.
+        ``may_act`` is called before each request that changes a pod, ``may_evict`` before each that ends one (see
+        ``fence``). Those of the first call of this method count.
         """
         if self._client.rest_client.pool_manager is None:
             self._client.rest_client.pool_manager = self.make_session(request_class=fenced_requests(may_act, may_evict))
@@ -99,7 +100,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close the client, its session and all connections."""
-        await self._source.close()
+        await self.source.close()
         await self._client.close()  # type: ignore[no-untyped-call]
         if self._connector is not None:
             await self._connector.close()
@@ -113,7 +114,7 @@ async def find_connection(
     service_account: Path = SERVICE_ACCOUNT_DIRECTORY,
     home: Path | None = None,
 ) -> Connection:
-    """Find the API server: see the module for the order. ``kubeconfig`` is a path, or a list as in KUBECONFIG."""
+    """Find the API server in the module's order. ``kubeconfig`` is a path, or a list of paths as in KUBECONFIG."""
     named = kubeconfig or environ.get("KUBECONFIG")
     if named:
         return await with_kubeconfig(named, context, clock)
@@ -123,13 +124,13 @@ async def find_connection(
     if default.exists():
         return await with_kubeconfig(str(default), context, clock)
     raise CredentialsError(
-        "no way to the API server: give --kubeconfig or KUBECONFIG, or run in a pod with a service account"
-        f" (there is no {default} either)"
+        "no API server is known: set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
+        f" ({default} does not exist either)"
     )
 
 
 async def with_kubeconfig(paths: str, context: str | None, clock: Clock) -> Connection:
-    """Log in as a kubeconfig says; ``context`` None means its current one."""
+    """Log in with a kubeconfig; ``context`` None means its current context."""
     selected = kubeconfigs.select(kubeconfigs.split_paths(paths), context)
     loader = kubeconfigs.Loader(selected)
     first = await loader.load(clock.now())
@@ -141,7 +142,7 @@ async def with_kubeconfig(paths: str, context: str | None, clock: Clock) -> Conn
         before = loader.configuration.cert_file
         renewed = await loader.load(clock.now())
         if loader.configuration.cert_file not in (None, before):
-            # New connections use it; those that are open stay as they were authenticated.
+            # New connections use the certificate; open ones stay as they were authenticated.
             connection.ssl_context.load_cert_chain(loader.configuration.cert_file, loader.configuration.key_file)
         return renewed
 
@@ -161,7 +162,7 @@ def in_cluster(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT_DIRECTORY,
 ) -> Connection:
-    """Log in as the service account of the pod this runs in."""
+    """Log in as the service account of this process's pod."""
     token, authority = service_account / "token", service_account / "ca.crt"
     configuration = Configuration()
     try:
@@ -171,7 +172,7 @@ def in_cluster(
         loader.load_and_set(configuration)
     except (ConfigException, OSError, ValueError) as error:
         raise CredentialsError(
-            f"cannot log in as this pod's service account: {error} Is automountServiceAccountToken off?"
+            f"cannot log in as this pod's service account: {error} Check automountServiceAccountToken."
         ) from error
     namespace = _namespace(service_account)
     return Connection(configuration, TokenFile(token, clock), "the pod's service account", namespace, in_cluster=True)

@@ -1,8 +1,8 @@
-"""Kubernetes events, mostly about pods: posted in the background, aggregated and limited as client-go does it.
+"""Kubernetes events, mostly about pods: posted in the background, aggregated and rate limited as client-go does it.
 
-Posting never blocks and never raises: the queue is bounded and the oldest is dropped. The same event about the same
-pod again counts up the earlier one. Of one pod a burst of 25 and then one in 5 minutes is posted. Events carry the
-pod's UID: without it ``kubectl describe pod`` does not show them.
+Posting neither blocks nor raises: the queue is bounded, and a full queue drops its oldest event. A repeated event about
+the same pod increases the count of the earlier one. Each pod has a burst of 25 events, and then one event in 5 minutes.
+Events carry the pod's UID: without it ``kubectl describe pod`` does not show them.
 
 Reference: k8s.io/client-go/tools/record (``EventAggregator``, ``EventSourceObjectSpamFilter``).
 """
@@ -10,51 +10,48 @@ Reference: k8s.io/client-go/tools/record (``EventAggregator``, ``EventSourceObje
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, Call
+from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, ApiRequest
+from taint_eviction.adapters.bounded import BoundedDict, Throttle
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
-from taint_eviction.core.objects import PodRef, Taint
+from taint_eviction.core.objects import PodRef
 from taint_eviction.runtime.ports import CallFailed, Clock
 
 logger = logging.getLogger(__name__)
 
 COMPONENT = "taint-eviction-controller"
 
-# An eviction of a whole zone: while it lasts nothing is posted.
+# Enough for the eviction of a whole zone: nothing is posted while it lasts.
 _QUEUE = 20_000
-# How soon it is seen that evictions no longer need all that the API server gives.
-_LOOK_SECONDS = 0.1
-# Pods and events that are remembered for limiting and counting up, as many as in client-go.
+# While evictions need all of the API server, the recorder checks so often whether they still do.
+_CHECK_SECONDS = 0.1
+# Pods and events that are remembered, to limit and to aggregate; as many as in client-go.
 _REMEMBERED = 4096
 _BURST = 25
 _REFILL_SECONDS = 300.0
-# A try may be repeated so often, after so many seconds, doubled each time, or what the server advises if that is more.
+# An event is sent so often. The wait before a retry doubles; a longer wait that the API server asks for counts.
 _TRIES = 4
 _FIRST_WAIT_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 10.0
+_MAX_WAIT_SECONDS = 10.0
 # The name of an object has at most 253 characters.
-_LONGEST_POD_NAME = 253 - 1 - 17
-# Failures are told at most this often.
-_TELL_SECONDS = 60.0
+_MAX_POD_NAME = 253 - 1 - 17
+# Failures are logged at most this often.
+_LOG_SECONDS = 60.0
 
 
-def marking_for_deletion(ref: PodRef, taint: Taint | None = None) -> str:
-    """Say that a pod is being deleted, in upstream's words; ``taint`` None: without naming it."""
-    return f"Marking for deletion Pod {ref}" + _due_to(taint)
+def marking_for_deletion(ref: PodRef) -> str:
+    """Return upstream's message about a pod that is deleted."""
+    return f"Marking for deletion Pod {ref}"
 
 
-def cancelling_deletion(ref: PodRef, taint: Taint | None = None) -> str:
-    """Say that a pod stays after all, in upstream's words."""
-    return f"Cancelling deletion of Pod {ref}" + _due_to(taint)
-
-
-def _due_to(taint: Taint | None) -> str:
-    return "" if taint is None else f" due to taint {taint}"
+def cancelling_deletion(ref: PodRef) -> str:
+    """Return upstream's message about a pod whose deletion is cancelled."""
+    return f"Cancelling deletion of Pod {ref}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +66,25 @@ class _Event:
 
     @property
     def name(self) -> str:
-        """The event's own, the same for each try: as in client-go the pod's and a time in nanoseconds, but unique."""
-        return f"{self.ref.key.name[:_LONGEST_POD_NAME].rstrip('-.')}.{int(self.epoch * 1e9) + self.number:x}"
+        """The name of the event: as in client-go the pod's name and nanoseconds, but unique and equal for each try."""
+        return f"{self.ref.key.name[:_MAX_POD_NAME].rstrip('-.')}.{int(self.epoch * 1e9) + self.number:x}"
 
     @property
     def key(self) -> tuple[str, str, str]:
         return self.ref.uid, self.reason, self.message
 
 
-@dataclass(slots=True)
-class _Posted:
-    """An event that is on the server, as far as it has to be known to count it up."""
+@dataclass(frozen=True, slots=True)
+class _PostedEvent:
+    """An event on the API server, as far as it must be known to increase its count."""
 
     name: str
     count: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Allowance:
-    """What is left of a pod's burst."""
+    """The rest of a pod's burst, as of ``at``."""
 
     tokens: float
     at: float
@@ -96,8 +93,8 @@ class _Allowance:
 class EventRecorder:
     """Takes events at any time; ``run`` posts them.
 
-    ``counted`` is told what became of each: posted, aggregated, limited, dropped or failed. ``instance`` names this
-    replica. ``busy``: there are things to do that matter more than telling of them; events wait until it is false.
+    ``counted`` is called with the result of each event: posted, aggregated, limited, dropped or failed. ``instance``
+    names this replica. Events wait while ``busy`` returns True: evictions come first.
     """
 
     def __init__(
@@ -117,13 +114,13 @@ class EventRecorder:
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._posted: OrderedDict[tuple[str, str, str], _Posted] = OrderedDict()
-        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
-        self._told_at = float("-inf")
+        self._posted: BoundedDict[tuple[str, str, str], _PostedEvent] = BoundedDict(_REMEMBERED)
+        self._allowances: BoundedDict[str, _Allowance] = BoundedDict(_REMEMBERED)
+        self._log_throttle = Throttle(clock, _LOG_SECONDS)
         self._number = 0
 
     def post(self, ref: PodRef, reason: str, message: str, type: str = "Normal", kind: str = "Pod") -> None:
-        """Have an event posted soon, about a pod or another object of the core group; it is dated now."""
+        """Queue an event about a pod or another object of the core group, with the current time."""
         now = self._clock.now()
         if not self._allowed(ref.uid, now.at):
             self._counted("limited")
@@ -137,19 +134,19 @@ class EventRecorder:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Post what arrives until cancelled."""
+        """Post queued events until cancelled."""
         while True:
             if not self._queue:
                 self._idle.set()
                 self._arrived.clear()
                 await self._arrived.wait()
-            # Many evictions can end it; looking now and then is simpler, and what waits for it can.
+            # The end of any eviction can end this. To poll is simpler, and events are not urgent.
             while self._busy():  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_CHECK_SECONDS)
             await self._deliver(self._queue.popleft())
 
     async def drain(self, timeout_seconds: float) -> bool:
-        """Wait until everything is posted, while ``run`` runs; False if that was not so in time."""
+        """Wait until ``run`` has posted everything; return False on timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await self._idle.wait()
@@ -161,34 +158,31 @@ class EventRecorder:
             try:
                 self._counted(await self._send(event))
             except CallFailed as failure:
-                if left == 0 or not _is_worth_repeating(failure):
+                if left == 0 or not failure.may_pass:
                     self._counted("failed")
-                    self._tell(event, failure)
+                    self._report(event, failure)
                     return
-                await asyncio.sleep(min(max(wait, failure.retry_after_seconds or 0.0), _LONGEST_WAIT_SECONDS))
+                await asyncio.sleep(min(max(wait, failure.retry_after_seconds or 0.0), _MAX_WAIT_SECONDS))
                 wait *= 2
             else:
                 return
 
     async def _send(self, event: _Event) -> str:
-        """Count up the earlier one if there is one, create it if not; return what was done."""
+        """Increase the count of the earlier event, or create an event if there is none; return the result."""
         namespace, earlier = event.ref.key.namespace, self._posted.get(event.key)
         if earlier is not None:
             patch = {"count": earlier.count + 1, "lastTimestamp": format_rfc3339(event.epoch)}
             query = {"fieldManager": FIELD_MANAGER}
-            answer = await self._calls.make(Call("patch", "events", namespace, earlier.name, query, patch))
+            answer = await self._calls.make(ApiRequest("patch", "events", namespace, earlier.name, query, patch))
             if answer.need(Outcome.DONE, Outcome.ABSENT).outcome is Outcome.DONE:
-                earlier.count += 1
-                self._posted.move_to_end(event.key)
+                self._posted[event.key] = _PostedEvent(earlier.name, earlier.count + 1)
                 return "aggregated"
-            del self._posted[event.key]  # Events expire after an hour.
-        call = Call("create", "events", namespace, query={"fieldManager": FIELD_MANAGER}, body=self._body(event))
+            del self._posted[event.key]  # It has expired, as events do after an hour.
+        call = ApiRequest("create", "events", namespace, query={"fieldManager": FIELD_MANAGER}, body=self._body(event))
         answer = await self._calls.make(call)
-        if answer.status != 409:  # An earlier try arrived, and only its answer was lost.
+        if answer.status != 409:  # An earlier try created it, and its answer was lost.
             answer.need(Outcome.DONE)
-        self._posted[event.key] = _Posted(event.name, 1)
-        if len(self._posted) > _REMEMBERED:
-            self._posted.popitem(last=False)
+        self._posted[event.key] = _PostedEvent(event.name, 1)
         return "posted"
 
     def _body(self, event: _Event) -> dict[str, Any]:
@@ -216,26 +210,12 @@ class EventRecorder:
         }
 
     def _allowed(self, uid: str, at: float) -> bool:
-        allowance = self._allowances.get(uid)
-        if allowance is None:
-            allowance = self._allowances[uid] = _Allowance(float(_BURST), at)
-            if len(self._allowances) > _REMEMBERED:
-                self._allowances.popitem(last=False)
-        self._allowances.move_to_end(uid)
-        allowance.tokens = min(float(_BURST), allowance.tokens + max(0.0, at - allowance.at) / _REFILL_SECONDS)
-        allowance.at = at
-        if allowance.tokens < 1.0:
-            return False
-        allowance.tokens -= 1.0
-        return True
+        before = self._allowances.get(uid) or _Allowance(float(_BURST), at)
+        tokens = min(float(_BURST), before.tokens + max(0.0, at - before.at) / _REFILL_SECONDS)
+        allowed = tokens >= 1.0
+        self._allowances[uid] = _Allowance(tokens - 1.0 if allowed else tokens, at)
+        return allowed
 
-    def _tell(self, event: _Event, failure: CallFailed) -> None:
-        now = self._clock.now().at
-        if now - self._told_at >= _TELL_SECONDS:
-            self._told_at = now
+    def _report(self, event: _Event, failure: CallFailed) -> None:
+        if self._log_throttle.passes():
             logger.warning("an event about %s %s could not be posted: %s", event.kind, event.ref, failure)
-
-
-def _is_worth_repeating(failure: CallFailed) -> bool:
-    """Tell whether it may go well next time: no answer, too many requests, or the server's own trouble."""
-    return failure.status is None or failure.status == 429 or failure.status >= 500

@@ -1,8 +1,8 @@
-"""The eviction API: what it is asked, and which of its refusals are a PodDisruptionBudget's.
+"""The eviction API: its request body, and which of its refusals come from a PodDisruptionBudget.
 
-Nothing is wrong with a call that a budget refuses: the pod is asked for again later. So a budget's 429 is told from
-that of a busy server, its 403 from missing rights, and the 500 for several budgets from a server that is broken. All
-else that refuses an eviction (a webhook, a namespace that is being deleted) is a refusal like any other.
+A call that a budget refuses is no failure: the controller repeats it later. So a budget's 429 is distinguished from
+that of a busy server, its 403 from missing rights, and the 500 for several budgets from a broken server. Every other
+refusal (by a webhook, or for a namespace that is being deleted) is an ordinary one.
 
 Reference: pkg/registry/core/pod/storage/eviction.go; the texts are those of Kubernetes 1.20 to 1.35.
 """
@@ -19,7 +19,7 @@ _NAMED = re.compile(r"The disruption budget ([\w.-]+) ")
 _NOT_READY = "is still being processed by the server"
 _SEVERAL = "This pod has more than one PodDisruptionBudget"
 
-# What a 403 in a budget's name may say.
+# Texts of a 403 for a budget.
 _FORBIDDEN = (
     ("DisruptedPods map too big", BlockReason.BUDGET_OVERLOADED),
     ("disruptions allowed is negative", BlockReason.BUDGET_NEGATIVE),
@@ -27,7 +27,7 @@ _FORBIDDEN = (
 
 
 def eviction_body(ref: PodRef) -> dict[str, Any]:
-    """Make the Eviction of exactly this pod, with its own grace period."""
+    """Return the Eviction of exactly this pod, with its own grace period."""
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -37,13 +37,13 @@ def eviction_body(ref: PodRef) -> dict[str, Any]:
 
 
 def block_of(status: int, refusal: Refusal) -> Block | None:
-    """Say why a budget refuses, and which; None where it is no budget that refuses."""
+    """Return why a budget refuses, and which budget; None if the refusal is not a budget's."""
     match status:
         case 403:
             return _block_of_forbidden(refusal)
         case 429:
-            told = (cause.get("message") for cause in refusal.causes if cause.get("reason") == _CAUSE)
-            return next((_block_of_cause(str(message)) for message in told), None)
+            messages = (cause.get("message") for cause in refusal.causes if cause.get("reason") == _CAUSE)
+            return next((_block_of_cause(str(message)) for message in messages), None)
         case 500 if refusal.message.startswith(_SEVERAL):
             return Block(BlockReason.SEVERAL_BUDGETS, "")
     return None

@@ -1,13 +1,15 @@
-"""Runs the exec credential plugin of a kubeconfig, as kubectl does: never interactive, bounded in time.
+"""Runs the exec credential plugin of a kubeconfig as kubectl does, but never interactively and with a timeout.
 
-``kubernetes.aio`` has a runner too (``ExecProvider``), but it waits without bound, leaves the process behind when it is
-cancelled, and swallows what went wrong. Keeps nothing: when to run it again is ``token_sources``' business.
+The runner of ``kubernetes.aio`` (``ExecProvider``) waits indefinitely, leaves the process behind when it is cancelled,
+and hides errors. This module stores nothing: ``token_sources`` decides when the plugin runs again.
 
 Reference: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 """
 
 import asyncio
+import contextlib
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,13 +18,14 @@ import orjson
 
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.token_sources import CredentialsError
+from taint_eviction.core.text import one_line
 
-# Plugins ask identity providers over the network; kubectl would wait for ever.
+# Plugins call identity providers over the network; kubectl waits for them indefinitely.
 _PLUGIN_SECONDS = 60.0
 
 
 class PluginAnswer(NamedTuple):
-    """What a plugin gave: a token, or a client certificate with its key (PEM), or both. None where not given."""
+    """The answer of a plugin: a token, or a client certificate with its key (PEM), or both. None for what is absent."""
 
     token: str | None
     certificate: str | None
@@ -31,10 +34,10 @@ class PluginAnswer(NamedTuple):
 
 
 async def run_exec_plugin(spec: Mapping[str, Any], cluster: Mapping[str, Any], directory: Path) -> PluginAnswer:
-    """Run the plugin that ``spec`` (``users[].user.exec``) describes; raise ``CredentialsError`` if that fails.
+    """Run the plugin that ``spec`` (``users[].user.exec``) describes; raise ``CredentialsError`` if it fails.
 
-    ``cluster`` is what it is told of the cluster if it asks for that; a command with a relative path is meant from
-    ``directory``, the kubeconfig's.
+    ``cluster`` is passed to the plugin if ``spec`` asks for it. A relative path of a command begins at ``directory``,
+    that of the kubeconfig.
     """
     command, version = spec.get("command"), spec.get("apiVersion")
     if not isinstance(command, str) or not command or not isinstance(version, str):
@@ -47,10 +50,10 @@ async def run_exec_plugin(spec: Mapping[str, Any], cluster: Mapping[str, Any], d
 
 
 def _environment(spec: Mapping[str, Any], version: str, cluster: Mapping[str, Any]) -> dict[str, str]:
-    told: dict[str, Any] = {"interactive": False}
+    request: dict[str, Any] = {"interactive": False}
     if spec.get("provideClusterInfo"):
-        told["cluster"] = dict(cluster)
-    info = {"apiVersion": version, "kind": "ExecCredential", "spec": told}
+        request["cluster"] = dict(cluster)
+    info = {"apiVersion": version, "kind": "ExecCredential", "spec": request}
     own = {str(item["name"]): str(item["value"]) for item in spec.get("env") or () if isinstance(item, Mapping)}
     return {**os.environ, **own, "KUBERNETES_EXEC_INFO": orjson.dumps(info).decode()}
 
@@ -64,9 +67,10 @@ async def _run(command: str, args: list[str], environment: dict[str, str], hint:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        advice = " ".join(hint.split()) or "install it or correct the kubeconfig's exec section"
+        advice = one_line(hint) or "install it, or correct the exec section of the kubeconfig"
         raise CredentialsError(f"cannot run the exec plugin {command}: {error}; {advice}") from error
     try:
         async with asyncio.timeout(_PLUGIN_SECONDS):
@@ -75,11 +79,13 @@ async def _run(command: str, args: list[str], environment: dict[str, str], hint:
         raise CredentialsError(f"the exec plugin {command} did not end within {_PLUGIN_SECONDS:g} s") from None
     finally:
         if running.returncode is None:
-            running.kill()
+            # With the processes that it started: any of them that holds its pipes would be waited for.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
             await running.wait()
     if running.returncode != 0:
-        lines = complaints.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
-        raise CredentialsError(f"the exec plugin {command} failed with {running.returncode}: {lines[-1].strip()}")
+        lines = complaints.decode("utf-8", "replace").strip().splitlines() or ["no output"]
+        raise CredentialsError(f"the exec plugin {command} failed with {running.returncode}: {one_line(lines[-1])}")
     return out
 
 
@@ -87,15 +93,15 @@ def _read_answer(out: bytes, command: str, version: str) -> PluginAnswer:
     try:
         credential = orjson.loads(out)
         status = credential["status"]
-        told = [status.get(field) for field in ("token", "clientCertificateData", "clientKeyData")]
+        given = [status.get(field) for field in ("token", "clientCertificateData", "clientKeyData")]
         expires = status.get("expirationTimestamp")
     except (ValueError, TypeError, LookupError, AttributeError):
         raise CredentialsError(f"the exec plugin {command} did not print an ExecCredential with a status") from None
     if credential.get("apiVersion") != version:
         raise CredentialsError(
-            f"the exec plugin {command} speaks {credential.get('apiVersion')}, the kubeconfig says {version}"
+            f"the exec plugin {command} answers in {credential.get('apiVersion')}, the kubeconfig says {version}"
         )
-    token, certificate, key = (value if isinstance(value, str) and value else None for value in told)
+    token, certificate, key = (value if isinstance(value, str) and value else None for value in given)
     if token is None and (certificate is None or key is None):
-        raise CredentialsError(f"the exec plugin {command} gave neither a token nor a certificate with its key")
+        raise CredentialsError(f"the exec plugin {command} returned neither a token nor a certificate with its key")
     return PluginAnswer(token and token.strip(), certificate, key, parse_rfc3339(expires))

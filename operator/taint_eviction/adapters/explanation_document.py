@@ -4,7 +4,6 @@ Pure, as ``status_document``, whose words it uses. Not here: how it is put to pe
 """
 
 from taint_eviction.adapters.status_document import (
-    JsonObject,
     ProcessState,
     deadline,
     document_head,
@@ -13,11 +12,12 @@ from taint_eviction.adapters.status_document import (
     finite,
     time_text,
 )
-from taint_eviction.core.controller import Controller, Explanation
 from taint_eviction.core.decision import Evict, TaintVerdict
 from taint_eviction.core.instants import Moment, TimeSource
 from taint_eviction.core.objects import NamespacedName, Taint
 from taint_eviction.core.scheduling import discouraging, repelling
+from taint_eviction.core.status import Explanation, Status
+from taint_eviction.core.text import JsonObject
 
 _KIND = "Explanation"
 
@@ -36,13 +36,12 @@ def unknown_document(key: NamespacedName, process: ProcessState, now: Moment) ->
     }
 
 
-def explanation_document(
-    explanation: Explanation, controller: Controller, process: ProcessState, now: Moment
-) -> JsonObject:
+def explanation_document(explanation: Explanation, status: Status, process: ProcessState, now: Moment) -> JsonObject:
     """Say all there is to say about a pod: whether it goes, why, when, and what keeps it from going."""
-    pod, decision, pending = explanation.known.pod, explanation.decision, explanation.pending
+    record, decision, pending = explanation.record, explanation.decision, explanation.pending
+    pod = record.pod
     evict, stays = (decision, None) if isinstance(decision, Evict) else (None, decision.reason)
-    node = controller.cluster.nodes.get(pod.node_name or "")
+    node = status.nodes.known.get(pod.node_name or "")
     taints = () if node is None else node.node.taints
     return {
         **document_head(_KIND, process, now),
@@ -51,22 +50,22 @@ def explanation_document(
         "known": True,
         "uid": pod.ref.uid,
         "node": pod.node_name,
-        "outcome": "deleted" if explanation.deleted else "leaves" if stays is None else "stays",
+        "outcome": "deleted" if record.deleted else "leaves" if stays is None else "stays",
         "staysBecause": stays and stays.value,
         "leavesBecause": evict and str(evict.deciding.taint),
         **({} if evict is None else deadline(evict, now)),
-        "taints": [_taint(taint, controller, pod.node_name, now) for taint in taints],
+        "taints": [_taint(taint, status, pod.node_name, now) for taint in taints],
         "verdicts": [_verdict(verdict, now) for verdict in decision.verdicts],
         "holdAnnotation": None if pod.hold_seconds is None else _annotation(pod.hold_seconds, evict),
-        "eviction": pending and eviction(pending, controller, process, now),
+        "eviction": pending and eviction(pending, status, process, now),
         "notSchedulableAgain": [str(taint) for taint in repelling(pod.tolerations, taints)],
         "preferablyNotScheduledAgain": [str(taint) for taint in discouraging(pod.tolerations, taints)],
     }
 
 
-def _taint(taint: Taint, controller: Controller, node_name: str | None, now: Moment) -> JsonObject:
+def _taint(taint: Taint, status: Status, node_name: str | None, now: Moment) -> JsonObject:
     """Say since when it has been there: NoExecute taints are watched, of the others only their own word is known."""
-    seen = next((seen.since for seen in controller.cluster.taints_on(node_name) or () if seen.taint == taint), None)
+    seen = next((seen.since for seen in status.nodes.taints_on(node_name) or () if seen.taint == taint), None)
     if seen is not None:
         return {"taint": str(taint), "since": time_text(seen.start_at, now), "sinceBy": seen.source.value}
     by = None if taint.time_added is None else TimeSource.TIME_ADDED.value
@@ -86,5 +85,5 @@ def _verdict(verdict: TaintVerdict, now: Moment) -> JsonObject:
 
 
 def _annotation(hold_seconds: float, evict: Evict | None) -> JsonObject:
-    """Say what the annotation asks for (None: for ever) and what is granted (None where it need not be)."""
+    """Say what the annotation asks for (None: indefinitely) and what is granted (None where it need not be)."""
     return {"asksSeconds": finite(hold_seconds), "grantedSeconds": evict and evict.held_seconds}

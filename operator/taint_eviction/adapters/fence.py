@@ -1,33 +1,34 @@
-"""The last look before a pod is changed: may this process act, now that the connection stands and the token is at hand?
+"""The last check before a request that changes a pod: may this process still act?
 
-Whoever changes something asks its gate first. But between that and the first byte on the wire lie credentials that may
-have to be renewed and a connection that may have to be made, seconds each; and a process that is frozen there wakes
-when another has long since taken over. So the question is put again where nothing is awaited any more. And what ends a
-pod and has waited there for long is not sent at all: its node may be clean by now, so it is decided anew. What is
+Every caller asks the gate first. But then credentials may have to be renewed and a connection made, which takes seconds
+each; and a process that is suspended meanwhile wakes when another replica leads. So the fence asks again where nothing
+is awaited any more. For a request that ends a pod it also awaits the caller's final decision (``asking_at_last``) on
+the connection that is already open: so the node is read after everything that can take seconds. A request that is
 already on the wire is harmless: it names the pod's UID.
 
-Fenced are the requests that change pods (their deletion, eviction and status), and no others: events are words, and
-Leases are how one comes to be allowed.
+Only requests that change pods are fenced (deletion, eviction, status). Events destroy nothing, and a process needs the
+Lease before it may act.
 """
 
+import contextlib
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 import aiohttp
 from aiohttp.connector import Connection
 from yarl import URL
 
-from taint_eviction.runtime.clock import read_monotonic
-
-# As long as one live read of a node serves.
-_FRESH_SECONDS = 1.0
+from taint_eviction.runtime.ports import Ready
 
 _POD = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+(?:/[a-z]+)?$")
 
+# aiohttp creates its requests itself: only the context of the call can pass something to them.
+_READY: ContextVar[Ready | None] = ContextVar("ready", default=None)
+
 
 class NotSent(aiohttp.ClientError):
-    """A request that was held back at the last moment; the message says why."""
+    """A request that was not sent; the message says why."""
 
 
 def changes_pod(method: str, url: URL) -> bool:
@@ -40,26 +41,37 @@ def ends_pod(method: str, url: URL) -> bool:
     return changes_pod(method, url) and (method == aiohttp.hdrs.METH_DELETE or url.raw_path.endswith("/eviction"))
 
 
+@contextlib.contextmanager
+def asking_at_last(ready: Ready | None) -> Iterator[None]:
+    """Await ``ready`` before each request in this block that ends a pod; if it raises, the request is not sent.
+
+    It is awaited again when the request is sent again: on another connection, or after a redirect.
+    """
+    token = _READY.set(ready)
+    try:
+        yield
+    finally:
+        _READY.reset(token)
+
+
 def fenced_requests(may_act: Callable[[], bool], may_evict: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
-    """Return what makes a session's requests raise ``NotSent`` where they change a pod and ``may_act`` says no.
+    """Return a class of requests that raise ``NotSent`` if they change a pod and ``may_act`` returns False.
 
-    Those that end one are not sent either where ``may_evict`` says no.
-
-    Not a middleware: those come before the connection is made.
+    A request that ends a pod also needs ``may_evict``. A middleware cannot do this: it runs before the connection is
+    made.
     """
 
     class FencedRequest(aiohttp.ClientRequest):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self._made_at = read_monotonic()
-
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+            ends = ends_pod(self.method, self.url)
+            if ends and (ready := _READY.get()) is not None:
+                await ready()
+                if conn.closed:
+                    raise NotSent("its connection was closed while its node was read")
             if changes_pod(self.method, self.url) and not may_act():
-                raise NotSent("this process does not lead any more")
-            if ends_pod(self.method, self.url) and not may_evict():
-                raise NotSent("evictions are held back")
-            if ends_pod(self.method, self.url) and read_monotonic() - self._made_at > _FRESH_SECONDS:
-                raise NotSent("connection or credentials took so long that it is to be decided anew")
+                raise NotSent("this process no longer leads")
+            if ends and not may_evict():
+                raise NotSent("evictions are suspended")
             return await super().send(conn)
 
     return FencedRequest

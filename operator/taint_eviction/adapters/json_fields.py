@@ -1,6 +1,6 @@
-"""Single fields of decoded JSON, each as what it should be or refused with its path.
+"""Fields of decoded JSON: returned with the right type, or refused with their path.
 
-null and absent are the same. Knows no kind of object.
+null and absent are the same. Not here: kinds of objects (``kubernetes_objects``).
 """
 
 from collections.abc import Mapping
@@ -12,43 +12,43 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Unreadable(Exception):
-    """A field without which the object cannot be decided on; the message has its path."""
+    """A required field that cannot be read; the message has its path."""
 
 
 def refuse(what: str) -> NoReturn:
-    """Raise ``Unreadable``; an expression, so that it can stand after an ``or``."""
+    """Raise ``Unreadable``. A function, so that it can stand after an ``or``."""
     raise Unreadable(what)
 
 
 def is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Tell whether it is a JSON object."""
-    # Nearly always a dict, and asking an abstract class costs ten times as much.
+    """Tell whether a value is a JSON object."""
+    # It is nearly always a dict, and the check against an abstract class costs ten times as much.
     return type(value) is dict or isinstance(value, Mapping)
 
 
 def as_object(value: object, path: str) -> Mapping[str, Any]:
-    """Return a JSON object, an empty one for null."""
+    """Return a JSON object; an empty one for null."""
     if value is None:
         return NOTHING
     return value if is_object(value) else refuse(f"{path} is not an object")
 
 
 def as_list(value: object, path: str) -> list[Any]:
-    """Return a list, an empty one for null."""
+    """Return a list; an empty one for null."""
     if value is None:
         return []
     return value if isinstance(value, list) else refuse(f"{path} is not a list")
 
 
 def as_text(value: object, path: str) -> str:
-    """Return a string, "" for null."""
+    """Return a string; "" for null."""
     if value is None:
         return ""
     return value if isinstance(value, str) else refuse(f"{path} is not a string")
 
 
 def needed_text(metadata: Mapping[str, Any], field: str) -> str:
-    """Return a string of ``metadata`` that must be there and not be empty."""
+    """Return a string of ``metadata`` that must not be absent or empty."""
     value = metadata.get(field)
     if type(value) is str and value:
         return value
@@ -56,17 +56,17 @@ def needed_text(metadata: Mapping[str, Any], field: str) -> str:
 
 
 def time_or_complaint(value: object, path: str, complaints: list[str]) -> float | None:
-    """Return a time as seconds since the epoch; None for null, and with a complaint for what is no usable time."""
+    """Return a time as seconds since the epoch; None for null, and with a complaint for anything else."""
     if value is None:
         return None
     epoch = parse_rfc3339(value)
     if epoch is None:
-        complaints.append(f"{path} is no time that can be used: {str(value)[:40]!r}")
+        complaints.append(f"{path} is not a usable time: {str(value)[:40]!r}")
     return epoch
 
 
 def version_number(metadata: Mapping[str, Any]) -> int | None:
-    """Return the resourceVersion, None where it is no number: then no order is known."""
+    """Return the resourceVersion; None if it is not a number: then no order is known."""
     version = metadata.get("resourceVersion")
     if isinstance(version, str) and version.isdecimal() and version.isascii() and len(version) <= 20:
         return int(version)

@@ -1,8 +1,8 @@
-"""Kubeconfig files → where the API server is and how to log in, by ``kubernetes.aio``'s own loader.
+"""Reads kubeconfig files with the loader of ``kubernetes.aio``: the API server and the way to log in.
 
-The loader knows the format: certificates in files or inline, proxies, passwords, auth providers. What is done here
-around it: files are checked first, so that errors name the file and say what to do; several files are merged as
-kubectl does it (the first one to say something wins); and the exec plugin is our own runner's.
+The loader knows the format: certificates in files or inline, proxies, passwords, auth providers. This module adds
+three things. It checks the files first, so that errors name the file and say what to do. It merges several files as
+kubectl does: the first file that sets a value wins. And it runs exec plugins with ``exec_plugin``.
 
 Reference: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 """
@@ -22,17 +22,18 @@ from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, Kube
 from taint_eviction.adapters.exec_plugin import run_exec_plugin
 from taint_eviction.adapters.token_sources import CredentialsError, Renewed
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.text import one_line
 
-# What the loader raises for what is wrong in a file; it checks types nowhere.
+# The loader raises these for faults in a file; it does not check types.
 _LOADER_ERRORS = (ConfigException, OSError, ValueError, TypeError, LookupError, AttributeError)
 
-# How often an auth provider of the old kind is asked whether its token is still good: it tells no end.
+# An auth provider of the old kind does not say when its token expires: it is asked this often.
 _AUTH_PROVIDER_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The context chosen, with its cluster and user as written, and the directories that relative paths start at."""
+    """The selected context with its cluster and user as written, and the directory at which the user's paths begin."""
 
     files: tuple[Path, ...]
     context: str
@@ -43,25 +44,25 @@ class Selected:
 
     @property
     def where(self) -> str:
-        """Name the context and the files, for messages."""
+        """The context and the files, for messages."""
         return f'context "{self.context}" of {", ".join(map(str, self.files))}'
 
 
 def split_paths(value: str) -> list[Path]:
-    """Read the list of files in KUBECONFIG."""
+    """Split a list of files as in KUBECONFIG."""
     return [Path(part).expanduser() for part in value.split(os.pathsep) if part]
 
 
 def select(paths: Sequence[Path], context: str | None) -> Selected:
-    """Read the files and choose ``context``, the current one if None; raise ``CredentialsError``.
+    """Read the files and select ``context``, the current one if None; raise ``CredentialsError``.
 
-    Where several files are named, those that do not exist are skipped, as kubectl does.
+    As in kubectl, files that do not exist are skipped if another one exists.
     """
     found = {path: _read_file(path) for path in paths if path.exists()}
     if not found:
         raise CredentialsError(f"no such kubeconfig: {', '.join(map(str, paths))}")
     where = ", ".join(map(str, found))
-    name = context or next((str(told) for file in found.values() if (told := file.get("current-context"))), None)
+    name = context or next((str(current) for file in found.values() if (current := file.get("current-context"))), None)
     contexts = _by_name(found, "contexts", "context")
     if name is None:
         raise CredentialsError(f"{where} has no current-context; choose one with --context: {_names(contexts)}")
@@ -88,13 +89,13 @@ def _read_file(path: Path) -> Mapping[str, Any]:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or "it cannot be parsed"
-        raise CredentialsError(f"the kubeconfig {path}{place} is no valid YAML: {problem}") from error
+        raise CredentialsError(f"the kubeconfig {path}{place} is not valid YAML: {problem}") from error
     except (OSError, ValueError) as error:
         raise CredentialsError(f"cannot read the kubeconfig {path}: {error}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise CredentialsError(f"{path} is no kubeconfig: it should be a mapping with clusters, contexts and users")
+        raise CredentialsError(f"{path} is not a kubeconfig: it should be a mapping with clusters, contexts and users")
     return content
 
 
@@ -105,13 +106,13 @@ def _by_name(
     for path, content in files.items():
         entries = content.get(section) or []
         if not isinstance(entries, list):
-            raise CredentialsError(f"{path} is no kubeconfig: {section} should be a list")
+            raise CredentialsError(f"{path} is not a kubeconfig: {section} should be a list")
         for entry in entries:
             if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-                raise CredentialsError(f"{path} is no kubeconfig: an entry of {section} has no name")
+                raise CredentialsError(f"{path} is not a kubeconfig: an entry of {section} has no name")
             part = entry.get(key) or {}
             if not isinstance(part, dict):
-                raise CredentialsError(f'{path} is no kubeconfig: {key} of "{entry["name"]}" should be a mapping')
+                raise CredentialsError(f'{path} is not a kubeconfig: {key} of "{entry["name"]}" should be a mapping')
             found.setdefault(entry["name"], (part, path))
     return found
 
@@ -130,7 +131,7 @@ def _names(parts: Mapping[str, Any]) -> str:
 
 
 class Loader(KubeConfigLoader):
-    """``kubernetes.aio``'s loader, with an exec plugin that says what went wrong. ``load`` may be called again."""
+    """The loader of ``kubernetes.aio`` with ``exec_plugin`` as its runner. ``load`` may be called again."""
 
     def __init__(self, selected: Selected) -> None:
         self._selected = selected
@@ -143,7 +144,7 @@ class Loader(KubeConfigLoader):
                 merged, active_context=selected.context, config_base_path=None
             )
         except _LOADER_ERRORS as error:
-            raise CredentialsError(f"{selected.where}: {_one_line(error)}") from error
+            raise CredentialsError(f"{selected.where}: {one_line(error)}") from error
 
     async def load(self, now: Moment) -> Renewed:
         """Fill ``configuration`` and return the credentials; raise ``CredentialsError``."""
@@ -151,16 +152,16 @@ class Loader(KubeConfigLoader):
         try:
             await self.load_and_set(self.configuration)  # type: ignore[no-untyped-call]
         except _LOADER_ERRORS as error:
-            raise CredentialsError(f"{self._selected.where}: {_one_line(error)}") from error
+            raise CredentialsError(f"{self._selected.where}: {one_line(error)}") from error
         if self.provider is not None:
             self.expires_epoch = now.server_epoch + _AUTH_PROVIDER_SECONDS
         value = self.configuration.api_key.get("BearerToken")
         return Renewed(value.strip() if value else None, self.expires_epoch)
 
     async def load_from_exec_plugin(self) -> bool:
-        """Run the plugin, for the loader: sets ``token``, or ``cert_file`` and ``key_file``."""
+        """Run the plugin: the loader calls this. Sets ``token``, or ``cert_file`` and ``key_file``."""
         selected = self._selected
-        answer = await run_exec_plugin(selected.user["exec"], told_cluster(selected), selected.user_directory)
+        answer = await run_exec_plugin(selected.user["exec"], cluster_info(selected), selected.user_directory)
         if answer.token is not None:
             self.token = f"Bearer {answer.token}"
         if answer.certificate is not None and answer.key is not None:
@@ -170,36 +171,32 @@ class Loader(KubeConfigLoader):
         return True
 
 
-def told_cluster(selected: Selected) -> dict[str, Any]:
-    """Describe the cluster as an exec plugin is told of it."""
+def cluster_info(selected: Selected) -> dict[str, Any]:
+    """Return the cluster as it is passed to an exec plugin."""
     cluster = selected.cluster
     fields = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
-    told = {field: cluster[field] for field in fields if field in cluster}
+    info = {field: cluster[field] for field in fields if field in cluster}
     if "certificate-authority" in cluster and "certificate-authority-data" not in cluster:
         file = selected.user_directory / str(cluster["certificate-authority"])
         try:
-            told["certificate-authority-data"] = base64.b64encode(file.read_bytes()).decode()
+            info["certificate-authority-data"] = base64.b64encode(file.read_bytes()).decode()
         except OSError as error:
             raise CredentialsError(f"cannot read the certificate authority {file}: {error}") from error
-    return told
+    return info
 
 
 def token_file(selected: Selected) -> Path | None:
-    """Return the file that the user's token is read from again and again, None if there is none."""
+    """Return the file from which the user's token is read again and again; None if there is none."""
     path = selected.user.get("tokenFile")
     return selected.user_directory / path if isinstance(path, str) and path else None
 
 
 def _mappings(paths: Sequence[Path]) -> list[Path]:
-    # The merger fails on files that are empty.
+    # The loader's merger fails on empty files.
     return [path for path in paths if _read_file(path)]
 
 
 def _as_file(pem: str) -> str:
-    """Put a PEM where the SSL library can read it: a private temporary file that is removed at exit."""
+    """Write a PEM to a private temporary file, which the SSL library can read. It is removed at exit."""
     held: Any = FileOrData({"pem-data": pem}, "pem", base64_file_content=False)  # type: ignore[no-untyped-call]
     return str(held.as_file())
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

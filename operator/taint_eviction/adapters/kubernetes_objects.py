@@ -1,11 +1,10 @@
-"""Kubernetes JSON, as decoded, → the values of ``core.objects``.
+"""Nodes and pods as decoded JSON → the values of ``core.objects``.
 
-Decides nothing and calls nobody. What is unusable for a part of a value only is left out with a complaint; where the
-object cannot be decided on without it, ``MalformedObject`` is raised, so that the last known state stays and nothing
-is evicted because of something misread. Any JSON at all gives one of the two.
+A field that cannot be read is left out with a complaint where the object can be decided on without it. Where it cannot,
+``MalformedObject`` is raised: the last known state stays, and nothing is evicted for something misread. Any JSON gives
+one of the two. Every field that is read here must be among those that ``kopf_shell.kept_fields`` keeps.
 
-null and absent lists are empty, null and absent strings are "". Equal tuples of taints and of tolerations are shared:
-they repeat massively, and memory per pod matters.
+null and absent lists are empty, null and absent strings are "".
 
 Reference: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/
 """
@@ -30,27 +29,21 @@ from taint_eviction.adapters.json_fields import (
     time_or_complaint,
     version_number,
 )
+from taint_eviction.adapters.taints_and_tolerations import read_taints, read_tolerations
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import (
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    PREFER_NO_SCHEDULE,
     NamespacedName,
     Node,
     Pod,
     PodRef,
-    Taint,
-    Toleration,
 )
 from taint_eviction.files.durations import parse_seconds
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 HOLD_ANNOTATION = "taint-eviction/hold"
 
-_EFFECTS = frozenset({NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE})
-_OPERATORS = frozenset({"", "Equal", "Exists", "Gt", "Lt"})
-# Different tuples of taints and of tolerations that are kept for sharing.
-_SHARED_TUPLES = 8192
+# The number of different sets of labels that are kept for sharing.
+_SHARED_LABELS = 8192
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
@@ -58,9 +51,10 @@ ObjectT = TypeVar("ObjectT", Node, Pod)
 
 
 class MalformedObject(Exception):
-    """An object that cannot be decided on. The message names kind, object and the field's path.
+    """An object on which nothing can be decided. The message has its kind, its name and the path of the field.
 
-    ``uid`` is None where it cannot be read either; ``resource_version`` is as it was written, "" where unreadable.
+    ``uid`` is None where it cannot be read either. ``resource_version`` is the text as it was written, "" where it is
+    unreadable.
     """
 
     def __init__(self, name: str, what: str, uid: str | None = None, resource_version: str = "") -> None:
@@ -77,14 +71,14 @@ class MalformedObject(Exception):
 
 
 class Parsed(NamedTuple, Generic[ObjectT]):
-    """A value, and what had to be left out or guessed to get it, a sentence each."""
+    """A value, and a complaint for each part that was left out or guessed."""
 
     value: ObjectT
     complaints: tuple[str, ...]
 
 
 def read_node(body: object) -> Parsed[Node]:
-    """Read a Node; raise ``MalformedObject`` if it cannot be decided on."""
+    """Read a Node; raise ``MalformedObject`` if nothing can be decided on it."""
     complaints: list[str] = []
     try:
         node = _node(as_object(body, "the object"), complaints)
@@ -94,7 +88,7 @@ def read_node(body: object) -> Parsed[Node]:
 
 
 def read_pod(body: object) -> Parsed[Pod]:
-    """Read a Pod; raise ``MalformedObject`` if it cannot be decided on."""
+    """Read a Pod; raise ``MalformedObject`` if nothing can be decided on it."""
     complaints: list[str] = []
     try:
         pod = _pod(as_object(body, "the object"), complaints)
@@ -104,7 +98,7 @@ def read_pod(body: object) -> Parsed[Pod]:
 
 
 def readable_uid(body: object) -> str | None:
-    """Return the object's UID if that much of it can be read."""
+    """Return the object's UID; None if it cannot be read."""
     metadata = body.get("metadata") if isinstance(body, Mapping) else None
     uid = metadata.get("uid") if isinstance(metadata, Mapping) else None
     return uid if isinstance(uid, str) and uid else None
@@ -117,58 +111,24 @@ def _node(body: Mapping[str, Any], complaints: list[str]) -> Node:
     metadata = as_object(body.get("metadata"), "metadata")
     name, uid = needed_text(metadata, "name"), needed_text(metadata, "uid")
     spec = as_object(body.get("spec"), "spec")
-    taints, about_taints = _shared(_taints, _taint_parts(as_list(spec.get("taints"), "spec.taints")))
+    taints, about_taints = read_taints(as_list(spec.get("taints"), "spec.taints"))
     complaints += about_taints
     written_at = _taints_written_at(metadata.get("managedFields"), complaints) if taints else None
     return Node(name, uid, taints, written_at, version_number(metadata))
 
 
-def _taint_parts(raw: list[Any]) -> tuple[Any, ...]:
-    return tuple(
-        [
-            (taint.get("key"), taint.get("value"), taint.get("effect"), taint.get("timeAdded"))
-            if is_object(taint)
-            else refuse(f"spec.taints[{index}] is not an object")
-            for index, taint in enumerate(raw)
-        ]
-    )
-
-
-@lru_cache(_SHARED_TUPLES)
-def _taints(parts: tuple[Any, ...]) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
-    taints: list[Taint] = []
-    complaints: list[str] = []
-    for index, (key, value, effect, time_added) in enumerate(parts):
-        path = f"spec.taints[{index}]"
-        told_effect = as_text(effect, f"{path}.effect")
-        if told_effect not in _EFFECTS:
-            complaints.append(f"{path}.effect is {told_effect!r}, which is no effect known: the taint is ignored")
-            continue
-        try:
-            told_key = as_text(key, f"{path}.key") or refuse(f"{path}.key is missing")
-            told_value = as_text(value, f"{path}.value")
-        except Unreadable as unreadable:
-            if told_effect == NO_EXECUTE:
-                raise
-            complaints.append(f"{unreadable}: the taint is ignored, its effect is only {told_effect}")
-            continue
-        added_at = time_or_complaint(time_added, f"{path}.timeAdded", complaints)
-        taints.append(Taint(told_key, told_effect, told_value, added_at))
-    return tuple(taints), tuple(complaints)
-
-
 def _taints_written_at(managed_fields: object, complaints: list[str]) -> float | None:
-    """Find the earliest write by a manager that owns the list of taints."""
+    """Return the earliest write by a manager that owns the list of taints; None if no entry tells."""
     if managed_fields is None:
         return None
     if not isinstance(managed_fields, list):
-        complaints.append("metadata.managedFields is not a list: it does not tell when taints were written")
+        complaints.append("metadata.managedFields is not a list: the times of writes are unknown")
         return None
     earliest: float | None = None
-    for index, entry in enumerate(managed_fields):
+    for entry in managed_fields:
         if not isinstance(entry, Mapping) or entry.get("subresource") or not _owns_taints(entry):
             continue
-        written_at = time_or_complaint(entry.get("time"), f"metadata.managedFields[{index}].time", complaints)
+        written_at = time_or_complaint(entry.get("time"), "metadata.managedFields[f:taints].time", complaints)
         if written_at is not None and (earliest is None or written_at < earliest):
             earliest = written_at
     return earliest
@@ -192,8 +152,7 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
     )
     spec, status = as_object(body.get("spec"), "spec"), as_object(body.get("status"), "status")
     annotations = as_object(metadata.get("annotations"), "metadata.annotations")
-    raw_tolerations = as_list(spec.get("tolerations"), "spec.tolerations")
-    tolerations, about_tolerations = _shared(_tolerations, _toleration_parts(raw_tolerations))
+    tolerations, about_tolerations = read_tolerations(as_list(spec.get("tolerations"), "spec.tolerations"))
     complaints += about_tolerations
     node_name = as_text(spec.get("nodeName"), "spec.nodeName")
     scheduled, marked = _conditions(status.get("conditions"), complaints)
@@ -201,7 +160,7 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
     if node_name:
         bound_at, source = _bound(scheduled, status, metadata, complaints)
     return Pod(
-        # Namespaces and node names repeat in every pod: one string each.
+        # Many pods share a namespace and a node name: each is kept once.
         PodRef(NamespacedName(sys.intern(namespace), name), uid),
         sys.intern(node_name) if node_name else None,
         tolerations,
@@ -217,76 +176,36 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
     )
 
 
-def _hold_seconds(told: object, complaints: list[str]) -> float | None:
-    """Read for how long the pod's owner holds it; what cannot be read was meant to hold it, too."""
-    if told is None or told == "false":
+def _hold_seconds(annotation: object, complaints: list[str]) -> float | None:
+    """Return for how long the pod's owner holds it. A value that cannot be read holds it indefinitely."""
+    if annotation is None or annotation == "false":
         return None
-    if told == "true":
+    if annotation == "true":
         return math.inf
     try:
-        seconds = parse_seconds(told)
+        seconds = parse_seconds(annotation)
     except ValueError:
         seconds = -1.0
     if seconds < 0:
-        complaints.append(f"the annotation {HOLD_ANNOTATION} is neither true, false nor a duration (10m): as if true")
+        complaints.append(f"the annotation {HOLD_ANNOTATION} is not true, false or a duration (10m): it counts as true")
         return math.inf
     return seconds
 
 
 def _labels(raw: Mapping[str, Any]) -> Mapping[str, str]:
-    """Share equal labels: the pods of one owner have most of theirs in common."""
+    """Read labels. Pods of one owner often have equal labels, which are shared."""
     if any(not isinstance(value, str) for value in raw.values()):
-        refuse("metadata.labels has a value that is no text")
+        refuse("metadata.labels has a value that is not a string")
     return _shared_labels(tuple(raw.items())) if raw else _NO_LABELS
 
 
-@lru_cache(_SHARED_TUPLES)
+@lru_cache(_SHARED_LABELS)
 def _shared_labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return MappingProxyType(dict(items))
 
 
-def _toleration_parts(raw: list[Any]) -> tuple[Any, ...]:
-    # The type of the seconds is part of it: 1, 1.0 and true are equal, but only the first is legal.
-    return tuple(
-        [
-            (
-                toleration.get("key"),
-                toleration.get("operator"),
-                toleration.get("value"),
-                toleration.get("effect"),
-                seconds := toleration.get("tolerationSeconds"),
-                type(seconds),
-            )
-            if is_object(toleration)
-            else refuse(f"spec.tolerations[{index}] is not an object")
-            for index, toleration in enumerate(raw)
-        ]
-    )
-
-
-@lru_cache(_SHARED_TUPLES)
-def _tolerations(parts: tuple[Any, ...]) -> tuple[tuple[Toleration, ...], tuple[str, ...]]:
-    tolerations: list[Toleration] = []
-    complaints: list[str] = []
-    for index, (key, operator, value, effect, seconds, _) in enumerate(parts):
-        path = f"spec.tolerations[{index}]"
-        if seconds is not None and type(seconds) is not int:
-            refuse(f"{path}.tolerationSeconds is not a whole number")
-        toleration = Toleration(
-            as_text(key, f"{path}.key"),
-            as_text(operator, f"{path}.operator"),
-            as_text(value, f"{path}.value"),
-            as_text(effect, f"{path}.effect"),
-            seconds,
-        )
-        if toleration.operator not in _OPERATORS:
-            complaints.append(f"{path}.operator is {toleration.operator!r}, which is unknown: it matches nothing")
-        tolerations.append(toleration)
-    return tuple(tolerations), tuple(complaints)
-
-
 def _conditions(conditions: object, complaints: list[str]) -> tuple[Mapping[str, Any] | None, bool]:
-    """Find the condition that says the pod is bound, and whether it carries this controller's own."""
+    """Return the condition PodScheduled if it is True, and whether the pod is marked with DisruptionTarget."""
     scheduled, marked = None, False
     if conditions is None:
         return None, False
@@ -310,7 +229,7 @@ def _bound(
     metadata: Mapping[str, Any],
     complaints: list[str],
 ) -> tuple[float | None, TimeSource]:
-    """Say when the pod was bound, by the best of the fields that tell."""
+    """Return when the pod was bound, by the best of the fields that tell, and which field that is."""
     if scheduled is not None:
         path = "status.conditions[PodScheduled].lastTransitionTime"
         bound_at = time_or_complaint(scheduled.get("lastTransitionTime"), path, complaints)
@@ -322,19 +241,6 @@ def _bound(
     return time_or_complaint(
         metadata.get("creationTimestamp"), "metadata.creationTimestamp", complaints
     ), TimeSource.CREATION
-
-
-# Sharing and refusing
-
-
-def _shared(read: Any, parts: tuple[Any, ...]) -> Any:
-    """Read ``parts`` through the cache of equal ones; unhashable parts are ill-typed, and read without it to say so."""
-    if not parts:
-        return (), ()
-    try:
-        return read(parts)
-    except TypeError:
-        return read.__wrapped__(parts)
 
 
 def _raise_malformed(kind: str, body: object, what: str) -> NoReturn:

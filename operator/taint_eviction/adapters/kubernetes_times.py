@@ -1,7 +1,6 @@
 """RFC 3339 as Kubernetes writes it ↔ seconds since the epoch.
 
-Fast, because lists of thousands of objects come through here. Fractions are kept; whole seconds are whole floats.
-Reads no clock.
+Fast, since lists have thousands of objects with times. Fractions of a second are kept. Reads no clock.
 """
 
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ _LAST_EPOCH = 253402300799.0
 def parse_rfc3339(text: object) -> float | None:
     """Read an RFC 3339 time (Z or offset, fractions allowed); None for anything else.
 
-    Times before 1970 are None too: they are Go's zero time or garbage, and would make every tolerance long overdue.
+    Times before 1970 are None, too: they are Go's zero time or garbage, and would make every eviction overdue.
     """
     # fromisoformat reads more than RFC 3339: week dates, dates alone, times without an offset.
     if not isinstance(text, str) or len(text) < 20 or text[10] != "T" or text[7] != "-" or text[13] != ":":
@@ -30,18 +29,18 @@ def parse_rfc3339(text: object) -> float | None:
 
 
 def format_rfc3339(epoch: float) -> str:
-    """Write seconds since the epoch as Kubernetes does: whole seconds, cut off, Z. Times out of range are clamped."""
+    """Write seconds since the epoch as Kubernetes does: truncated to whole seconds, Z. Out of range: clamped."""
     return _format_second(int(_clamped(epoch)))
 
 
 @lru_cache(256)
 def _format_second(epoch: int) -> str:
-    # What is told in a row is mostly of the same few seconds: 0.3 µs instead of 2.
+    # Times that are written in a row are mostly of the same few seconds: 0.3 µs instead of 2.
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(epoch: float) -> str:
-    """Write seconds since the epoch as a MicroTime: with exactly six digits of a second. Out of range: clamped."""
+    """Write seconds since the epoch as a MicroTime: with six digits of a second. Out of range: clamped."""
     return datetime.fromtimestamp(_clamped(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

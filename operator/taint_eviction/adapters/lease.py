@@ -1,24 +1,24 @@
-"""The Lease that decides who acts, in ``coordination.k8s.io/v1``: written as client-go's electors write it.
+"""The Lease of the leader election in ``coordination.k8s.io/v1``, written as client-go's electors write it.
 
-Does not decide who leads (``runtime.leadership``).
+Not here: who leads (``runtime.leadership``).
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, Call
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.kubernetes_times import format_micro_time, parse_rfc3339
 from taint_eviction.runtime.leadership import LeaseRecord
-from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 
 _GROUP = "coordination.k8s.io/v1"
-# The API has 32 bits for it.
-_MOST_TRANSITIONS = 2**31 - 1
+# The API has 32 bits for leaseTransitions.
+_MAX_TRANSITIONS = 2**31 - 1
 
 
 class KubernetesLease:
-    """One Lease object; a ``LeaseStore``. What others have written on it (labels, say) is kept."""
+    """One Lease object; a ``LeaseStore``. Fields that others set, such as labels, are kept."""
 
     def __init__(self, calls: ApiCalls, namespace: str, name: str) -> None:
         self._calls = calls
@@ -27,8 +27,8 @@ class KubernetesLease:
         self._latest: Mapping[str, Any] = {}
 
     async def read(self) -> LeaseRecord | None:
-        """Read the Lease; None if there is none yet."""
-        answer = await self._calls.make(Call("get", "leases", self._namespace, self._name, group=_GROUP))
+        """Read the Lease; None if it does not exist."""
+        answer = await self._calls.make(ApiRequest("get", "leases", self._namespace, self._name, group=_GROUP))
         if answer.need(Outcome.DONE, Outcome.ABSENT).outcome is Outcome.ABSENT:
             return None
         return self._read(answer.body)
@@ -36,28 +36,28 @@ class KubernetesLease:
     async def write(self, record: LeaseRecord) -> LeaseRecord:
         """Create the Lease, or replace exactly the version that was read."""
         verb, name = ("update", self._name) if record.version else ("create", "")
-        # Only the latest version can be replaced: for any other one the API server answers 409.
+        # The API server replaces only the latest version; for any other one it answers with a conflict.
         latest = self._latest if record.version else {}
         body = _body(self._namespace, self._name, record, latest)
-        answer = await self._calls.make(Call(verb, "leases", self._namespace, name, body=body, group=_GROUP))
+        answer = await self._calls.make(ApiRequest(verb, "leases", self._namespace, name, body=body, group=_GROUP))
         if answer.outcome is Outcome.ABSENT:
-            raise CallFailed("the lease was deleted meanwhile", status=409)
+            raise CallFailed("the lease was deleted meanwhile", reason=FailureReason.CONFLICT)
         return self._read(answer.need(Outcome.DONE).body)
 
     def _read(self, body: Any) -> LeaseRecord:
         try:
             record = _record(body)
         except (AttributeError, KeyError, TypeError) as error:
-            raise CallFailed("the API server's answer is no Lease") from error
+            raise CallFailed("the API server's answer is not a Lease") from error
         self._latest = body
         return record
 
 
 def _record(body: Any) -> LeaseRecord:
-    """Read a Lease; what is missing or unreadable in it counts as never set, which only makes it expire sooner."""
+    """Read a Lease. A field that is absent or unreadable counts as never set: the Lease then only expires sooner."""
     spec, version = body.get("spec") or {}, body["metadata"]["resourceVersion"]
     if not isinstance(version, str):
-        raise TypeError("its version is no text")
+        raise TypeError("its resourceVersion is not a string")
     holder, duration, transitions = (
         spec.get(field) for field in ("holderIdentity", "leaseDurationSeconds", "leaseTransitions")
     )
@@ -66,7 +66,7 @@ def _record(body: Any) -> LeaseRecord:
         duration_seconds=duration if isinstance(duration, int) else 0,
         acquired_epoch=parse_rfc3339(spec.get("acquireTime")) or 0.0,
         renewed_epoch=parse_rfc3339(spec.get("renewTime")) or 0.0,
-        transitions=transitions if isinstance(transitions, int) and abs(transitions) < _MOST_TRANSITIONS else 0,
+        transitions=transitions if isinstance(transitions, int) and abs(transitions) < _MAX_TRANSITIONS else 0,
         version=version,
     )
 

@@ -1,6 +1,6 @@
-"""Measures how late the event loop wakes up: what keeps it busy keeps evictions waiting.
+"""Measures how late the event loop wakes up: while it is busy, evictions wait.
 
-Does not judge: that is the liveness probe's and the alerts' business.
+Not here: what is too late (the liveness probe, the alerts).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ _EVERY_SECONDS = 0.5
 
 
 async def measure_loop_lag(clock: Clock, lagged: Callable[[float], None]) -> None:
-    """Give ``lagged`` a measurement every half second, in seconds and never negative, until cancelled."""
+    """Call ``lagged`` every half second with the lag in seconds, never negative, until cancelled."""
     while True:
         wanted_at = clock.now().at + _EVERY_SECONDS
         await asyncio.sleep(_EVERY_SECONDS)

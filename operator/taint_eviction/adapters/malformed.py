@@ -1,37 +1,55 @@
-"""Tells of objects that could not be read, or not wholly: once for each version of each object, and counts them.
+"""Reports objects that cannot be read, or not in full: each version of each object once, in the log and as a count.
 
-A list names the same malformed object again every few minutes, and every eviction on its node reads it; people need
-to hear it once.
+Every list contains the same malformed object again, and every eviction on a malformed node reads it again.
 """
 
 import logging
 from collections.abc import Callable, Hashable
 
-from taint_eviction.adapters.kubernetes_objects import MalformedObject
+from taint_eviction.adapters.bounded import BoundedDict
+from taint_eviction.adapters.kubernetes_objects import MalformedObject, ObjectT, Parsed
 from taint_eviction.core.objects import Node, Pod
+from taint_eviction.runtime.ports import CallFailed
 
 logger = logging.getLogger(__name__)
 
-# Versions that were told of already; the oldest is forgotten, and then perhaps told of once more.
+# Versions that were reported. A version that is forgotten may be reported again.
 _REMEMBERED = 4096
 
 
 class MalformedObjects:
-    """``counted`` is given the kind (Node, Pod) of each malformed version, once."""
+    """``counted`` is called with the kind (Node, Pod) of each malformed version, once."""
 
     def __init__(self, counted: Callable[[str], None]) -> None:
         self._counted = counted
-        self._told: dict[Hashable, None] = {}
+        self._reported: BoundedDict[Hashable, None] = BoundedDict(_REMEMBERED)
+
+    def read(self, read: Callable[[object], Parsed[ObjectT]], body: object) -> ObjectT:
+        """Read an object and report what is wrong with it; raise ``MalformedObject`` as ``read`` does."""
+        try:
+            value, complaints = read(body)
+        except MalformedObject as error:
+            self.malformed(error)
+            raise
+        if complaints:
+            self.complained(value, complaints)
+        return value
+
+    def read_answer(self, read: Callable[[object], Parsed[ObjectT]], body: object) -> ObjectT:
+        """Read an object that the API server answered with; raise ``CallFailed`` if it cannot be read."""
+        try:
+            return self.read(read, body)
+        except MalformedObject as error:
+            raise CallFailed(f"the API server's answer cannot be used: {error}") from error
 
     def malformed(self, error: MalformedObject) -> None:
-        """Tell of an object that cannot be decided on: the last known state stays."""
-        key = (error.uid or error.name, error.resource_version, error.what)
-        if self._is_news(key):
+        """Report an object that cannot be used: its last known state stays in force."""
+        if self._is_news((error.uid or error.name, error.resource_version, error.what)):
             self._counted(error.kind)
-            logger.warning("malformed, so what was last known of it stays: %s", error)
+            logger.warning("malformed, its last known state stays in force: %s", error)
 
     def complained(self, value: Node | Pod, complaints: tuple[str, ...]) -> None:
-        """Tell what was left out of an object that could be read."""
+        """Report what was left out of an object that could be read."""
         match value:
             case Node():
                 uid, name = value.uid, f"Node {value.name}"
@@ -41,9 +59,7 @@ class MalformedObjects:
             logger.warning("%s: %s", name, "; ".join(complaints))
 
     def _is_news(self, key: Hashable) -> bool:
-        if key in self._told:
+        if key in self._reported:
             return False
-        self._told[key] = None
-        if len(self._told) > _REMEMBERED:
-            del self._told[next(iter(self._told))]
+        self._reported[key] = None
         return True

@@ -1,7 +1,7 @@
-"""Prometheus metrics: upstream's two by their names, and what operators ask of an eviction controller besides.
+"""Prometheus metrics: the two of upstream under their names, and those of this controller.
 
-A registry of its own, so that nothing else gets in. What is a state of somebody else's is read when it is scraped,
-through a callable. No label ever names a pod or a node. Measures only: what it is told it does not check.
+They have a registry of their own, so that no other library adds to it. The state of other parts is read through
+callables when metrics are scraped. No label names a pod or a node.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 PREFIX = "taint_eviction_controller"
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# Upstream's own buckets.
+# The buckets of upstream.
 _DURATION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
 _LATENESS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
@@ -31,17 +31,18 @@ _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What is read when metrics are scraped; each must be quick, and must not raise.
+    """Callables that are called when metrics are scraped. Each must be quick and must not raise.
 
-    ``pending``: pods that have a deadline or are being evicted. ``retrying``: those of them whose last attempt failed.
-    ``longest_blocked_seconds``: for how long the longest-failing of them has been failing, 0 if none is.
-    ``synced``: nodes and the pods of tainted nodes have been listed. ``watch_ages``: by kind (nodes, pods), how many
-    seconds ago the most silent watch was last heard of. ``clock_offset_seconds``: how far the host's clock is ahead of
-    the API server's. ``leading``: this process may act. ``due``: pods past their deadline whose first attempt has not
-    begun. ``blocked``: pods that budgets keep, by reason. ``breaker_open``: the circuit breaker holds all evictions.
-    ``newly_tainted``: nodes that it counts, by who tainted them. ``pauses``: pauses in force, by scope.
-    ``orders_age_seconds``: how long ago pauses and latch were last read. ``policy_invalid``: the configuration file was
-    rejected, and the one before counts.
+    ``pending``: pods that have a deadline or are being evicted. ``retrying``: pods whose last attempt failed.
+    ``longest_blocked_seconds``: how long the oldest of these has been failing, 0 if there is none. ``synced``: the
+    nodes and the pods of tainted nodes have been listed. ``watch_ages``: by kind (nodes, pods), the seconds since the
+    most silent watch received anything. ``clock_offset_seconds``: how far the host's clock is ahead of the API
+    server's. ``leading``: this process may act. ``due``: pods past their deadline whose first attempt has not begun.
+    ``blocked``: pods that budgets block, by reason. ``breaker_open``: the circuit breaker suspends all evictions.
+    ``newly_tainted``: nodes that the breaker counts, by who tainted them. ``pauses``: pauses in force, by scope.
+    ``orders_age_seconds``: seconds since pauses and latch were last read. ``breaker_unwritten_seconds``: for how long
+    the breaker's state could not be written. ``policy_invalid``: the configuration file was rejected, and the previous
+    one is in force. ``credential_failures``: how often credentials could not be read or renewed.
     """
 
     pending: Callable[[], float]
@@ -57,18 +58,20 @@ class Readings:
     newly_tainted: Callable[[], Mapping[str, float]]
     pauses: Callable[[], Mapping[str, float]]
     orders_age_seconds: Callable[[], float]
+    breaker_unwritten_seconds: Callable[[], float]
     policy_invalid: Callable[[], bool]
+    credential_failures: Callable[[], float]
 
 
 class Metrics:
-    """Everything that is measured; methods are named for the facts they note.
+    """All metrics. Each method counts the fact that it is named after.
 
-    ``dry_run``: nothing is deleted, so nothing is counted as deleted; attempts have the outcome dry_run. ``name`` is
-    the Lease's.
+    ``dry_run``: no pod is deleted, so none is counted as deleted; attempts have the outcome dry_run. ``name`` is the
+    name of the Lease.
     """
 
     def __init__(self, version: str, dry_run: bool = False, name: str = "taint-eviction-controller") -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # One more series for each, which nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # One more series for each counter, which nobody uses.
         self.registry = CollectorRegistry()
         self._dry_run = dry_run
         self._name = name
@@ -78,25 +81,32 @@ class Metrics:
         )
         self._lateness = self._histogram(
             "lateness_seconds",
-            "Seconds past the deadline when the API server accepted the deletion.",
+            "Seconds from a pod's deadline to the API server's acceptance of its deletion.",
             _LATENESS_BUCKETS,
         )
         self._attempts = self._counter("attempts", "Attempts to evict a pod, by outcome.", "outcome")
-        self._cancelled = self._counter("cancelled", "Evictions called off before they were carried out.")
-        self._rewritten = self._counter("taints_rewritten", "Taints whose value changed, restarting tolerances.")
-        self._calls = self._counter("api_calls", "Calls of the API server.", "verb", "resource", "code")
+        self._cancelled = self._counter("cancelled", "Evictions cancelled before the pod was deleted.")
+        self._rewritten = self._counter(
+            "taints_rewritten", "Taints whose value changed, which restarts tolerationSeconds."
+        )
+        self._calls = self._counter("api_calls", "Requests to the API server.", "verb", "resource", "code")
         self._malformed = self._counter("malformed_objects", "Versions of objects that could not be read.", "kind")
-        self._events = self._counter("events", "Kubernetes events, by what became of them.", "result")
-        self._builtin = self._counter("builtin_active", "Pods that the built-in controller has marked for deletion.")
-        self._breaker_openings = self._counter("breaker_openings", "Times that the circuit breaker stopped evictions.")
+        self._events = self._counter("events", "Kubernetes events, by result.", "result")
+        self._builtin = self._counter("builtin_active", "Pods that the built-in controller marked for deletion.")
+        self._breaker_openings = self._counter("breaker_openings", "Number of times the circuit breaker opened.")
         self._reloads = self._counter("policy_reloads", "Versions of the configuration file, by result.", "result")
         self._limiter_wait = self._histogram(
             "limiter_wait_seconds",
             "Seconds from a pod's deadline to its first attempt: settling, limits, pauses, busy workers.",
             _LATENESS_BUCKETS,
         )
-        self._restarts = self._counter("watch_restarts", "Watches that had to be started again, by kind.", "kind")
-        self._loop_lag = self._histogram("event_loop_lag_seconds", "How late the event loop woke up.", _LAG_BUCKETS)
+        self._clock_moves = self._counter(
+            "clock_moves", "Number of times the API server's clock moved by more than 2 s."
+        )
+        self._restarts = self._counter("watch_restarts", "Restarts of watches, by kind.", "kind")
+        self._loop_lag = self._histogram(
+            "event_loop_lag_seconds", "Seconds by which the event loop woke up late.", _LAG_BUCKETS
+        )
         for kind in ("nodes", "pods"):
             self._restarts.labels(kind)
         for outcome in ("dry_run" if dry_run else "evicted", "refused", "blocked"):
@@ -105,27 +115,49 @@ class Metrics:
         info.info({"version": version, "dry_run": str(dry_run).lower()})
 
     def read_from(self, readings: Readings) -> None:
-        """Read states from their owners from now on; to be called once, when they exist."""
-        self._read("pending_evictions", "Pods with a deadline or being evicted.", readings.pending)
+        """Register the metrics that are read from other parts. Called once, when these exist."""
+        self._read("pending_evictions", "Pods that have a deadline or are being evicted.", readings.pending)
         self._read("retrying_evictions", "Pods whose last attempt failed.", readings.retrying)
         self._read(
-            "longest_blocked_seconds", "How long the longest-failing eviction fails.", readings.longest_blocked_seconds
+            "longest_blocked_seconds",
+            "Seconds for which the oldest failing eviction has been failing.",
+            readings.longest_blocked_seconds,
         )
-        self._read("synced", "1 once everything that matters has been listed.", lambda: float(readings.synced()))
-        self._read("clock_offset_seconds", "Host's clock ahead of the API server's.", readings.clock_offset_seconds)
-        self._read("due_evictions", "Pods past their deadline, not yet attempted.", readings.due)
-        self._read("breaker_open", "1 while the circuit breaker holds all evictions.", readings.breaker_open)
-        self._read("orders_age_seconds", "Since pauses and latch were last read.", readings.orders_age_seconds)
+        self._read(
+            "synced", "1 once nodes and the pods of tainted nodes have been listed.", lambda: float(readings.synced())
+        )
+        self._read(
+            "clock_offset_seconds",
+            "Seconds by which the host's clock is ahead of the API server's.",
+            readings.clock_offset_seconds,
+        )
+        self._read("due_evictions", "Pods past their deadline whose first attempt has not begun.", readings.due)
+        self._read(
+            "breaker_open", "1 while the circuit breaker is open and suspends all evictions.", readings.breaker_open
+        )
+        self._read("orders_age_seconds", "Seconds since pauses and latch were last read.", readings.orders_age_seconds)
+        self._read(
+            "breaker_unwritten_seconds",
+            "Seconds for which the circuit breaker's state could not be written.",
+            readings.breaker_unwritten_seconds,
+        )
         self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
+        self.registry.register(
+            _Count(
+                f"{PREFIX}_credential_failures",
+                "Number of times credentials could not be read or renewed.",
+                readings.credential_failures,
+            )
+        )
         by_label = {
             "watch_age_seconds": (
-                "Seconds since the most silent watch of a kind was last heard of.",
+                "Seconds since the most silent watch of a kind received anything.",
                 "kind",
                 readings.watch_ages,
             ),
-            "blocked_evictions": ("Pods that budgets keep, by reason.", "reason", readings.blocked),
+            "blocked_evictions": ("Pods that budgets block, by reason.", "reason", readings.blocked),
             "newly_tainted_nodes": (
-                "Nodes the circuit breaker counts, by who tainted them.",
+                "Nodes that the circuit breaker counts, by who tainted them.",
                 "by",
                 readings.newly_tainted,
             ),
@@ -139,7 +171,7 @@ class Metrics:
     # Facts
 
     def evicted(self, late_seconds: float) -> None:
-        """Note that the API server accepted a pod's deletion so long after its deadline."""
+        """Count a pod's deletion that the API server accepted, with the seconds since its deadline."""
         self._lateness.observe(late_seconds)
         if self._dry_run:
             self._attempts.labels("dry_run").inc()
@@ -149,55 +181,59 @@ class Metrics:
         self._duration.observe(late_seconds)
 
     def refused(self, blocked: bool) -> None:
-        """Note that an attempt failed and will be repeated; ``blocked``: because of a budget."""
+        """Count a failed attempt that will be repeated. ``blocked``: a budget refused it."""
         self._attempts.labels("blocked" if blocked else "refused").inc()
 
     def began(self, late_seconds: float) -> None:
-        """Note that the first attempt at a pod begins so long after its deadline."""
+        """Observe the seconds from a pod's deadline to its first attempt, which begins now."""
         self._limiter_wait.observe(late_seconds)
 
     def breaker_opened(self) -> None:
-        """Note that the circuit breaker stops evictions."""
+        """Count that the circuit breaker opened."""
         self._breaker_openings.inc()
 
     def policy_read(self, result: str) -> None:
-        """Note a new version of the configuration file: loaded or rejected."""
+        """Count a new version of the configuration file: loaded or rejected."""
         self._reloads.labels(result).inc()
 
     def cancelled(self) -> None:
-        """Note that a pod has no deadline any more."""
+        """Count that a pod no longer has a deadline."""
         self._cancelled.inc()
 
     def taint_rewritten(self) -> None:
-        """Note that a taint's value was changed while it stayed."""
+        """Count that the value of a taint was changed in place."""
         self._rewritten.inc()
 
     def called(self, verb: str, resource: str, code: str) -> None:
-        """Note a call of the API server; ``code`` is the HTTP status or a word for why there was none."""
+        """Count a request to the API server. ``code`` is the HTTP status, or a word for why there is none."""
         self._calls.labels(verb, resource, code).inc()
 
     def malformed(self, kind: str) -> None:
-        """Note a version of an object that could not be read."""
+        """Count a version of an object that could not be read."""
         self._malformed.labels(kind).inc()
 
     def event(self, result: str) -> None:
-        """Note what became of a Kubernetes event: posted, aggregated, dropped, failed."""
+        """Count a Kubernetes event: posted, aggregated, limited, dropped or failed."""
         self._events.labels(result).inc()
 
     def builtin_active(self) -> None:
-        """Note that the built-in controller, or another one, has marked a pod for deletion."""
+        """Count a pod that the built-in controller, or another one, marked for deletion."""
         self._builtin.inc()
 
     def watch_restarted(self, kind: str) -> None:
-        """Note that a watch of nodes or pods had to be started again."""
+        """Count a restart of a watch of nodes or pods."""
         self._restarts.labels(kind).inc()
 
+    def clock_moved(self) -> None:
+        """Count that the API server's clock, by its answers, moved by seconds."""
+        self._clock_moves.inc()
+
     def loop_lagged(self, seconds: float) -> None:
-        """Note how late the event loop woke up."""
+        """Observe how late the event loop woke up."""
         self._loop_lag.observe(seconds)
 
     def render(self) -> bytes:
-        """Write everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -210,8 +246,25 @@ class Metrics:
         Gauge(f"{PREFIX}_{name}", text, registry=self.registry).set_function(read)
 
 
+class _Count(Collector):
+    """A counter whose value is read from another part."""
+
+    def __init__(self, name: str, text: str, read: Callable[[], float]) -> None:
+        self._name = name
+        self._text = text
+        self._read = read
+
+    def describe(self) -> list[Metric]:
+        """Return the metric without its values."""
+        return [CounterMetricFamily(self._name, self._text)]
+
+    def collect(self) -> list[Metric]:
+        """Return the metric with its value."""
+        return [CounterMetricFamily(self._name, self._text, value=self._read())]
+
+
 class _ByLabel(Collector):
-    """A gauge with one label; the values there are not are not told."""
+    """A gauge with one label, with the label values that exist at the time of the scrape."""
 
     def __init__(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
         self._name = name
@@ -220,11 +273,11 @@ class _ByLabel(Collector):
         self._values = read
 
     def describe(self) -> list[Metric]:
-        """Name the metric without reading it."""
+        """Return the metric without its values."""
         return [self._family()]
 
     def collect(self) -> list[Metric]:
-        """Read the values."""
+        """Return the metric with its values."""
         family = self._family()
         for value, number in self._values().items():
             family.add_metric([value], number)

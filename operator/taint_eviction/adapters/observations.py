@@ -1,7 +1,7 @@
-"""Turns what a watch brings (an event type and an object as JSON) into a fact for the brain.
+"""Turns a watch event (its type and an object as JSON) into a fact for the core.
 
-An object that can't be read gives no fact: what was last known of it stays. But that something is gone is believed as
-soon as it says who it was. What the brain knows already need not be brought at all.
+An object that cannot be read gives no fact: its last known state stays. A deletion counts as soon as the object can be
+identified. Also says which objects a watch need not bring, because the core knows them or does not want them.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,10 @@ from taint_eviction.runtime.ports import NodesScope, WatchScope
 
 
 class Observations:
-    """Reads watch events; tells and counts what is malformed. ``look_at_pod`` is shown every pod, as JSON."""
+    """Reads watch events and reports malformed objects.
+
+    ``look_at_pod`` is called with the JSON of every pod, to see whether another controller evicts.
+    """
 
     def __init__(
         self, malformed: MalformedObjects, look_at_pod: Callable[[Mapping[str, Any]], None] = lambda _: None
@@ -26,30 +29,24 @@ class Observations:
         self._look_at_pod = look_at_pod
 
     def interpret(self, scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> Fact | None:
-        """Return the fact, None if there is none in it."""
+        """Return the fact; None where the event has none."""
         if not isinstance(scope, NodesScope):
             self._look_at_pod(body)
         try:
             if event_type == "DELETED":
                 return _gone(scope, body)
             if isinstance(scope, NodesScope):
-                node, complaints = read_node(body)
-                if complaints:
-                    self._malformed.complained(node, complaints)
-                return NodeSeen(node, continuous=event_type is not None)
-            pod, complaints = read_pod(body)
-            if complaints:
-                self._malformed.complained(pod, complaints)
-            return PodSeen(pod)
-        except MalformedObject as error:
-            self._malformed.malformed(error)
+                return NodeSeen(self._malformed.read(read_node, body), after_gap=event_type is None)
+            return PodSeen(self._malformed.read(read_pod, body))
+        except MalformedObject:
             return None
 
     def known_to(self, controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
-        """Return what tells of an object (its kind and JSON) whether the brain knows this version of it or a later one.
+        """Return a function that tells whether the core knows this version of an object (kind and JSON), or a later
+        one.
 
-        It does of what was listed before the watch began, and of what was written or read during an eviction; and once
-        a pod is known to be going, what else changes of it does not matter.
+        The core knows what was listed before the watch began, and what an eviction has read or written. Of a pod that
+        is known to terminate, no later version matters.
         """
 
         def is_known(kind: str, body: Mapping[str, Any]) -> bool:
@@ -61,7 +58,7 @@ class Observations:
                 return False
             namespace, name, uid = identity
             if kind == "Node":
-                return controller.knows_node(name, uid, version)
+                return controller.nodes.knows(name, uid, version)
             terminating = body["metadata"].get("deletionTimestamp") is not None
             return controller.knows_pod(PodRef(NamespacedName(namespace, name), uid), version, terminating)
 
@@ -69,16 +66,16 @@ class Observations:
 
 
 def matters_to(controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
-    """Return what tells which objects (kind and JSON) to bring: all nodes, and pods of nodes that are or were tainted.
+    """Return a function that tells which objects (kind and JSON) the core wants: all nodes, and pods of watched nodes.
 
-    That is for the watch of all bound pods. What names no node in a way that can be read is brought, to be told of.
+    Only the watch of all bound pods has others. A pod whose node cannot be read is wanted, to be reported as malformed.
     """
 
     def matters(kind: str, body: Mapping[str, Any]) -> bool:
         if kind != "Pod":
             return True
         node_name = (body.get("spec") or {}).get("nodeName")
-        return not isinstance(node_name, str | None) or controller.attends(node_name)
+        return not isinstance(node_name, str | None) or controller.watches(node_name)
 
     return matters
 

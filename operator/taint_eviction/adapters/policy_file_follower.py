@@ -1,8 +1,8 @@
-"""Follows the policy file while the controller runs: a good change counts within seconds, a bad one not at all.
+"""Follows the policy file while the controller runs: a valid change is in force within seconds, an invalid one never.
 
-Content is compared, not times: a mounted ConfigMap changes by a swap of symbolic links. Files are read and parsed in a
-thread, so that a disk that hangs or a large file never keeps evictions waiting. Not here: the format
-(``files.policy_file``), and what a new policy leads to.
+The content is compared, not the file's times: a mounted ConfigMap changes by a swap of symbolic links. A thread reads
+and parses the file, so that evictions do not wait for a hanging disk or a large file. Not here: the format
+(``files.policy_file``), and the effects of a new policy.
 """
 
 import asyncio
@@ -19,23 +19,24 @@ logger = logging.getLogger(__name__)
 
 _EVERY_SECONDS = 2.0
 
-Look = EvictionPolicy | Malformed | None
+# A policy, the faults of an invalid one, or None if the content has not changed.
+News = EvictionPolicy | Malformed | None
 
 
 class OffTheLoop(Protocol):
-    """Does blocking work elsewhere, as ``asyncio.to_thread``."""
+    """Does blocking work outside of the event loop, as ``asyncio.to_thread``."""
 
-    def __call__(self, work: Callable[[], Look], /) -> Awaitable[Look]:
-        """Return what the work returns."""
+    def __call__(self, work: Callable[[], News], /) -> Awaitable[News]:
+        """Return the result of the work."""
         ...
 
 
 class PolicyFileFollower:
-    """Reads ``path`` every two seconds and gives each new policy to ``apply``, the first at once.
+    """Reads ``path`` every two seconds and passes each new policy to ``apply``, the first one at once.
 
-    ``base`` has what the file does not say. What cannot be read or is wrong is logged once with all its problems, and
-    the policy before stays. ``counted`` is called with "loaded" or "rejected" for each new content. ``invalid``: what
-    the file says now was rejected.
+    ``base`` has the defaults for what the file does not set. A file that is unreadable or invalid is logged once with
+    all its problems, and the previous policy stays in force. ``counted`` is called with "loaded" or "rejected" for each
+    new content. ``invalid``: the current content was rejected.
     """
 
     def __init__(
@@ -52,22 +53,22 @@ class PolicyFileFollower:
         self._apply = apply
         self._counted = counted
         self._off_the_loop = off_the_loop
-        # What the file said last; what kept it from being read where it said nothing.
+        # The last content of the file, or the problems that kept it from being read.
         self._seen: object = None
         self.invalid = False
 
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
-            found = await self._off_the_loop(self._look)
-            if isinstance(found, EvictionPolicy):
-                self._accept(found)
-            elif found is not None:
-                self._reject(found)
+            news = await self._off_the_loop(self._read)
+            if isinstance(news, EvictionPolicy):
+                self._accept(news)
+            elif news is not None:
+                self._reject(news)
             await asyncio.sleep(_EVERY_SECONDS)
 
-    def _look(self) -> Look:
-        """Read the file; None where it says what it said before. Runs in a thread, and never twice at once."""
+    def _read(self) -> News:
+        """Read the file; return None if its content has not changed. Runs in a thread, one at a time."""
         try:
             text = read_text(self._path)
         except Malformed as unreadable:
@@ -87,10 +88,10 @@ class PolicyFileFollower:
         self.invalid = False
         self._apply(policy)
         self._counted("loaded")
-        logger.info("policy file %s counts from now on; rules: %d", self._path, len(policy.rules))
+        logger.info("policy file %s is in force; rules: %d", self._path, len(policy.rules))
 
     def _reject(self, malformed: Malformed) -> None:
         self.invalid = True
         self._counted("rejected")
         problems = "; ".join(str(problem) for problem in malformed.problems)
-        logger.error("policy file %s is rejected, and the policy before stays: %s", self._path, problems)
+        logger.error("policy file %s is rejected, and the previous policy stays in force: %s", self._path, problems)

@@ -1,13 +1,13 @@
-"""A look before the start: can the API server be reached, and does it allow what the controller will do?
+"""Checks before the start: can the API server be reached, and does it allow what the controller will do?
 
-For people who start the command by hand; in a cluster the controller waits for the API server instead.
+For people who start the command by hand. In a cluster the controller waits for the API server instead.
 """
 
 import asyncio
 from collections.abc import Iterator, Sequence
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, Call
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.core.policy import EvictionMode
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
@@ -19,31 +19,31 @@ _WRITES = [("patch", "pods/status"), ("delete", "pods")]
 _EVICTIONS = [("create", "pods/eviction")]
 _EVENTS = [("create", "events"), ("patch", "events")]
 _LEASES = [(verb, "leases") for verb in ("get", "create", "update")]
-_ORDERS = [("get", "configmaps")]
+_CONTROL_STATE = [("get", "configmaps")]
 _LATCHES = [("create", "configmaps"), ("patch", "configmaps")]
 
 
 async def reach(calls: ApiCalls) -> None:
-    """Make one small call; raise ``CallFailed`` if the API server can't be reached, or does not know who we are."""
-    answer = await calls.make(Call("list", "nodes", query={"limit": 1}))
+    """Make one small call; raise ``CallFailed`` if the API server cannot be reached or rejects the credentials."""
+    answer = await calls.make(ApiRequest("list", "nodes", query={"limit": 1}))
     if answer.status != _FORBIDDEN:
         answer.need(Outcome.DONE)
 
 
 async def missing_rights(calls: ApiCalls, settings: Settings) -> list[str]:
-    """Name the rights that are missing, as ``verb resource``; what the server would not say is not missing."""
+    """Return the missing rights as ``verb resource``. A right that cannot be checked does not count as missing."""
     needed = list(_needed(settings))
     allowed = await asyncio.gather(*(_allowed(calls, verb, resource, settings) for verb, resource in needed))
     return [f"{verb} {resource}" for (verb, resource), yes in zip(needed, allowed, strict=True) if not yes]
 
 
 def _needed(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield verbs and resources that it will use, set as it is."""
+    """Yield the verbs and resources that the controller uses with these settings."""
     yield from _READS
     if settings.election.enabled:
         yield from _LEASES
-    if settings.orders.enabled:
-        yield from _ORDERS
+    if settings.control_state.enabled:
+        yield from _CONTROL_STATE
     if settings.dry_run_events or not settings.dry_run:
         yield from _EVENTS
     if settings.dry_run:
@@ -51,18 +51,21 @@ def _needed(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from _WRITES
     if {settings.policy.mode, *(rule.mode for rule in settings.policy.rules)} - {None, EvictionMode.DELETE}:
         yield from _EVICTIONS
-    if settings.orders.enabled:
+    if settings.control_state.enabled:
         yield from _LATCHES
 
 
 async def _allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings) -> bool:
     plural, _, subresource = resource.partition("/")
     attributes = {"verb": verb, "resource": plural, "subresource": subresource}
-    own = {"leases": ("coordination.k8s.io", settings.election.lease_name), "configmaps": ("", settings.orders.name)}
+    own = {
+        "leases": ("coordination.k8s.io", settings.election.lease_name),
+        "configmaps": ("", settings.control_state.name),
+    }
     if plural in own:
         group, name = own[plural]
         attributes |= {"group": group, "namespace": settings.election.lease_namespace}
-        if verb != "create":  # one that is to be created has no name yet when it is authorized
+        if verb != "create":  # A creation is authorized without a name.
             attributes["name"] = name
     body = {
         "apiVersion": _REVIEWS,
@@ -70,15 +73,15 @@ async def _allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings
         "spec": {"resourceAttributes": attributes},
     }
     try:
-        answer = await calls.make(Call("create", "selfsubjectaccessreviews", body=body, group=_REVIEWS))
+        answer = await calls.make(ApiRequest("create", "selfsubjectaccessreviews", body=body, group=_REVIEWS))
     except CallFailed:
         return True
     return answer.outcome is not Outcome.DONE or bool((answer.body.get("status") or {}).get("allowed"))
 
 
 def in_words(missing: Sequence[str]) -> str:
-    """Say in one line what is missing and what to do."""
+    """Return one line that says what is missing and what to do."""
     return (
-        f"this user lacks rights that are needed: {', '.join(missing)};"
+        f"this user lacks rights that the controller needs: {', '.join(missing)};"
         " apply the ClusterRole and Role in manifests/base, or use another context"
     )

@@ -1,7 +1,7 @@
-"""Lines that are appended to a file, as journal and audit log do: of bounded size, and never a reason to stop.
+"""Files to which lines are appended, for journal and audit log: of bounded size, and never a reason to stop.
 
-A file that cannot be written any more (a full disk, a pipe that nobody reads) ends the lines, loudly, and nothing else.
-Does not know what the lines say.
+If a file can no longer be written (a full disk, a pipe without a reader), an error is logged, no more lines are
+written, and the controller continues. Not here: the contents of the lines.
 """
 
 import errno
@@ -13,11 +13,11 @@ from typing import Protocol
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MOST_BYTES = 64 * 2**20
+DEFAULT_MAX_BYTES = 64 * 2**20
 
 
 class _File(Protocol):
-    """What is needed of an unbuffered binary file."""
+    """The methods of an unbuffered binary file that are used."""
 
     def write(self, data: bytes, /) -> int | None: ...
 
@@ -25,7 +25,7 @@ class _File(Protocol):
 
 
 class Lines:
-    """Lines that go to ``file``, which is unbuffered. ``what`` and ``where`` name them where they end."""
+    """Lines that are written to an unbuffered ``file``. ``what`` and ``where`` name them when writing ends."""
 
     def __init__(self, file: _File | None, what: str, where: str) -> None:
         self._file = file
@@ -33,7 +33,7 @@ class Lines:
         self._where = where
 
     def write(self, line: bytes) -> None:
-        """Append a line, or several."""
+        """Append one or more lines."""
         if self._file is None:
             return
         try:
@@ -43,33 +43,33 @@ class Lines:
             self._give_up(error)
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file; later lines are dropped."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
     def _give_up(self, error: OSError) -> None:
-        logger.error("%s ends here, the controller goes on: %s: %s", self._what, self._where, error.strerror or error)
+        logger.error("%s ends here, the controller continues: %s: %s", self._what, self._where, error.strerror or error)
         self.close()
 
 
 class RotatingLines(Lines):
-    """Lines in a file; when it is full, it becomes ``FILE.1`` and a new one begins. ``most_bytes`` bounds each of them.
+    """Lines in a file. A full file is renamed to ``FILE.1``, and a new one begins. ``max_bytes`` bounds each of them.
 
-    What stands in the file already stays, also a line that was cut: the next one begins below it. ``begin`` writes what
-    comes before the first line, and is told whether that continues what was written before to another file.
+    Existing content stays; after an incomplete last line, a new line begins. ``begin`` returns what comes before the
+    first line; its argument tells whether this file continues another one that this process has written.
     """
 
     def __init__(
         self,
         path: Path,
-        most_bytes: int,
+        max_bytes: int,
         what: str,
         begin: Callable[[bool], bytes] = lambda _continues: b"",
     ) -> None:
         super().__init__(None, what, str(path))
         self._path = path
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._begin = begin
         self._size = 0
         self._begun = False
@@ -79,7 +79,7 @@ class RotatingLines(Lines):
         """Append a line."""
         if self._file is None:
             return
-        if self._size and self._size + len(line) > self._most_bytes:
+        if self._size and self._size + len(line) > self._max_bytes:
             self._rotate()
         elif not self._begun:
             self._append(self._begin(False))
@@ -112,7 +112,7 @@ class RotatingLines(Lines):
                 self._append(b"\n")
 
     def _is_cut(self) -> bool:
-        """Tell whether the last line has no end; of a file that may be written only, nobody can tell."""
+        """Tell whether the last line has no newline; False if the file cannot be read."""
         try:
             with self._path.open("rb") as written:
                 written.seek(-1, os.SEEK_END)

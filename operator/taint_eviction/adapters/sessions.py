@@ -1,6 +1,6 @@
-"""HTTP sessions towards the API server: one way of authorization, TLS and connecting, for calls and watches alike.
+"""HTTP sessions to the API server: authorization, TLS and connections, the same for calls and watches.
 
-Does not know what is asked for (``api_client``, the Kopf shell) nor where credentials come from (``credentials``).
+Not here: the requests (``api_calls``, the Kopf shell), and where credentials come from (``credentials``).
 """
 
 import base64
@@ -18,8 +18,8 @@ from yarl import URL
 from taint_eviction.adapters.fence import ends_pod
 from taint_eviction.adapters.token_sources import CredentialsError, TokenSource
 
-# A peer that vanished without a word is noticed after about 30 s on any connection, busy or idle: half the time that a
-# load balancer takes to move an address, and long enough for a hiccup.
+# A peer that is gone without closing its connections is detected after about 30 s, on busy and idle connections: half
+# the time that a load balancer needs to move an address, and longer than a short interruption.
 _KEEPALIVE_IDLE_SECONDS = 15
 _KEEPALIVE_INTERVAL_SECONDS = 5
 _KEEPALIVE_PROBES = 3
@@ -27,12 +27,12 @@ _UNACKNOWLEDGED_MILLISECONDS = 30_000
 
 
 class AuthorizationMiddleware:
-    """Puts a fresh ``Authorization`` on each request; where the answer is 401, asks for a newer one, once.
+    """Sets a current ``Authorization`` on each request. After a 401 it retries once with newer credentials.
 
-    What ends a pod is sent once and no more: whoever sends it decides anew before it does so again.
+    A request that ends a pod is sent only once: its sender decides again before it sends another one.
 
-    Only requests to the API server at ``url`` get it: a redirect elsewhere must not be told the token. ``proxy`` and
-    ``tls_server_name`` are put on it as well, None for none: aiohttp takes them by request only, and others who use the
+    Only requests to the API server at ``url`` get the token: a redirect must not carry it elsewhere. They also get
+    ``proxy`` and ``tls_server_name``, None for none: aiohttp accepts these for a request only, and the other users of a
     session do not know them.
     """
 
@@ -54,7 +54,7 @@ class AuthorizationMiddleware:
             request.proxy = self._proxy.with_user(None)
             if self._proxy.user is not None:
                 login = f"{self._proxy.user}:{self._proxy.password or ''}"
-                # aiohttp turns it into Proxy-Authorization, towards the proxy alone where the API server is behind TLS.
+                # aiohttp sends it as Proxy-Authorization, and only to the proxy where the API server uses TLS.
                 basic = f"Basic {base64.b64encode(login.encode()).decode()}"
                 request.proxy_headers = CIMultiDict({aiohttp.hdrs.AUTHORIZATION: basic})
         if self._tls_server_name is not None:
@@ -73,15 +73,15 @@ class AuthorizationMiddleware:
     async def _send_once(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType, sent: str | None
     ) -> aiohttp.ClientResponse:
-        """Send what destroys no second time: by then it may be seconds ago that it was decided, and by a leader.
+        """Send a destructive request only once: at a second time its decision could be seconds old.
 
-        A newer token is only made ready for the next attempt. And aiohttp must not see that the connection broke: it
-        would send a DELETE again by itself.
+        After a 401 a newer token is fetched for the next attempt only. A broken connection is reported to aiohttp as
+        another error: aiohttp itself would send the DELETE again.
         """
         try:
             answer = await handler(request)
         except aiohttp.ClientConnectorError:
-            raise  # nothing was sent, and aiohttp knows
+            raise  # Nothing was sent, and aiohttp does not retry.
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
             raise aiohttp.ClientPayloadError(str(error) or type(error).__name__) from error
         if answer.status == 401:
@@ -92,7 +92,7 @@ class AuthorizationMiddleware:
         try:
             value = await self._source.authorization(rejected)
         except CredentialsError as error:
-            # aiohttp's word for it, so that whoever uses the session treats it like an API server out of reach.
+            # An error of aiohttp: users of the session handle it like an API server that cannot be reached.
             raise aiohttp.ClientConnectionError(str(error)) from error
         if value is not None:
             request.headers[aiohttp.hdrs.AUTHORIZATION] = value
@@ -100,19 +100,19 @@ class AuthorizationMiddleware:
 
 
 def make_connector(ssl_context: ssl.SSLContext | None) -> aiohttp.TCPConnector:
-    """Make the pool of connections: without a limit, so that no call ever waits for a watch to end.
+    """Make the pool of connections, without a limit, so that no call waits for a watch to end.
 
-    What bounds connections is who uses them: workers, concurrent lists, watches.
+    The number of workers, concurrent lists and watches bounds the number of connections.
     """
     tls: Any = ssl_context if ssl_context is not None else True
     return aiohttp.TCPConnector(limit=0, ssl=tls, socket_factory=_keepalive_socket)
 
 
 def environment_proxy(url: str) -> str | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a URL, None for none.
+    """Return the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for a URL; None for none.
 
-    Asked once: aiohttp's ``trust_env`` reads them and ~/.netrc in a thread with every single request, which made each
-    of them three times as slow.
+    Called once: aiohttp's ``trust_env`` reads them and ~/.netrc in a thread for every request, which then takes three
+    times as long.
     """
     parsed = URL(url)
     if parsed.host is None or urllib.request.proxy_bypass(parsed.host):
@@ -126,20 +126,18 @@ def make_session(
     user_agent: str,
     response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
     request_class: type[aiohttp.ClientRequest] = aiohttp.ClientRequest,
-    trace_configs: Sequence[aiohttp.TraceConfig] = (),
 ) -> aiohttp.ClientSession:
-    """Make a session over a shared connector, which stays open when the session is closed."""
+    """Make a session over a shared connector, which stays open when the session closes."""
     return aiohttp.ClientSession(
         connector=connector,
         connector_owner=False,
-        # Nothing is packed, as among the parts of a control plane: that costs an API server more than the way does.
+        # No compression, as among control plane components: it costs the API server more than the network.
         headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
         response_class=response_class,
         request_class=request_class,
         middlewares=tuple(middlewares),
-        trace_configs=list(trace_configs),
         cookie_jar=aiohttp.DummyCookieJar(),
-        # Objects may be 1.5 MB and more; aiohttp's default of 64 KB stops and starts reading all the time.
+        # Objects may have 1.5 MB and more; with aiohttp's default of 64 KB, reading stops and starts all the time.
         read_bufsize=2**21,
     )
 
@@ -155,7 +153,7 @@ def _keepalive_socket(address: Any) -> socket.socket:
         "TCP_USER_TIMEOUT": _UNACKNOWLEDGED_MILLISECONDS,
     }
     for option, value in wanted.items():
-        # Not every platform has each of them, and without them only half-open connections are noticed later.
+        # Some platforms lack some of these options, and then detect half-open connections later.
         with contextlib.suppress(AttributeError, OSError):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return made

@@ -1,85 +1,102 @@
-"""The ConfigMap in which orders are kept, so that they reach every replica and outlive all of them.
+"""The ConfigMap with the control state (pauses and the breaker), which reaches every replica and outlives all of them.
 
-Everybody writes to it: people, by command or by hand, and whoever leads. So each write is decided on what stands there,
-changes its own keys alone, and is only accepted for exactly the version it was decided on.
+People write to it, by command or by hand, and so does the leader. So each write reads first, changes only its own keys,
+and is accepted only for exactly the version that was read.
 
-Does not know what its keys say (``orders_data``), nor who obeys them.
+Not here: the meaning of the keys (``control_state_data``), and who obeys them.
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, Call
-from taint_eviction.adapters.json_fields import is_object
-from taint_eviction.adapters.orders_data import (
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.control_state_data import (
     BREAKER_KEY,
-    PauseScope,
+    key_of,
     latch_text,
     pause_text,
-    read_orders,
+    read_control_state,
     reset_text,
 )
-from taint_eviction.core.orders import Latch, Orders, Pause
-from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.adapters.json_fields import is_object
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 
 logger = logging.getLogger(__name__)
 
 _CONFLICT = 409
-# Each lost try means that somebody else's write was accepted meanwhile.
-_MOST_TRIES = 8
-# Of a reading; whoever fills a ConfigMap with nonsense need not fill the log as well.
-_MOST_WARNINGS = 10
+# Each conflict means that another write was accepted meanwhile.
+_MAX_TRIES = 8
+# Per reading: a ConfigMap full of nonsense must not fill the log.
+_MAX_WARNINGS = 10
 
-# Values of keys; None removes the key.
+# New values of keys; None removes the key.
 _Changes = Mapping[str, str | None]
 
 
 class StateConfigMap:
-    """One ConfigMap; an ``OrdersStore``. What others have written on it is kept, keys that are unknown as well."""
+    """One ConfigMap; a ``ControlStateStore``. All other fields and unknown keys are kept."""
 
     def __init__(self, calls: ApiCalls, namespace: str, name: str) -> None:
         self._calls = calls
         self._namespace = namespace
         self._name = name
-        self._told: set[str] = set()
+        # The complaints about the latest reading: each is logged once.
+        self._complaints: set[str] = set()
 
     def __str__(self) -> str:
         return f"ConfigMap {self._namespace}/{self._name}"
 
-    async def read(self) -> Orders | None:
-        """Read the orders; None if there is no such ConfigMap. What is malformed in it holds what it is about."""
+    async def read(self) -> ControlState | None:
+        """Read the control state; None if the ConfigMap does not exist. A malformed value suspends what it is about."""
         body = await self._get()
         return None if body is None else self._read(body)
 
     async def write_latch(self, latch: Latch) -> None:
-        """Keep that the breaker is open, unless that stands there already, or that it was reset since."""
+        """Write that the breaker is open, unless it already is, or was reset since."""
 
-        def wanted(orders: Orders) -> _Changes:
-            reset_since = orders.reset_epoch is not None and orders.reset_epoch >= latch.since_epoch
-            return {} if orders.latch is not None or reset_since else {BREAKER_KEY: latch_text(latch)}
+        def wanted(control_state: ControlState) -> _Changes:
+            reset_since = control_state.reset_epoch is not None and control_state.reset_epoch >= latch.since_epoch
+            return {} if control_state.latch is not None or reset_since else {BREAKER_KEY: latch_text(latch)}
 
         await self._write(wanted)
 
-    async def write_reset(self, reset_epoch: float) -> None:
-        """Keep that the breaker was closed then, unless it is closed already, or was opened later."""
+    async def write_reset(self, reset_epoch: float, *, anew: bool = False) -> None:
+        """Write that the breaker was closed then, unless it opened later, or (without ``anew``) is closed already."""
 
-        def wanted(orders: Orders) -> _Changes:
-            closed = orders.latch is None and orders.reset_epoch is not None
-            opened_since = orders.latch is not None and orders.latch.since_epoch > reset_epoch
-            return {} if closed or opened_since else {BREAKER_KEY: reset_text(reset_epoch)}
+        def wanted(control_state: ControlState) -> _Changes:
+            closed = control_state.latch is None and control_state.reset_epoch is not None
+            opened_since = control_state.latch is not None and control_state.latch.since_epoch > reset_epoch
+            return {} if (closed and not anew) or opened_since else {BREAKER_KEY: reset_text(reset_epoch)}
+
+        await self._write(wanted)
+
+    async def redate(self, stated_epoch: float, epoch: float) -> None:
+        """Change the time at which the breaker was opened or closed to ``epoch``, if it is ``stated_epoch``."""
+
+        def wanted(control_state: ControlState) -> _Changes:
+            if control_state.breaker_epoch != stated_epoch:
+                return {}
+            return {
+                BREAKER_KEY: reset_text(epoch)
+                if control_state.latch is None
+                else latch_text(replace(control_state.latch, since_epoch=epoch))
+            }
 
         await self._write(wanted)
 
     async def set_pauses(self, pauses: Mapping[PauseScope, Pause | None]) -> None:
-        """Pause what has a pause here, and resume what has None. What is paused already keeps the pause it has."""
+        """Pause the scopes with a pause here, and resume those with None. A scope that is paused keeps its pause."""
 
-        def wanted(orders: Orders) -> _Changes:
+        def wanted(control_state: ControlState) -> _Changes:
+            known = control_state.pauses()
             return {
-                scope.key: None if pause is None else pause_text(pause)
+                key_of(scope): None if pause is None else pause_text(pause)
                 for scope, pause in pauses.items()
-                if (pause is None) != (scope.pause_in(orders) is None)
+                if (pause is None) != (scope not in known)
             }
 
         await self._write(wanted)
@@ -87,51 +104,52 @@ class StateConfigMap:
     # Reading
 
     async def _get(self) -> Mapping[str, Any] | None:
-        answer = await self._calls.make(Call("get", "configmaps", self._namespace, self._name))
+        answer = await self._calls.make(ApiRequest("get", "configmaps", self._namespace, self._name))
         if answer.need(Outcome.DONE, Outcome.ABSENT).outcome is Outcome.ABSENT:
             return None
         body: Mapping[str, Any] = answer.body
         metadata = body.get("metadata") if is_object(body) and body.get("kind") == "ConfigMap" else None
-        # Somebody else's answer, a proxy's say, must not look like a cluster in which nothing is held.
+        # Another server's answer, such as a proxy's, must not look like a cluster without pauses.
         if not is_object(metadata) or not isinstance(metadata.get("resourceVersion"), str):
-            raise CallFailed("the API server's answer is no ConfigMap")
+            raise CallFailed("the API server's answer is not a ConfigMap")
         return body
 
-    def _read(self, body: Mapping[str, Any]) -> Orders:
-        orders, complaints = read_orders(body)
-        news = [complaint for complaint in complaints if complaint not in self._told]
-        for complaint in news[:_MOST_WARNINGS]:
+    def _read(self, body: Mapping[str, Any]) -> ControlState:
+        control_state, complaints = read_control_state(body)
+        news = [complaint for complaint in complaints if complaint not in self._complaints]
+        for complaint in news[:_MAX_WARNINGS]:
             logger.warning("%s: %s", self, complaint)
-        if len(news) > _MOST_WARNINGS:
-            logger.warning("%s: %d more keys are unknown or malformed", self, len(news) - _MOST_WARNINGS)
-        self._told = set(complaints)
-        return orders
+        if len(news) > _MAX_WARNINGS:
+            logger.warning("%s: %d more keys are unknown or malformed", self, len(news) - _MAX_WARNINGS)
+        self._complaints = set(complaints)
+        return control_state
 
     # Writing
 
-    async def _write(self, wanted: Callable[[Orders], _Changes]) -> None:
-        """Make the changes that are wanted given what stands there; decide again when somebody else was faster."""
-        for _ in range(_MOST_TRIES):
+    async def _write(self, wanted: Callable[[ControlState], _Changes]) -> None:
+        """Read, and make the changes that are then wanted; repeat this after a conflict."""
+        for _ in range(_MAX_TRIES):
             body = await self._get()
-            changes = wanted(Orders() if body is None else self._read(body))
+            changes = wanted(ControlState() if body is None else self._read(body))
             if not changes:
                 return
             answer = await self._calls.make(self._creation(changes) if body is None else self._patch(body, changes))
             if answer.status != _CONFLICT and answer.outcome is not Outcome.ABSENT:
                 answer.need(Outcome.DONE)
                 return
-        raise CallFailed(f"{self} was changed by others meanwhile, {_MOST_TRIES} times in a row", status=_CONFLICT)
+        why = f"{self} was changed by others meanwhile, {_MAX_TRIES} times in a row"
+        raise CallFailed(why, reason=FailureReason.CONFLICT)
 
-    def _creation(self, changes: _Changes) -> Call:
+    def _creation(self, changes: _Changes) -> ApiRequest:
         metadata = {"name": self._name, "namespace": self._namespace}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": changes}
-        return Call("create", "configmaps", self._namespace, body=body)
+        return ApiRequest("create", "configmaps", self._namespace, body=body)
 
-    def _patch(self, body: Mapping[str, Any], changes: _Changes) -> Call:
+    def _patch(self, body: Mapping[str, Any], changes: _Changes) -> ApiRequest:
         patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "data": changes}
-        # The API server takes no key that is in both maps.
+        # The API server accepts no key that is in both data and binaryData.
         binary = [key for key in changes if key in (body.get("binaryData") or ())]
-        return Call(
+        return ApiRequest(
             "patch",
             "configmaps",
             self._namespace,

@@ -5,31 +5,29 @@ None says that there is nothing to say. Not here: HTTP (``probe_server``), and h
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import assert_never
 
+from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
-from taint_eviction.adapters.orders_data import UNKNOWN_EPOCH, paused_scopes
-from taint_eviction.core.brakes import Hold
-from taint_eviction.core.breaker import BreakerPolicy
-from taint_eviction.core.controller import Controller
+from taint_eviction.adapters.pending_pages import StatusPage
+from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.dispatch import Pending
 from taint_eviction.core.effects import Block
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.orders import Latch, Orders, Pause
-from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction.core.pod_record import InFlight, Queued, Retrying, Settling, Waiting, WaitReason
+from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
+from taint_eviction.core.status import Pending, Status
+from taint_eviction.core.text import JsonObject
 
 API_VERSION = "taint-eviction/v1alpha1"
 
 STATES = ("inFlight", "due", "retrying", "blocked", "held", "waiting")
 
-_ITS_TURN = frozenset({Hold.SETTLING, Hold.LIMITED})
+_ITS_TURN = frozenset({WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.LIMITED})
 _NOT_LEADING = {"reason": "not_leading", "text": "this replica does not lead: the one that does evicts it"}
-
-JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +58,25 @@ class ProcessState:
 # Status
 
 
-def status_document(
-    controller: Controller, pending: Sequence[Pending], process: ProcessState, now: Moment, limit: int
-) -> JsonObject:
-    """Say how it stands; of the ``pending``, the most overdue first, at most ``limit`` are listed and all counted."""
-    policy, brakes = controller.dispatch.policy, controller.dispatch.brakes
-    breaker, orders = brakes.breaker, brakes.orders
-    counts = Counter(state_of(each, now) for each in pending)
+def status_document(status: Status, page: StatusPage, process: ProcessState) -> JsonObject:
+    """Say how it stands; of the pods that are to go, the most overdue first, a page is listed and all are counted."""
+    now, breaker, control_state = page.now, status.breaker, status.control_state
     return {
         **document_head("Status", process, now),
-        "policy": _policy(policy),
+        "policy": _policy(status.policy),
         "breaker": {
             "enabled": breaker.policy.enabled,
             **_latch(breaker.latch),
-            **_wave(controller, now),
+            **_surge(status, now),
             "opensAt": _thresholds(breaker.policy),
         },
-        "ordersKnown": orders is not None,
-        "pauses": [] if orders is None else list(_pauses(orders)),
-        "taintedNodes": sum(1 for _ in controller.cluster.tainted_nodes()),
-        "counts": {state: counts[state] for state in STATES},
-        "pendingTotal": len(pending),
-        "pending": [_pending(each, controller, process, now) for each in pending[:limit]],
+        "ordersKnown": control_state is not None,
+        "pauses": [] if control_state is None else list(_pauses(control_state)),
+        "taintedNodes": sum(1 for _ in status.nodes.tainted()),
+        "counts": {state: page.counts[state] for state in STATES},
+        "pendingTotal": page.counts.total(),
+        "pending": page.rows,
+        "continue": page.last and str(page.last),
     }
 
 
@@ -104,7 +99,7 @@ def document_head(kind: str, process: ProcessState, now: Moment) -> JsonObject:
 
 
 def _policy(policy: EvictionPolicy) -> JsonObject:
-    limits = {"all": policy.whole, "perNode": policy.per_node, "perNamespace": policy.per_namespace}
+    limits = {"all": policy.total, "perNode": policy.per_node, "perNamespace": policy.per_namespace}
     return {
         "mode": policy.mode.value,
         "evictTimeoutSeconds": finite(policy.evict_timeout_seconds),
@@ -130,13 +125,14 @@ def _rule(rule: PolicyRule) -> JsonObject:
     }
 
 
-def _wave(controller: Controller, now: Moment) -> JsonObject:
-    wave = controller.wave(now)
+def _surge(status: Status, now: Moment) -> JsonObject:
+    surge = status.surge(now)
     return {
-        "newlyTaintedNodes": wave.nodes,
-        "lifecycleNodes": wave.lifecycle_nodes,
-        "totalNodes": wave.total,
-        "duePods": wave.due,
+        "newlyTaintedNodes": surge.nodes,
+        "lifecycleNodes": surge.lifecycle_nodes,
+        "totalNodes": surge.total,
+        "duePods": surge.due,
+        "unlistedNodes": surge.unlisted,
     }
 
 
@@ -148,39 +144,51 @@ def _latch(latch: Latch | None) -> JsonObject:
 
 def _thresholds(policy: BreakerPolicy) -> list[str]:
     """Say what opens the breaker, one thing each."""
-    found = [f"more than {policy.nodes} of the nodes newly tainted within {policy.window_seconds:g} s"]
+    within = f"within {policy.window_seconds:g} s"
+    found = [f"more than {policy.nodes} of the nodes newly tainted {within}{_min_nodes(policy.nodes)}"]
     if policy.lifecycle_nodes is not None:
-        found.append(f"more than {policy.lifecycle_nodes} of the nodes not ready or unreachable within that time")
-    if policy.most_due is not None:
-        found.append(f"more than {policy.most_due} pods due at once")
+        min_nodes = _min_nodes(policy.lifecycle_nodes)
+        found.append(
+            f"more than {policy.lifecycle_nodes} of the nodes not ready or unreachable within that time{min_nodes}"
+        )
+    if policy.max_due is not None:
+        found.append(f"more than {policy.max_due} pods due at once")
     return found
 
 
-def _pauses(orders: Orders) -> Iterable[JsonObject]:
-    for scope in paused_scopes(orders):
-        pause = scope.pause_in(orders) or Pause()
-        told = {"since": epoch_text(pause.since_epoch), "reason": pause.reason or None}
-        yield {"scope": scope.kind, "name": scope.name or None, **told}
+def _min_nodes(nodes: NodeThreshold) -> str:
+    return "" if nodes.percent is None else f" (the share counts from {nodes.min_nodes} on)"
+
+
+def _pauses(control_state: ControlState) -> Iterable[JsonObject]:
+    for scope, pause in control_state.pauses().items():
+        said = {"since": epoch_text(pause.since_epoch), "reason": pause.reason or None}
+        yield {"scope": scope.kind, "name": scope.name or None, **said}
 
 
 # Pods that are to go
 
 
-def state_of(pending: Pending, now: Moment) -> str:
+def state_of(pending: Pending) -> str:
     """Name the state that a pending pod is in, one of ``STATES``."""
-    if pending.in_flight:
-        return "inFlight"
-    if pending.decision.fire_at > now.at:
-        return "waiting"
-    if pending.hold is not None and pending.hold not in _ITS_TURN:
-        return "held"
-    if pending.trouble is not None:
-        return "retrying" if pending.trouble.block is None else "blocked"
-    return "due"
+    match pending.state:
+        case InFlight():
+            return "inFlight"
+        case Waiting():
+            return "waiting"
+        case Queued(held_by=held_by) if held_by not in _ITS_TURN:
+            return "held"
+        case Settling() | Queued() | Retrying():
+            if pending.failures is None:
+                return "due"
+            return "retrying" if pending.failures.block is None else "blocked"
+        case _:
+            assert_never(pending.state)
 
 
-def _pending(pending: Pending, controller: Controller, process: ProcessState, now: Moment) -> JsonObject:
-    pod, deciding = pending.known.pod, pending.decision.deciding
+def status_row(pending: Pending, status: Status, process: ProcessState, now: Moment) -> JsonObject:
+    """Say what there is to say of one pod in a list."""
+    pod, deciding = pending.record.pod, pending.decision.deciding
     return {
         "namespace": pod.ref.key.namespace,
         "name": pod.ref.key.name,
@@ -189,7 +197,7 @@ def _pending(pending: Pending, controller: Controller, process: ProcessState, no
         "taint": str(deciding.taint),
         "toleration": deciding.toleration and str(deciding.toleration),
         **deadline(pending.decision, now),
-        **eviction(pending, controller, process, now),
+        **eviction(pending, status, process, now),
     }
 
 
@@ -198,47 +206,51 @@ def deadline(decision: Evict, now: Moment) -> JsonObject:
     return {"deadline": time_text(decision.fire_at, now), "dueInSeconds": round(decision.fire_at - now.at, 3)}
 
 
-def eviction(pending: Pending, controller: Controller, process: ProcessState, now: Moment) -> JsonObject:
+def eviction(pending: Pending, status: Status, process: ProcessState, now: Moment) -> JsonObject:
     """Say how the eviction stands: its state, what holds it back, and what went wrong."""
-    trouble, handling = pending.trouble, pending.handling
-    deletes_at = pending.decision.fire_at + handling.evict_timeout_seconds
+    failures, handling, retry_at = pending.failures, pending.handling, _retry_at(pending)
     return {
-        "state": state_of(pending, now),
-        "hold": _hold(pending, controller, process),
-        "blockedBy": None if trouble is None else _block(trouble.block),
-        "tries": 0 if trouble is None else trouble.tries,
-        "triedSince": None if trouble is None else time_text(trouble.since_at, now),
-        "error": None if trouble is None else trouble.message,
-        "nextTryInSeconds": None if trouble is None else round(max(0.0, trouble.retry_at - now.at), 3),
+        "state": state_of(pending),
+        "hold": _hold(pending, status, process),
+        "blockedBy": None if failures is None else _block(failures.block),
+        "tries": 0 if failures is None else failures.tries,
+        "triedSince": None if failures is None else time_text(failures.since_at, now),
+        "error": None if failures is None else failures.message,
+        "nextTryInSeconds": None if retry_at is None else round(max(0.0, retry_at - now.at), 3),
         "mode": handling.mode.value,
-        "deletesAt": time_text(deletes_at, now) if handling.mode is EvictionMode.EVICT_THEN_DELETE else None,
+        "deletesAt": time_text(pending.asks_until, now) if math.isfinite(pending.asks_until) else None,
         "rule": handling.rule and handling.rule.name,
     }
 
 
-def _hold(pending: Pending, controller: Controller, process: ProcessState) -> JsonObject | None:
-    hold = pending.hold
+def _retry_at(pending: Pending) -> float | None:
+    if pending.failures is None:
+        return None
+    return pending.state.at if isinstance(pending.state, Retrying) else pending.failures.retry_at
+
+
+def _hold(pending: Pending, status: Status, process: ProcessState) -> JsonObject | None:
+    hold = pending.held_by
     if hold is None:
         return None
     if hold in _ITS_TURN and not process.leading:
         return _NOT_LEADING
-    return {"reason": hold.name.lower(), "text": hold.value + _told(hold, pending, controller)}
+    return {"reason": hold.name.lower(), "text": hold.value + _said(hold, pending, status)}
 
 
-def _told(hold: Hold, pending: Pending, controller: Controller) -> str:
+def _said(hold: WaitReason, pending: Pending, status: Status) -> str:
     """Say since when and why it is held, where somebody has ordered it."""
-    pod, brakes = pending.known.pod, controller.dispatch.brakes
-    orders, latch = brakes.orders or Orders(), brakes.breaker.latch
+    pod, control_state, latch = pending.record.pod, status.control_state or ControlState(), status.breaker.latch
     pauses = {
-        Hold.BREAKER_OPEN: None if latch is None else Pause(latch.since_epoch, latch.cause),
-        Hold.PAUSED: orders.whole,
-        Hold.NODE_PAUSED: orders.nodes.get(pod.node_name or ""),
-        Hold.NAMESPACE_PAUSED: orders.namespaces.get(pod.ref.key.namespace),
+        WaitReason.BREAKER_OPEN: None if latch is None else Pause(latch.since_epoch, latch.cause),
+        WaitReason.PAUSED: control_state.cluster,
+        WaitReason.NODE_PAUSED: control_state.nodes.get(pod.node_name or ""),
+        WaitReason.NAMESPACE_PAUSED: control_state.namespaces.get(pod.ref.key.namespace),
     }
     pause = pauses.get(hold) or Pause()
     since = epoch_text(pause.since_epoch)
-    told = ": ".join(filter(None, (since and f"since {since}", pause.reason)))
-    return f" ({told})" if told else ""
+    said = ": ".join(filter(None, (since and f"since {since}", pause.reason)))
+    return f" ({said})" if said else ""
 
 
 def _block(block: Block | None) -> JsonObject | None:

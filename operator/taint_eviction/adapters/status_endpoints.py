@@ -1,68 +1,64 @@
-"""/status and /explain: what is asked for in a query, and the document that answers it.
+"""/status and /explain: reads the query and returns the document.
 
-An answer about many pods takes a while in which nothing else goes on, and whoever reaches the port may ask: so that is
-bounded. Does not know what documents say (``status_document``), nor HTTP (``probe_server``).
+Not here: the documents (``status_document``, ``explanation_document``), the pages of pods (``pending_pages``), and HTTP
+(``probe_server``).
 """
 
 from collections.abc import Callable, Mapping
 
 from taint_eviction.adapters.explanation_document import explanation_document, unknown_document
-from taint_eviction.adapters.status_document import JsonObject, ProcessState, status_document
-from taint_eviction.core.controller import Controller
-from taint_eviction.core.dispatch import Pending
-from taint_eviction.core.instants import Moment
+from taint_eviction.adapters.pending_pages import MAX_PODS, Busy, PendingPages, Place
+from taint_eviction.adapters.status_document import ProcessState, state_of, status_document, status_row
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.status import Status
+from taint_eviction.core.text import JsonObject
 from taint_eviction.runtime.ports import Clock
 
-DEFAULT_LIMIT, MOST_PODS = 1000, 10_000
-
-# Looking through all pods takes at most one part in so many of the time.
-_PARTS = 10
-
+# HTTP status and document.
 Answer = tuple[int, JsonObject]
 
 
 class StatusEndpoints:
-    """Answers with HTTP status and document; ``process`` tells the state of this process."""
+    """Answers with HTTP status and document. ``process`` returns the state of this process."""
 
-    def __init__(self, controller: Controller, clock: Clock, process: Callable[[], ProcessState]) -> None:
-        self._controller = controller
+    def __init__(self, status: Status, clock: Clock, process: Callable[[], ProcessState]) -> None:
+        self._status = status
         self._clock = clock
         self._process = process
-        self._seen: tuple[Moment, list[Pending]] | None = None
-        self._look_again_at = 0.0
+        self._pages = PendingPages(status, clock, state_of)
 
-    def status(self, query: Mapping[str, str]) -> Answer:
-        """Answer ``?limit=N&namespace=NS``; both may be left out."""
-        limit, namespace = query.get("limit", str(DEFAULT_LIMIT)), query.get("namespace")
+    async def status(self, query: Mapping[str, str]) -> Answer:
+        """Answer ``?limit=N&namespace=NS&continue=TOKEN``; each part is optional.
+
+        The document's ``continue`` is the token for the following pods; None if there are no more.
+        """
+        limit, after = query.get("limit", str(MAX_PODS)), None
         if not limit.isascii() or not limit.isdecimal() or len(limit) > 9:
-            return 400, {"error": f"limit should be a number of pods, not {limit!r}"}
-        now, pending = self._pending()
-        if namespace:
-            pending = [each for each in pending if each.known.pod.ref.key.namespace == namespace]
-        return 200, status_document(self._controller, pending, self._process(), now, min(int(limit), MOST_PODS))
+            return 400, {"error": f"limit must be a number of pods, not {limit!r}"}
+        if token := query.get("continue"):
+            try:
+                after = Place.parse(token)
+            except ValueError:
+                return 400, {"error": f"continue must be the token of an earlier answer, not {token!r}"}
+        process = self._process()
+        try:
+            page = await self._pages.page(
+                int(limit),
+                query.get("namespace") or None,
+                after,
+                lambda pending, now: status_row(pending, self._status, process, now),
+            )
+        except Busy:
+            return 503, {"error": "too many requests at the moment: try again"}
+        return 200, status_document(self._status, page, process)
 
-    def explain(self, query: Mapping[str, str]) -> Answer:
+    async def explain(self, query: Mapping[str, str]) -> Answer:
         """Answer ``?pod=NS/NAME``."""
         namespace, _, name = query.get("pod", "").partition("/")
         if not namespace or not name or "/" in name:
-            return 400, {"error": "which pod? as in /explain?pod=NAMESPACE/NAME"}
+            return 400, {"error": "pod is missing: use /explain?pod=NAMESPACE/NAME"}
         key, now, process = NamespacedName(namespace, name), self._clock.now(), self._process()
-        explanation = self._controller.explain(key, now)
+        explanation = self._status.explain(key, now)
         if explanation is None:
             return 200, unknown_document(key, process, now)
-        return 200, explanation_document(explanation, self._controller, process, now)
-
-    def _pending(self) -> tuple[Moment, list[Pending]]:
-        """Return the pending pods, the most overdue first, as they are now or were a little while ago."""
-        now = self._clock.now()
-        if self._seen is None or now.at >= self._look_again_at:
-            pending = sorted(self._controller.pending(now), key=_order)
-            done_at = self._clock.now().at
-            self._seen = now, pending
-            self._look_again_at = done_at + (_PARTS - 1) * (done_at - now.at)
-        return self._seen
-
-
-def _order(pending: Pending) -> tuple[float, NamespacedName]:
-    return pending.decision.fire_at, pending.known.pod.ref.key
+        return 200, explanation_document(explanation, self._status, process, now)

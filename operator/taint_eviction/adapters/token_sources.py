@@ -1,11 +1,13 @@
-"""Where the ``Authorization`` of each request comes from: fixed, a file that rotates, or renewed now and then.
+"""Sources of the ``Authorization`` of each request: a fixed value, a file that rotates, or credentials to renew.
 
-Asked before every request, so that tokens may rotate under a running process. Nothing here makes requests to the API
-server; files are tiny and read in place, whatever takes longer is awaited, and never runs twice at once.
+Sessions ask before every request, so that tokens may rotate while the process runs. Nothing here makes requests to the
+API server. Token files are tiny and read in place. Renewals run beside the requests, one at a time; a request waits for
+one only if there are no valid credentials.
 """
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,14 +17,23 @@ from taint_eviction.runtime.ports import Clock
 
 logger = logging.getLogger(__name__)
 
-# A token file is read again when its last reading is older than this. Service account tokens are replaced when 80 % of
-# their life is over, so even one that lives for 30 s is never out of date.
+# A token file is read again after this time. The kubelet replaces service account tokens after 80 % of their lifetime,
+# so even a token that lives for 30 s does not expire before it is read again.
 _FILE_SECONDS = 3.0
 
-# Credentials are renewed this long before they expire, or when 80 % of their life is over if that is later.
+# Credentials are renewed this long before they expire, or after 80 % of their lifetime if that is later.
 _RENEW_AHEAD_SECONDS = 60.0
 
-# A renewal that failed, or gave what was refused again, is not repeated sooner than this.
+# Credentials are not used in their last seconds, or in the last twentieth of a short lifetime: a call takes time.
+_MARGIN_SECONDS = 5.0
+
+# The timeout of a renewal while the credentials are valid; it leaves time for another one.
+_RENEWAL_SECONDS = 25.0
+
+# The timeout of a renewal that requests wait for.
+_MAX_RENEWAL_SECONDS = 60.0
+
+# The wait after a renewal that failed, or that returned the refused credentials again.
 _RENEW_PAUSE_SECONDS = 5.0
 
 
@@ -31,23 +42,27 @@ class CredentialsError(Exception):
 
 
 class TokenSource(Protocol):
-    """Says what to put into ``Authorization``."""
+    """Returns the value of ``Authorization``. ``failures`` counts how often it could not be read or renewed."""
+
+    failures: int
 
     async def authorization(self, rejected: str | None = None) -> str | None:
-        """Return the header's value, None for none.
+        """Return the header's value; None for no header.
 
-        ``rejected`` is a value that the API server has just answered with 401 ("": there was none): if there is a
-        newer one, return that. Raises ``CredentialsError``.
+        ``rejected`` is the value that the API server has just answered with 401 ("": there was none): a newer value is
+        returned if there is one. Raises ``CredentialsError``.
         """
         ...
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel a renewal in progress."""
         ...
 
 
 class FixedAuthorization:
-    """One that never changes: a token or password written into a kubeconfig, or none at all."""
+    """A value that never changes: a token or password in a kubeconfig, or none."""
+
+    failures = 0
 
     def __init__(self, value: str | None) -> None:
         self._value = value
@@ -57,20 +72,21 @@ class FixedAuthorization:
         return self._value
 
     async def close(self) -> None:
-        """Nothing is ever under way."""
+        """Do nothing: there are no renewals."""
 
 
 class TokenFile:
-    """A bearer token in a file that somebody else replaces: service accounts, and ``tokenFile`` of a kubeconfig."""
+    """A bearer token in a file that another process replaces: of a service account, or a kubeconfig's ``tokenFile``."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
         self._value: str | None = None
         self._read_at = 0.0
+        self.failures = 0
 
     async def authorization(self, rejected: str | None = None) -> str | None:
-        """Return the token, read lately; one that can't be read now is used as long as it lasts."""
+        """Return the token. While the file cannot be read, the last token that was read."""
         now = self._clock.now().at
         if self._value is None or now - self._read_at >= _FILE_SECONDS or rejected == self._value:
             self._read_at = now
@@ -78,7 +94,7 @@ class TokenFile:
         return self._value
 
     async def close(self) -> None:
-        """Nothing is ever under way."""
+        """Do nothing: there are no renewals."""
 
     def _read(self) -> None:
         try:
@@ -90,75 +106,84 @@ class TokenFile:
                 self._value = f"Bearer {token}"
                 return
             problem = f"the token file {self._path} is empty"
+        self.failures += 1
         if self._value is None:
             raise CredentialsError(problem)
-        logger.warning("%s; going on with the last one", problem)
+        logger.warning("%s; the last token stays in use", problem)
 
 
 class Renewed(NamedTuple):
-    """Fresh credentials. ``expires_epoch`` None: they tell no end, and are kept until they are refused."""
+    """New credentials. ``expires_epoch`` None: unknown; they are used until they are refused."""
 
     value: str | None
     expires_epoch: float | None
 
 
 class RenewedAuthorization:
-    """Credentials that are fetched again before they expire and when they are refused, by at most one at a time."""
+    """Credentials that are renewed before they expire and when they are refused, one renewal at a time."""
 
     def __init__(self, renew: Callable[[], Awaitable[Renewed]], first: Renewed, clock: Clock) -> None:
         self._renew = renew
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._failure: CredentialsError | None = None
+        self.failures = 0
         self._take(first, clock.now())
 
     async def authorization(self, rejected: str | None = None) -> str | None:
-        """Return credentials that are neither refused nor about to expire, if there are any to be had."""
+        """Return credentials that are neither refused nor expired, if there are any."""
         now = self._clock.now()
         refused = rejected is not None and rejected == (self._current.value or "")
-        if not refused and not self._is_due(now):
-            return self._current.value
-        if self._task is not None or now.at - self._tried_at >= _RENEW_PAUSE_SECONDS:
-            # Shielded: whoever gives up waiting must not end the renewal that others wait for.
-            await asyncio.shield(self._renewing())
-        if self._failure is not None and (refused or self._is_over(self._clock.now())):
+        if refused or self._seconds_left(now) <= self._ahead_seconds:
+            usable = not refused and self._seconds_left(now) > self._margin_seconds
+            renewal = self._renewal(now, _RENEWAL_SECONDS if usable else _MAX_RENEWAL_SECONDS)
+            if renewal is not None and not usable:
+                # Shielded: a request that is cancelled must not cancel the renewal that others wait for.
+                await asyncio.shield(renewal)
+        if self._failure is not None and (refused or self._seconds_left(self._clock.now()) <= 0):
             raise self._failure
         return self._current.value
 
     async def close(self) -> None:
-        """Cut off a renewal that is under way."""
+        """Cancel a renewal in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _renewing(self) -> asyncio.Task[None]:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="renew credentials")
+    def _renewal(self, now: Moment, max_seconds: float) -> asyncio.Task[None] | None:
+        """Return the renewal in progress, or start one; None if the last one has just ended."""
+        if self._task is not None and self._task.done():
+            self._task.result()
+            self._task = None
+        if self._task is None and now.at - self._tried_at >= _RENEW_PAUSE_SECONDS:
+            self._task = asyncio.create_task(self._run(max_seconds), name="renew credentials")
         return self._task
 
-    async def _run(self) -> None:
+    async def _run(self, max_seconds: float) -> None:
         try:
-            self._take(await self._renew(), self._clock.now())
+            async with asyncio.timeout(max_seconds):
+                renewed = await self._renew()
+        except TimeoutError:
+            self._fail(CredentialsError(f"the renewal did not end within {max_seconds:g} s"))
         except CredentialsError as failure:
-            self._failure = failure
-            self._tried_at = self._clock.now().at
-            logger.warning("credentials cannot be renewed: %s", failure)
-        finally:
-            self._task = None
+            self._fail(failure)
+        else:
+            self._take(renewed, self._clock.now())
+
+    def _fail(self, failure: CredentialsError) -> None:
+        self._failure = failure
+        self.failures += 1
+        self._tried_at = self._clock.now().at
+        logger.warning("credentials cannot be renewed: %s", failure)
 
     def _take(self, renewed: Renewed, now: Moment) -> None:
         self._current = renewed
         self._failure = None
         self._tried_at = now.at
-        if renewed.expires_epoch is None:
-            self._due_epoch: float | None = None
-        else:
-            life = max(0.0, renewed.expires_epoch - now.server_epoch)
-            self._due_epoch = renewed.expires_epoch - min(_RENEW_AHEAD_SECONDS, 0.2 * life)
+        life = max(0.0, self._seconds_left(now))
+        self._ahead_seconds = min(_RENEW_AHEAD_SECONDS, 0.2 * life)
+        self._margin_seconds = min(_MARGIN_SECONDS, 0.05 * life)
 
-    def _is_due(self, now: Moment) -> bool:
-        return self._due_epoch is not None and now.server_epoch >= self._due_epoch
-
-    def _is_over(self, now: Moment) -> bool:
+    def _seconds_left(self, now: Moment) -> float:
         expires = self._current.expires_epoch
-        return expires is not None and now.server_epoch >= expires
+        return math.inf if expires is None else expires - now.server_epoch

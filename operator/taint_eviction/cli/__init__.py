@@ -1,21 +1,21 @@
-"""The command ``taint-eviction``: speaks to people, and is the only room that prints or ends the process.
+"""The command ``taint-eviction``: the only room that prints or ends the process.
 
-Exit codes: 0 fine; 1 an expectation was broken, or a bug of our own ended the process; 2 usage or malformed input;
-3 the API server can't be reached, or does not allow what is needed. Results go to stdout, logs to stderr.
+Results go to stdout, logs to stderr; exit codes are in ``exit_codes``.
 """
 
+import os
 from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 
 import click
 
 from taint_eviction import __version__
 
-# Each is the object of its name in this module.
+# Verb: the module of this package that has an object of the verb's name.
 _COMMANDS = {
     "run": "run",
-    "demo": "demo",
     "plan": "plan",
-    "replay": "replay",
     "pause": "pause",
     "resume": "pause",
     "breaker": "breaker",
@@ -23,29 +23,73 @@ _COMMANDS = {
     "explain": "explain",
 }
 
+# Other packages add verbs by entry points of this group, as the laboratory does.
+_VERBS = "taint_eviction.verbs"
+_LABORATORY = ("demo", "replay")
+_LABORATORY_PACKAGE = "taint_eviction_lab"
+_WITH_LABORATORY = (
+    "New here? `taint-eviction demo` shows the controller at work, without a cluster. `taint-eviction replay` plays"
+    " scenarios from files."
+)
+_WITHOUT_LABORATORY = (
+    "The verbs demo and replay belong to the laboratory, which this installation leaves out; `pip install .` in a clone"
+    " of the repository installs it."
+)
+
 
 class _ImportedWhenUsed(click.Group):
-    """Imports a command's module when the command is used: the controller starts without simulation and tables."""
+    """Imports a verb's module when the verb is used: the controller starts without tables and the laboratory."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name all commands."""
-        return sorted({*super().list_commands(ctx), *_COMMANDS})
+        """Name all verbs, those of the laboratory included."""
+        return sorted({*super().list_commands(ctx), *_COMMANDS, *_LABORATORY})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command by its name, None if there is none."""
+        """Return a verb by its name, None if there is none."""
+        if cmd_name in _LABORATORY:
+            return _laboratory_verb(cmd_name)
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
         found: click.Command = getattr(import_module(f"taint_eviction.cli.{_COMMANDS[cmd_name]}"), cmd_name)
         return found
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Recommend the laboratory's verbs, or say how to get them."""
+        self.epilog = _WITH_LABORATORY if find_spec(_LABORATORY_PACKAGE) else _WITHOUT_LABORATORY
+        super().format_epilog(ctx, formatter)
+
+
+def _laboratory_verb(name: str) -> click.Command:
+    """Return a verb of the laboratory; where that is not installed, as in the image, one that says how to get it."""
+    for verb in entry_points(group=_VERBS, name=name):
+        try:
+            command: click.Command = verb.load()
+        except ModuleNotFoundError as missing:
+            if missing.name != _LABORATORY_PACKAGE:
+                raise
+        else:
+            return command
+
+    def say_how_to_get_it() -> None:
+        raise click.UsageError(_WITHOUT_LABORATORY)
+
+    tolerant = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=say_how_to_get_it, context_settings=tolerant, hidden=True)
+
 
 @click.group(cls=_ImportedWhenUsed, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Evict pods from nodes with NoExecute taints: at once, when their tolerationSeconds are over, or never.
 
-    New here? `taint-eviction demo` shows the controller at work, without a cluster. `taint-eviction run` is the
-    controller itself; add --dry-run to see what it would do. `taint-eviction replay` plays what-if stories from files.
+    `taint-eviction run` is the controller; with --dry-run it shows what it would do. `taint-eviction plan` shows which
+    pods would leave if nodes were tainted.
+
+    Exit codes of all verbs: 0 fine; 1 what was checked does not hold, or a bug has ended the process; 2 wrong usage or
+    malformed input; 3 the API server or the controller cannot be reached, or does not allow what is needed.
     """
+    if os.environ.get("NO_COLOR"):
+        context.color = False
 
 
 @cli.command()

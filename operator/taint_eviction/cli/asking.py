@@ -1,15 +1,12 @@
-"""How a running controller is asked: at a URL, or through the API server, which leads to the pod that holds the Lease.
+"""How a running controller is asked: at a URL, or through the API server at the pod that holds the Lease.
 
-Not here: what is asked for, and how answers are shown (``status``, ``explain``).
+What is asked for and how answers are shown is in ``status`` and ``explain``.
 """
 
 import asyncio
 import contextlib
-import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -17,17 +14,18 @@ import click
 import orjson
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import Answer, ApiCalls, Call
+from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.status_document import API_VERSION
-from taint_eviction.cli.asking_values import HttpUrl
+from taint_eviction.cli.exit_codes import ExitCode, give_up
+from taint_eviction.cli.flags import KUBECONFIG_FLAGS, CommandT, flag, with_flags
 from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.values import HttpUrl
+from taint_eviction.cli.visible import visible_in
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import ElectionSettings
-
-EXIT_USAGE, EXIT_UNANSWERED = 2, 3
 
 _TIMEOUT_SECONDS = 10.0
 # Where the manifests have the controller listen.
@@ -35,49 +33,37 @@ _PORT = 8080
 
 Document = dict[str, Any]
 Ask = Callable[[str, Mapping[str, str | int]], Awaitable[Document]]
-CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-_flag = partial(click.option, show_envvar=True, show_default=True)
 _FLAGS = (
-    _flag("--server", type=HttpUrl(), help="Ask this replica: where it listens, as http://127.0.0.1:8080."),
-    _flag("--kubeconfig", help="Kubeconfig file. Without it: $KUBECONFIG, in-cluster, or ~/.kube/config."),
-    _flag("--context", help="Context of the kubeconfig to use instead of its current one."),
-    _flag("--lease-namespace", default=ElectionSettings().lease_namespace, help="Namespace of the controller's Lease."),
-    _flag("--lease-name", default=ElectionSettings().lease_name, help="Its name. A dry run has one of its own."),
-    _flag("--port", type=click.IntRange(1, 65535), default=_PORT, help="Port at which the leader's pod listens."),
-    _flag("-o", "--output", type=click.Choice(["table", "json"]), default="table"),
+    flag("--server", type=HttpUrl(), help="Ask the replica that listens here, as http://127.0.0.1:8080."),
+    *KUBECONFIG_FLAGS,
+    flag("--lease-namespace", default=ElectionSettings().lease_namespace, help="Namespace of the controller's Lease."),
+    flag("--lease-name", default=ElectionSettings().lease_name, help="Name of the Lease. A dry run has its own."),
+    flag("--port", type=click.IntRange(1, 65535), default=_PORT, help="Port on which the leader's pod listens."),
+    flag("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="A table, or JSON."),
 )
 
 
 class Unanswered(Exception):
-    """Nobody answered, or not as a controller does; one line that says why and what to do."""
+    """No controller answered; the message is one line that says why, and what to do."""
 
 
 def ask_flags(command: CommandT) -> CommandT:
-    """Give a command the flags that say whom to ask."""
-    for flag in reversed(_FLAGS):
-        command = flag(command)
-    return command
+    """Give a command the flags that say which controller to ask."""
+    return with_flags(command, _FLAGS)
 
 
 def ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:
-    """Let ``answer`` ask until it returns; end the command with 2 or 3 and a reason where that cannot be done."""
+    """Let ``answer`` ask until it returns; end the command with 2 or 3 and a reason where it cannot."""
     set_up_logging("text", "warning")
-    if os.environ.get("NO_COLOR"):
-        click.get_current_context().color = False
     try:
         asyncio.run(_ask(flags, answer))
     except CredentialsError as error:
-        _give_up(str(error), EXIT_USAGE)
+        give_up(ExitCode.USAGE, str(error))
     except Unanswered as error:
-        _give_up(str(error), EXIT_UNANSWERED)
+        give_up(ExitCode.UNREACHABLE, str(error))
     except KeyboardInterrupt:
-        click.echo()  # It is how a watch ends.
-
-
-def _give_up(message: str, code: int) -> None:
-    click.echo(f"taint-eviction: {message}", err=True)
-    sys.exit(code)
+        click.echo()  # This is how --watch ends.
 
 
 async def _ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:
@@ -88,15 +74,17 @@ async def _ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]
 def _document(body: object, where: str) -> Document:
     if isinstance(body, dict) and body.get("apiVersion") == API_VERSION:
         return body
-    raise Unanswered(f"{where}: that is no answer of a taint-eviction controller, or of one of another version")
+    raise Unanswered(f"{where}: this is not the answer of a taint-eviction controller of this version")
 
 
 def put(write: Callable[[Document], list[str]], document: Document) -> list[str]:
-    """Write an answer for people; raise ``Unanswered`` where it is not made as this version makes it."""
+    """Write an answer for people; raise ``Unanswered`` if a field is missing or of another type."""
     try:
-        return write(document)
+        return write(visible_in(document))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise Unanswered("the answer is none of a taint-eviction controller of this version; see -o json") from error
+        raise Unanswered(
+            "this is not the answer of a taint-eviction controller of this version; see -o json"
+        ) from error
 
 
 # At a URL
@@ -136,14 +124,18 @@ async def _by_lease(flags: Mapping[str, Any]) -> AsyncIterator[Ask]:
     store = KubernetesLease(calls, namespace, flags["lease_name"])
 
     async def asking(path: str, query: Mapping[str, str | int]) -> Document:
-        """Ask whoever leads just now."""
+        """Ask the replica that holds the Lease now."""
         try:
             record = await store.read()
             if record is None:
-                raise Unanswered(f"there is no {lease}: is the controller installed there? Or ask it by --server")
+                raise Unanswered(
+                    f"there is no {lease}: is the controller installed there? --server asks a replica directly"
+                )
             if not record.holder:
-                raise Unanswered(f"nobody holds the {lease}: no controller acts now; try again, or see its pods")
-            # The identity is the host's name, which is a pod's own, and something random.
+                raise Unanswered(
+                    f"nobody holds the {lease}: no replica acts now; try again, or look at the controller's pods"
+                )
+            # The identity is the host's name, which in a pod is the pod's, and something random.
             pod = record.holder.rpartition("_")[0] or record.holder
             return _document(
                 await _ask_pod(calls, namespace, pod, flags["port"], path, query), f"pod {namespace}/{pod}"
@@ -161,15 +153,17 @@ async def _ask_pod(
     calls: ApiCalls, namespace: str, pod: str, port: int, path: str, query: Mapping[str, str | int]
 ) -> Any:
     url_path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}:{port}/proxy{path}"
-    answer = await calls.make(Call("get", "pods/proxy", namespace, pod, url_path=f"{url_path}?{urlencode(query)}"))
+    answer = await calls.make(
+        ApiRequest("get", "pods/proxy", namespace, pod, url_path=f"{url_path}?{urlencode(query)}")
+    )
     if answer.outcome is Outcome.DONE:
         return answer.body
-    raise Unanswered(f"pod {namespace}/{pod} cannot be asked: {answer.failure}; {_advice(answer, port)}")
+    raise Unanswered(f"pod {namespace}/{pod} does not answer: {answer.failure}; {_advice(answer, port)}")
 
 
-def _advice(answer: Answer, port: int) -> str:
+def _advice(answer: ApiAnswer, port: int) -> str:
     if answer.outcome is Outcome.ABSENT:
-        return "the Lease's holder is no pod of that name, it may run on a host's network: ask it there by --server"
+        return "no pod has the name of the Lease's holder: it may use its host's network; ask it with --server"
     if answer.status == 403:
-        return "it takes a user who may get pods/proxy; or forward a port to it, and ask by --server"
-    return f"does it listen on port {port} (--listen), for more than its own loopback?"
+        return "this needs the right to get pods/proxy; or forward a port, and ask with --server"
+    return f"does it listen on port {port} (--listen), and not on loopback alone?"

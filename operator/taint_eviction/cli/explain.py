@@ -1,4 +1,4 @@
-"""``taint-eviction explain``: why a pod goes or stays, as a running controller sees it."""
+"""``taint-eviction explain``: why a pod leaves its node or stays, as a running controller sees it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,35 +7,41 @@ import click
 import orjson
 
 from taint_eviction.cli.asking import Ask, Document, ask, ask_flags, put
-from taint_eviction.cli.asking_values import PodName
+from taint_eviction.cli.flags import CONTEXT_SETTINGS
 from taint_eviction.cli.status_views import due_text, keeping
+from taint_eviction.cli.values import PodName
+from taint_eviction.cli.visible import json_text
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.sentences import began, tolerated
 from taint_eviction.planning.wording import span
 
 _WIDTH = 9
 _MODES = {
-    "delete": "by a deletion: no budget (PodDisruptionBudget) holds it",
-    "evict": "by the eviction API: budgets (PodDisruptionBudgets) hold it for as long as they like",
-    "evict-then-delete": "by the eviction API, so that budgets (PodDisruptionBudgets) hold it",
+    "delete": "by a DELETE: PodDisruptionBudgets do not apply",
+    "evict": "by the eviction API: PodDisruptionBudgets may refuse it",
+    "evict-then-delete": "by the eviction API: PodDisruptionBudgets may refuse it",
 }
 
 
-@click.command(context_settings={"auto_envvar_prefix": "TAINT_EVICTION"})
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("pod", metavar="NAMESPACE/POD", type=PodName())
 @ask_flags
 def explain(pod: NamespacedName, **flags: Any) -> None:
-    """See why a pod leaves its node or stays: which taint, which toleration, since when, until when, what holds it.
+    """Explain why a pod leaves its node or stays.
 
-    Asks the replica that holds the Lease, through the API server (it takes the rights to get leases and pods/proxy), or
-    the one at --server.
+    Names the taint and the toleration that decide, since when and until when.
 
-    Exit code: 0 fine, also for a pod that stays or is not known (JSON: known is false), 2 usage, 3 nobody answered.
+    Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
+    rights to get leases and pods/proxy.
+
+    Exit codes: 0 answered, also for a pod that the controller does not know (in JSON known is false then); 2 wrong
+    usage; 3 no controller answers.
     """
 
     async def answer(asking: Ask) -> None:
         document = await asking("/explain", {"pod": str(pod)})
         if flags["output"] == "json":
-            click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+            click.echo(json_text(document, orjson.OPT_INDENT_2))
         else:
             click.echo("\n".join(put(explanation_lines, document)))
 
@@ -43,7 +49,7 @@ def explain(pod: NamespacedName, **flags: Any) -> None:
 
 
 def explanation_lines(document: Document) -> list[str]:
-    """Write an explanation: first what becomes of the pod, then why, a fact a line."""
+    """Write an explanation: first what happens to the pod, then why, a fact a line."""
     pod = f"{document['namespace']}/{document['name']}"
     if not document["known"]:
         return [f"{click.style(pod, bold=True)} is not known: {document['text']}"]
@@ -63,40 +69,34 @@ def _outcome(document: Document) -> str:
         case "deleted" if document["dryRun"]:
             return f"would have been evicted from {node} by now; this is a dry run"
         case "deleted":
-            return f"is evicted from {node}: the API server has accepted its deletion"
+            return f"has been evicted from {node}: the API server has accepted its deletion"
     seconds = document["dueInSeconds"]
     if seconds >= 1:
         return f"leaves {node} {due_text(seconds)}, at {document['deadline']}"
-    return f"is due to leave {node} since {document['deadline']}, {due_text(seconds)}"
+    return f"was due to leave {node} at {document['deadline']}, {due_text(seconds)}"
 
 
 def _taints(document: Document) -> Iterator[Fact]:
-    """Tell of the NoExecute taint that decides first, then of the others."""
+    """Say what each NoExecute taint means for the pod; the one that decides comes first."""
     decides = document["leavesBecause"]
     verdicts = sorted(document["verdicts"], key=lambda verdict: bool(verdict["taint"] != decides))
     for number, verdict in enumerate(verdicts):
-        yield "and" if number else "because", _tolerated(verdict)
+        why = tolerated(verdict["taint"], verdict["toleration"], verdict["byDefault"])
+        lacks = ": the pod has no such toleration of its own" if verdict["byDefault"] else ""
+        yield "and" if number else "because", why + lacks
         if verdict["overruled"]:
-            text = f"[{verdict['overruled']}], later in its list, would have said otherwise"
-            yield "but", f"{text}: only the first that matches counts"
-        yield "since", f"{verdict['since']}, by {verdict['sinceBy']}"
+            later = f"[{verdict['overruled']}] comes later in the pod's list"
+            yield "but", f"{later}: only the first toleration that matches counts"
+        yield "since", began(verdict["since"], verdict["sinceBy"])
         if verdict["until"] and verdict["toleration"]:
             yield "until", verdict["until"]
-
-
-def _tolerated(verdict: Mapping[str, Any]) -> str:
-    if verdict["toleration"] is None:
-        return f"{verdict['taint']} is not tolerated"
-    if verdict["byDefault"]:
-        return f"{verdict['taint']} is tolerated by default [{verdict['toleration']}]: the pod has no such toleration"
-    return f"{verdict['taint']} is tolerated by [{verdict['toleration']}]"
 
 
 def _owner(document: Document) -> Iterator[Fact]:
     hold = document["holdAnnotation"]
     if hold is None or hold["grantedSeconds"] is None:
         return
-    asks = "for ever" if hold["asksSeconds"] is None else span(hold["asksSeconds"])
+    asks = "indefinitely" if hold["asksSeconds"] is None else span(hold["asksSeconds"])
     granted = f"is granted {span(hold['grantedSeconds'])}" if hold["grantedSeconds"] else "is granted nothing"
     yield "hold", f"its owner asks to hold it {asks} past its deadline (annotation taint-eviction/hold), and {granted}"
 
@@ -110,28 +110,37 @@ def _eviction(document: Document) -> Iterator[Fact]:
     for keeps in keeping(eviction):
         yield "held" if eviction["blockedBy"] is None and eviction["error"] is None else "blocked", keeps
     rule = "" if eviction["rule"] is None else f" (rule {eviction['rule']} of the policy)"
-    until = "" if eviction["deletesAt"] is None else f", until {eviction['deletesAt']}; then by a deletion"
-    yield "how", _MODES.get(eviction["mode"], eviction["mode"]) + until + rule
+    yield "how", _MODES.get(eviction["mode"], eviction["mode"]) + _until(eviction) + rule
+
+
+def _until(eviction: Mapping[str, Any]) -> str:
+    """Say how long budgets may refuse it; until they have refused it once, the instant is not known."""
+    if eviction["deletesAt"] is not None:
+        return f" until {eviction['deletesAt']}, then by a DELETE"
+    return {"evict": " indefinitely", "evict-then-delete": " for a bounded time, then by a DELETE"}.get(
+        eviction["mode"], ""
+    )
 
 
 def _again(document: Document) -> Iterator[Fact]:
-    """Say whether the scheduler would put such a pod there again."""
+    """Say whether the scheduler could place a new pod like this one on the node."""
     if not document["taints"]:
         return
     repelling, discouraging = document["notSchedulableAgain"], document["preferablyNotScheduledAgain"]
     if repelling:
-        yield "again", f"such a pod would not be scheduled there: {', '.join(repelling)} not tolerated"
+        yield "again", f"a new pod like it could not be scheduled there: it does not tolerate {', '.join(repelling)}"
     elif discouraging:
-        yield "again", f"such a pod would be scheduled there if need be: {', '.join(discouraging)} not tolerated"
+        avoids = "the scheduler would avoid the node for a new pod like it"
+        yield "again", f"{avoids}: it does not tolerate {', '.join(discouraging)}"
     else:
-        yield "again", "such a pod could be scheduled there"
+        yield "again", "a new pod like it could be scheduled there"
 
 
 def _doubts(document: Document) -> Iterator[Fact]:
-    """Say what the answer is worth."""
+    """Say why the answer may not be what happens."""
     if not document["ready"]:
         yield "careful", f"{document['identity']} is not ready: {document['notReadyBecause']}"
     if not document["leading"]:
-        yield "careful", f"{document['identity']}, which was asked, does not lead: it only watches"
+        yield "careful", f"{document['identity']}, which answered, does not lead: it evicts nothing"
     elif document["dryRun"]:
         yield "careful", f"{document['identity']} is a dry run: it evicts nothing"

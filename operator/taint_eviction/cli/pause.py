@@ -1,108 +1,111 @@
-"""``taint-eviction pause`` and ``resume``: hold evictions for a while, and let them go on."""
+"""``taint-eviction pause`` and ``resume``: stop evictions for a while, and let them go on."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import click
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, Call
-from taint_eviction.adapters.orders_data import EVERYTHING, PauseScope, paused_scopes
-from taint_eviction.cli.orders import (
-    CONTEXT_SETTINGS,
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.control_state_data import problem_of
+from taint_eviction.cli.control_state import (
     Reached,
-    give_orders,
+    change_control_state,
+    held_back,
     in_force,
     no_longer,
     state_flags,
-    still_held,
 )
-from taint_eviction.core.orders import Orders, Pause
+from taint_eviction.cli.exit_codes import ExitCode
+from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
+from taint_eviction.cli.visible import complain
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope
 from taint_eviction.runtime.ports import CallFailed
 
-# Given several times: an environment twin could not tell one from two.
-_many = partial(click.option, multiple=True, allow_from_autoenv=False)
-
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@_many("--node", metavar="NAME", help="Hold the evictions from this node only; may be given again.")
-@_many("--namespace", "-n", metavar="NS", help="Hold the evictions in this namespace only; may be given again.")
-@click.option("--reason", default="", show_envvar=True, help="Why, for whoever asks later.")
+@repeated_flag("--node", metavar="NAME", help="Pause evictions from this node only; may be given again.")
+@repeated_flag("--namespace", "-n", metavar="NS", help="Pause evictions in this namespace only; may be given again.")
+@flag("--reason", default="", show_default=False, help="Why; status and explain show it.")
 @state_flags
 def pause(**flags: Any) -> None:
-    """Hold evictions until `taint-eviction resume`: all of them, or those from some nodes or in some namespaces.
+    """Pause evictions, all or some.
 
-    A running controller obeys within seconds, whichever replica leads. Deadlines go on running meanwhile: whoever is
-    due leaves as soon as evictions are resumed. What is already on its way to the API server is not called back.
+    Without flags this pauses all evictions, until `taint-eviction resume`.
 
-    What is paused already stays as it is. Exit code: 0 fine, 2 usage, 3 API server unreachable or rights missing.
+    The controller obeys within seconds, whichever replica leads. Calls that it has already sent to the API server are
+    not taken back. Deadlines keep running: after a resume, pods whose deadline has passed are evicted at once.
+
+    A pause that is already in force keeps its time and reason.
+
+    Exit codes: 0 paused; 2 wrong usage; 3 the API server cannot be reached, or rights are missing.
     """
     scopes = _scopes(flags) or [EVERYTHING]
-    give_orders(flags, lambda on: _pause(on, scopes, flags["reason"]))
+    change_control_state(flags, lambda on: _pause(on, scopes, flags["reason"]))
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@_many("--node", metavar="NAME", help="Let evictions from this node go on; may be given again.")
-@_many("--namespace", "-n", metavar="NS", help="Let evictions in this namespace go on; may be given again.")
-@click.option("--all", "everything", is_flag=True, allow_from_autoenv=False, help="End all pauses there are.")
+@repeated_flag("--node", metavar="NAME", help="Resume evictions from this node; may be given again.")
+@repeated_flag("--namespace", "-n", metavar="NS", help="Resume evictions in this namespace; may be given again.")
+@click.option("--all", "everything", is_flag=True, allow_from_autoenv=False, help="End every pause.")
 @state_flags
 def resume(**flags: Any) -> None:
-    """Let evictions go on that were held by `taint-eviction pause`.
+    """Resume evictions that were paused.
 
-    Without flags it ends the pause of all evictions, and leaves those of single nodes and namespaces. The circuit
-    breaker is another thing: see `taint-eviction breaker`.
+    Without flags this ends the pause of all evictions; pauses of single nodes and namespaces stay. It does not close
+    the circuit breaker: see `taint-eviction breaker`.
 
-    Exit code: 0 fine, also if nothing was paused, 2 usage, 3 API server unreachable or rights missing.
+    Exit codes: 0 resumed, even if nothing was paused; 2 wrong usage; 3 the API server cannot be reached, or rights are
+    missing.
     """
     scopes = _scopes(flags)
     if scopes and flags["everything"]:
-        raise click.UsageError("--all ends every pause: name no node and no namespace beside it")
-    give_orders(flags, lambda on: _resume(on, None if flags["everything"] else scopes or [EVERYTHING]))
+        raise click.UsageError("--all ends every pause: it takes no --node and no --namespace")
+    change_control_state(flags, lambda on: _resume(on, None if flags["everything"] else scopes or [EVERYTHING]))
 
 
 def _scopes(flags: Mapping[str, Any]) -> list[PauseScope]:
     nodes = [PauseScope("node", name) for name in flags["node"]]
     scopes = nodes + [PauseScope("namespace", name) for name in flags["namespace"]]
-    for problem in filter(None, map(PauseScope.problem, scopes)):
+    for problem in filter(None, map(problem_of, scopes)):
         raise click.UsageError(problem)
     return scopes
 
 
-async def _pause(on: Reached, scopes: Sequence[PauseScope], reason: str) -> int:
-    before = await on.state.read() or Orders()
+async def _pause(on: Reached, scopes: Sequence[PauseScope], reason: str) -> ExitCode:
+    before = await on.state.read() or ControlState()
     await on.state.set_pauses(dict.fromkeys(scopes, Pause(on.clock.now().server_epoch, reason)))
-    after = await on.state.read() or Orders()
+    after = await on.state.read() or ControlState()
     for scope in scopes:
-        click.echo(in_force(after, scope, "already" if scope.pause_in(before) is not None else ""))
+        click.echo(in_force(after, scope, "already" if scope in before.pauses() else ""))
     for scope in scopes:
         await _warn_if_absent(on.calls, scope)
-    return 0
+    return ExitCode.OK
 
 
-async def _resume(on: Reached, chosen: Sequence[PauseScope] | None) -> int:
-    """Resume what is chosen, None for all that is paused."""
-    before = await on.state.read() or Orders()
-    scopes = paused_scopes(before) if chosen is None else chosen
+async def _resume(on: Reached, chosen: Sequence[PauseScope] | None) -> ExitCode:
+    """Resume the chosen scopes; None: all that are paused."""
+    before = await on.state.read() or ControlState()
+    scopes = list(before.pauses()) if chosen is None else chosen
     await on.state.set_pauses(dict.fromkeys(scopes))
-    after = await on.state.read() or Orders()
+    after = await on.state.read() or ControlState()
     for scope in scopes:
-        was = scope.pause_in(before)
+        was = before.pauses().get(scope)
         click.echo(in_force(after, scope) if was is None else no_longer(scope, was))
     if not scopes:
         click.echo("nothing is paused")
-    for line in still_held(after):
+    for line in held_back(after, "still"):
         click.echo(line)
-    return 0
+    return ExitCode.OK
 
 
 async def _warn_if_absent(calls: ApiCalls, scope: PauseScope) -> None:
-    """Say that there is no such node or namespace: it may come later, but most likely the name is mistyped."""
+    """Warn of a node or namespace that does not exist: it may be created later, but most likely it is mistyped."""
     if scope is EVERYTHING:
         return
     try:
-        answer = await calls.make(Call("get", f"{scope.kind}s", name=scope.name))
+        answer = await calls.make(ApiRequest("get", f"{scope.kind}s", name=scope.name))
     except CallFailed:
         return
     if answer.outcome is Outcome.ABSENT:
-        click.echo(f"taint-eviction: there is no {scope.kind} {scope.name} in this cluster, or not yet", err=True)
+        complain(f"there is no {scope.kind} {scope.name} in this cluster")

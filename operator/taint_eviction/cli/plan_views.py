@@ -1,27 +1,28 @@
-"""How a plan is shown to people: the summary line first, then tables, each as long as a person reads.
+"""A plan for people: the summary line first, then tables, cut to what a person reads.
 
-``wide`` shows every pod, also those that stay, with what else is known of them.
+``wide`` cuts nothing and shows every pod, also those that stay, in more columns.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import click
 
+from taint_eviction.cli.tables import Row, table_lines
+from taint_eviction.cli.visible import visible
+from taint_eviction.core.sentences import began
 from taint_eviction.planning.plan import Plan, PlannedBudget, PlannedNode
 from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.wording import held_by, leaves, moment, notes, paused, summary, why
 
-_MOST_PODS = 50
-_MOST_ROWS = 20
-
-Row = Sequence[str]
+_MAX_PODS = 50
+_MAX_ROWS = 20
 
 
 def print_plan(plan: Plan, wide: bool) -> None:
     """Print a plan to stdout."""
-    click.echo(click.style(summary(plan), bold=True))
+    click.echo(click.style(visible(summary(plan)), bold=True))
     if plan.described:
-        click.echo(f"if: {'; '.join(plan.described)}")
+        click.echo(visible(f"if: {'; '.join(plan.described)}"))
     _print_pods(plan, wide)
     _print_nodes(plan, wide)
     _print_owners(plan, wide)
@@ -31,22 +32,13 @@ def print_plan(plan: Plan, wide: bool) -> None:
     if said:
         click.echo()
     for note in said:
-        click.echo(f"note: {note}")
+        click.echo(visible(f"note: {note}"))
 
 
 def _table(title: str, header: Row, rows: Iterable[Row], styles: dict[int, Callable[[str], str]] | None = None) -> None:
-    listed = [list(row) for row in rows]
-    if not listed:
-        return
-    widths = [max(len(row[column]) for row in [list(header), *listed]) for column in range(len(header))]
-    click.echo(f"\n{click.style(title, bold=True)}")
-    for number, row in enumerate([list(header), *listed]):
-        cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)] + [row[-1]]
-        shown = [
-            (styles or {}).get(column, str)(cell) if number else click.style(cell, dim=True)
-            for column, cell in enumerate(cells)
-        ]
-        click.echo(f"  {'  '.join(shown)}".rstrip())
+    listed = list(rows)
+    if listed:
+        click.echo("\n".join(["", click.style(title, bold=True), *table_lines(header, listed, styles)]))
 
 
 def _red(text: str) -> str:
@@ -66,8 +58,8 @@ def _print_pods(plan: Plan, wide: bool) -> None:
     leaving = plan.leaving
     if not wide:
         rows = [(*_when(pod, plan), str(pod.ref), pod.facts.pod.node_name or "", _why(pod, plan)) for pod in leaving]
-        _table("pods that leave", ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MOST_PODS], {0: _yellow})
-        _more(_MOST_PODS, len(rows), "pods")
+        _table("pods that leave", ("", "AT", "POD", "NODE", "BECAUSE"), rows[:_MAX_PODS], {0: _yellow})
+        _more(_MAX_PODS, len(rows), "pods")
         return
     staying = [pod for pod in plan.pods if pod.leaves_at is None]
     wide_rows = [
@@ -82,7 +74,7 @@ def _print_pods(plan: Plan, wide: bool) -> None:
         )
         for pod in [*leaving, *staying]
     ]
-    header = ("", "AT", "POD", "NODE", "OWNER", "SINCE", "KEPT FROM COMING BACK BY", "BECAUSE")
+    header = ("", "AT", "POD", "NODE", "OWNER", "SINCE", "UNTOLERATED TAINTS", "BECAUSE")
     _table("pods", header, wide_rows, {0: _yellow})
 
 
@@ -95,14 +87,14 @@ def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
 def _why(pod: PlannedPod, plan: Plan) -> str:
     parts = [why(pod.forecast)]
     if pod.blocked:
-        deleted = "" if pod.deleted_at is None else f", until {moment(pod.deleted_at, plan.now)}; then it is deleted"
+        deleted = "" if pod.deleted_at is None else f" until {moment(pod.deleted_at, plan.now)}, then it is deleted"
         parts.append(f"BLOCKED: {held_by(pod)}{deleted}")
     if pod.paused_by:
         parts.append(paused(pod))
     if pod.lost:
-        parts.append("gone for good: nobody creates it again")
+        parts.append("gone for good: no controller recreates it")
     if pod.recreated_for_ever:
-        parts.append("its DaemonSet creates it there again, for ever")
+        parts.append("its DaemonSet recreates it there each time")
     return "; ".join(parts)
 
 
@@ -115,13 +107,13 @@ def _since(pod: PlannedPod, plan: Plan) -> str:
     if not verdicts:
         return "-"
     verdict = getattr(pod.forecast.decision, "deciding", verdicts[0])
-    return f"{moment(verdict.start_at, plan.now)} by {verdict.start_source.value}"
+    return began(moment(verdict.start_at, plan.now), verdict.start_source.value)
 
 
 def _print_nodes(plan: Plan, wide: bool) -> None:
     nodes = [node for node in plan.nodes.values() if node.matters or (wide and node.taints)]
     nodes.sort(key=lambda node: (-node.tally.leaving, node.name))
-    shown = nodes if wide else nodes[:_MOST_ROWS]
+    shown = nodes if wide else nodes[:_MAX_ROWS]
     header = ("NODE", "ZONE", "LEAVE", "TAINTS")
     _table("nodes", header, [_node_row(node) for node in shown])
     _more(len(shown), len(nodes), "nodes")
@@ -139,7 +131,7 @@ def _print_owners(plan: Plan, wide: bool) -> None:
         (namespace, str(owner) if owner else "none: gone for good", f"{tally.leaving} of {tally.total}")
         for (namespace, owner), tally in found
     ]
-    shown = rows if wide else rows[:_MOST_ROWS]
+    shown = rows if wide else rows[:_MAX_ROWS]
     _table("owners", ("NAMESPACE", "OWNER", "LEAVE"), shown)
     _more(len(shown), len(rows), "owners")
 
@@ -147,8 +139,8 @@ def _print_owners(plan: Plan, wide: bool) -> None:
 def _print_budgets(plan: Plan, wide: bool) -> None:
     found = plan.budgets if wide else [each for each in plan.budgets if each.leaving]
     found = sorted(found, key=lambda each: (each not in plan.broken_budgets, each.budget.key))
-    shown = found if wide else found[:_MOST_ROWS]
-    title = "budgets (PodDisruptionBudget), if nothing is replaced meanwhile"
+    shown = found if wide else found[:_MAX_ROWS]
+    title = "PodDisruptionBudgets, if no pod is replaced meanwhile"
     header = ("BUDGET", "HEALTHY", "NEEDS", "LEAVE", "")
     _table(title, header, [_budget_row(each, plan) for each in shown], {4: _red})
     _more(len(shown), len(found), "budgets")
@@ -162,29 +154,29 @@ def _budget_row(each: PlannedBudget, plan: Plan) -> Row:
     if each.blocked:
         said.append(f"BLOCKS {len(each.blocked)} of them")
     if not said and each.asking:
-        said.append("lets them go")
+        said.append("allows them")
     numbers = str(each.before.healthy), str(each.before.desired), str(each.leaving)
     return str(each.budget), *numbers, "; ".join(said)
 
 
 def _print_unschedulable(plan: Plan) -> None:
-    """Say which pods stay but could not come back: the worked example of the Kubernetes documentation."""
+    """Show pods that could not be scheduled where they are: the worked example of the Kubernetes documentation."""
     waiting = [
         (str(pod.ref), name, ", ".join(str(taint) for taint in taints))
         for pod in plan.pods
         for name, taints in pod.kept_from.items()
     ]
-    title = "pods without a node, and where they could not be scheduled"
-    _table(title, ("POD", "NODE", "BECAUSE OF"), waiting[:_MOST_ROWS])
-    _more(_MOST_ROWS, len(waiting), "pairs")
+    title = "pods without a node, and nodes whose taints they do not tolerate"
+    _table(title, ("POD", "NODE", "UNTOLERATED TAINTS"), waiting[:_MAX_ROWS])
+    _more(_MAX_ROWS, len(waiting), "pairs")
     rows = [
         (str(pod.ref), pod.facts.pod.node_name or "", ", ".join(str(taint) for taint in pod.repelled_by))
         for pod in plan.pods
         if pod.repelled_by and pod.leaves_at is None and not _going_or_mirror(pod)
     ]
-    title = "pods that stay, but could not be scheduled there again"
-    _table(title, ("POD", "NODE", "BECAUSE OF"), rows[:_MOST_ROWS])
-    _more(_MOST_ROWS, len(rows), "pods")
+    title = "pods that stay, but could not be scheduled on their node again"
+    _table(title, ("POD", "NODE", "UNTOLERATED TAINTS"), rows[:_MAX_ROWS])
+    _more(_MAX_ROWS, len(rows), "pods")
 
 
 def _going_or_mirror(pod: PlannedPod) -> bool:

@@ -1,4 +1,4 @@
-"""Progress on stderr, for what takes longer than a person expects: nothing in the first two seconds."""
+"""Progress on stderr while much is read; nothing in the first two seconds."""
 
 import sys
 from collections.abc import Callable
@@ -12,27 +12,27 @@ _BETWEEN_SECONDS = 1.0
 
 
 class Progress:
-    """Tells how many objects have been read: in place on a terminal, a line a second elsewhere."""
+    """Says how many objects have been read: in place on a terminal, otherwise a line a second."""
 
     def __init__(self, clock: Callable[[], float] = read_monotonic) -> None:
         self._clock = clock
         self._began_at = clock()
         self._next_at = self._began_at + _PATIENCE_SECONDS
-        self._told = False
+        self._reported = False
 
     def __call__(self, count: int) -> None:
-        """Take in how far it is."""
+        """Report how many objects have been read so far."""
         now = self._clock()
         if now < self._next_at:
             return
         self._next_at = now + _BETWEEN_SECONDS
-        self._told = True
+        self._reported = True
         in_place = sys.stderr.isatty()
         text = f"read {count:,} objects, {now - self._began_at:.0f} s …"
         click.echo(f"\r{text}" if in_place else text, err=True, nl=not in_place)
 
     def done(self, count: int) -> None:
-        """End what was told, if anything was."""
-        if self._told:
+        """Report the end, if there was any report before."""
+        if self._reported:
             text = f"read {count:,} objects in {self._clock() - self._began_at:.1f} s"
             click.echo(f"\r{text}" if sys.stderr.isatty() else text, err=True)

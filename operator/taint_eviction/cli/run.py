@@ -1,11 +1,14 @@
-"""``taint-eviction run``: the controller. Reads flags and environment, builds it, runs it until it is told to stop."""
+"""``taint-eviction run``: reads flags and environment, builds the controller, and runs it until a signal stops it."""
 
 import asyncio
 import gc
 import logging
+import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +21,61 @@ from taint_eviction.adapters.credentials import Connection, CredentialsError, fi
 from taint_eviction.adapters.journal import Journal
 from taint_eviction.adapters.probe_server import Address, ListenError
 from taint_eviction.adapters.rotating_lines import Lines, RotatingLines
-from taint_eviction.cli.logs import set_up_logging
-from taint_eviction.cli.run_flags import read_settings, run_flags
+from taint_eviction.cli.exit_codes import ExitCode
+from taint_eviction.cli.logs import LogFormat, set_up_logging
+from taint_eviction.cli.run_flags import run_flags, take_renamed
+from taint_eviction.cli.run_settings import read_settings
 from taint_eviction.cli.signals import StopSignals
+from taint_eviction.cli.visible import complain
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
 from taint_eviction.runtime.clock import ServerClock
-from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import Settings
-from taint_eviction.wiring import Application
+from taint_eviction.wiring import Application, build
 
 logger = logging.getLogger(__name__)
 
-_UNAUTHORIZED = 401
-EXIT_BUG, EXIT_USAGE, EXIT_CLUSTER = 1, 2, 3
+EXIT_BUG, EXIT_USAGE, EXIT_CLUSTER = ExitCode.FAILED, ExitCode.USAGE, ExitCode.UNREACHABLE
 
 
-@click.command(context_settings={"auto_envvar_prefix": "TAINT_EVICTION"})
+class _RunCommand(click.Command):
+    """Reports wrong flags in the format of the log, and takes flags by their old names, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            left = super().parse_args(ctx, args)
+            ctx.obj = take_renamed(ctx)
+            return left
+        except click.UsageError as error:
+            if not _wants_json(given):
+                raise
+            set_up_logging("json", "error")
+            sys.exit(_give_up("json", EXIT_USAGE, error.format_message()))
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Tell whether the log is to be JSON, from arguments that cannot be parsed."""
+    words = " ".join(arguments).replace("=", " ").split()
+    named = ("--log-format", "json") in pairwise(words)
+    return named or os.environ.get("TAINT_EVICTION_LOG_FORMAT") == "json"
+
+
+@click.command(cls=_RunCommand, context_settings={"auto_envvar_prefix": "TAINT_EVICTION"})
 @run_flags
-def run(**flags: Any) -> None:
+@click.pass_obj
+def run(renamed: Sequence[str], /, **flags: Any) -> None:
     """Run the controller against a cluster.
 
-    Watches nodes, and the pods of nodes with NoExecute taints; evicts them when they stop tolerating the taints.
+    The controller watches nodes, and the pods of nodes with NoExecute taints. It evicts each pod once the pod no longer
+    tolerates the taints of its node.
     """
     set_up_logging(flags["log_format"], flags["log_level"])
+    for warning in renamed:
+        logger.warning(warning, extra={"what": "deprecated"})
     settings, problems = _configure(flags)
-    for problem in problems:
-        click.echo(f"taint-eviction: {problem}", err=True)
-    if problems:
-        sys.exit(EXIT_USAGE)
-    sys.exit(_run(settings, flags))
+    sys.exit(_give_up(flags["log_format"], EXIT_USAGE, *problems) if problems else _run(settings, flags))
 
 
 def _configure(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
@@ -66,22 +94,30 @@ def _run(settings: Settings, flags: dict[str, Any]) -> int:
     try:
         return asyncio.run(_serve(settings, flags))
     except (CredentialsError, ListenError) as error:
-        return _give_up(str(error), EXIT_USAGE)
+        return _give_up(flags["log_format"], EXIT_USAGE, str(error))
     except _ClusterRefuses as error:
-        return _give_up(str(error), EXIT_CLUSTER)
+        return _give_up(flags["log_format"], EXIT_CLUSTER, str(error))
     except Exception:
-        # The world's faults never get here: this is a bug, and a restart is better than half a controller.
+        # The world's errors never get here: this is a bug, and a restart is better than half a controller.
         logger.critical("a bug ends the controller; its state is rebuilt from the cluster at restart", exc_info=True)
         return EXIT_BUG
 
 
-def _give_up(message: str, code: int) -> int:
-    click.echo(f"taint-eviction: {message}", err=True)
+def _give_up(log_format: LogFormat, code: ExitCode, *problems: str) -> int:
+    """Say why the controller does not start: one line each for people, a single line in a JSON log."""
+    if log_format == "text":
+        for problem in problems:
+            complain(problem)
+        return code
+    what = {EXIT_USAGE: "the configuration is rejected", EXIT_CLUSTER: "the cluster cannot be used"}[code]
+    fields = {"what": "not_started", "problems": list(problems)}
+    text = "%s, and nothing was started: %s; correct that and start it again"
+    logger.error(text, what, "; ".join(problems), extra=fields)
     return code
 
 
 class _ClusterRefuses(Exception):
-    """The API server can't be reached, or does not allow what is needed."""
+    """The API server cannot be reached, or does not allow what is needed."""
 
 
 async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
@@ -95,7 +131,7 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     journal = None
     if flags["journal"]:
         journal = Journal(Path(flags["journal"]), flags["journal_megabytes"] * 2**20, settings)
-    application = Application(
+    application = build(
         connection,
         clock,
         settings,
@@ -107,15 +143,15 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     )
     try:
         if not (connection.in_cluster or flags["wait_for_api"]):
-            await _look_first(application, connection, settings)
+            await _preflight(application, connection, settings)
     except _ClusterRefuses:
         await connection.close()
         raise
     logger.info("taint-eviction %s at %s by %s", __version__, connection.url, connection.where)
-    # What was imported and built stays for good: to look through it again and again would only stop the loop.
+    # What was imported and built stays until the end: garbage collection of it would only stop the loop.
     gc.freeze()
-    # And what is known of the cluster is let go of without cycles: a full search through 5,000 pods, which stops the
-    # loop for 60 ms, finds next to nothing, and the small ones take a tenth of the CPU. So all are made more seldom.
+    # Records of the cluster are freed without cycles. A full collection over 5,000 pods stops the loop for 60 ms and
+    # finds next to nothing, and the small ones take a tenth of the CPU. So all of them run less often.
     gc.set_threshold(10_000, 10, 100)
     await application.run(stop)
     logger.info("stopped")
@@ -140,15 +176,15 @@ def _with_lease_namespace(settings: Settings, connection: Connection) -> Setting
     return replace(settings, election=replace(settings.election, lease_namespace=own or "kube-system"))
 
 
-async def _look_first(application: Application, connection: Connection, settings: Settings) -> None:
-    """Fail early and clearly where a person has just typed the command; in a cluster one waits instead."""
+async def _preflight(application: Application, connection: Connection, settings: Settings) -> None:
+    """Fail early and clearly for a person who has just typed the command; in a cluster the controller waits instead."""
     try:
         await preflight.reach(application.calls)
         missing = await preflight.missing_rights(application.calls, settings)
     except CallFailed as error:
         hint = (
             "are these credentials still good?"
-            if error.status == _UNAUTHORIZED
+            if error.reason is FailureReason.UNAUTHORIZED
             else "is this the right cluster, and up?"
         )
         raise _ClusterRefuses(f"{connection.where}: {connection.url}: {error}; {hint}") from error

@@ -1,46 +1,66 @@
-"""The flags of ``taint-eviction run``, each with its twin in the environment, and the settings that they make."""
+"""The flags of ``taint-eviction run``; each can also be set by an environment variable."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from taint_eviction.cli.values import HoldSpan, HostPort, Seconds, Threshold
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
-from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
-from taint_eviction.settings import ElectionSettings, OrdersSettings, RetrySettings, Settings, WatchSettings
+from taint_eviction.core.breaker import NodeThreshold
+from taint_eviction.core.policy import EvictionMode
+from taint_eviction.settings import Settings
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-_flag = partial(click.option, show_envvar=True, show_default=True)
 _DEFAULT = Settings()
-_MANUAL, _BY_ITSELF = "manual", "by-itself"
+_MANUAL, BREAKER_CLOSES_BY_ITSELF = "manual", "by-itself"
+_NO_LIMIT, _ONE_SECOND, _NOT_TOLERATED = "no limit", "the evictions of one second", "not tolerated"
+
+_flag = partial(click.option, show_envvar=True, show_default=True)
+
+
+def _span(name: str, default_seconds: float, help_text: str) -> Callable[[CommandT], CommandT]:
+    """Make a flag that takes a duration; its default is shown as one."""
+    return _flag(name, type=Seconds(), default=_duration(default_seconds), help=help_text)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("m", 60), ("s", 1)):
+        if seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds * 1000:g}ms"
+
 
 _PROCESS = (
-    _flag("--kubeconfig", help="Kubeconfig file. Without it: $KUBECONFIG, in-cluster, or ~/.kube/config."),
-    _flag("--context", help="Context of the kubeconfig to use instead of its current one."),
-    _flag("--listen", type=HostPort(), help="Serve /metrics, /healthz, /readyz, /status and /explain here."),
+    _flag("--kubeconfig", help="Kubeconfig file.", show_default="$KUBECONFIG, else in-cluster, else ~/.kube/config"),
+    _flag("--context", help="Context of the kubeconfig to use.", show_default="its current one"),
+    _flag(
+        "--listen",
+        type=HostPort(),
+        help="Address on which to serve /metrics, /healthz, /readyz, /status and /explain.",
+        show_default="not served",
+    ),
     _flag(
         "--wait-for-api",
         is_flag=True,
-        help="Wait for an API server that is away instead of giving up; in a pod it always does.",
+        help="Wait for an API server that cannot be reached instead of exiting. In a pod, the controller always waits.",
     ),
-    _flag("--dry-run", is_flag=True, help="Decide, log and count, but change nothing."),
-    _flag("--dry-run-events", is_flag=True, help="Post events on pods in a dry run, too."),
+    _flag("--dry-run", is_flag=True, help="Decide, log and count evictions, but change nothing in the cluster."),
+    _flag("--dry-run-events", is_flag=True, help="Post events about pods in a dry run, too."),
     _flag(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
-        help="Logs for people, or a JSON object a line.",
+        help="Format of the log: text for people, or one JSON object per line.",
     ),
     _flag(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
         default="info",
-        help="Least severe logs.",
+        help="Minimum severity of log lines.",
     ),
 )
 
@@ -49,54 +69,50 @@ _EVICTING = (
         "--workers",
         type=int,
         default=_DEFAULT.workers,
-        help="Evictions in flight at most; half of them for retries at most.",
+        help="Maximum number of concurrent evictions, at most half of them retries. An eviction that has waited for the"
+        " API server for 1s no longer counts.",
     ),
-    _flag(
-        "--call-timeout",
-        type=Seconds(),
-        default=_DEFAULT.call_timeout_seconds,
-        help="Longest wait for any one API call.",
-    ),
-    _flag(
+    _span("--call-timeout", _DEFAULT.call_timeout_seconds, "Timeout of each API call."),
+    _span(
         "--grace-period",
-        type=Seconds(),
-        default=_DEFAULT.grace_seconds,
-        help="How long evictions in flight may end at stop.",
+        _DEFAULT.grace_seconds,
+        "How long evictions in flight may take to finish when the controller stops.",
     ),
-    _flag(
+    _span(
         "--retry-first",
-        type=Seconds(),
-        default=_DEFAULT.retry.first_seconds,
-        help="Wait before the first retry; doubles.",
+        _DEFAULT.retry.first_seconds,
+        "Delay before the first retry of a failed eviction. It doubles with each retry.",
     ),
-    _flag("--retry-most", type=Seconds(), default=_DEFAULT.retry.most_seconds, help="Longest wait between retries."),
+    _span("--retry-max", _DEFAULT.retry.max_seconds, "Maximum delay between retries."),
 )
 
-# Which pods go, when, and by which call: plan takes them, too.
+# Which pods are evicted, when, and by which call: plan takes these flags, too.
 _DECIDING = (
-    _flag("--keep-finished", is_flag=True, help="Leave Succeeded and Failed pods (and their logs) alone."),
+    _flag("--keep-finished", is_flag=True, help="Do not delete Succeeded and Failed pods: their logs stay available."),
     _flag(
         "--default-not-ready-seconds",
         type=int,
-        help="How long pods tolerate node.kubernetes.io/not-ready that say nothing of it.  [default: not at all]",
+        help="tolerationSeconds for node.kubernetes.io/not-ready on pods without a matching toleration.",
+        show_default=_NOT_TOLERATED,
     ),
     _flag(
         "--default-unreachable-seconds",
         type=int,
-        help="How long pods tolerate node.kubernetes.io/unreachable that say nothing of it.  [default: not at all]",
+        help="tolerationSeconds for node.kubernetes.io/unreachable on pods without a matching toleration.",
+        show_default=_NOT_TOLERATED,
     ),
     _flag(
         "--honour-holds",
         type=HoldSpan(),
-        default=_DEFAULT.most_hold_seconds,
-        show_default="not at all",
-        help="How far past its deadline a pod's annotation taint-eviction/hold may keep it.",
+        default=_DEFAULT.max_hold_seconds,
+        show_default="the annotation is ignored",
+        help="How long after its deadline the annotation taint-eviction/hold may keep a pod.",
     ),
     _flag(
         "--config",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Rules for some pods (manifests/POLICY.md); run reads them again when they change.",
+        help="File with rules for selected pods (manifests/POLICY.md). run reads the file again when it changes.",
     ),
     _flag(
         "--eviction-mode",
@@ -104,95 +120,127 @@ _DECIDING = (
         "eviction_mode",
         type=click.Choice([mode.value for mode in EvictionMode]),
         default=_DEFAULT.policy.mode.value,
-        help="How pods go. evict: PodDisruptionBudgets hold, however long.",
+        help="How pods are ended: delete ignores PodDisruptionBudgets, evict respects them indefinitely,"
+        " evict-then-delete respects them until --evict-timeout.",
     ),
-    _flag(
+    _span(
         "--evict-timeout",
-        type=Seconds(),
-        default=_DEFAULT.policy.evict_timeout_seconds,
-        help="With evict-then-delete: how long past its deadline budgets hold a pod.",
+        _DEFAULT.policy.evict_timeout_seconds,
+        "With evict-then-delete: how long budgets may block a pod before it is deleted.",
     ),
 )
 
+
+def _limit(suffix: str, which: str) -> tuple[Callable[[CommandT], CommandT], ...]:
+    return (
+        _flag(f"--evictions-per-second{suffix}", type=float, help=f"Maximum rate of {which}.", show_default=_NO_LIMIT),
+        _flag(
+            f"--evictions-burst{suffix}",
+            type=int,
+            help=f"Maximum number of {which} that start together before the rate applies.",
+            show_default=_ONE_SECOND,
+        ),
+    )
+
+
 _LIMITS = (
-    _flag("--evictions-per-second", type=float, help="All evictions together.  [default: no limit]"),
-    _flag("--evictions-burst", type=int, help="So many of them without waiting.  [default: a second's worth]"),
-    _flag("--evictions-per-second-per-node", type=float, help="Those of each node.  [default: no limit]"),
-    _flag("--evictions-burst-per-node", type=int, help="So many of them without waiting."),
-    _flag("--evictions-per-second-per-namespace", type=float, help="Those of each namespace.  [default: no limit]"),
-    _flag("--evictions-burst-per-namespace", type=int, help="So many of them without waiting."),
+    *_limit("", "all evictions"),
+    *_limit("-per-node", "evictions from each node"),
+    *_limit("-per-namespace", "evictions in each namespace"),
 )
 
 _BREAKER = (
-    _flag("--breaker", is_flag=True, help="Stop all evictions when too many nodes are tainted at once."),
+    _flag("--breaker", is_flag=True, help="Suspend all evictions when too many nodes are newly tainted."),
     _flag(
         "--breaker-nodes",
         type=Threshold(),
         default="25%",
-        help="More nodes than that newly tainted open it: a share of all, a number, or both (25%,40).",
+        help="Open the breaker when more nodes than this are newly tainted: a share of all nodes, a number, or both"
+        " (25%,40).",
     ),
-    _flag("--breaker-least-nodes", type=int, default=NodeThreshold().least, help="Shares count from so many nodes on."),
+    _flag(
+        "--breaker-min-nodes",
+        type=int,
+        default=NodeThreshold().min_nodes,
+        help="Minimum number of newly tainted nodes for a share to open the breaker.",
+    ),
     _flag(
         "--breaker-lifecycle-nodes",
         type=Threshold(exempt="exempt"),
         default="55%",
-        help="The same for nodes that are not ready or unreachable; or exempt.",
+        help="The same for nodes that are not ready or unreachable. With exempt, they never open the breaker.",
     ),
+    _span("--breaker-window", _DEFAULT.breaker.window_seconds, "How long a taint counts as new."),
     _flag(
-        "--breaker-window",
-        type=Seconds(),
-        default=_DEFAULT.breaker.window_seconds,
-        help="How long a taint counts as new.",
+        "--breaker-due-pods",
+        type=int,
+        help="Open the breaker also when more pods than this are due at once.",
+        show_default=_NO_LIMIT,
     ),
-    _flag("--breaker-due-pods", type=int, help="More pods than that due at once open it, too.  [default: any number]"),
-    _flag(
+    _span(
         "--breaker-settle",
-        type=Seconds(),
-        default=_DEFAULT.breaker.settle_seconds,
-        help="How long each eviction waits, so that a wave is seen before its first pods are gone.",
+        _DEFAULT.breaker.settle_seconds,
+        "Delay of each eviction, so that the breaker sees a surge of taints before its first pods are evicted.",
+    ),
+    _span(
+        "--breaker-list-wait",
+        _DEFAULT.breaker.list_wait_seconds,
+        "Maximum time for which evictions wait until the pods of newly tainted nodes have been listed.",
     ),
     _flag(
         "--breaker-closes",
-        type=click.Choice([_MANUAL, _BY_ITSELF]),
+        type=click.Choice([_MANUAL, BREAKER_CLOSES_BY_ITSELF]),
         default=_MANUAL,
-        help="Who closes it: you (taint-eviction breaker), or it does once the cause is gone.",
+        help="How the breaker closes: by the command taint-eviction breaker, or by itself once its cause is gone.",
     ),
 )
 
 _WATCHING = (
-    _flag(
-        "--resync-interval",
-        type=Seconds(),
-        default=_DEFAULT.watch.resync_seconds,
-        help="List what is watched anew this often.",
-    ),
-    _flag(
+    _span("--resync-interval", _DEFAULT.watch.resync_seconds, "How often all watched objects are listed again."),
+    _span(
         "--linger",
-        type=Seconds(),
-        default=_DEFAULT.watch.linger_seconds,
-        help="Watch a node's pods on after its taint went.",
+        _DEFAULT.watch.linger_seconds,
+        "How long the pods of a node are still watched after its last taint is removed.",
     ),
     _flag(
         "--whole-cluster-from",
         type=int,
         default=_DEFAULT.watch.whole_cluster_from,
-        help="From this many tainted nodes on, watch all bound pods with one watch.",
+        help="Number of tainted nodes from which one watch of all bound pods replaces the watches of single nodes.",
     ),
 )
 
 _ELECTION = (
-    _flag("--leader-elect/--no-leader-elect", default=True, help="Act only while holding the Lease."),
-    _flag("--leader-elect-lease-duration", type=Seconds(), default=_DEFAULT.election.lease_duration_seconds),
-    _flag("--leader-elect-renew-deadline", type=Seconds(), default=_DEFAULT.election.renew_deadline_seconds),
-    _flag("--leader-elect-retry-period", type=Seconds(), default=_DEFAULT.election.retry_period_seconds),
+    _flag(
+        "--leader-elect/--no-leader-elect",
+        default=None,
+        help="Act only while holding the Lease.",
+        show_default="leader-elect; with --dry-run only if the Lease is named",
+    ),
+    _span(
+        "--leader-elect-lease-duration",
+        _DEFAULT.election.lease_duration_seconds,
+        "How long standbys wait for a leader that no longer renews the Lease.",
+    ),
+    _span(
+        "--leader-elect-renew-deadline",
+        _DEFAULT.election.renew_deadline_seconds,
+        "How long the leader acts without having renewed the Lease.",
+    ),
+    _span(
+        "--leader-elect-retry-period",
+        _DEFAULT.election.retry_period_seconds,
+        "Time between attempts to acquire or renew the Lease.",
+    ),
     _flag(
         "--leader-elect-resource-name",
-        help="Name of the Lease, and of the ConfigMap with pauses and breaker.  "
-        "[default: taint-eviction-controller, dry run: …-dry-run]",
+        help="Name of the Lease, and of the ConfigMap that holds the pauses and the state of the breaker.",
+        show_default="taint-eviction-controller; with --dry-run taint-eviction-controller-dry-run",
     ),
     _flag(
         "--leader-elect-resource-namespace",
-        help="Namespace of the two.  [default: the pod's own, else kube-system]",
+        help="Namespace of the Lease and of the ConfigMap.",
+        show_default="the pod's own, else kube-system",
     ),
 )
 
@@ -200,25 +248,34 @@ _RECORDS = (
     _flag(
         "--journal",
         metavar="FILE",
-        help="Write what is observed and done here, for replay; the one before is FILE.1.",
+        help="Write what the controller observes and does to this file, for replay. The previous file is FILE.1.",
     ),
-    _flag("--journal-megabytes", type=click.IntRange(1), default=64, help="Size of each of the journal's two files."),
+    _flag("--journal-megabytes", type=click.IntRange(1), default=64, help="Maximum size of each of the two files."),
     _flag(
         "--audit-log",
         metavar="FILE",
-        help="Write each attempt to evict here, a JSON object a line; - is stdout, the one before is FILE.1.",
+        help="Write each attempt to evict to this file, one JSON object per line; - is stdout. The previous file is"
+        " FILE.1.",
     ),
-    _flag("--audit-megabytes", type=click.IntRange(1), default=64, help="Size of each of the audit log's two files."),
+    _flag("--audit-megabytes", type=click.IntRange(1), default=64, help="Maximum size of each of the two files."),
+)
+
+# Old names of flags and of their variables, kept for one version: the parameter's, and that of the new one.
+_RENAMED = {"retry_most": "retry_max", "breaker_least_nodes": "breaker_min_nodes"}
+_OLD = (
+    click.option("--retry-most", type=Seconds(), hidden=True),
+    click.option("--breaker-least-nodes", type=int, hidden=True),
 )
 
 
 def run_flags(command: CommandT) -> CommandT:
     """Give a command all flags of ``run``."""
-    return _with(command, (*_PROCESS, *_EVICTING, *_DECIDING, *_LIMITS, *_BREAKER, *_WATCHING, *_ELECTION, *_RECORDS))
+    flags = *_PROCESS, *_EVICTING, *_DECIDING, *_LIMITS, *_BREAKER, *_WATCHING, *_ELECTION, *_RECORDS
+    return _with(command, (*flags, *_OLD))
 
 
 def deciding_flags(command: CommandT) -> CommandT:
-    """Give a command those flags of ``run`` that say which pods go, when, and by which call."""
+    """Give a command those flags of ``run`` that say which pods are evicted, when, and by which call."""
     return _with(command, _DECIDING)
 
 
@@ -228,67 +285,25 @@ def _with(command: CommandT, flags: Sequence[Callable[[CommandT], CommandT]]) ->
     return command
 
 
-# Settings
+def take_renamed(context: click.Context) -> list[str]:
+    """Move what is set by an old name to the new one; return a warning about each. A new name that is set wins."""
+    warnings = []
+    for old, new in _RENAMED.items():
+        value = context.params.pop(old)
+        if value is None:
+            continue
+        by_flag = context.get_parameter_source(old) is ParameterSource.COMMANDLINE
+        old_name, new_name = (_written(name, by_flag, context) for name in (old, new))
+        warning = f"{old_name} is deprecated and will be removed in the next version: use {new_name}"
+        if context.get_parameter_source(new) is ParameterSource.DEFAULT:
+            context.params[new] = value
+        else:
+            warning += "; it is ignored, because the new one is set, too"
+        warnings.append(warning)
+    return warnings
 
 
-def read_settings(flags: dict[str, Any]) -> Settings:
-    """Turn the values of the flags into settings; the rules of ``--config`` are not among them."""
-    deciding = read_deciding_settings(flags)
-    lease_name = flags["leader_elect_resource_name"]
-    if lease_name is None:
-        lease_name = _DEFAULT.election.lease_name + ("-dry-run" if flags["dry_run"] else "")
-    return replace(
-        deciding,
-        workers=flags["workers"],
-        call_timeout_seconds=flags["call_timeout"],
-        grace_seconds=flags["grace_period"],
-        dry_run=flags["dry_run"],
-        dry_run_events=flags["dry_run_events"],
-        policy=replace(
-            deciding.policy,
-            whole=Limit(flags["evictions_per_second"], flags["evictions_burst"]),
-            per_node=Limit(flags["evictions_per_second_per_node"], flags["evictions_burst_per_node"]),
-            per_namespace=Limit(flags["evictions_per_second_per_namespace"], flags["evictions_burst_per_namespace"]),
-        ),
-        breaker=_breaker(flags),
-        orders=OrdersSettings(name=lease_name),
-        retry=RetrySettings(flags["retry_first"], flags["retry_most"]),
-        watch=WatchSettings(
-            resync_seconds=flags["resync_interval"],
-            linger_seconds=flags["linger"],
-            whole_cluster_from=flags["whole_cluster_from"],
-        ),
-        election=ElectionSettings(
-            enabled=flags["leader_elect"],
-            lease_duration_seconds=flags["leader_elect_lease_duration"],
-            renew_deadline_seconds=flags["leader_elect_renew_deadline"],
-            retry_period_seconds=flags["leader_elect_retry_period"],
-            lease_name=lease_name,
-            lease_namespace=flags["leader_elect_resource_namespace"] or "",
-        ),
-    )
-
-
-def read_deciding_settings(flags: dict[str, Any]) -> Settings:
-    """Turn the values of ``deciding_flags`` into settings; all else is as by default."""
-    return Settings(
-        evict_finished=not flags["keep_finished"],
-        default_not_ready_seconds=flags["default_not_ready_seconds"],
-        default_unreachable_seconds=flags["default_unreachable_seconds"],
-        most_hold_seconds=flags["honour_holds"],
-        policy=EvictionPolicy(EvictionMode(flags["eviction_mode"]), flags["evict_timeout"]),
-    )
-
-
-def _breaker(flags: dict[str, Any]) -> BreakerPolicy:
-    least = flags["breaker_least_nodes"]
-    lifecycle_nodes = flags["breaker_lifecycle_nodes"]
-    return BreakerPolicy(
-        enabled=flags["breaker"],
-        nodes=replace(flags["breaker_nodes"], least=least),
-        lifecycle_nodes=None if lifecycle_nodes is None else replace(lifecycle_nodes, least=least),
-        window_seconds=flags["breaker_window"],
-        most_due=flags["breaker_due_pods"],
-        settle_seconds=flags["breaker_settle"],
-        closes_by_itself=flags["breaker_closes"] == _BY_ITSELF,
-    )
+def _written(parameter: str, as_flag: bool, context: click.Context) -> str:
+    if as_flag:
+        return f"--{parameter.replace('_', '-')}"
+    return f"{context.auto_envvar_prefix}_{parameter.upper()}"

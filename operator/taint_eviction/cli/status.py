@@ -1,4 +1,4 @@
-"""``taint-eviction status``: how a running controller stands, once or again and again."""
+"""``taint-eviction status``: what a running controller does, once or repeatedly."""
 
 import asyncio
 import sys
@@ -14,26 +14,30 @@ from rich.live import Live
 from rich.text import Text
 
 from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
+from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.cli.values import Seconds
+from taint_eviction.cli.visible import complain, json_text, visible
 
-# Lines of a screen that are no pods.
+# Lines of a screen that are not pods.
 _OTHER_LINES = 12
 
 
-@click.command(context_settings={"auto_envvar_prefix": "TAINT_EVICTION"})
-@click.option("--namespace", "-n", help="List and count the pods of this namespace only.", show_envvar=True)
-@click.option("--limit", type=click.IntRange(0), default=1000, show_default=True, help="List so many pods at most.")
-@click.option("--watch", "-w", is_flag=True, help="Ask again and again, until it is interrupted.")
-@click.option("--interval", type=Seconds(), default=2.0, show_default=True, help="How often.")
+@click.command(context_settings=CONTEXT_SETTINGS)
+@flag("--namespace", "-n", help="List and count the pods of this namespace only.")
+@flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
+@flag("--watch", "-w", is_flag=True, help="Ask repeatedly until interrupted.")
+@flag("--interval", type=Seconds(), default=2.0, help="Time between two questions of --watch.")
 @ask_flags
 def status(**flags: Any) -> None:
-    """See how the controller stands: who leads, what holds evictions back, which pods are to go, when and why.
+    """Show what the controller does and will do.
 
-    Asks the replica that holds the Lease, through the API server (it takes the rights to get leases and pods/proxy), or
-    the one at --server. JSON is one document; with --watch one a line.
+    Shows which replica leads, what holds evictions back, and which pods are pending eviction, when and why.
 
-    Exit code: 0 fine, 2 usage, 3 nobody answered.
+    Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
+    rights to get leases and pods/proxy. JSON is one document; with --watch, one document a line.
+
+    Exit codes: 0 answered; 2 wrong usage; 3 no controller answers.
     """
     query: dict[str, str | int] = {"limit": flags["limit"]}
     if flags["namespace"]:
@@ -41,24 +45,36 @@ def status(**flags: Any) -> None:
     ask(flags, lambda asking: _watch(asking, query, flags) if flags["watch"] else _show_once(asking, query, flags))
 
 
+async def whole_status(asking: Ask, query: Mapping[str, str | int]) -> Document:
+    """Ask for the status page by page, until the last page or the query's ``limit`` of pods."""
+    page = document = await asking("/status", query)
+    while (token := page.get("continue")) and (left := int(query["limit"]) - len(document["pending"])) > 0:
+        page = await asking("/status", {**query, "limit": left, "continue": token})
+        if page["identity"] != document["identity"]:
+            raise Unanswered("another replica has become the leader meanwhile; ask again")
+        document["pending"] += page["pending"]
+        document["continue"] = page["continue"]
+    return document
+
+
 async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
-    document = await asking("/status", query)
+    document = await whole_status(asking, query)
     if flags["output"] == "json":
-        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+        click.echo(json_text(document, orjson.OPT_INDENT_2))
     else:
         click.echo("\n".join(put(status_lines, document)))
 
 
 async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
-    """Show it again and again; who could be asked once is waited for, whoever leads then."""
-    document = await asking("/status", query)
+    """Show it repeatedly. Once there has been an answer, a controller that does not answer is asked again."""
+    document = await whole_status(asking, query)
     view, show = _view(flags["output"])
     with view:
         show(document, None)
         while True:
             await asyncio.sleep(flags["interval"])
             try:
-                document = await asking("/status", query)
+                document = await whole_status(asking, query)
             except Unanswered as error:
                 show(document, str(error))
             else:
@@ -69,7 +85,7 @@ Show = Callable[[Document, str | None], None]
 
 
 def _view(output: str) -> tuple[AbstractContextManager[Any], Show]:
-    """Choose how to show a document, or the last one and why there is no newer."""
+    """Choose how to show a document; or the last one, and why there is no newer one."""
     if output == "json":
         return nullcontext(), _show_line
     if not sys.stdout.isatty():
@@ -77,23 +93,24 @@ def _view(output: str) -> tuple[AbstractContextManager[Any], Show]:
     console = Console()
     live = Live(console=console, auto_refresh=False)
 
-    def show(document: Document, trouble: str | None) -> None:
-        lines = put(partial(status_lines, most_pods=max(1, console.height - _OTHER_LINES)), document)
-        lines += [] if trouble is None else ["", click.style(f"as of {document.get('now')}; {trouble}", fg="red")]
+    def show(document: Document, failures: str | None) -> None:
+        lines = put(partial(status_lines, max_pods=max(1, console.height - _OTHER_LINES)), document)
+        if failures is not None:
+            lines += ["", click.style(visible(f"as of {document.get('now')}; {failures}"), fg="red")]
         live.update(Text.from_ansi("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
 
     return live, show
 
 
-def _show_line(document: Document, trouble: str | None) -> None:
-    if trouble is None:
-        click.echo(orjson.dumps(document))
+def _show_line(document: Document, failures: str | None) -> None:
+    if failures is None:
+        click.echo(json_text(document))
     else:
-        click.echo(f"taint-eviction: {trouble}", err=True)
+        complain(failures)
 
 
-def _show_text(document: Document, trouble: str | None) -> None:
-    if trouble is None:
-        click.echo("\n".join([str(document.get("now")), *put(status_lines, document), ""]))
+def _show_text(document: Document, failures: str | None) -> None:
+    if failures is None:
+        click.echo("\n".join([visible(str(document.get("now"))), *put(status_lines, document), ""]))
     else:
-        click.echo(f"taint-eviction: {trouble}", err=True)
+        complain(failures)

@@ -1,15 +1,18 @@
-"""How a status is put to people: who acts and what holds evictions back, then the pods that are to go."""
+"""A status for people: first who leads and what holds evictions back, then the pods that are pending eviction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import click
 
-from taint_eviction.planning.wording import span
+from taint_eviction.cli.tables import table_lines
+from taint_eviction.core.sentences import tolerated
+from taint_eviction.planning.wording import many, span
 
 _STATES = {"inFlight": "in flight", "due": "due", "retrying": "retrying", "blocked": "blocked", "held": "held"}
-_COLOURS = {"inFlight": "cyan", "retrying": "red", "blocked": "magenta", "held": "yellow", "due": "cyan"}
+# By the word that is shown.
+_COLOURS = {"in flight": "cyan", "retrying": "red", "blocked": "magenta", "held": "yellow", "due": "cyan"}
 _HEADER = ("DUE", "STATE", "POD", "NODE", "WHY")
 
 _bold = partial(click.style, bold=True)
@@ -18,9 +21,9 @@ _bad = partial(click.style, fg="red", bold=True)
 _doubtful = partial(click.style, fg="yellow")
 
 
-def status_lines(document: Mapping[str, Any], most_pods: int | None = None) -> list[str]:
-    """Write a status; at most so many pods, None: all that are in it."""
-    return [*_headline(document), *_pods(document, most_pods)]
+def status_lines(document: Mapping[str, Any], max_pods: int | None = None) -> list[str]:
+    """Write a status with at most ``max_pods`` pods; None: with all that are in it."""
+    return [*_headline(document), *_pods(document, max_pods)]
 
 
 def _headline(document: Mapping[str, Any]) -> list[str]:
@@ -31,9 +34,9 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
     lines += map(_bad, document.get("warnings", ()))
     lines += [_breaker(document["breaker"]), *map(_pause, document["pauses"])]
     if document["ordersKnown"] is False:
-        lines.append(_doubtful("whether evictions are paused has not been read yet: nothing is evicted"))
+        lines.append(_doubtful("pauses have not been read yet: nothing is evicted"))
     paused = [rule["name"] for rule in document["policy"]["rules"] if rule["paused"]]
-    return lines + [_doubtful(f"the policy's rule {name} is paused") for name in paused]
+    return lines + [_doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
 
 
 def _who(document: Mapping[str, Any]) -> str:
@@ -43,17 +46,19 @@ def _who(document: Mapping[str, Any]) -> str:
     if document["leading"]:
         by = "" if lease is None else f" by Lease {lease['namespace']}/{lease['name']}"
         return f"{who} leads{by}: {dry}{ready}"
-    holder = f"{lease['holder']} does" if lease is not None and lease["holder"] else "nobody is known to"
+    holder = f"{lease['holder']} does" if lease is not None and lease["holder"] else "no leader is known"
     return f"{who} does {_bad('not')} lead, {holder}: {dry}{ready}"
 
 
 def _what(document: Mapping[str, Any]) -> str:
     policy, counts = document["policy"], document["counts"]
-    rules = f", {_many(len(policy['rules']), 'rule')}" if policy["rules"] else ""
+    rules = f", {many(len(policy['rules']), 'rule')}" if policy["rules"] else ""
     limited = [name for name, limit in policy["limits"].items() if limit is not None]
     limits = "" if not limited else f", limited ({', '.join(limited)})"
     states = ", ".join(f"{count} {_STATES.get(state, state)}" for state, count in counts.items() if count)
-    head = f"{_many(document['pendingTotal'], 'pod')} to go on {_many(document['taintedNodes'], 'tainted node')}"
+    head = (
+        f"{many(document['pendingTotal'], 'pod')} pending eviction on {many(document['taintedNodes'], 'tainted node')}"
+    )
     return f"{head}{states and f': {states}'}; mode {policy['mode']}{limits}{rules}"
 
 
@@ -63,8 +68,10 @@ def _breaker(breaker: Mapping[str, Any]) -> str:
         return _bad("the circuit breaker is open") + f" ({since}{breaker['cause']}); see taint-eviction breaker"
     if not breaker["enabled"]:
         return "circuit breaker: off"
-    seen = f"{breaker['newlyTaintedNodes']} of {_many(breaker['totalNodes'], 'node')} newly tainted"
-    seen += f", {breaker['lifecycleNodes']} not ready or unreachable, {_many(breaker['duePods'], 'pod')} due"
+    seen = f"{breaker['newlyTaintedNodes']} of {many(breaker['totalNodes'], 'node')} newly tainted"
+    seen += f", {breaker['lifecycleNodes']} not ready or unreachable, {many(breaker['duePods'], 'pod')} due"
+    if unlisted := breaker.get("unlistedNodes"):
+        seen += f", pods of {many(unlisted, 'node')} not listed yet"
     return f"circuit breaker: {_good('closed')}; {seen}; it opens at {', or '.join(breaker['opensAt'])}"
 
 
@@ -74,30 +81,21 @@ def _pause(pause: Mapping[str, Any]) -> str:
     return _doubtful(f"{what} are paused") + (f" ({told})" if told else "")
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 # Pods
 
 
-def _pods(document: Mapping[str, Any], most_pods: int | None) -> list[str]:
-    shown = document["pending"][:most_pods]
+def _pods(document: Mapping[str, Any], max_pods: int | None) -> list[str]:
+    shown = document["pending"][:max_pods]
     if not shown and not document["pendingTotal"]:
         return []
     rows = [_row(pod) for pod in shown]
-    widths = [max(len(row[column]) for row in [_HEADER, *rows]) for column in range(len(_HEADER) - 1)]
-    lines = ["", click.style(_line(_HEADER, widths), dim=True)]
-    for pod, row in zip(shown, rows, strict=True):
-        state = click.style(row[1].ljust(widths[1]), fg=_COLOURS.get(pod["state"]))
-        lines.append(_line((row[0], state, *row[2:]), widths))
+    lines = ["", *table_lines(_HEADER, rows, {1: _state})]
     left = document["pendingTotal"] - len(shown)
-    return [*lines, f"  … and {_many(left, 'more pod')}"] if left else lines
+    return [*lines, f"  … and {many(left, 'more pod')}"] if left else lines
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-    return "  " + "  ".join([*padded, cells[-1]]).rstrip()
+def _state(cell: str) -> str:
+    return click.style(cell, fg=_COLOURS.get(cell.rstrip()))
 
 
 def _row(pod: Mapping[str, Any]) -> tuple[str, ...]:
@@ -106,23 +104,22 @@ def _row(pod: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def due_text(seconds: float) -> str:
-    """Say when it is due, from now."""
+    """Say when a pod is due: ``in 5 m``, ``now``, ``2 s ago``."""
     if abs(seconds) < 1:
         return "now"
     return f"in {span(seconds)}" if seconds > 0 else f"{span(seconds)} ago"
 
 
 def _why(pod: Mapping[str, Any]) -> str:
-    toleration = f"tolerated by [{pod['toleration']}]" if pod["toleration"] else "not tolerated"
-    return "; ".join([f"{pod['taint']} {toleration}", *keeping(pod)])
+    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *keeping(pod)])
 
 
 def keeping(eviction: Mapping[str, Any]) -> list[str]:
-    """Say what keeps a pod that is due from going: a hold, a budget, an error."""
+    """Say what keeps a due pod from being evicted, a sentence each; ``eviction``: these fields of a document."""
     found = [] if eviction["hold"] is None else [eviction["hold"]["text"]]
     if eviction["error"] is None:
         return found
-    tried = f"tried {_many(eviction['tries'], 'time')} since {eviction['triedSince']}"
+    tried = f"tried {many(eviction['tries'], 'time')} since {eviction['triedSince']}"
     again = f"again in {span(eviction['nextTryInSeconds'])}"
     budget = "" if eviction["blockedBy"] is None else f"{_blocked(eviction['blockedBy'])}; "
     return [*found, f"{budget}{tried}, {again}: {eviction['error']}"]

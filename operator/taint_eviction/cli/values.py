@@ -1,29 +1,33 @@
-"""Kinds of values that flags take."""
+"""The types of flags and arguments."""
 
 import math
 import re
 from typing import Any
 
 import click
+from yarl import URL
 
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.breaker import NodeThreshold
+from taint_eviction.core.objects import NamespacedName
 from taint_eviction.files.durations import parse_seconds
 
 _SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%", re.ASCII)
+_INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class Seconds(click.ParamType[float]):
-    """A span of time in seconds, written as Kubernetes' own flags have it (``1m30s``, ``500ms``) or as a number."""
+    """A duration in seconds, written as in Kubernetes' own flags (``1m30s``, ``500ms``) or as a number."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the span; fail with an example of a right one."""
+        """Read the duration; fail with an example of a right one."""
         try:
             return parse_seconds(value)
         except ValueError as expected:
-            self.fail(f"{value!r} is no span of time; write {expected}", param, ctx)
+            self.fail(f"{value!r} is not a duration; write {expected}", param, ctx)
 
 
 class HostPort(click.ParamType[tuple[str, int]]):
@@ -42,19 +46,19 @@ class HostPort(click.ParamType[tuple[str, int]]):
 
 
 class HoldSpan(Seconds):
-    """A span of time, or ``forever``: infinite seconds."""
+    """A duration, or ``forever``: infinite seconds."""
 
     name = "duration|forever"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the span."""
+        """Read the duration."""
         return math.inf if value in ("forever", math.inf) else super().convert(value, param, ctx)
 
 
 class Threshold(click.ParamType[NodeThreshold | None]):
     """How many nodes are too many: ``25%``, ``40``, or ``25%,40`` for whichever comes first.
 
-    ``exempt`` is a word for none at all, "" where that cannot be said.
+    ``exempt`` is the word for no threshold (None); "": there is no such word.
     """
 
     name = "nodes"
@@ -78,5 +82,55 @@ class Threshold(click.ParamType[NodeThreshold | None]):
                 number = int(part)
             else:
                 words = f", or {self._exempt}" if self._exempt else ""
-                self.fail(f"{text!r} is no number of nodes; write 25%, 40, or 25%,40{words}", param, ctx)
+                self.fail(f"{text!r} is not a number of nodes; write 25%, 40, or 25%,40{words}", param, ctx)
         return NodeThreshold(number, percent)
+
+
+class HttpUrl(click.ParamType[str]):
+    """The URL of a replica; a final slash is dropped."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the URL."""
+        text = str(value).strip().rstrip("/")
+        try:
+            url = URL(text)
+        except ValueError:
+            url = URL()
+        if url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment:
+            self.fail(f"{value!r} is not the URL of a controller; write it like http://127.0.0.1:8080", param, ctx)
+        return text
+
+
+class PodName(click.ParamType[NamespacedName]):
+    """A pod: ``NAMESPACE/NAME``."""
+
+    name = "namespace/name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NamespacedName:
+        """Split into namespace and name."""
+        if isinstance(value, NamespacedName):
+            return value
+        namespace, _, name = str(value).partition("/")
+        if not namespace or not name or "/" in name:
+            self.fail(f"{value!r} is not a pod; write NAMESPACE/NAME, as in default/web-0", param, ctx)
+        return NamespacedName(namespace, name)
+
+
+class When(click.ParamType[tuple[bool, float]]):
+    """An instant: (True, seconds from now) or (False, seconds since the epoch)."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[bool, float]:
+        """Read a time or a duration."""
+        if isinstance(value, tuple):
+            return value
+        text = str(value).strip()
+        epoch = parse_rfc3339(text)
+        if epoch is not None:
+            return False, epoch
+        if not re.match(r"\+?\d", text, re.ASCII) or "T" in text:
+            self.fail(f"{text!r} is not {_INSTANT_FORMS}", param, ctx)
+        return True, Seconds().convert(text.removeprefix("+"), param, ctx)

@@ -1,7 +1,7 @@
 """When and why a pod leaves its node: a pure function of the pod and its node's taints.
 
-No clock: the answer is an instant, the same whether it is asked for early, late or twice. What is known and since when
-comes from ``cluster``; what is done about it is ``controller``'s business.
+No clock: the answer is an instant, the same whether it is asked for early, late or twice. ``known_nodes`` and
+``known_pods`` say what is known and since when, and ``deciding`` acts on the answer.
 
 Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/tainteviction.
 """
@@ -26,8 +26,8 @@ class StayReason(Enum):
     FINISHED = "it has finished, and finished pods are kept"
     NODE_UNKNOWN = "its node does not exist or has not been seen"
     NODE_CLEAN = "its node has no NoExecute taint"
-    TOLERATED = "it tolerates every NoExecute taint of its node for ever"
-    HELD = "its owner holds it for ever, by the annotation taint-eviction/hold"
+    TOLERATED = "it tolerates every NoExecute taint of its node indefinitely"
+    HELD = "its owner holds it indefinitely, by the annotation taint-eviction/hold"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class DecisionPolicy:
     """What operators may choose about decisions; the defaults are Kubernetes' own.
 
     ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them). ``default_seconds``: by
-    taint key, how long pods tolerate it that have no toleration for it. ``most_hold_seconds``: how far past its
-    deadline its owner may hold a pod; 0: not at all, infinite: for ever.
+    taint key, how long pods tolerate it that have no toleration for it. ``max_hold_seconds``: how far past its
+    deadline its owner may hold a pod; 0: not at all, infinite: indefinitely.
     """
 
     evict_finished: bool = True
     default_seconds: Mapping[str, int] = field(default_factory=dict)
-    most_hold_seconds: float = 0.0
+    max_hold_seconds: float = 0.0
 
 
 class SeenTaint(NamedTuple):
@@ -57,7 +57,7 @@ class TaintVerdict:
 
     ``toleration`` is the first that matches, None where none does. ``overruled`` is the first later one in the pod's
     list that matches too and has other seconds: it would have decided otherwise, but only the first counts.
-    ``start_at`` is when the tolerance began to run, by the word of ``start_source``. ``fire_at`` is when it runs out,
+    ``start_at`` is when the toleration began to run, as ``start_source`` says. ``fire_at`` is when it runs out,
     None for never. ``by_default``: the pod has no such toleration, the policy gives it to all that lack one.
     """
 
@@ -82,13 +82,24 @@ class Stay:
 class Evict:
     """The pod leaves at ``fire_at``, because of ``deciding``; ``verdicts`` has that one and the others.
 
-    ``held_seconds``: so much of it is its owner's doing, by the annotation taint-eviction/hold.
+    ``held_seconds``: so much of it is its owner's doing, by the annotation taint-eviction/hold. ``fire_at`` is the
+    earliest deadline. Where another taint is due as well, that one may be ``deciding``: see ``governing``.
     """
 
     fire_at: float
     deciding: TaintVerdict
     verdicts: tuple[TaintVerdict, ...]
     held_seconds: float = 0.0
+
+    @property
+    def due_at(self) -> float:
+        """When the deciding taint is due: what is done because of it is late only since then."""
+        due_at = self.due_at_by(self.deciding)
+        return self.fire_at if due_at is None else due_at
+
+    def due_at_by(self, verdict: TaintVerdict) -> float | None:
+        """Say when one of the taints is due, None for never."""
+        return None if verdict.fire_at is None else verdict.fire_at + self.held_seconds
 
 
 Decision = Stay | Evict
@@ -116,7 +127,7 @@ def decide(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint] | None,
             fire_at, deciding = verdict.fire_at, verdict
     if fire_at is None or deciding is None:
         return Stay(StayReason.TOLERATED, verdicts)
-    held_seconds = min(pod.hold_seconds or 0.0, policy.most_hold_seconds)
+    held_seconds = min(pod.hold_seconds or 0.0, policy.max_hold_seconds)
     if held_seconds == math.inf:
         return Stay(StayReason.HELD, verdicts)
     return Evict(fire_at + held_seconds, deciding, verdicts, held_seconds)
@@ -150,7 +161,7 @@ def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, p
 
 
 def _spans(toleration: Toleration) -> float | None:
-    """Tell for how many seconds a matching toleration tolerates: None for ever, never negative, never absurd."""
+    """Return for how many seconds a matching toleration tolerates: None: indefinitely; never negative or absurd."""
     if toleration.toleration_seconds is None:
         return None
     return float(min(max(toleration.toleration_seconds, 0), int(FAR_FUTURE_SECONDS)))

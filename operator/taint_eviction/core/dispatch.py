@@ -1,169 +1,171 @@
-"""When a wanted eviction may go, and how: by which call, in which order, after which waits, held back by what.
+"""How a pod goes that is to be evicted, and when it may: by which call, in which flow, held back by what.
 
-``controller`` decides who goes and when that is due; from there on it is this module's business until work begins.
-Puts together policy, agenda and brakes; decides on no pod and makes no call.
+``deciding`` says which pods are to be evicted, and when that is due. This module applies policy, suspension and breaker
+to them, and lets the queue move on. Decides on no pod and makes no call.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
-from taint_eviction.core.agenda import Agenda
-from taint_eviction.core.brakes import Brakes, Hold
-from taint_eviction.core.breaker import BreakerPolicy, Wave
-from taint_eviction.core.cluster import KnownNode, KnownPod
+from taint_eviction.core.breaker import Breaker
+from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import Block, Effect
+from taint_eviction.core.effects import Effect
+from taint_eviction.core.eviction_queue import EvictionQueue
+from taint_eviction.core.failed_attempts import asks_until
+from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.governing import governed, governed_in_turn, handling_of
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.lanes import LaneKey
-from taint_eviction.core.objects import PodRef
-from taint_eviction.core.orders import Orders
+from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.limits import Token
+from taint_eviction.core.pod_record import (
+    InFlight,
+    PendingState,
+    PodRecord,
+    Queued,
+    Retrying,
+    Schedule,
+    Settling,
+    Waiting,
+    WaitingState,
+    WaitReason,
+)
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Handling
-
-Nodes = Mapping[str, KnownNode]
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """The failed attempts at one pod so far: how many, since when, and what the last one was told.
-
-    ``block``: a budget forbids it for now, None: something is wrong. ``asked``: the eviction API was asked for it, and
-    ``refused_by_eviction_api``: the last attempt ended there. ``ask_again_at``: when a budget may be asked again.
-    """
-
-    since_at: float
-    tries: int
-    retry_at: float
-    message: str
-    block: Block | None = None
-    asked: bool = False
-    refused_by_eviction_api: bool = False
-    ask_again_at: float = -math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A pod that has a deadline or is being evicted. ``hold``: what holds it back though it is due, None: nothing."""
-
-    known: KnownPod
-    decision: Evict
-    handling: Handling
-    in_flight: bool
-    trouble: Trouble | None
-    hold: Hold | None
+from taint_eviction.core.suspension import Suspension
 
 
 class Dispatch:
-    """All evictions that are wanted; see the module. ``orders`` None: not known yet, so that everything is held."""
+    """Answers how and when evictions go; see the module."""
 
-    def __init__(self, policy: EvictionPolicy, breaker: BreakerPolicy, orders: Orders | None) -> None:
-        self._set(policy)
-        self.brakes = Brakes(breaker, orders)
-        self.agenda = Agenda(policy, breaker.settle_seconds if breaker.enabled else 0.0, self._is_held)
-
-    def _set(self, policy: EvictionPolicy) -> None:
+    def __init__(
+        self, policy: EvictionPolicy, queue: EvictionQueue, breaker: Breaker, suspension: Suspension, nodes: KnownNodes
+    ) -> None:
         self.policy = policy
-        self._paused_rules = frozenset(rule.name for rule in policy.rules if rule.pause)
+        self._breaker = breaker
+        self._suspension = suspension
+        self._nodes = nodes
+        self._queue = queue
 
     # How
 
-    def handling(self, known: KnownPod, decision: Evict) -> Handling:
-        """Say what the policy says of a pod that goes."""
-        pod = known.pod
-        return self.policy.handling(decision.deciding.taint.key, pod.ref.key.namespace, pod.labels)
+    def governed(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
+        """Return the decision with the taint that governs now as ``deciding``."""
+        return governed(decision, record.pod, self.policy, now.at)
 
-    def asks_eviction_api(self, known: KnownPod, decision: Evict, trouble: Trouble | None, now: Moment) -> bool:
-        """Tell whether budgets hold. However late it is, the eviction API is asked once before they do not."""
-        handling = self.handling(known, decision)
-        if handling.mode is not EvictionMode.EVICT_THEN_DELETE:
-            return handling.mode is EvictionMode.EVICT
-        return trouble is None or not trouble.asked or now.at < decision.fire_at + handling.evict_timeout_seconds
+    def handling(self, record: PodRecord, decision: Evict) -> Handling:
+        """Say what the policy says of a pod that is to be evicted."""
+        return handling_of(decision.deciding, record.pod, self.policy)
 
-    def retry_at(self, known: KnownPod, decision: Evict, trouble: Trouble) -> float:
-        """Say when to try again: as was said then.
+    def _flow(self, record: PodRecord, decision: Evict) -> FlowKey:
+        rule = self.handling(record, decision).rule
+        return FlowKey(record.node_name, record.ref.key.namespace, "" if rule is None else rule.name)
 
-        Where that asks the eviction API, not before a budget's no allows it. Once that has had its time nothing more is
-        waited for than what a deletion was told.
+    def begin(self, record: PodRecord, decision: Evict, schedule: Schedule, now: Moment) -> bool:
+        """Tell whether the attempt that begins now asks the eviction API, and correct the patience with budgets.
+
+        The time for which it waited for its turn, once it was due, is no patience with a budget. A rule that deletes
+        needs none: the series of refusals before that is over.
         """
-        handling, asks_until = self.handling(known, decision), math.inf
+        handling, failures = self.handling(record, decision), record.failures
+        asks = schedule.fire_at < asks_until(handling, failures)
+        if failures is None or failures.refused_since_at is None:
+            return asks
         if handling.mode is EvictionMode.DELETE:
-            return trouble.retry_at
-        if handling.mode is EvictionMode.EVICT_THEN_DELETE and trouble.asked:
-            asks_until = decision.fire_at + handling.evict_timeout_seconds
-        if not trouble.refused_by_eviction_api and trouble.retry_at >= asks_until:
-            return trouble.retry_at
-        return min(max(trouble.retry_at, trouble.ask_again_at), asks_until)
+            record.failures = failures.interrupted
+        elif asks:
+            record.failures = replace(failures, refused_since_at=failures.refused_since_at + now.at - schedule.fire_at)
+        return asks
 
     # When
 
-    def schedule(self, known: KnownPod, decision: Evict, trouble: Trouble | None, now: Moment) -> None:
-        """Want a pod's eviction, as a retry after ``trouble``; again for the same changes nothing."""
-        self.brakes.breaker.evicts(known.pod.node_name or "", decision.deciding.taint)
-        lane = _lane(known, self.handling(known, decision))
-        if trouble is None:
-            self.agenda.schedule(known.pod.ref, lane, decision.fire_at, now.at)
-        else:
-            fire_at = max(decision.fire_at, self.retry_at(known, decision, trouble))
-            self.agenda.schedule(known.pod.ref, lane, fire_at, now.at, retry=True)
+    def announce(self, record: PodRecord, decision: Evict, now: Moment) -> Schedule:
+        """Announce to the breaker for which taints a pod is to be evicted; return where and when that is to begin."""
+        in_turn = list(governed_in_turn(decision, record.pod, self.policy, now.at))
+        for _, governing in in_turn:
+            self._tell_breaker(record, governing)
+        flow, failures = self._flow(record, decision), record.failures
+        anew_at = in_turn[1][0] if len(in_turn) > 1 else None
+        fire_at = decision.due_at
+        if failures is not None:
+            fire_at = max(fire_at, failures.next_try_at(self.handling(record, decision)))
+        return Schedule(flow, fire_at, failures is not None, anew_at)
 
-    def take(self, now: Moment, retry: bool) -> PodRef | None:
-        """Begin the eviction whose turn it is, of first tries or of retries; None if none may go."""
-        return None if self.brakes.whole() is not None else self.agenda.take(now.at, retry)
+    def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
+        verdict = decision.deciding
+        untolerated = verdict.toleration is None and not decision.held_seconds
+        untolerated_since = record.bound.start_at if untolerated and record.bound is not None else math.inf
+        self._breaker.evicts(record.node_name, verdict.taint, untolerated_since)
+
+    def advance(self, now: Moment) -> None:
+        """Let what is due by now move on."""
+        self._queue.advance(now.at, self._breaker.unlisted_since(self._nodes.known, now))
+        self._breaker.presume(self._queue.waited_until)
+
+    def take(self, now: Moment, retry: bool) -> tuple[PodRecord, tuple[Token, ...]] | None:
+        """Take the eviction whose turn it is, of first tries or of retries, with its tokens; None if none may go.
+
+        None may before the circuit breaker has evaluated what is new.
+        """
+        if self._suspension.of_cluster() is not None or self._breaker.has_news:
+            return None
+        return self._queue.take(now.at, retry)
 
     def next_at(self, now: float, retries: bool) -> float | None:
         """Say when something moves on or may go next, None if nothing does; ``retries`` False: of first tries alone."""
-        return self.agenda.next_at(now, retries, stopped=self.brakes.whole() is not None)
+        return self._queue.next_at(now, retries, stopped=self._suspension.of_cluster() is not None)
 
     # What holds it back
 
-    def may_go_on(self, known: KnownPod, decision: Evict) -> bool:
-        """Tell whether an eviction that was begun may still be sent: nothing holds it, no limit was taken from it."""
-        held = self.brakes.whole() or self._held_lane(_lane(known, self.handling(known, decision)))
-        return held is None and self.agenda.may_send(known.pod.ref)
+    def held(self, record: PodRecord, decision: Evict) -> WaitReason | None:
+        """Say what people, a rule or the breaker hold back of a pod that is to be evicted, None if nothing."""
+        return self._suspension.of_cluster() or self._suspension.of_flow(self._flow(record, decision))
 
-    def _is_held(self, key: LaneKey) -> bool:
-        return self._held_lane(key) is not None
+    def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight) -> bool:
+        """Tell whether an eviction that was begun may still be sent: nothing holds it, nor does another rule govern it.
 
-    def _held_lane(self, key: LaneKey) -> Hold | None:
-        return Hold.RULE_PAUSED if key.rule in self._paused_rules else self.brakes.lane(key)
+        Nor does another policy: its limits have not let the eviction through.
+        """
+        same_flow = begun.schedule is not None and begun.schedule.flow == self._flow(record, decision)
+        return same_flow and begun.tokens is not None and self.held(record, decision) is None
 
-    def order(self, orders: Orders, now: Moment) -> list[Effect]:
+    def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
         """Take in what people have ordered."""
-        before, effects = self.brakes.orders, self.brakes.order(orders, now)
-        if orders != before:
-            self.agenda.reconsider()
-        self.agenda.advance(now.at)
-        self.brakes.breaker.count_due(self.agenda.due())
+        before, effects = self._suspension.control_state, self._suspension.order(control_state, now)
+        if control_state != before:
+            self._queue.reconsider()
+        self.advance(now)
+        self._breaker.count_due(self._queue.due())
         return effects
 
-    def look(self, nodes: Nodes, now: Moment) -> list[Effect]:
-        """Let the circuit breaker look at what is going on; to be asked before work is taken."""
-        self.agenda.advance(now.at)
-        return self.brakes.look(nodes, self.agenda.due(), now)
+    def evaluate(self, now: Moment) -> list[Effect]:
+        """Let the circuit breaker judge what is going on; to be asked before work is taken."""
+        self.advance(now)
+        return self._suspension.evaluate(self._nodes.known, self._queue.due(), now)
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> None:
         """Go on with another policy; what is wanted is to be scheduled again after that."""
-        self._set(policy)
-        self.agenda.change_policy(policy, now.at)
+        self.policy = policy
+        self._suspension.change_policy(policy)
+        self._queue.change_policy(policy, now.at)
 
-    # What there is to tell
+    # Questions
 
-    def wave(self, nodes: Nodes, now: Moment) -> Wave:
-        """Say what the circuit breaker sees."""
-        return self.brakes.breaker.wave(nodes, self.agenda.due(), now)
+    def state(self, record: PodRecord, decision: Evict, now: Moment) -> PendingState:
+        """Say in which state a pod is that is to be evicted by this decision.
 
-    def pending(
-        self, known: KnownPod, decision: Evict, trouble: Trouble | None, in_flight: bool, now: Moment
-    ) -> Pending:
-        """Say how far a pod that is wanted has come."""
-        handling, hold = self.handling(known, decision), None
-        if decision.fire_at <= now.at and not in_flight:
-            hold = self.brakes.whole() or self._held_lane(_lane(known, handling))
-            if hold is None and (trouble is None or trouble.retry_at <= now.at):
-                hold = Hold.SETTLING if self.agenda.is_settling(known.pod.ref) else Hold.LIMITED
-        return Pending(known, decision, handling, in_flight, trouble, hold)
-
-
-def _lane(known: KnownPod, handling: Handling) -> LaneKey:
-    rule = "" if handling.rule is None else handling.rule.name
-    return LaneKey(known.pod.node_name or "", known.pod.ref.key.namespace, rule)
+        That is the state in its record, brought up to now: a queue moves a pod on only when it is asked, and on a
+        standby nobody asks. What holds a flow is not in the records, because thousands of pods share it.
+        """
+        state = record.state
+        if isinstance(state, InFlight):
+            return state
+        assert isinstance(state, WaitingState), state
+        if decision.fire_at > now.at:
+            return Waiting(decision.fire_at, state.schedule)
+        if (held_by := self.held(record, decision)) is not None:
+            return Queued(state.schedule, held_by)
+        if isinstance(state, Waiting) or (isinstance(state, Retrying) and state.at <= now.at):
+            state = self._queue.after(state)
+        if isinstance(state, Settling) and state.until <= now.at:
+            return Queued(state.schedule, WaitReason.UNLISTED)
+        return state

@@ -1,16 +1,16 @@
-"""What follows from a fact or an outcome, for the body to carry out or tell: closed unions of values.
+"""What follows from a fact or an outcome, for the body to carry out or report: closed unions of values.
 
-``Effect``: has happened in the brain; goes to log, metrics and Kubernetes events, and never blocks an eviction.
+``Effect``: has happened in the core; goes to log, metrics and Kubernetes events, and never blocks an eviction.
 ``Work``: is to be done on the cluster now. ``Outcome``: how a piece of work ended.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from taint_eviction.core.control_state import Latch, Pause, PauseScope
 from taint_eviction.core.decision import Evict, StayReason
 from taint_eviction.core.objects import PodRef, Taint
-from taint_eviction.core.orders import Latch, Pause
 
 # What the eviction API may say
 
@@ -35,7 +35,7 @@ _BLOCKS = {
     BlockReason.BUDGET_NOT_READY: "its PodDisruptionBudget has not been counted yet",
     BlockReason.BUDGET_OVERLOADED: "its PodDisruptionBudget has too many disruptions under way",
     BlockReason.BUDGET_NEGATIVE: "its PodDisruptionBudget is exceeded already",
-    BlockReason.SEVERAL_BUDGETS: "more than one PodDisruptionBudget covers it, which the eviction API refuses for ever",
+    BlockReason.SEVERAL_BUDGETS: "more than one PodDisruptionBudget covers it, which the eviction API always refuses",
 }
 
 
@@ -65,7 +65,7 @@ class NodeCleared:
 
 @dataclass(frozen=True, slots=True)
 class TaintRewritten:
-    """A taint's value was changed while it stayed: its tolerances start anew, for ever if that goes on."""
+    """A taint's value was changed while it stayed: its tolerances start anew, again and again if that goes on."""
 
     node_name: str
     taint: Taint
@@ -83,11 +83,16 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A pod had a deadline and has none any more. ``reason`` None: the pod itself is gone or no longer watched."""
+    """A pod had a deadline and has none any more. ``reason`` None: the pod itself is gone or no longer watched.
+
+    ``late_seconds``: how long after the deadline that is, negative for before it; None: not said. Beside a controller
+    that evicts, too, it tells whether both would have come to the same.
+    """
 
     ref: PodRef
     node_name: str
     reason: StayReason | None
+    late_seconds: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +123,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """People hold evictions back; ``scope`` says which, in words."""
+    """People have paused the evictions in ``scope``."""
 
-    scope: str
+    scope: PauseScope
     pause: Pause
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What people held back goes on."""
+    """People have ended the pause of the evictions in ``scope``."""
 
-    scope: str
+    scope: PauseScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,17 +200,17 @@ class PodIsGone:
 
 @dataclass(frozen=True, slots=True)
 class CalledOff:
-    """Not wanted any more when it was decided again just before a call: nothing was sent after that."""
+    """No longer wanted when it was decided again just before a call: nothing was sent after that."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """Ended from outside, in the middle: what was sent last may have been done. To be decided anew."""
+    """The attempt was cancelled: what was sent last may have been done. The pod is decided anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Still wanted, but not allowed just now (not leading, or paused): to be taken up as if it had not been begun."""
+    """Still wanted, but not allowed now (not leading, or paused): it is queued again as if it had not begun."""
 
 
 @dataclass(frozen=True, slots=True)

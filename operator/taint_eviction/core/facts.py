@@ -1,4 +1,4 @@
-"""What the brain can be told: a closed union of facts about the cluster.
+"""What the core can observe: a closed union of facts about the cluster.
 
 Facts may come late, twice, out of order or never. ``asked_at`` is the instant at which the request that brought the
 fact was sent, None where a watch brought it, or a list that may be old: an answer is newer than everything that was
@@ -12,11 +12,25 @@ from taint_eviction.core.objects import Node, Pod, PodRef
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """A node as it is. ``continuous``: nothing that happened to it since the last fact can have been missed."""
+    """A node as it is.
+
+    ``after_gap``: it comes from a list that bridges a gap of the watch, so that a taint may have been removed and set
+    again unseen. A live read, or a list beside a standing watch, bridges none: the watch will bring what it shows.
+    """
 
     node: Node
-    continuous: bool = True
+    after_gap: bool = False
     asked_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodesHeard:
+    """The watch of nodes is alive, and all it has brought was observed: up to ``version``, None if that is no number.
+
+    That counts what needs no fact of its own as well: bookmarks, and events that change nothing.
+    """
+
+    version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +56,11 @@ class NodesSwept:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod as it is."""
+    """A pod as it is. ``absent_at``: the latest instant at which it is known not to have been bound there yet."""
 
     pod: Pod
     asked_at: float | None = None
+    absent_at: float = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +87,4 @@ class PodsReleased:
     node_name: str
 
 
-Fact = NodeSeen | NodeGone | NodesSwept | PodSeen | PodGone | PodsSwept | PodsReleased
+Fact = NodeSeen | NodesHeard | NodeGone | NodesSwept | PodSeen | PodGone | PodsSwept | PodsReleased

@@ -1,18 +1,24 @@
 """What will become of each pod, and what would become of it if nodes and pods were changed.
 
-The same rules as the controller's, with effects not carried out: ``Cluster`` keeps the sightings, ``decide`` decides.
-It is told the cluster as it is, then, at the instant of the changes, as it would be: a taint that stays keeps the
-tolerance that is running, a new one begins it. Nothing is taken as replaced, moved or written by anybody else.
+The same rules as the controller's, but no effect is carried out: ``KnownNodes`` and ``KnownPods`` keep the sightings,
+``decide`` decides. It is told the cluster as it is, then, at the instant of the changes, as it would be: a taint that
+stays keeps the tolerance that is running, a new one begins it. It assumes that nobody else replaces, moves or writes
+anything.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from taint_eviction.core.cluster import Cluster, KnownPod
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, decide
 from taint_eviction.core.facts import NodeGone, NodeSeen, PodSeen
+from taint_eviction.core.gone_objects import GoneObjects
+from taint_eviction.core.governing import handling_of, let_go
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
+from taint_eviction.core.pod_record import PodRecord
+from taint_eviction.core.policy import EvictionPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,48 +65,64 @@ class PodForecast:
 
 
 def forecast(
-    nodes: Iterable[Node], pods: Sequence[Pod], what_if: WhatIf, now: Moment, policy: DecisionPolicy
+    nodes: Iterable[Node],
+    pods: Sequence[Pod],
+    what_if: WhatIf,
+    now: Moment,
+    policy: DecisionPolicy,
+    eviction: EvictionPolicy,
 ) -> list[PodForecast]:
-    """Say what becomes of each pod, in the order given. Of several pods of one name the newest is meant."""
-    cluster = Cluster()
+    """Say what becomes of each pod, in the order given. Of several pods of one name the newest is meant.
+
+    A pod that a rule of ``eviction`` pauses leaves when another rule lets it go; one that all its rules pause is due
+    at its deadline, and stays.
+    """
+    gone = GoneObjects()
+    known_nodes, known_pods = KnownNodes(gone), KnownPods(gone)
     for node in nodes:
-        cluster.put_node(NodeSeen(node), now)
+        known_nodes.put(NodeSeen(node), now)
     for pod in pods:
-        cluster.put_pod(PodSeen(pod), now)
-    unchanged = {known.pod.ref: _decide(cluster, known, policy) for known in cluster.pods.values()}
-    _change(cluster, what_if, now)
+        known_pods.put(PodSeen(pod), now)
+    unchanged = {record.ref: _decide(known_nodes, record, policy, eviction) for record in known_pods.known.values()}
+    _change(known_nodes, known_pods, what_if, now)
     forecasts = []
     for pod in pods:
-        known = cluster.pod(pod.ref)
-        if known is None:
+        before = unchanged.get(pod.ref)
+        if before is None:
             continue
-        before = unchanged[pod.ref]
-        if isinstance(before, Evict) and before.fire_at < what_if.at and now.at < what_if.at:
+        record = known_pods.known[pod.ref.key]
+        if _leaves_before(what_if.at, before, record.pod, eviction) and now.at < what_if.at:
             # It has left before anything is changed.
-            forecasts.append(PodForecast(known.pod, before, before))
+            forecasts.append(PodForecast(record.pod, before, before))
             continue
-        orphaned = known.pod.node_name in what_if.deleted_nodes
-        forecasts.append(PodForecast(known.pod, _decide(cluster, known, policy), before, orphaned))
+        orphaned = record.pod.node_name in what_if.deleted_nodes
+        forecasts.append(PodForecast(record.pod, _decide(known_nodes, record, policy, eviction), before, orphaned))
     return forecasts
 
 
-def _change(cluster: Cluster, what_if: WhatIf, now: Moment) -> None:
+def _leaves_before(at: float, decision: Decision, pod: Pod, eviction: EvictionPolicy) -> bool:
+    if not isinstance(decision, Evict) or decision.fire_at >= at:
+        return False
+    return not handling_of(decision.deciding, pod, eviction).paused
+
+
+def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) -> None:
     then = Moment(what_if.at, now.epoch_of(what_if.at))
     for name, taints in what_if.taints.items():
-        known = cluster.nodes[name].node
         # Whoever writes the list of taints owns it from then on.
-        changed = replace(known, taints=taints, taints_written_at=then.server_epoch)
-        cluster.put_node(NodeSeen(changed), then)
+        changed = replace(nodes.known[name].node, taints=taints, taints_written_at=then.server_epoch)
+        nodes.put(NodeSeen(changed), then)
     for name in what_if.deleted_nodes:
-        cluster.drop_node(NodeGone(name), then)
+        nodes.drop(NodeGone(name), then)
     for ref, tolerations in (what_if.tolerations or {}).items():
-        known_pod = cluster.pod(ref)
-        if known_pod is not None:
-            cluster.put_pod(PodSeen(replace(known_pod.pod, tolerations=tolerations)), then)
+        record = pods.find(ref)
+        if record is not None:
+            pods.put(PodSeen(replace(record.pod, tolerations=tolerations)), then)
 
 
-def _decide(cluster: Cluster, known: KnownPod, policy: DecisionPolicy) -> Decision:
-    return decide(known.pod, known.bound, cluster.taints_on(known.pod.node_name), policy)
+def _decide(nodes: KnownNodes, record: PodRecord, policy: DecisionPolicy, eviction: EvictionPolicy) -> Decision:
+    decision = decide(record.pod, record.bound, nodes.taints_on(record.pod.node_name), policy)
+    return let_go(decision, record.pod, eviction) if isinstance(decision, Evict) else decision
 
 
 # Changes

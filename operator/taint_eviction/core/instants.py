@@ -21,7 +21,7 @@ FAR_FUTURE_SECONDS = 100 * 365 * 24 * 3600.0
 class Moment(NamedTuple):
     """Now, twice: ``at``, an instant; ``server_epoch``, the API server's time in seconds since the epoch.
 
-    ``server_epoch`` is never ahead of the server's true time.
+    ``server_epoch`` is never ahead of the server's true time while most of its answers are right.
     """
 
     at: float
@@ -37,7 +37,7 @@ class Moment(NamedTuple):
 
 
 class TimeSource(Enum):
-    """What told when a taint or a binding began."""
+    """What says when a taint or a binding began."""
 
     TIME_ADDED = "timeAdded"
     MANAGED_FIELDS = "managedFields"
@@ -45,14 +45,16 @@ class TimeSource(Enum):
     START_TIME = "status.startTime"
     CREATION = "creationTimestamp"
     FIRST_SIGHT = "first sight"
+    LAST_ABSENT = "last sight without it"
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """Since when something has been so: never too early.
 
-    ``start_at`` is min(first sighting by this process, object time + 1 s); ``source`` is whichever of them decided;
-    ``object_time`` is the newest object time seen since, None where objects tell none.
+    ``start_at`` is min(first sighting by this process, object time + 1 s), and never before it was last seen not to be
+    so; ``source`` is whichever of these decided; ``object_time`` is the newest object time that the watch, or a list
+    after a gap, has shown since, None where objects have none.
     """
 
     start_at: float
@@ -60,14 +62,19 @@ class Sighting:
     object_time: float | None
 
 
-def sight(now: Moment, object_time: float | None, object_source: TimeSource) -> Sighting:
+def sight(
+    now: Moment, object_time: float | None, object_source: TimeSource, absent_at: float = float("-inf")
+) -> Sighting:
     """Take a first sighting at ``now`` of something that its object dates to ``object_time`` (epoch seconds or None).
 
     The object's time plus its truncation wins where it is earlier: after a restart the countdown goes on from it. A
-    time in the future never delays beyond what this process saw itself.
+    time in the future never delays beyond what this process saw itself. What was seen beats what is dated: at
+    ``absent_at`` it was not so yet, whatever the object says.
     """
     if object_time is not None:
         from_object = now.instant_of(object_time + TRUNCATION_SECONDS)
         if from_object < now.at:
+            if from_object < absent_at:
+                return Sighting(absent_at, TimeSource.LAST_ABSENT, object_time)
             return Sighting(from_object, object_source, object_time)
     return Sighting(now.at, TimeSource.FIRST_SIGHT, object_time)

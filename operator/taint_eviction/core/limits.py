@@ -1,10 +1,10 @@
 """How fast evictions may go: token buckets, for all of them, for each node, each namespace, each rule.
 
-A token is taken when a request is sent that ends a pod, and not before: until then it is only spoken for. What turns
-out to have ended no pod counts as if it had never been sent. So in any span of time no more pods are ended than the
-burst and what has grown in that span, however late answers come.
+A token is taken when a request is sent that ends a pod, and not before: until then it is only reserved. A request that
+turns out to have ended no pod counts as if it had not been sent. So in any span of time no more pods are ended than the
+burst plus what has grown in that span, however late answers come.
 
-Passive: it is told the time, and never waits. Who goes first is ``lanes``' business.
+Passive: the caller passes the time. Who goes first: ``fair_queue``.
 """
 
 import math
@@ -13,28 +13,28 @@ from typing import NamedTuple
 from taint_eviction.core.policy import UNLIMITED, EvictionPolicy, Limit
 
 # Buckets of nodes and namespaces that may be kept though they are full: to make a new one is the same.
-_MOST_IDLE = 4096
+_MAX_IDLE = 4096
 
 
 class _Level(NamedTuple):
-    """So many tokens there were at an instant."""
+    """How many tokens there were at an instant."""
 
     tokens: float
     at: float
 
     def tokens_at(self, now: float, limit: Limit) -> float:
-        """Say how many there are if none has been taken since."""
+        """Return how many there are now if none has been taken since."""
         if limit.per_second is None:
             return math.inf
-        return min(self.tokens + (now - self.at) * limit.per_second, limit.most_tokens)
+        return min(self.tokens + (now - self.at) * limit.per_second, limit.max_tokens)
 
     def less_one(self, now: float, limit: Limit) -> "_Level":
-        """Take a token."""
+        """Return the level after one token is taken."""
         return _Level(self.tokens_at(now, limit) - 1, now)
 
 
 class Token:
-    """What one eviction has of one limit: spoken for at first, taken once ``sent``; ``certain``: for good."""
+    """One eviction's share of one limit: reserved at first, taken once ``sent``, and for good once ``certain``."""
 
     __slots__ = ("bucket", "certain", "sent")
 
@@ -45,32 +45,32 @@ class Token:
 
 
 class TokenBucket:
-    """One limit at work. Begun are those that were let through and have not ended."""
+    """One limit at work. An eviction has begun when it was let through and has not ended."""
 
     def __init__(self, limit: Limit) -> None:
         self._limit = limit
-        self._level = self._level_before = _Level(limit.most_tokens, -math.inf)
+        self._level = self._level_before = _Level(limit.max_tokens, -math.inf)
         self._begun = 0
-        self._spoken_for = 0
-        # When what was sent that may still turn out to have ended nothing, and all that was sent after the first of it.
+        self._reserved = 0
+        # When requests were sent: the oldest one whose outcome is uncertain, and all after it.
         self._sent: dict[Token, float] = {}
 
     def change(self, limit: Limit, now: float) -> None:
-        """Go on with another limit: a full one is full again, else what was saved up stays as far as it fits."""
-        tokens, most = self._level.tokens_at(now, self._limit), limit.most_tokens
-        tokens = most if tokens >= self._limit.most_tokens else min(tokens, most)
+        """Go on with another limit: a full bucket stays full, otherwise it keeps as many tokens as fit."""
+        tokens, max_tokens = self._level.tokens_at(now, self._limit), limit.max_tokens
+        tokens = max_tokens if tokens >= self._limit.max_tokens else min(tokens, max_tokens)
         self._level = self._level_before = _Level(tokens, now)
         self._sent = {}
         self._limit = limit
 
     def room_at(self) -> float | None:
-        """Say from when on one more may begin if nothing else happens; None: not before something is sent or ends."""
-        limit, needed = self._limit, self._spoken_for + 1
+        """Return from when on one more may begin if only time passes; None: not before something is sent or ends."""
+        limit, needed = self._limit, self._reserved + 1
         if limit.at_once is not None and self._begun >= limit.at_once:
             return None
         if limit.per_second is None:
             return -math.inf
-        if needed > limit.most_tokens:
+        if needed > limit.max_tokens:
             return None
         return self._level.at + max(0.0, needed - self._level.tokens) / limit.per_second
 
@@ -80,23 +80,23 @@ class TokenBucket:
         return at is not None and at <= now
 
     def begin(self) -> Token:
-        """Let one through, with a token spoken for."""
+        """Let one through, and reserve a token."""
         self._begun += 1
-        self._spoken_for += 1
+        self._reserved += 1
         return Token(self)
 
     def send(self, token: Token, now: float) -> None:
         """Take the token: the request that ends the pod is sent."""
-        self._spoken_for -= 1
+        self._reserved -= 1
         token.sent = True
         self._sent[token] = now
         self._level = self._level.less_one(now, self._limit)
 
     def end(self, token: Token, ended_pod: bool) -> None:
-        """Let go of one that was begun; its token comes back unless it may have ended a pod."""
+        """Note that one has ended; its token comes back unless it may have ended a pod."""
         self._begun -= 1
         if not token.sent:
-            self._spoken_for -= 1
+            self._reserved -= 1
             return
         token.certain = ended_pod
         if not ended_pod and self._sent.pop(token, None) is not None:
@@ -109,7 +109,7 @@ class TokenBucket:
 
     def is_idle(self, now: float) -> bool:
         """Tell whether it is as good as new."""
-        return self._begun == 0 and self._level.tokens_at(now, self._limit) >= self._limit.most_tokens
+        return self._begun == 0 and self._level.tokens_at(now, self._limit) >= self._limit.max_tokens
 
 
 class Limits:
@@ -117,7 +117,7 @@ class Limits:
 
     def __init__(self, policy: EvictionPolicy) -> None:
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
-        self._most = _MOST_IDLE
+        self._max_buckets = _MAX_IDLE
         self._set(policy)
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class Limits:
                 bucket.change(limit, now)
 
     def _set(self, policy: EvictionPolicy) -> None:
-        limits = {"whole": policy.whole, "node": policy.per_node, "namespace": policy.per_namespace}
+        limits = {"total": policy.total, "node": policy.per_node, "namespace": policy.per_namespace}
         self._of_kind = {kind: limit for kind, limit in limits.items() if limit != UNLIMITED}
         self._of_rule = {rule.name: rule.limit for rule in policy.rules if rule.limit != UNLIMITED}
 
@@ -143,7 +143,7 @@ class Limits:
         """Return the buckets that all must have room for an eviction; ``rule`` is "" where none matched."""
         if not self._of_kind and not self._of_rule:
             return ()
-        scopes = (("whole", ""), ("node", node_name), ("namespace", namespace), ("rule", rule))
+        scopes = (("total", ""), ("node", node_name), ("namespace", namespace), ("rule", rule))
         return tuple(self._bucket(scope, limit, now) for scope in scopes if (limit := self._limit(*scope)) is not None)
 
     def _limit(self, kind: str, name: str) -> Limit | None:
@@ -152,8 +152,8 @@ class Limits:
     def _bucket(self, scope: tuple[str, str], limit: Limit, now: float) -> TokenBucket:
         bucket = self._buckets.get(scope)
         if bucket is None:
-            if len(self._buckets) >= self._most:
+            if len(self._buckets) >= self._max_buckets:
                 self._buckets = {key: kept for key, kept in self._buckets.items() if not kept.is_idle(now)}
-                self._most = max(_MOST_IDLE, 2 * len(self._buckets))
+                self._max_buckets = max(_MAX_IDLE, 2 * len(self._buckets))
             bucket = self._buckets[scope] = TokenBucket(limit)
         return bucket

@@ -64,7 +64,7 @@ class Toleration:
     """One entry of a pod's ``spec.tolerations``.
 
     An empty ``key`` (with ``Exists``) means every key, an empty ``effect`` every effect. ``operator`` is kept as it was
-    written; an unknown one matches nothing. ``toleration_seconds`` None means for ever.
+    written; an unknown one matches nothing. ``toleration_seconds`` None: indefinitely.
     """
 
     key: str = ""
@@ -77,7 +77,7 @@ class Toleration:
         key = self.key or "*"
         value = "" if self.operator == "Exists" else f" {self.operator or 'Equal'} {self.value!r}"
         effect = f":{self.effect}" if self.effect else ""
-        seconds = "for ever" if self.toleration_seconds is None else f"for {self.toleration_seconds} s"
+        seconds = "indefinitely" if self.toleration_seconds is None else f"for {self.toleration_seconds} s"
         return f"{key}{value}{effect} {seconds}"
 
 
@@ -106,7 +106,7 @@ class Pod:
     that say so; None where none does. ``terminating``: it has a deletionTimestamp. ``finished``: phase Succeeded or
     Failed. ``mirror``: it stands for a static pod of its kubelet. ``marked``: it has the condition DisruptionTarget,
     status True, with the reason this controller writes. ``hold_seconds``: for how long past its deadline its owner asks
-    to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: for ever.
+    to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: indefinitely.
     """
 
     ref: PodRef

@@ -1,7 +1,8 @@
 """How pods are evicted, once it is decided that they go: by which call, how fast, and what is held back.
 
 The first rule that matches a pod and the taint that decides on it counts; what it leaves open, and what no rule
-matches, is as the policy says for all. Decides neither whether nor when a pod goes: that is ``decision``'s business.
+matches, is as the policy says for all. Decides neither whether nor when a pod goes (``decision``), nor which taint
+decides where several are due (``governing``).
 """
 
 import math
@@ -16,7 +17,7 @@ class EvictionMode(Enum):
     """Which call ends a pod.
 
     ``DELETE``: a DELETE, which knows no budgets. ``EVICT``: the eviction API; PodDisruptionBudgets hold, however long.
-    ``EVICT_THEN_DELETE``: the same for a bounded time past the deadline, then a DELETE.
+    ``EVICT_THEN_DELETE``: the same until budgets have refused for so long without a break, then a DELETE.
     """
 
     DELETE = "delete"
@@ -36,11 +37,17 @@ class Limit:
     at_once: int | None = None
 
     @property
-    def most_tokens(self) -> float:
+    def max_tokens(self) -> float:
         """How many evictions can be saved up."""
         if self.per_second is None:
             return math.inf
         return float(max(1, math.ceil(self.per_second)) if self.burst is None else self.burst)
+
+    @property
+    def size(self) -> tuple[float, float, float]:
+        """How large it is: more per second, then a larger burst, then more at once; what is not limited is most."""
+        per_second, at_once = (math.inf if each is None else each for each in (self.per_second, self.at_once))
+        return per_second, self.max_tokens, at_once
 
     def problems(self, what: str) -> list[str]:
         """Say everything that is wrong with it, a sentence each; ``what`` names it."""
@@ -57,6 +64,7 @@ class Limit:
 
 
 UNLIMITED = Limit()
+_MODES_BY_HASTE = (EvictionMode.DELETE, EvictionMode.EVICT_THEN_DELETE, EvictionMode.EVICT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +107,33 @@ class Handling:
     mode: EvictionMode
     evict_timeout_seconds: float
 
+    @property
+    def paused(self) -> bool:
+        """Tell whether its rule holds the pod."""
+        return self.rule is not None and self.rule.pause
+
+    @property
+    def haste(self) -> tuple[float, ...]:
+        """A key to sort by: what lets a pod go sooner comes first; all that is paused comes last, and is alike."""
+        if self.paused:
+            return (math.inf,)
+        patience = self.evict_timeout_seconds if self.mode is EvictionMode.EVICT_THEN_DELETE else 0.0
+        size = UNLIMITED.size if self.rule is None else self.rule.limit.size
+        return (_MODES_BY_HASTE.index(self.mode), patience, *(-each for each in size))
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionPolicy:
     """What holds for all pods, and the rules for some.
 
-    ``evict_timeout_seconds``: how long past the deadline EVICT_THEN_DELETE goes on asking the eviction API. ``whole``
-    limits all evictions together, ``per_node`` those of each node, ``per_namespace`` those of each namespace.
+    ``evict_timeout_seconds``: for how long EVICT_THEN_DELETE goes on asking the eviction API while budgets refuse, from
+    the first refusal of a series that nothing interrupts. ``total`` limits all evictions together, ``per_node`` those
+    of each node, ``per_namespace`` those of each namespace.
     """
 
     mode: EvictionMode = EvictionMode.DELETE
     evict_timeout_seconds: float = 300.0
-    whole: Limit = UNLIMITED
+    total: Limit = UNLIMITED
     per_node: Limit = UNLIMITED
     per_namespace: Limit = UNLIMITED
     rules: tuple[PolicyRule, ...] = field(default=())
@@ -125,7 +148,7 @@ class EvictionPolicy:
 
     def problems(self) -> list[str]:
         """Say everything that is wrong with it, a sentence each."""
-        limits = {"all evictions": self.whole, "evictions per node": self.per_node}
+        limits = {"all evictions": self.total, "evictions per node": self.per_node}
         limits["evictions per namespace"] = self.per_namespace
         found = [problem for what, limit in limits.items() for problem in limit.problems(what)]
         if self.evict_timeout_seconds < 0:

@@ -3,18 +3,20 @@
 Dedupe rule, in one sentence: **a key has at most one entry, the entry belongs to one UID, and scheduling again replaces
 it, whoever it belonged to and whether the new time is earlier or later.**
 
-Passive and synchronous: it never waits and never acts. Cancelling is for the owner only: another UID's entry stays. An
+Passive and synchronous: it never waits and never acts. Only its owner cancels an entry: another UID's entry stays. An
 entry leaves by ``pop_due`` or ``cancel`` and nothing of it remains, so a pod that is recreated under the same name
 always gets an entry of its own.
 
 The entries that are due in the foremost second, or before it, are a heap; those of later seconds stand as they were
 scheduled, and become the heap when their second is the foremost: with a million entries one heap of all costs four
 times as much, as each step down it looks somewhere else in memory. Entries that were replaced or cancelled stay where
-they are until they surface or outnumber the live ones (``stale <= live + _SLACK``), and are recognised by not being the
-entry of their key.
+they are until they surface or outnumber the live ones (``stale <= live + _SLACK``); an entry is stale if its key has
+another.
 
-Reference: ``TimedWorkerQueue`` in pkg/controller/tainteviction keeps a key after its work ran, and never lets go of it:
-kubernetes/kubernetes#107543, #110401, #125332.
+Reference: ``TimedWorkerQueue`` in pkg/controller/tainteviction. Before Kubernetes 1.33 it kept a key after its work ran
+until the pod's end was noticed, and indefinitely where the name's next pod was there by then
+(kubernetes/kubernetes#107543, #110401, #125332; read and measured in 1.32.13). Since then work that ends removes the
+key, even if it belongs to another pod by then, and a later pod does not take over a key that is there (1.36.2).
 """
 
 import heapq

@@ -1,1 +1,1 @@
-"""Files that people write for this project: read strictly, with every problem named by its line."""
+"""Files that people write for this project. They are read strictly, and each problem is named with its line."""

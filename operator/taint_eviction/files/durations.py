@@ -1,27 +1,27 @@
-"""Spans of time as people write them, in files and flags: seconds, or durations as Kubernetes' own flags have them."""
+"""Durations as people write them in files and flags: in seconds, or as in Kubernetes' own flags."""
 
 import re
 
-DURATION_FORM = "seconds (90) or a duration (1m30s, 500ms)"
+_DURATION_FORM = "seconds (90) or a duration (1m30s, 500ms)"
 
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
-# 31 years. Beyond this virtual time loses its microseconds, and nobody means it.
-_MOST_SECONDS = 1e9
+# 31 years. Beyond this virtual time loses its microseconds.
+_MAX_SECONDS = 1e9
 
 
 def parse_seconds(value: object) -> float:
-    """Read a number of seconds, or text as ``90``, ``1m30s``, ``500ms``, perhaps with a minus before it.
+    """Read a number of seconds, or a text like ``90``, ``1m30s``, ``500ms``, with or without a minus before it.
 
-    Raise ``ValueError`` with what is right instead; what it returns is finite.
+    Returns a finite number. Raises ``ValueError`` with the forms that are right.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value) if abs(value) <= _MOST_SECONDS else float("nan")
+        seconds = float(value) if abs(value) <= _MAX_SECONDS else float("nan")
     else:
         seconds = _parse_span(value.strip()) if isinstance(value, str) else float("nan")
-    if not abs(seconds) <= _MOST_SECONDS:
-        raise ValueError(DURATION_FORM)
+    if not abs(seconds) <= _MAX_SECONDS:
+        raise ValueError(_DURATION_FORM)
     return seconds
 
 

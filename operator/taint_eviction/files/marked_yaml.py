@@ -1,8 +1,8 @@
-"""YAML with line numbers, and its problems: all of them, each with file, line, and what was expected.
+"""YAML with line numbers, and all of its problems, each with file, line, and what was expected.
 
-``load`` turns one document into ``Marked`` values; ``Reading`` takes them apart and notes every problem on the way
-instead of stopping at the first. Strict where people slip: duplicate and unknown keys (with the nearest known one),
-numbers where text is meant. Times stay text, as in JSON. Not here: what the keys mean.
+``load`` turns one document into ``Marked`` values; ``Reading`` takes them apart and notes every problem instead of
+stopping at the first. Strict where people slip: duplicate keys, unknown keys (with the nearest known one), numbers
+where text is meant. Times stay text, as in JSON. What the keys mean is known elsewhere.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from taint_eviction.files.durations import parse_seconds
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """Something in a file that cannot be read as it should."""
+    """One thing that is wrong in a file."""
 
     file: str
     line: int
@@ -30,7 +30,7 @@ class Problem:
 
 
 class Malformed(Exception):
-    """A file that cannot be read; ``problems`` has everything that is wrong with it, in the order of lines."""
+    """A file that cannot be used; ``problems`` has everything that is wrong with it, by line."""
 
     def __init__(self, problems: Collection[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
@@ -50,7 +50,7 @@ class Marked:
     key_lines: Mapping[str, int]
 
     def __iter__(self) -> Iterator["Marked"]:
-        """Go through the items of a list; of anything else, through none."""
+        """Go through the items of a list; anything else has none."""
         return iter(self.value if isinstance(self.value, list) else ())
 
     def plain(self) -> Any:
@@ -62,23 +62,26 @@ class Marked:
         return self.value
 
 
+def without_timestamps(resolvers: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return PyYAML's resolvers of plain scalars without timestamps: as in JSON, times stay text."""
+    timestamp = "tag:yaml.org,2002:timestamp"
+    return {first: [each for each in found if each[0] != timestamp] for first, found in resolvers.items()}
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML as JSON has it: no timestamps, and of YAML 1.1's many numbers and booleans the usual ones."""
+    """YAML whose times stay text."""
+
+    yaml_implicit_resolvers = without_timestamps(yaml.SafeLoader.yaml_implicit_resolvers)
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-# Aliases can make a small file huge: nothing written by hand has so many values.
-_MOST_VALUES = 50_000
-# Python refuses to write integers of thousands of digits, and nothing here needs more than 64 bits.
+# Aliases can make a small file huge; no file written by hand has so many values.
+_MAX_VALUES = 50_000
+# Python refuses to print integers of thousands of digits; 64 bits are enough here.
 _LARGEST_INTEGER = 10**30
 
 
 def read_text(path: Path) -> str:
-    """Read a file; raise ``Malformed`` where that is not possible, or it is no UTF-8."""
+    """Read a file; raise ``Malformed`` if that is not possible or it is not UTF-8."""
     try:
         return decoded(path.read_bytes(), str(path))
     except OSError as error:
@@ -86,7 +89,7 @@ def read_text(path: Path) -> str:
 
 
 def decoded(raw: bytes, file: str) -> str:
-    """Return a file's bytes as text; raise ``Malformed`` if it is no UTF-8."""
+    """Return a file's bytes as text; raise ``Malformed`` if they are not UTF-8."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -95,7 +98,7 @@ def decoded(raw: bytes, file: str) -> str:
 
 
 def load(text: str, file: str) -> Marked:
-    """Read the one document of a file; raise ``Malformed`` if it is no YAML."""
+    """Read the one document of a file; raise ``Malformed`` if it is not YAML."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -120,8 +123,8 @@ class _Marking:
     def mark(self, node: yaml.Node) -> Marked:
         line = node.start_mark.line + 1
         self._values += 1
-        if id(node) in self._open or self._values > _MOST_VALUES:
-            raise Malformed([Problem(self._file, line, "the aliases (*) in here never end, or make it far too large")])
+        if id(node) in self._open or self._values > _MAX_VALUES:
+            raise Malformed([Problem(self._file, line, "aliases (*) make the file endless or far too large")])
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -153,14 +156,14 @@ class _Marking:
             # PyYAML's way to say that a value does not fit its tag: !!bool maybe, !!int "".
             raise Malformed([Problem(self._file, line, f"{node.value[:40]!r} is no {node.tag}")]) from error
         if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-            raise Malformed([Problem(self._file, line, "no number may be as large as this one")])
+            raise Malformed([Problem(self._file, line, "this number is too large")])
         return value if value is None or isinstance(value, bool | int | float | str) else node.value
 
 
 class Reading:
-    """Takes marked values apart; ``problems`` grows with everything that is not as it should be.
+    """Takes marked values apart, and notes everything that is wrong in ``problems``.
 
-    Each method returns something usable even after a problem, so that the rest is read, too.
+    Each method returns a usable value even after a problem, so that the rest is read, too.
     """
 
     def __init__(self, file: str) -> None:
@@ -168,7 +171,7 @@ class Reading:
         self.problems: list[Problem] = []
 
     def problem(self, line: int, what: str) -> None:
-        """Note a problem; what cannot be printed is escaped, so that it stays one line."""
+        """Note a problem; characters that cannot be printed are escaped, so that it stays one line."""
         shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in what)
         self.problems.append(Problem(self.file, line, shown))
 
@@ -199,14 +202,14 @@ class Reading:
         return list(at)
 
     def text(self, at: Marked, what: str, among: Collection[str] = ()) -> str:
-        """Read a text, one of ``among`` where that is given."""
+        """Read a text; one of ``among``, unless that is empty."""
         if isinstance(at.value, str):
             if among and at.value not in among:
                 self.problem(at.line, f"{what} must be one of {_listed(among)}, not {at.value!r}")
             return at.value
         hint = ""
         if isinstance(at.value, int | float):
-            # What of true and false was written, as yes or off, is not known any more.
+            # How true or false was written (yes, off) is no longer known.
             hint = " (write it in quotes)" if isinstance(at.value, bool) else f" (write it in quotes: '{at.value}')"
         self.problem(at.line, f"{what} must be text, not {described(at)}{hint}")
         return ""
@@ -218,31 +221,31 @@ class Reading:
         self.problem(at.line, f"{what} must be true or false, not {described(at)}")
         return False
 
-    def whole_number(self, at: Marked, what: str, least: int | None = None) -> int:
-        """Read a whole number, not below ``least``."""
-        if isinstance(at.value, int) and not isinstance(at.value, bool) and (least is None or at.value >= least):
+    def whole_number(self, at: Marked, what: str, min: int | None = None) -> int:
+        """Read a whole number, not below ``min``."""
+        if isinstance(at.value, int) and not isinstance(at.value, bool) and (min is None or at.value >= min):
             return at.value
-        bound = "" if least is None else f" of at least {least}"
+        bound = "" if min is None else f" of at least {min}"
         self.problem(at.line, f"{what} must be a whole number{bound}, not {described(at)}")
-        return least or 0
+        return min or 0
 
     def number(self, at: Marked, what: str) -> float:
-        """Read a number of more than 0."""
+        """Read a number above 0."""
         if isinstance(at.value, int | float) and not isinstance(at.value, bool) and 0 < at.value < math.inf:
             return float(at.value)
         self.problem(at.line, f"{what} must be a number of more than 0, not {described(at)}")
         return 1.0
 
-    def seconds(self, at: Marked, what: str, least: float | None = None) -> float:
-        """Read a span of time in seconds, not below ``least``."""
+    def seconds(self, at: Marked, what: str, min: float | None = None) -> float:
+        """Read a duration in seconds, not below ``min``."""
         try:
             seconds = parse_seconds(at.value)
         except ValueError as expected:
             self.problem(at.line, f"{what} must be {expected}, not {described(at)}")
-            return least or 0.0
-        if least is not None and seconds < least:
-            self.problem(at.line, f"{what} must be at least {least:g} s, not {described(at)}")
-            return least
+            return min or 0.0
+        if min is not None and seconds < min:
+            self.problem(at.line, f"{what} must be at least {min:g} s, not {described(at)}")
+            return min
         return seconds
 
     def only(self, fields: Mapping[str, Marked], needed: Collection[str], line: int, what: str) -> bool:

@@ -1,7 +1,7 @@
-"""The policy file: the rules of an eviction policy, versioned, and read strictly.
+"""The policy file: the rules of an eviction policy, versioned and read strictly.
 
-``read_policy`` raises ``Malformed`` with all problems of a file at once. The format is documented in
-manifests/POLICY.md. Not here: what holds for all pods, which is set by flags, and what rules mean (``core.policy``).
+``read_policy`` raises ``Malformed`` with all problems of a file at once. manifests/POLICY.md documents the format.
+What holds for all pods is set by flags; what rules mean is in ``core.policy``.
 """
 
 import re
@@ -23,20 +23,20 @@ _SELECTOR = ("matchLabels", "matchExpressions")
 _EXPRESSION = ("key", "operator", "values")
 _TIMEOUT = "evictTimeout"
 
-# Each pod is held against one after the other.
-_MOST_RULES = 1000
+# Each pod is matched against one rule after the other.
+_MAX_RULES = 1000
 
 _TAINT_KEYS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*\*?|\*", re.ASCII)
 _NAMESPACES = re.compile(r"[a-z0-9][a-z0-9-]*\*?|\*", re.ASCII)
 
 
 def read_policy_file(path: Path, base: EvictionPolicy) -> EvictionPolicy:
-    """Read a file's rules into ``base``; raise ``Malformed`` also where it cannot be read at all."""
+    """Return ``base`` with the rules of a file; raise ``Malformed`` with all its problems, or if it cannot be read."""
     return read_policy(read_text(path), str(path), base)
 
 
 def read_policy(text: str, file: str, base: EvictionPolicy) -> EvictionPolicy:
-    """Return ``base`` with the rules of a file, which ``file`` names in problems; raise ``Malformed`` with them all."""
+    """Return ``base`` with the rules in ``text``; raise ``Malformed`` with all problems, which name ``file``."""
     reading = PolicyReading(file)
     rules = reading.policy(load(text, file))
     if reading.problems:
@@ -45,11 +45,11 @@ def read_policy(text: str, file: str, base: EvictionPolicy) -> EvictionPolicy:
 
 
 class PolicyReading(Reading):
-    """Reads a policy, or ``rules`` that stand in another file."""
+    """Reads a policy, or the ``rules`` of another file."""
 
     def __init__(self, file: str) -> None:
         super().__init__(file)
-        # Rules of which it is known what they match, with their lines.
+        # The rules whose match has no problem, with their lines.
         self._matching: list[tuple[PolicyRule, int]] = []
 
     def policy(self, at: Marked) -> tuple[PolicyRule, ...]:
@@ -68,8 +68,8 @@ class PolicyReading(Reading):
     def rules(self, at: Marked) -> tuple[PolicyRule, ...]:
         """Read a list of rules."""
         items = self.items(at, "rules")
-        if len(items) > _MOST_RULES:
-            self.problem(at.line, f"there may be at most {_MOST_RULES} rules, not {len(items)}")
+        if len(items) > _MAX_RULES:
+            self.problem(at.line, f"there may be at most {_MAX_RULES} rules, not {len(items)}")
             return ()
         rules = tuple(self._rule(item) for item in items)
         self._check_names(zip(rules, items, strict=True))
@@ -116,7 +116,7 @@ class PolicyReading(Reading):
 
     def _name(self, at: Marked) -> str:
         name = self.text(at, "name")
-        # It goes into logs and metrics.
+        # It becomes part of logs and metrics.
         if isinstance(at.value, str) and not (name.strip() and name.isprintable()):
             self.problem(at.line, f"name must be a line of text, not {described(at)}")
         return name
@@ -128,7 +128,7 @@ class PolicyReading(Reading):
     def _limit(self, at: Marked) -> Limit:
         fields = self.fields(at, LIMITS, "limits")
         if "burst" in fields and "evictionsPerSecond" not in fields:
-            self.problem(at.key_lines["burst"], "a burst without evictionsPerSecond means nothing")
+            self.problem(at.key_lines["burst"], "burst has no effect without evictionsPerSecond")
         counts = {name: self.whole_number(fields[name], name, 1) for name in LIMITS[1:] if name in fields}
         rate = fields.get("evictionsPerSecond")
         return Limit(
@@ -143,7 +143,7 @@ class PolicyReading(Reading):
         if at is None:
             return ()
         if at.value in (None, []):
-            self.problem(at.line, f"{field} is empty; leave it out where all are meant")
+            self.problem(at.line, f"{field} is empty; leave it out to match all")
         names = []
         for item in self.items(at, field):
             names.append(self.text(item, f"an item of {field}"))
@@ -152,7 +152,7 @@ class PolicyReading(Reading):
         return tuple(names)
 
     def _selector(self, at: Marked) -> LabelSelector:
-        """Read a selector: as ``kubectl -l`` takes it, or Kubernetes' own shape."""
+        """Read a label selector: as ``kubectl -l`` takes it, or as an object."""
         if isinstance(at.value, str):
             try:
                 return parse_selector(at.value)
@@ -194,7 +194,7 @@ class PolicyReading(Reading):
 
 
 def _covers(earlier: PolicyRule, later: PolicyRule) -> bool:
-    """Tell whether a rule matches all that another one matches, as far as that can be seen without labels."""
+    """Tell whether a rule surely matches all that a later one matches."""
     return (
         _names_all(earlier.taint_keys, later.taint_keys)
         and _names_all(earlier.namespaces, later.namespaces)

@@ -1,11 +1,11 @@
-"""The HTTP sessions that an embedded Kopf gets: each its own, over a connector that all share.
+"""The HTTP sessions of an embedded Kopf: one for each login, over a connector that all sessions share.
 
-A session is cheap, an SSL context and a pool of connections are not. Kopf closes its session whenever credentials fail,
-so it must be one that nobody else uses; the connector stays open, its closing is its owner's. A session of its own also
-makes each login distinct: Kopf refuses credentials that equal those which failed, and ends.
+A session is cheap; an SSL context and a pool of connections are not. Kopf closes its session whenever credentials fail,
+so nobody else may use that session. The connector stays open; its owner closes it. Kopf also ends when a login returns
+credentials equal to those that failed: a new session makes each login different.
 
-``Authorization`` is no business of this room: whoever opens the sessions adds a middleware that computes it for each
-request, so that tokens may rotate.
+Not here: ``Authorization``. Whoever opens the sessions adds a middleware that sets it on each request, so that tokens
+may rotate.
 """
 
 import asyncio
@@ -14,60 +14,62 @@ from typing import Protocol
 import aiohttp
 import kopf
 
-from taint_eviction.kopf_shell.answers import Answer
+from taint_eviction.kopf_shell.responses import RewrittenResponse
 
+# The wait before each further login in a row.
 _WAIT_SECONDS = 0.5
+# So many logins in a row are answered with 401 before the watch ends.
+_MAX_LOGINS = 3
 
 
 class OpenSession(Protocol):
-    """Opens a session that does not own its connector; closing the session is the caller's.
+    """Opens a session that does not own its connector. The caller closes the session.
 
-    ``listen_in`` must be the first of its middlewares: it sees each request first and each answer last. The connector
-    must have no limit of connections: every watch holds one for as long as it lasts, and aiohttp's default of 100 would
-    let the 101st wait for ever, without an error.
+    ``listen_in`` must be the first of the session's middlewares: it handles each request first and each response last.
+    The connector must not limit connections: every watch holds one as long as it lasts, and with aiohttp's default of
+    100 the 101st would wait indefinitely, without an error.
     """
 
     def __call__(
         self, *, listen_in: aiohttp.ClientMiddlewareType, response_class: type[aiohttp.ClientResponse]
     ) -> aiohttp.ClientSession:
-        """Open one more."""
+        """Open a session."""
         ...
 
 
 class Logins:
-    """What Kopf gets when it asks to log in: a new session each time, until it has asked too often in a row."""
+    """Answers Kopf's logins with a new session each, until Kopf has logged in too often in a row."""
 
-    def __init__(self, url: str, open_session: OpenSession, listen_in: aiohttp.ClientMiddlewareType, most: int) -> None:
+    def __init__(self, url: str, open_session: OpenSession, listen_in: aiohttp.ClientMiddlewareType) -> None:
         self._url = url
         self._open_session = open_session
         self._listen_in = listen_in
-        self._most = most
         self._in_a_row = 0
         self._sessions: list[aiohttp.ClientSession] = []
 
     async def log_in(self) -> kopf.AiohttpSession | None:
-        """Return a session; None, which ends this Kopf, where the last few were all refused."""
-        if self._in_a_row >= self._most:
+        """Return a session. None, which ends this Kopf, when the API server refused all of the last few."""
+        if self._in_a_row >= _MAX_LOGINS:
             return None
-        # The first login, and the first after a 401, are made at once: then a token has just expired. Later ones wait.
+        # The first login, and the first after a 401, do not wait: most likely a token has just expired.
         await asyncio.sleep(max(0, self._in_a_row - 1) * _WAIT_SECONDS)
         self._in_a_row += 1
         return kopf.AiohttpSession(server=self._url, aiohttp_session=self.open())
 
     def open(self) -> aiohttp.ClientSession:
-        """Open a session that ``close`` will close."""
-        session = self._open_session(listen_in=self._listen_in, response_class=Answer)
+        """Open a session; ``close`` closes it."""
+        session = self._open_session(listen_in=self._listen_in, response_class=RewrittenResponse)
         self._sessions = [*(earlier for earlier in self._sessions if not earlier.closed), session]
         connector = session.connector
         if connector is None or connector.limit or connector.limit_per_host:
-            raise ValueError("the connector must have no limit of connections: each watch holds one all the time")
+            raise ValueError("the connector must not limit connections: each watch holds one as long as it lasts")
         return session
 
     def note_accepted(self) -> None:
-        """Note that the API server accepted a request: the next 401 is a new story."""
+        """Note that the API server accepted a request: logins are counted anew."""
         self._in_a_row = 0
 
     async def close(self) -> None:
-        """Close what Kopf has left open; may be called again."""
+        """Close the sessions that Kopf has left open. May be called again."""
         for session in self._sessions:
             await session.close()

@@ -1,21 +1,21 @@
-"""Kopf's log, brought into ours: one line each, no tracebacks, and no more than a few a minute.
+"""Kopf's log as part of the controller's log: one line for each record, no tracebacks, and a limited number of lines.
 
-Every end of a watch is told once, as its reason (``WatchEnded``), by whoever supervises it. Kopf tells of the same end
-three to five times with tracebacks, and of each attempt of each request of each of hundreds of watches.
+Whoever supervises a watch logs its end once (``WatchEnded``). Kopf logs the same end three to five times with
+tracebacks, and each attempt of each request of each of hundreds of watches.
 """
 
 import logging
 
-from taint_eviction.kopf_shell.endings import one_line
+from taint_eviction.core.text import one_line
 
 _ours = logging.getLogger("taint_eviction.kopf_shell.kopf")
-_SAME_AFTER_SECONDS = 30.0
+_REPEATED_AFTER_SECONDS = 30.0
 
 
 class KopfLogRelay(logging.Handler):
-    """Passes Kopf's warnings on, and of those from the same line of Kopf's code one in half a minute.
+    """Passes on Kopf's warnings; of those from the same line of Kopf's code one every 30 seconds.
 
-    Failures with a traceback are the ends of watches, and are passed on at DEBUG only, as one line too.
+    Records with a traceback report the end of a watch. They are passed on at DEBUG, as one line without the traceback.
     """
 
     def __init__(self) -> None:
@@ -23,14 +23,14 @@ class KopfLogRelay(logging.Handler):
         self._passed_on_at: dict[tuple[str, int], float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass on a record, or not."""
+        """Pass on a record at its level or at DEBUG."""
         message = one_line(record.getMessage())
         if record.exc_info:
             _ours.debug("%s", message)
             return
         place = record.pathname, record.lineno
         last = self._passed_on_at.get(place)
-        if last is not None and 0 <= record.created - last < _SAME_AFTER_SECONDS:
+        if last is not None and 0 <= record.created - last < _REPEATED_AFTER_SECONDS:
             _ours.debug("%s", message)
             return
         self._passed_on_at[place] = record.created
@@ -38,9 +38,9 @@ class KopfLogRelay(logging.Handler):
 
 
 def relay_kopf_log() -> None:
-    """Let Kopf log through this room; may be called again."""
+    """Make Kopf log through this module. May be called again."""
     kopf_log = logging.getLogger("kopf")
-    # Below WARNING it would make, format and drop several records for each event.
+    # Below WARNING Kopf would create, format and drop several records for each event.
     kopf_log.setLevel(logging.WARNING)
     kopf_log.propagate = False
     if not any(isinstance(handler, KopfLogRelay) for handler in kopf_log.handlers):

@@ -1,4 +1,4 @@
-"""Evictions as a picture: a lane for each pod, by node, on one self-contained page that needs no network.
+"""Evictions as a picture: a row for each pod, by node, on one self-contained HTML page.
 
-What is drawn is a ``Picture``, made from a plan, a replay, a journal or the demo; how it is drawn is in ``page.html``.
+A ``Picture`` is made from a plan, a replay, a record or the demo; ``page.html`` draws it.
 """

@@ -1,23 +1,23 @@
-"""A plan as a picture: second 0 is now, what lies ahead is to the right."""
+"""A plan as a picture: second 0 is now, the future is to the right."""
 
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.objects import NO_EXECUTE
-from taint_eviction.picture.scene import Band, Bar, Kind, Lane, Mark, Picture
+from taint_eviction.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
 from taint_eviction.planning.plan import Plan, PlannedNode
 from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.wording import held_by, notes, paused, summary, why
 
-# A tolerance of years would make everything else a point: the axis ends here, and what comes later at its end.
+# A tolerance of years would make all else a point: the axis ends here, and later deadlines are named at its end.
 _LONGEST_SECONDS = 7 * 86400.0
-_LEAST_SECONDS = 60.0
-_MOST_LANES = 5_000
+_MIN_SECONDS = 60.0
+_MAX_ROWS = 5_000
 
 
 def picture_of_plan(plan: Plan) -> Picture:
-    """Draw the pods of the nodes that matter; the others have no lane, since nothing happens to them."""
+    """Draw the pods of tainted and deleted nodes; nothing happens to the others."""
     at = plan.what_if.at - plan.now.at
     ahead = [pod.leaves_at - plan.now.at for pod in plan.leaving if pod.leaves_at is not None]
-    last = max([_LEAST_SECONDS, at + _LEAST_SECONDS, *(second for second in ahead if second <= _LONGEST_SECONDS)])
+    last = max([_MIN_SECONDS, at + _MIN_SECONDS, *(second for second in ahead if second <= _LONGEST_SECONDS)])
     picture = Picture(
         "What if: evictions ahead", summary(plan), -0.04 * last, 1.06 * last, plan.now.server_epoch, ahead=True
     )
@@ -28,10 +28,10 @@ def picture_of_plan(plan: Plan) -> Picture:
     names = {node.name for node in matters}
     shown = [pod for pod in plan.pods if pod.facts.pod.node_name in names]
     shown.sort(key=lambda pod: (pod.leaves_at is None, pod.leaves_at or 0.0, pod.ref.key))
-    if len(shown) > _MOST_LANES:
-        without = len(shown) - _MOST_LANES
-        picture.notes.append(f"{without} pods of {len(shown)} have no lane here: those that leave last, or stay")
-    picture.lanes = [_lane(pod, plan) for pod in shown[:_MOST_LANES]]
+    if len(shown) > _MAX_ROWS:
+        without = len(shown) - _MAX_ROWS
+        picture.notes.append(f"{without} pods of {len(shown)} are not shown: those that leave last, or stay")
+    picture.rows = [_row(pod, plan) for pod in shown[:_MAX_ROWS]]
     picture.steps = [Mark(at, Kind.STEP, text) for text in plan.described]
     return picture
 
@@ -45,37 +45,37 @@ def _bands(node: PlannedNode, plan: Plan, at: float) -> list[Band]:
     return [*gone, *kept, *added]
 
 
-def _lane(pod: PlannedPod, plan: Plan) -> Lane:
+def _row(pod: PlannedPod, plan: Plan) -> PodRow:
     now, decision = plan.now.at, pod.forecast.decision
     node = pod.facts.pod.node_name or ""
     owner = str(pod.facts.owner) if pod.facts.owner else "nobody: gone for good"
-    lane = Lane(str(pod.ref), node, "stays", why(pod.forecast), pod.ref.uid, owner)
+    row = PodRow(str(pod.ref), node, "stays", why(pod.forecast), pod.ref.uid, owner)
     if not isinstance(decision, Evict):
         if pod.forecast.orphaned:
-            lane.outcome = "orphaned"
-            lane.marks.append(Mark(plan.what_if.at - now, Kind.ORPHANED, lane.why))
+            row.outcome = "orphaned"
+            row.marks.append(Mark(plan.what_if.at - now, Kind.ORPHANED, row.why))
         elif isinstance(pod.forecast.unchanged, Evict):
-            lane.outcome = "cancelled"
-            text = f"would leave without the changes: {lane.why}"
-            lane.marks.append(Mark(plan.what_if.at - now, Kind.CANCELLED, text))
-        return lane
+            row.outcome = "cancelled"
+            text = f"would leave without the changes: {row.why}"
+            row.marks.append(Mark(plan.what_if.at - now, Kind.CANCELLED, text))
+        return row
     start, due = decision.deciding.start_at - now, decision.fire_at - now
-    lane.outcome, lane.deadline = "leaves", due
+    row.outcome, row.deadline = "leaves", due
     shown = max(due, 0.0)
     tolerated = due - decision.held_seconds if decision.held_seconds else shown
     if tolerated > start:
-        lane.bars.append(Bar(start, tolerated, Kind.COUNTDOWN, f"tolerance running: {lane.why}"))
+        row.bars.append(Bar(start, tolerated, Kind.COUNTDOWN, f"tolerance running: {row.why}"))
     if shown > tolerated:
-        lane.bars.append(Bar(tolerated, shown, Kind.HELD, lane.why))
-    lane.marks.append(_end(lane, pod, shown))
-    return lane
+        row.bars.append(Bar(tolerated, shown, Kind.HELD, row.why))
+    row.marks.append(_end(row, pod, shown))
+    return row
 
 
-def _end(lane: Lane, pod: PlannedPod, at: float) -> Mark:
-    """Mark how it ends that a pod is due, in the picture and as the lane's outcome."""
+def _end(row: PodRow, pod: PlannedPod, at: float) -> Mark:
+    """Mark what happens when a pod is due, and set the row's outcome."""
     if not pod.blocked and not pod.paused_by:
-        return Mark(at, Kind.EVICTED, f"leaves: {lane.why}")
+        return Mark(at, Kind.EVICTED, f"leaves: {row.why}")
     kind, text = (Kind.BLOCKED, f"blocked: {held_by(pod)}") if pod.blocked else (Kind.HELD, paused(pod))
-    lane.outcome = kind.value
-    lane.why += f"; {text}"
+    row.outcome = kind.value
+    row.why += f"; {text}"
     return Mark(at, kind, text)

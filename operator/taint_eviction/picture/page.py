@@ -1,17 +1,17 @@
-"""A picture → one page of HTML: data, style and script in one file, nothing fetched from anywhere."""
+"""A picture → one HTML page with data, style and script; it loads nothing else."""
 
 import json
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from taint_eviction.picture.scene import Band, Bar, Lane, Mark, Picture
+from taint_eviction.picture.scene import Band, Bar, Mark, Picture, PodRow
 
 _TEMPLATE = "page.html"
 
 
 def render_page(picture: Picture) -> str:
-    """Write the page. Whatever a pod is called, it is data: the text can't end the script it stands in."""
+    """Write the page. Names of pods are data: no text can end the script that it stands in."""
     template = (files(__package__) / _TEMPLATE).read_text("utf-8")
     data = json.dumps(_document(picture), ensure_ascii=False, separators=(",", ":"))
     safe = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
@@ -30,7 +30,7 @@ def _document(picture: Picture) -> dict[str, Any]:
         "ahead": picture.ahead,
         "bands": {node: [_band(band) for band in bands] for node, bands in picture.bands.items()},
         "holds": [_band(band) for band in picture.holds],
-        "lanes": [_lane(lane) for lane in picture.lanes],
+        "podRows": [_row(row) for row in picture.rows],
         "steps": [_mark(mark) for mark in picture.steps],
         "notes": picture.notes,
     }
@@ -46,20 +46,20 @@ def _band(band: Band) -> dict[str, Any]:
     return {"text": band.text, "begin": begin, "end": end, "evicts": band.evicts}
 
 
-def _lane(lane: Lane) -> dict[str, Any]:
-    late = lane.late_seconds
+def _row(row: PodRow) -> dict[str, Any]:
+    late = row.late_seconds
     fields: dict[str, Any] = {
-        "pod": lane.pod,
-        "node": lane.node,
-        "outcome": lane.outcome,
-        "why": lane.why,
-        "uid": lane.uid,
-        "owner": lane.owner,
-        "deadline": None if lane.deadline is None else _second(lane.deadline),
-        "left": None if lane.left_at is None else _second(lane.left_at),
+        "pod": row.pod,
+        "node": row.node,
+        "outcome": row.outcome,
+        "why": row.why,
+        "uid": row.uid,
+        "owner": row.owner,
+        "deadline": None if row.deadline is None else _second(row.deadline),
+        "left": None if row.left_at is None else _second(row.left_at),
         "late": None if late is None else _second(late),
-        "bars": [_bar(bar) for bar in lane.bars],
-        "marks": [_mark(mark) for mark in lane.marks],
+        "bars": [_bar(bar) for bar in row.bars],
+        "marks": [_mark(mark) for mark in row.marks],
     }
     return {name: value for name, value in fields.items() if value not in (None, "", [])}
 

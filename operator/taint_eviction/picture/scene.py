@@ -1,4 +1,4 @@
-"""What a picture shows, as values; times are seconds on the picture's own axis."""
+"""What a picture shows, as values. Times are seconds on the picture's own axis."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,7 +16,7 @@ class Kind(Enum):
     CREATED = "created"
     GONE = "gone"
     STEP = "step"
-    # Bars; what is blocked or held may be a mark, too.
+    # Bars; BLOCKED and HELD are marks, too.
     EXISTS = "exists"
     COUNTDOWN = "countdown"
     HELD = "held"
@@ -35,7 +35,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Something that goes on from ``begin`` to ``end``."""
+    """Something that lasts from ``begin`` to ``end``."""
 
     begin: float
     end: float
@@ -45,9 +45,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A taint on its node, or what holds evictions back; ``evicts``: it is a taint that does.
+    """A taint on a node, or a pause of evictions. ``evicts``: it is a taint that evicts.
 
-    ``end`` None: to the end of the picture, ``begin`` None: from before its beginning.
+    ``begin`` None: from before the picture's beginning; ``end`` None: to its end.
     """
 
     text: str
@@ -57,8 +57,8 @@ class Band:
 
 
 @dataclass(slots=True)
-class Lane:
-    """One pod. ``outcome`` is one word for filters; ``why`` a sentence; ``deadline`` None where there was none."""
+class PodRow:
+    """One pod. ``outcome``: one word, for filters; ``why``: a sentence; ``deadline`` None: it has none."""
 
     pod: str
     node: str
@@ -73,7 +73,7 @@ class Lane:
 
     @property
     def late_seconds(self) -> float | None:
-        """How long after its deadline it was evicted; None where it was not."""
+        """How long after its deadline it was evicted; None: it was not."""
         if self.deadline is None or self.left_at is None:
             return None
         return max(0.0, self.left_at - self.deadline)
@@ -81,9 +81,9 @@ class Lane:
 
 @dataclass(slots=True)
 class Picture:
-    """Everything on the page. ``epoch``: second 0 in seconds since the epoch, None where the axis is a story's own.
+    """Everything on the page. ``epoch``: second 0 as Unix time; None: the seconds are a scenario's own.
 
-    ``ahead``: second 0 is now, and what is shown lies ahead. ``holds``: what holds evictions back, of all or of some.
+    ``ahead``: second 0 is now, and the picture shows the future. ``holds``: pauses and open breakers.
     """
 
     title: str
@@ -94,6 +94,6 @@ class Picture:
     ahead: bool = False
     bands: dict[str, list[Band]] = field(default_factory=dict)
     holds: list[Band] = field(default_factory=list)
-    lanes: list[Lane] = field(default_factory=list)
+    rows: list[PodRow] = field(default_factory=list)
     steps: list[Mark] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

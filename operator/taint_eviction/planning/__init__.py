@@ -1,4 +1,4 @@
-"""What if: who would leave a cluster, when, why, and what would that break. The ``plan`` command is made of this.
+"""Plans: which pods would leave, when and why, and which budgets that would violate; for the verb ``plan``.
 
 Reads a cluster or files into an ``Inventory``, applies hypothetical changes, asks ``core.forecast``, and adds it up.
 Prints nothing, and changes nothing.

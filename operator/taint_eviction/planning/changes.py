@@ -1,7 +1,7 @@
-"""Hypothetical changes: read from what people type, and applied to what an inventory holds.
+"""Hypothetical changes: read from what people type, and applied to an inventory.
 
-Nodes are named, or meant by a pattern (``*``, ``worker-*``), which a selector and zones narrow. Everything that is
-wrong is a ``WrongChange``: one sentence that says what is right.
+Nodes are given by name or by a pattern (``*``, ``worker-*``), which a selector and zones narrow. Whatever is wrong is
+a ``WrongChange``: one sentence that says what is right.
 """
 
 import difflib
@@ -15,8 +15,8 @@ from taint_eviction.core import forecast
 from taint_eviction.core.forecast import WhatIf
 from taint_eviction.core.label_selectors import LabelSelector, chooses, parse_selector
 from taint_eviction.core.objects import PodRef, Taint, Toleration
+from taint_eviction.files import short_forms
 from taint_eviction.planning.inventory import Inventory, NodeFacts
-from taint_eviction.simulation import short_forms
 
 _TAINT_FORM = "NODE=KEY[=VALUE]:EFFECT, as in node-1=maintenance=now:NoExecute (EFFECT: {})".format(
     ", ".join(short_forms.EFFECTS)
@@ -29,12 +29,12 @@ _UNTAINT_FORM = "NODE=KEY[:EFFECT], as in node-1=maintenance or node-1=maintenan
 
 
 class WrongChange(ValueError):
-    """A change that cannot be read, or that names something which does not exist."""
+    """A change that cannot be read, or that names an object that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerating:
-    """A toleration for all pods that a selector chooses, in one namespace or ("") in all."""
+    """A toleration for all pods that a selector matches, in one namespace or ("") in all."""
 
     namespace: str
     selector: LabelSelector
@@ -44,7 +44,7 @@ class Tolerating:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is to be changed. ``selector`` and ``zones`` narrow patterns of nodes; empty ones do not."""
+    """The changes. ``selector`` and ``zones`` narrow patterns of nodes; empty ones do not."""
 
     taints: tuple[tuple[str, Taint], ...] = ()
     untaints: tuple[tuple[str, str, str], ...] = ()
@@ -54,7 +54,7 @@ class Changes:
     zones: frozenset[str] = frozenset()
 
     def described(self) -> list[str]:
-        """Say what is changed, a phrase each."""
+        """Describe the changes, a phrase each."""
         return [
             *(f"untaint {node} {key}{':' if effect else ''}{effect}" for node, key, effect in self.untaints),
             *(f"taint {node} {taint}" for node, taint in self.taints),
@@ -79,7 +79,7 @@ def read_taint(text: str) -> tuple[str, Taint]:
 
 
 def read_untaint(text: str) -> tuple[str, str, str]:
-    """Read ``NODE=KEY[:EFFECT]``; as with kubectl a final ``-`` may stand there."""
+    """Read ``NODE=KEY[:EFFECT]``, with or without kubectl's final ``-``."""
     node, _, rest = text.partition("=")
     try:
         key, effect = short_forms.parse_taint_removal(rest)
@@ -93,7 +93,7 @@ def read_untaint(text: str) -> tuple[str, str, str]:
 def read_tolerating(chosen: str, text: str) -> Tolerating:
     """Read a toleration and the pods it is for: ``[NAMESPACE/]SELECTOR``."""
     namespace, slash, selector = chosen.partition("/")
-    # Labels' keys have slashes, too, behind a domain: namespaces have no dots.
+    # Keys of labels may have a slash after a domain; namespaces have no dots.
     if not slash or "." in namespace or "=" in namespace:
         namespace, selector = "", chosen
     try:
@@ -125,7 +125,7 @@ def _toleration(parsed: dict[str, Any]) -> Toleration:
 
 
 def apply_changes(changes: Changes, inventory: Inventory, at: float) -> WhatIf:
-    """Say what nodes and pods would be like; untaints come before taints, so that one can be swapped for another."""
+    """Return nodes and pods as they would be. Untaints come before taints, so that one taint can replace another."""
     taints: dict[str, tuple[Taint, ...]] = {}
     for pattern, key, effect in changes.untaints:
         found = False
@@ -163,14 +163,14 @@ def _nodes(pattern: str, changes: Changes, inventory: Inventory) -> list[NodeFac
         and (not changes.zones or node.zone in changes.zones)
     ]
     if not found:
-        narrowed = " that the selector and the zones choose" if changes.selector or changes.zones else ""
-        raise WrongChange(f"no node is called like {pattern!r}{narrowed}, of {len(inventory.nodes)}")
+        narrowed = " that -l and --zone match" if changes.selector or changes.zones else ""
+        raise WrongChange(f"{pattern!r} matches none of {len(inventory.nodes)} nodes{narrowed}")
     return found
 
 
 def _unknown_node(name: str, changes: Changes, known: Collection[str]) -> str:
     if changes.selector or changes.zones:
-        return f"there is no node {name!r}; for those that -l and --zone choose write '*=…'"
+        return f"there is no node {name!r}; for the nodes that -l and --zone match write '*=…'"
     close = difflib.get_close_matches(name, known, n=1)
     return f"there is no node {name!r}" + (f"; did you mean {close[0]!r}?" if close else f" among {len(known)}")
 
@@ -184,7 +184,7 @@ def _tolerations(given: Iterable[Tolerating], inventory: Inventory) -> dict[PodR
             if change.namespace in ("", facts.pod.ref.key.namespace) and chooses(change.selector, facts.labels)
         ]
         if not chosen:
-            raise WrongChange(f"there is no pod for this toleration: let {change.text}")
+            raise WrongChange(f"no pod matches: let {change.text}")
         for pod in chosen:
             before = changed.get(pod.ref, pod.tolerations)
             changed[pod.ref] = forecast.add_toleration(before, change.toleration)

@@ -1,6 +1,5 @@
-"""Files and stdin → the inventory: what ``kubectl get nodes,pods,pdb -A -o yaml|json`` printed, or written by hand."""
+"""Files and stdin → the inventory: output of ``kubectl get nodes,pods,pdb -A -o json``, or written by hand."""
 
-import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -12,14 +11,14 @@ from taint_eviction.planning.yaml_stream import stream_yaml
 
 STDIN = "-"
 
-# After so many objects progress is told of.
+# Progress is reported after so many objects.
 _STEP = 500
 
 
 def read_files(names: Iterable[str], stdin: BinaryIO, progress: Callable[[int], None]) -> Inventory:
-    """Read all files; ``progress`` is given the number of objects so far now and then.
+    """Read all files; ``progress`` is called with the number of objects so far.
 
-    Whatever cannot be read is a problem of the inventory, and the rest is read all the same.
+    Whatever cannot be read becomes a problem of the inventory; the rest is read all the same.
     """
     inventory = Inventory()
     reader = InventoryReader(inventory)
@@ -36,50 +35,36 @@ def read_files(names: Iterable[str], stdin: BinaryIO, progress: Callable[[int], 
 
 
 def _read(reader: InventoryReader, name: str, source: BinaryIO, progress: Callable[[int], None]) -> None:
-    buffered = io.BufferedReader(source, 1 << 16) if isinstance(source, io.RawIOBase) else source
-    head, replayed = _peeked(buffered)
-    if not head:
+    head = _head(source)
+    text = head.strip().removeprefix(b"\xef\xbb\xbf").strip()
+    if not text:
         reader.problem(name, "it is empty")
         return
-    stream = stream_json if head in (b"{", b"[") else stream_yaml
+    stream = stream_json if text[:1] in (b"{", b"[") else stream_yaml
     try:
-        for count, (body, line) in enumerate(stream(replayed), 1):
-            if isinstance(body, BadText):
-                reader.problem(f"{name}:{body.line}", body.what)
-            else:
-                reader.put(body, f"{name}:{line}")
+        for count, (body, line) in enumerate(stream(_Rejoined(head, source)), 1):
+            reader.put(body, f"{name}:{line}")
             if count % _STEP == 0:
                 progress(len(reader.inventory))
     except BadText as bad:
         reader.problem(f"{name}:{bad.line}", bad.what)
 
 
-class _Replayed(io.RawIOBase):
-    """A stream whose first bytes were read already."""
+def _head(source: BinaryIO) -> bytes:
+    """Read until there is more than space; without any, the whole source."""
+    head = b""
+    while not head.strip().removeprefix(b"\xef\xbb\xbf").strip() and (more := source.read(4096)):
+        head += more
+    return head
 
-    def __init__(self, first: bytes, rest: BinaryIO) -> None:
-        self._first = first
+
+class _Rejoined:
+    """A stream whose first bytes, ``head``, have been read already."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head = head
         self._rest = rest
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if self._first:
-            taken, self._first = self._first[: len(buffer)], self._first[len(buffer) :]
-        else:
-            taken = self._rest.read(len(buffer)) or b""
-        buffer[: len(taken)] = taken
-        return len(taken)
-
-
-def _peeked(source: BinaryIO) -> tuple[bytes, BinaryIO]:
-    """Return the first byte that is no space ("" where there is none), and a stream that still has all of it."""
-    first = b""
-    while not first.strip().removeprefix(b"\xef\xbb\xbf").strip():
-        read = source.read(4096)
-        if not read:
-            return b"", source
-        first += read
-    head = first.strip().removeprefix(b"\xef\xbb\xbf").strip()[:1]
-    return head, io.BufferedReader(_Replayed(first, source), 1 << 20)
+    def read(self, size: int = -1, /) -> bytes:
+        head, self._head = self._head, b""
+        return head or self._rest.read(size)

@@ -1,4 +1,4 @@
-"""Gates: what makes a plan fail a check, for use before a change is made."""
+"""Gates: conditions under which a plan fails, for checks before a change is made."""
 
 import re
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ _MORE_THAN = re.compile(r"more-than=(\d{1,9})(%?)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """One condition under which a plan fails; ``most`` and ``percent`` for ``more-than`` only."""
+class PlanGate:
+    """One condition under which a plan fails; ``max`` (pods, or percent of all) is for ``more-than`` only."""
 
     kind: str
-    most: int = 0
+    max: int = 0
     percent: bool = False
 
     def failure(self, plan: Plan) -> str | None:
@@ -26,7 +26,7 @@ class Gate:
             case "budget":
                 names = ", ".join(str(each.budget) for each in plan.broken_budgets)
                 if not plan.inventory.budgets_known:
-                    return "the budgets are not known"
+                    return "budgets are not known"
                 return f"budgets would be violated or block: {names}" if names else None
             case "bare-pod":
                 names = ", ".join(str(pod.ref) for pod in plan.bare[:5])
@@ -36,18 +36,18 @@ class Gate:
 
     def _too_many(self, leaving: int, total: int) -> str | None:
         if self.percent:
-            broken = leaving * 100 > self.most * total
-            return f"{leaving} of {total} pods would be evicted, more than {self.most} %" if broken else None
-        return f"{many(leaving, 'pod')} would be evicted, more than {self.most}" if leaving > self.most else None
+            broken = leaving * 100 > self.max * total
+            return f"{leaving} of {total} pods would be evicted, more than {self.max} %" if broken else None
+        return f"{many(leaving, 'pod')} would be evicted, more than {self.max}" if leaving > self.max else None
 
 
-ANY = Gate("any")
+ANY = PlanGate("any")
 
 
-def read_gate(text: str) -> Gate:
+def read_gate(text: str) -> PlanGate:
     """Read ``budget``, ``bare-pod`` or ``more-than=N[%]``; raise ``ValueError`` with what is right instead."""
     if text in ("budget", "bare-pod"):
-        return Gate(text)
+        return PlanGate(text)
     if found := _MORE_THAN.fullmatch(text):
-        return Gate("more-than", int(found[1]), bool(found[2]))
+        return PlanGate("more-than", int(found[1]), bool(found[2]))
     raise ValueError("budget, bare-pod, more-than=N or more-than=N%")

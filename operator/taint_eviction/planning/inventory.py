@@ -1,4 +1,4 @@
-"""What a plan is made from: the nodes, pods and budgets that were read, and what could not be used."""
+"""What a plan is made from: nodes, pods and budgets, and what could not be read."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from taint_eviction.core.disruption_budgets import Budget
 from taint_eviction.core.objects import NamespacedName, Node, Pod
 
-ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_ZONE_LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The controller that owns a pod, and would create another in its place."""
+    """The controller that owns a pod and would recreate it."""
 
     kind: str
     name: str
@@ -25,7 +25,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod with what a plan needs besides. ``owner`` None: nobody creates it again. ``pending``: phase Pending."""
+    """A pod with what else a plan needs. ``owner`` None: nobody recreates it. ``pending``: its phase is Pending."""
 
     pod: Pod
     labels: Labels
@@ -35,31 +35,31 @@ class PodFacts:
 
     @property
     def bare(self) -> bool:
-        """Tell whether it is gone for good once it has left."""
+        """Tell whether nobody recreates it."""
         return self.owner is None and not self.pod.mirror
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node with what a plan needs besides."""
+    """A node with what else a plan needs."""
 
     node: Node
     labels: Labels
 
     @property
     def zone(self) -> str:
-        """The zone that its labels name, "" where none does."""
-        return next((self.labels[label] for label in ZONE_LABELS if label in self.labels), "")
+        """The zone in its labels, "" without one."""
+        return next((self.labels[label] for label in _ZONE_LABELS if label in self.labels), "")
 
 
 @dataclass(slots=True)
 class Inventory:
     """All that was read.
 
-    ``skipped`` counts objects of other kinds, ``repeated`` those that were given before, of which the last counts.
-    ``problems`` has a sentence with its place for what could not be read, the first hundred of ``unread``: what is in
-    here is then not all there is. ``complaints``: what was left out of objects that could be read, the first hundred of
-    ``complained``. ``budgets_known`` False: there may be budgets, but they could not be asked for.
+    ``skipped`` counts objects of other kinds by kind; ``repeated`` counts objects that were given before (the last one
+    is kept). ``problems``: what could not be read, a sentence with its place each, the first hundred of ``unread``; if
+    there is any, the inventory is incomplete. ``complaints``: what was left out of objects that could be read, the
+    first hundred of ``complained``. ``budgets_known`` False: the budgets could not be listed.
     """
 
     nodes: dict[str, NodeFacts] = field(default_factory=dict)

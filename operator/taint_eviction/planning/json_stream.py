@@ -1,7 +1,8 @@
 """Objects out of JSON of any size, one after the other, in bounded memory: lists, arrays, single objects, in a row.
 
-The standard decoder finds where each item ends and decodes it in one go; orjson, faster on small texts, needs the whole
-text, and 30,000 pods as one value take 2 GB.
+The standard decoder finds where each item ends and decodes it in one go. orjson needs the whole text, and 30,000 pods
+as one value take 2 GB. ijson does not say in which line an item or a mistake is, turns halves of characters into
+question marks, and puts no bound on the memory that a single value takes.
 """
 
 import codecs
@@ -9,13 +10,21 @@ import json
 import re
 from collections.abc import Iterator
 from json.decoder import WHITESPACE  # type: ignore[attr-defined]  # A compiled pattern of JSON's own white space.
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn, Protocol
 
 _CHUNK = 1 << 20
 # One value: an object of Kubernetes has at most 1.5 MB in etcd, printed at most some times that.
 _LONGEST_VALUE = 1 << 26
 _DECODER = json.JSONDecoder()
 _SPACE: re.Pattern[str] = WHITESPACE
+
+
+class Readable(Protocol):
+    """What can be read from: a file, or what is left of one."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """Return some bytes, at the end none."""
+        ...
 
 
 class BadText(Exception):
@@ -27,7 +36,7 @@ class BadText(Exception):
         self.what = what
 
 
-def stream_json(source: BinaryIO) -> Iterator[tuple[Any, int]]:
+def stream_json(source: Readable) -> Iterator[tuple[Any, int]]:
     """Yield each object with the line where it begins; raise ``BadText`` after those before the first mistake."""
     text = _Text(source)
     while text.peek():
@@ -78,7 +87,7 @@ def _items(text: "_Text", kind: str) -> Iterator[tuple[Any, int]]:
 class _Text:
     """A window on the text that moves on as it is read."""
 
-    def __init__(self, source: BinaryIO) -> None:
+    def __init__(self, source: Readable) -> None:
         self._source = source
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._window = ""

@@ -1,6 +1,6 @@
-"""A plan: what becomes of each pod, added up by node, owner and budget.
+"""A plan: what happens to each pod, added up by node, owner and budget.
 
-Made from an inventory and a what-if; decides nothing itself (``core.forecast``), and prints nothing (``cli``).
+Made from an inventory and a what-if. Decisions are made in ``core.forecast``; ``cli`` prints.
 """
 
 from collections import Counter
@@ -18,6 +18,7 @@ from taint_eviction.core.disruption_budgets import (
     violation,
 )
 from taint_eviction.core.forecast import WhatIf, forecast
+from taint_eviction.core.governing import deletes_at, handling_of
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Taint
@@ -29,7 +30,7 @@ from taint_eviction.planning.planned_pod import PlannedPod
 
 @dataclass(slots=True)
 class Tally:
-    """How many of how many leave."""
+    """How many pods leave, of how many."""
 
     leaving: int = 0
     total: int = 0
@@ -53,9 +54,10 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBudget:
-    """What becomes of a budget: deletions may violate it, evictions may be blocked by it.
+    """What happens to a budget: deletions may violate it, and it may block evictions.
 
-    ``leaving``: how many of those that it covers leave, ``asking``: how many of them by way of the eviction API.
+    ``covered``: how many pods it covers; ``leaving``: how many of these leave; ``asking``: how many of the latter by
+    the eviction API.
     """
 
     budget: Budget
@@ -69,11 +71,11 @@ class PlannedBudget:
 
 @dataclass(slots=True)
 class Plan:
-    """Everything there is to say.
+    """The whole plan.
 
-    ``mode``: how pods are evicted of which no rule says otherwise. ``leaving``: the pods that leave, in the order in
-    which they do; also those that something holds then. ``unknown_nodes``: how many pods are bound to nodes that were
-    not told of.
+    ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, by the time at
+    which they are; also those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is not in
+    the inventory, how many pods are bound to it.
     """
 
     now: Moment
@@ -91,17 +93,17 @@ class Plan:
 
     @property
     def bare(self) -> list[PlannedPod]:
-        """Those that are gone for good when they leave, or with their node: nobody creates another."""
+        """The pods that are gone for good when they or their nodes go."""
         return [pod for pod in self.pods if pod.lost]
 
     @property
     def broken_budgets(self) -> list[PlannedBudget]:
-        """The budgets that are violated, or in modes with evictions those that block."""
+        """The budgets that are violated or block evictions."""
         return [each for each in self.budgets if each.violation is not None or each.blocked]
 
     @property
     def complete(self) -> bool:
-        """Tell whether everything that was given could be read."""
+        """Tell whether the whole input could be read."""
         return not self.inventory.problems
 
 
@@ -115,7 +117,7 @@ def make_plan(
 ) -> Plan:
     """Forecast every pod of the inventory and add it up."""
     nodes = [facts.node for facts in inventory.nodes.values()]
-    forecasts = forecast(nodes, [facts.pod for facts in inventory.pods.values()], what_if, now, policy)
+    forecasts = forecast(nodes, [facts.pod for facts in inventory.pods.values()], what_if, now, policy, eviction)
     pods = [PlannedPod(inventory.pods[each.pod.ref.key], each) for each in forecasts]
     plan = Plan(now, what_if, described, eviction.mode, inventory, pods, notes=list(inventory.notes))
     found = [(pod.leaves_at, pod.ref.key, pod) for pod in pods if pod.leaves_at is not None]
@@ -132,7 +134,8 @@ def _add_handling(plan: Plan, eviction: EvictionPolicy) -> None:
     for pod in plan.leaving:
         decision = pod.forecast.decision
         if isinstance(decision, Evict):
-            pod.handling = eviction.handling(decision.deciding.taint.key, pod.ref.key.namespace, pod.facts.labels)
+            pod.handling = handling_of(decision.deciding, pod.forecast.pod, eviction)
+            pod.deletes_at = deletes_at(decision, pod.forecast.pod, eviction)
 
 
 def _add_nodes(plan: Plan) -> None:
@@ -202,7 +205,7 @@ def _ask(leaving: Iterable[PlannedPod], api: EvictionApi) -> None:
 
 
 def _violation(before: Standing, leaving: Iterable[PlannedPod]) -> Violation | None:
-    """Say whether deletions break a budget, among evictions that it allows; evictions alone never do."""
+    """Say whether deletions violate a budget, together with the evictions that it allows; evictions alone never do."""
     gone = [pod for pod in leaving if not (pod.blocked or pod.paused_by)]
     if all(pod.asks for pod in gone):
         return None
@@ -210,7 +213,7 @@ def _violation(before: Standing, leaving: Iterable[PlannedPod]) -> Violation | N
 
 
 def _cover(plan: Plan) -> Mapping[NamespacedName, list[CoveredPod]]:
-    """Find which budgets cover which pods. Equal labels are shared objects, so each is looked at once."""
+    """Find the pods that each budget covers. Equal labels are one shared object, so each is matched only once."""
     by_namespace: dict[str, list[Budget]] = {}
     for budget in plan.inventory.budgets.values():
         by_namespace.setdefault(budget.key.namespace, []).append(budget)

@@ -1,4 +1,4 @@
-"""One pod of a plan: what becomes of it, and what that means. Adds nothing up (``plan``)."""
+"""One pod of a plan. The sums are in ``plan``."""
 
 from dataclasses import dataclass, field
 
@@ -12,15 +12,17 @@ from taint_eviction.planning.inventory import PodFacts
 
 @dataclass(slots=True)
 class PlannedPod:
-    """What becomes of one pod, and what that means.
+    """What happens to one pod.
 
-    ``repelled_by``: the taints for which it could not be scheduled on its node again; ``discouraged_by``: those for
-    which it would only be if need be. ``kept_from``: for a pod without a node, the nodes that it could not be scheduled
-    on for their taints. ``recreated_for_ever``: its DaemonSet creates it there again each time.
+    ``repelled_by``: the taints because of which it could not be scheduled on its node again; ``discouraged_by``: those
+    because of which the scheduler would avoid the node. ``kept_from``: for a pod without a node, by node the taints
+    because of which it could not be scheduled there. ``recreated_for_ever``: its DaemonSet recreates it on the tainted
+    node each time.
 
-    ``handling``: how it would be evicted, None where it stays. ``verdict``: what the eviction API would say, None where
-    it would not be asked. ``server_allows``: what the API server itself said to a dry-run eviction of this pod alone,
-    None where it was not asked; ``server_answer``: the same in words.
+    ``handling``: how it would be evicted; None: it stays. ``deletes_at``: when it would be deleted if budgets kept
+    refusing it; None: never. ``verdict``: the arithmetic's answer for the eviction API; None: it would not be asked.
+    ``server_allows``: the API server's answer to a dry-run eviction of this pod alone, None: it was not asked;
+    ``server_answer``: the same in words.
     """
 
     facts: PodFacts
@@ -31,6 +33,7 @@ class PlannedPod:
     kept_from: dict[str, tuple[Taint, ...]] = field(default_factory=dict)
     recreated_for_ever: bool = False
     handling: Handling | None = None
+    deletes_at: float | None = None
     verdict: EvictionVerdict | None = None
     server_allows: bool | None = None
     server_answer: str = ""
@@ -47,35 +50,32 @@ class PlannedPod:
 
     @property
     def lost(self) -> bool:
-        """Tell whether it is gone for good: it leaves, or its node does, and nobody creates another."""
+        """Tell whether it is gone for good: the pod or its node goes, and nobody recreates it."""
         return self.facts.bare and (self.leaves_at is not None or self.forecast.orphaned)
 
     @property
     def paused_by(self) -> str:
-        """The name of the rule that holds it, "" if none does."""
+        """The name of the rule that pauses it, "" if none does."""
         rule = None if self.handling is None else self.handling.rule
         return rule.name if rule is not None and rule.pause else ""
 
     @property
     def asks_to_be_held(self) -> bool:
-        """Tell whether its owner asks for more time than it is granted."""
+        """Tell whether its owner asks to hold it for longer than is granted."""
         decision = self.forecast.decision
         return isinstance(decision, Evict) and (self.facts.pod.hold_seconds or 0.0) > decision.held_seconds
 
     @property
     def asks(self) -> bool:
-        """Tell whether it would leave by way of the eviction API."""
+        """Tell whether it would be evicted by the eviction API."""
         return self.handling is not None and self.handling.mode is not EvictionMode.DELETE and not self.paused_by
 
     @property
     def blocked(self) -> bool:
-        """Tell whether its eviction would be refused: by the API server, or by arithmetic since others go before."""
+        """Tell whether its eviction would be refused: by the API server, or because others leave before it."""
         return self.server_allows is False or self.verdict not in (None, EvictionVerdict.ALLOWED)
 
     @property
     def deleted_at(self) -> float | None:
         """The instant at which it would be deleted though it is blocked; None if never."""
-        at, handling = self.leaves_at, self.handling
-        if at is None or handling is None or handling.mode is not EvictionMode.EVICT_THEN_DELETE or not self.blocked:
-            return None
-        return at + handling.evict_timeout_seconds
+        return self.deletes_at if self.blocked else None

@@ -1,7 +1,7 @@
-"""Kubernetes JSON, as decoded, → the inventory: nodes, pods and budgets; other kinds are counted.
+"""Decoded Kubernetes objects → the inventory: nodes, pods and budgets; other kinds are counted.
 
-Nodes and pods are read as the controller reads them. Files are often written by hand, so what only a cluster fills in
-(UID, namespace) may be missing there.
+Nodes and pods are read as the controller reads them. Files may be written by hand, so what only a cluster fills in
+(UID, namespace) may be missing.
 """
 
 import sys
@@ -13,16 +13,16 @@ from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_nod
 from taint_eviction.core.disruption_budgets import Budget, BudgetStatus
 from taint_eviction.core.label_selectors import IN, LabelSelector, requirement
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.files.short_forms import EFFECTS
 from taint_eviction.planning.inventory import Inventory, Labels, NodeFacts, Owner, PodFacts
-from taint_eviction.simulation.short_forms import EFFECTS
 
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 _GROUPS = {"Node": "", "Pod": "", "PodDisruptionBudget": "policy"}
 _TAINT_FORM = "a taint is written {{key: maintenance, value: now, effect: NoExecute}}, with an effect of {}".format(
     ", ".join(EFFECTS)
 )
 _JSON_WORDS = {"NoneType": "null", "list": "a list", "bool": "true or false"}
-_JSON_WORDS["str"] = "text (kubectl prints objects with -o json or -o yaml)"
+_JSON_WORDS["str"] = "text (kubectl prints objects with -o json)"
 
 Body = Mapping[str, Any]
 KeyT = TypeVar("KeyT")
@@ -30,13 +30,13 @@ ValueT = TypeVar("ValueT")
 
 
 class InventoryReader:
-    """Puts objects into an inventory, one after the other; ``place`` says where each stands."""
+    """Puts objects into an inventory, one after the other; ``place`` is the file and line of each."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory = inventory
 
     def put(self, body: Any, place: str) -> None:
-        """Take in an object, or all of a List; what is wrong becomes a problem, and the others are not affected."""
+        """Take in an object, or the items of a List; one that is wrong becomes a problem, the others count."""
         for each in _unpacked(body):
             if isinstance(each, Mapping):
                 self._put(each, place)
@@ -52,7 +52,7 @@ class InventoryReader:
                 case "Pod":
                     self._put_pod(body, place)
                 case "PodDisruptionBudget":
-                    budget = read_budget(body)
+                    budget = _read_budget(body)
                     self._keep(self.inventory.budgets, budget.key, budget)
                 case kind:
                     self.inventory.skipped[kind] += 1
@@ -63,7 +63,7 @@ class InventoryReader:
     def problem(self, place: str, what: str) -> None:
         """Note what could not be read."""
         self.inventory.unread += 1
-        if len(self.inventory.problems) < _MOST_PROBLEMS:
+        if len(self.inventory.problems) < _MAX_PROBLEMS:
             self.inventory.problems.append(f"{place}: {what}")
 
     def _put_node(self, body: Body, place: str) -> None:
@@ -91,12 +91,12 @@ class InventoryReader:
 
     def _complain(self, place: str, name: str, complaints: tuple[str, ...]) -> None:
         self.inventory.complained += bool(complaints)
-        if complaints and len(self.inventory.complaints) < _MOST_PROBLEMS:
+        if complaints and len(self.inventory.complaints) < _MAX_PROBLEMS:
             self.inventory.complaints.append(f"{place}: {name}: {'; '.join(complaints)}")
 
 
 def _unpacked(body: Any) -> Iterator[Any]:
-    """Go through the items of a List, and of Lists in it; of anything else, through itself."""
+    """Yield the items of a List and of Lists in it; anything else is yielded itself."""
     waiting = [body]
     while waiting:
         found = waiting.pop()
@@ -112,7 +112,7 @@ def _unpacked(body: Any) -> Iterator[Any]:
 
 
 def _kind(body: Body) -> str:
-    """Name the kind, and the API group where it is not Kubernetes' own: others have Nodes, too."""
+    """Name the kind, with the API group if it is not Kubernetes' own: other groups have kinds of the same name."""
     kind, version = body.get("kind"), body.get("apiVersion")
     if not isinstance(kind, str) or not kind:
         return "without a kind"
@@ -146,7 +146,7 @@ def _shared_labels(items: tuple[tuple[str, str], ...]) -> Labels:
 
 
 def _owner(body: Body) -> Owner | None:
-    """Return the owner that controls the pod: others (a Node for mirror pods, a custom resource) create nothing."""
+    """Return the owner that controls the pod; other owners (the Node of a mirror pod) do not recreate it."""
     references = (body.get("metadata") or {}).get("ownerReferences")
     for reference in references if isinstance(references, list) else ():
         if isinstance(reference, Mapping) and reference.get("controller") is True:
@@ -160,7 +160,7 @@ def _shared_owner(kind: str, name: str) -> Owner:
 
 
 def _is_ready(status: object, finished: bool) -> bool:
-    """Tell whether a pod counts as healthy; one written by hand, without conditions, is taken as ready."""
+    """Tell whether a pod counts as healthy; one without conditions, written by hand, does unless it has finished."""
     conditions = status.get("conditions") if isinstance(status, Mapping) else None
     if not isinstance(conditions, list):
         return not finished
@@ -173,8 +173,8 @@ def _is_ready(status: object, finished: bool) -> bool:
 # Budgets
 
 
-def read_budget(body: Body) -> Budget:
-    """Read a PodDisruptionBudget; raise ``ValueError`` if it cannot be used."""
+def _read_budget(body: Body) -> Budget:
+    """Read a PodDisruptionBudget; raise ``ValueError`` if that is not possible."""
     metadata = _mapping(body.get("metadata"), "metadata")
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -216,7 +216,7 @@ def _amount(value: object, path: str) -> int | str | None:
 
 
 def _selector(value: object) -> LabelSelector | None:
-    """Read a selector: an absent one chooses no pod, an empty one all."""
+    """Read a selector; None: it is absent and matches no pod. An empty one matches all."""
     if value is None:
         return None
     spec = _mapping(value, "spec.selector")

@@ -1,23 +1,24 @@
-"""A plan in words: spans, instants, reasons, and the one line that says it all."""
+"""A plan in words: durations, instants, reasons, notes, and the summary line."""
 
 from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.forecast import PodForecast
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Moment
+from taint_eviction.core.sentences import tolerated
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan
 from taint_eviction.planning.planned_pod import PlannedPod
 
-# What leaves within so long of the change leaves at once.
+# A pod that leaves within so long after the change leaves "at once".
 _AT_ONCE_SECONDS = 1.0
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-_MOST_KINDS = 8
+_MAX_KINDS = 8
 _ORPHANED = "its node is deleted: the pod garbage collector removes it"
 
 
 def span(seconds: float) -> str:
-    """Write a span in its two largest units: ``5 m``, ``1 h 10 m``, ``0 s``."""
+    """Write a duration in its two largest units: ``5 m``, ``1 h 10 m``, ``0 s``."""
     left = round(abs(seconds))
     if left >= FAR_FUTURE_SECONDS / 2:
         return "100 years"
@@ -30,7 +31,7 @@ def span(seconds: float) -> str:
 
 
 def moment(instant: float, now: Moment) -> str:
-    """Write an instant by the API server's clock: the time alone where it is today, with the date else."""
+    """Write an instant by the API server's clock; with the date unless it is today."""
     full, today = format_rfc3339(now.epoch_of(instant)), format_rfc3339(now.server_epoch)
     if instant - now.at >= FAR_FUTURE_SECONDS / 2:
         return "in 100 years"
@@ -59,21 +60,18 @@ def why(forecast: PodForecast) -> str:
 
 
 def because(verdict: TaintVerdict) -> str:
-    """Name the taint that decides and the toleration that counts; and one that would have said otherwise."""
-    if verdict.toleration is None:
-        return f"{verdict.taint} is not tolerated"
-    by_default = " by default" if verdict.by_default else ""
-    return f"{verdict.taint} is tolerated{by_default} by [{verdict.toleration}]{_beside(verdict)}"
+    """Name the taint that decides, and the toleration that counts; and a later one that differs."""
+    return tolerated(verdict.taint, verdict.toleration, verdict.by_default) + _beside(verdict)
 
 
 def _beside(verdict: TaintVerdict) -> str:
     if verdict.overruled is None:
         return ""
-    return f"; [{verdict.overruled}] would have said otherwise, but only the first that matches counts"
+    return f"; [{verdict.overruled}] comes later: only the first toleration that matches counts"
 
 
 def held_by(pod: PlannedPod) -> str:
-    """Say what holds a pod that is due, in modes with evictions; "" if nothing does."""
+    """Say what blocks the eviction of a pod; "" if nothing does."""
     if pod.server_allows is False:
         return pod.server_answer
     if not pod.blocked or pod.verdict is None:
@@ -82,15 +80,15 @@ def held_by(pod: PlannedPod) -> str:
 
 
 def paused(pod: PlannedPod) -> str:
-    """Say which rule holds a pod that is due; "" if none does."""
-    return f"would be held: paused by rule {pod.paused_by}" if pod.paused_by else ""
+    """Say which rule pauses a pod; "" if none does."""
+    return f"paused by rule {pod.paused_by}" if pod.paused_by else ""
 
 
 # The summary
 
 
 def summary(plan: Plan) -> str:
-    """Say in one line how many leave, when, and what that breaks."""
+    """Say in one line how many pods leave, when, and with which consequences."""
     would = "will" if plan.what_if.empty else "would"
     scope = [node for node in plan.nodes.values() if node.matters]
     total = sum(node.tally.total for node in scope)
@@ -136,11 +134,11 @@ def _consequences(plan: Plan, would: str) -> list[str]:
     held = sum(bool(pod.paused_by) for pod in leaving)
     if held:
         rules = sorted({pod.paused_by for pod in leaving if pod.paused_by})
-        found.append(f"{many(held, 'pod')} {would} be held: paused by {_named(rules, 'rule')}")
+        found.append(f"{many(held, 'pod')} {would} be paused by {_named(rules, 'rule')}")
     if plan.bare:
         found.append(f"{many(len(plan.bare), 'bare pod')} gone for good")
     if for_ever:
-        found.append(f"{many(for_ever, 'DaemonSet pod')} evicted and recreated for ever")
+        found.append(f"{many(for_ever, 'DaemonSet pod')} evicted and recreated again and again")
     if orphans:
         found.append(f"{many(orphans, 'pod')} orphaned with {many(len(plan.what_if.deleted_nodes), 'node')}")
     return found
@@ -156,7 +154,7 @@ def _of_nodes(count: int) -> str:
 
 def _unknown(plan: Plan) -> str:
     count = plan.unknown_nodes.total()
-    return f"; nothing can be said of {many(count, 'pod')} on nodes that are not in the input" if count else ""
+    return f"; {many(count, 'pod')} left out: the input lacks their nodes" if count else ""
 
 
 def _unread(plan: Plan) -> str:
@@ -170,35 +168,33 @@ def many(count: int, what: str) -> str:
 
 
 def skipped_kinds(inventory: Inventory) -> str:
-    """List how many objects of which other kinds were skipped, "" if none was."""
-    kinds = inventory.skipped.most_common(_MOST_KINDS)
+    """List how many objects of which kinds were skipped; "" if none was."""
+    kinds = inventory.skipped.most_common(_MAX_KINDS)
     rest = inventory.skipped.total() - sum(count for _, count in kinds)
     return ", ".join([f"{count} {kind}" for kind, count in kinds] + ([f"{rest} others"] if rest else []))
 
 
 def notes(plan: Plan) -> list[str]:
-    """Say what else should be known about this plan, a sentence each."""
+    """Say what else readers of this plan should know, a sentence each."""
     found = list(plan.notes)
     if plan.unknown_nodes:
         named = ", ".join(sorted(plan.unknown_nodes)[:5]) + (", …" if len(plan.unknown_nodes) > 5 else "")
-        found.append(f"nodes that pods are on, but that are not in the input: {named}")
+        found.append(f"the input lacks these nodes, to which pods are bound: {named}")
     if skipped := skipped_kinds(plan.inventory):
         found.append(f"skipped objects of other kinds: {skipped}")
     if plan.inventory.repeated:
-        found.append(f"{many(plan.inventory.repeated, 'object')} given more than once: the last of each counts")
+        found.append(f"{many(plan.inventory.repeated, 'object')} given more than once: the last one counts")
     if plan.inventory.complained:
-        found.append(f"{many(plan.inventory.complained, 'object')} could be read in part only (see stderr)")
+        found.append(f"{many(plan.inventory.complained, 'object')} could be read only in part (see stderr)")
     if any(each.before.counted for each in plan.budgets):
-        found.append("budgets without a current status are counted from the pods that are known")
+        found.append("budgets without a current status are counted from the pods in the input")
     if not plan.inventory.budgets_known:
-        found.append("budgets are not known: nothing is said of them")
+        found.append("budgets are not known: the plan is made without them")
     asking = sum(pod.asks_to_be_held for pod in plan.leaving)
     if asking:
-        found.append(
-            f"{many(asking, 'pod')} asked to be held for longer than is granted (annotation {HOLD_ANNOTATION})"
-        )
+        found.append(f"{many(asking, 'pod')} with a longer hold than is granted (annotation {HOLD_ANNOTATION})")
     if any(pod.blocked and pod.server_allows is not False for pod in plan.leaving):
-        found.append("of several pods that are due together, a budget may let others go than are shown here")
+        found.append("of several pods that are due together, a budget may allow other ones than shown here")
     if any(pod.deleted_at is not None for pod in plan.leaving):
-        found.append("what is blocked is deleted once the evict timeout has passed after its deadline")
+        found.append("a blocked pod is deleted once budgets have refused it for the evict timeout")
     return found

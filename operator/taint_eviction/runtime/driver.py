@@ -1,30 +1,35 @@
-"""The one waiting loop: wakes at the next deadline or at a nudge, and keeps a bounded number of workers busy.
+"""The one waiting loop: wakes at the next deadline or at a change, and keeps a bounded number of workers busy.
 
-No task and no timer a pod: a task exists only while its eviction is in flight. Every wait is bounded, so a stepped or
-suspended clock is noticed, and so that ``last_beat_at`` tells whether the loop still turns.
+A pod has no task and no timer of its own: a task exists only while its eviction is in flight. Every wait is bounded, so
+that a stepped or suspended clock is noticed, and that ``beat_age_seconds`` tells whether the loop still turns.
 
-Whatever comes after a pause is begun by a few workers; each eviction that ends lets one more take part, and a moment
-later all do. So an API server that is short of CPU ends the first pods, instead of marking twenty before any of them
-goes.
+After a pause, a few workers start and more follow (``slow_start``): an API server that is short of CPU ends the first
+pods, instead of marking twenty before it ends any. While many calls have waited long for an answer, few workers start
+as well: the API server is busy enough.
 
-Invariant: never two pieces of work for one pod at a time (the brain hands out none that is in flight), never more than
-``workers``, and retries never hold more than half of them.
+Invariant: never two pieces of work for one pod at a time (the core hands out none that is in flight), never more that
+hold a worker than there are workers, and never more retries in flight, waiting ones included, than half as many.
 """
 
 import asyncio
 import contextlib
+import functools
 
 from taint_eviction.core.effects import CutOff, Eviction, Outcome, Work
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import Gate
+from taint_eviction.runtime.slow_start import SlowStart
+from taint_eviction.runtime.workers import Worker, Workers
 
-# The longest wait: how late a stepped clock, or a gate that has opened by itself, can be noticed.
+# The longest wait: a stepped clock, or a gate that has opened by itself, is noticed this late at most.
 _LONGEST_WAIT_SECONDS = 0.5
 
-# So many workers begin after a pause; so many seconds later all take part: calls that hang must not hold up the rest.
+# How many workers start after a pause.
 _FIRST_WORKERS = 4
-_ALL_AFTER_SECONDS = 0.2
+
+# While this many attempts have lent their worker back, only as many workers as after a pause may be busy.
+_MANY_LENT = 50
 
 
 class Driver:
@@ -32,32 +37,35 @@ class Driver:
 
     def __init__(self, live: LiveController, evictor: Evictor, gate: Gate, workers: int) -> None:
         self._live = live
+        self._clock = live.clock
         self._evictor = evictor
         self._gate = gate
-        self._workers = workers
+        self.workers = Workers(workers, live.changed.set)
+        self._slow_start = SlowStart(_FIRST_WORKERS, workers, live.changed.set)
         self._running: dict[asyncio.Task[None], bool] = {}
-        # When work began after the last pause, None in one; and how much of it has ended since.
-        self._began_at: float | None = None
-        self._ended_since = 0
         self._stopping = False
         self._bug: BaseException | None = None
-        self.last_beat_at = live.clock.now().at
+        self._last_beat_at = live.clock.now().at
 
     @property
     def in_flight(self) -> int:
-        """Count the pieces of work that are being carried out."""
+        """Count the pieces of work that are being carried out, waiting ones included."""
         return len(self._running)
 
     @property
     def saturated(self) -> bool:
-        """Tell whether all workers that may take part are busy; retries alone never make them."""
-        return len(self._running) >= self._taking_part(self._live.clock.now().at)
+        """Tell whether all workers that may be busy now are; retries alone never keep all of them busy."""
+        return self._free() <= 0
+
+    def beat_age_seconds(self) -> float:
+        """Return how many seconds ago the loop last turned."""
+        return self._clock.now().at - self._last_beat_at
 
     async def run(self) -> None:
         """Run until stopped or cancelled; a bug in an eviction ends it with that exception."""
         try:
             while not self._stopping and self._bug is None:
-                self.last_beat_at = self._live.clock.now().at
+                self._last_beat_at = self._clock.now().at
                 self._live.changed.clear()
                 await self._wait(self._start_due())
             if self._bug is not None:
@@ -67,7 +75,7 @@ class Driver:
                 await self._cancel_all()
 
     async def stop(self, grace_seconds: float) -> bool:
-        """Start nothing any more, let what is in flight end; False if some had to be cut off after the grace."""
+        """Start no more work and let what is in flight end; return False if some was cut off after the grace period."""
         self._stopping = True
         self._live.changed.set()
         if self._running:
@@ -79,68 +87,58 @@ class Driver:
         return not cut_off
 
     def _start_due(self) -> float:
-        """Begin what is due as far as workers are free; return how many seconds may pass until the next look."""
+        """Begin what is due as far as workers are free; return how many seconds may pass until the next pass."""
         if not self._gate.may_act():
-            if not self._running:
-                self._began_at = None
+            self._note_pause()
             return _LONGEST_WAIT_SECONDS
         # Also while all workers are busy: what they are about to send can still be held.
-        self._live.look()
-        now = self._live.clock.now().at
-        taking_part = self._taking_part(now)
-        free = taking_part - len(self._running)
+        self._live.evaluate()
+        free = self._free()
         if free <= 0:
-            return self._next_look(now)
-        free_for_retries = max(0, taking_part // 2 - sum(self._running.values()))
+            return _LONGEST_WAIT_SECONDS
+        free_for_retries = max(0, self._allowed() // 2 - sum(self._running.values()))
         begun = self._live.take_due(free, free_for_retries)
         for work in begun:
             is_retry = not isinstance(work, Eviction) or work.tries > 0
-            task = asyncio.create_task(self._carry_out(work), name=f"evict {work.ref}")
+            worker = self.workers.hold()
+            task = asyncio.create_task(self._carry_out(work, worker), name=f"evict {work.ref}")
             self._running[task] = is_retry
             free_for_retries -= is_retry
-            task.add_done_callback(self._ended)
+            task.add_done_callback(functools.partial(self._ended, worker))
+            self._slow_start.begin()
+        self._note_pause()
+        now = self._clock.now().at
+        next_at = None if len(begun) == free else self._live.next_at(now, retries=free_for_retries > 0)
+        return _LONGEST_WAIT_SECONDS if next_at is None else min(max(0.0, next_at - now), _LONGEST_WAIT_SECONDS)
+
+    def _note_pause(self) -> None:
         if not self._running:
-            self._began_at = None
-        elif self._began_at is None:
-            self._began_at, self._ended_since = now, 0
-        if len(begun) == free:
-            return self._next_look(now)
-        next_at = self._live.controller.next_at(now, retries=free_for_retries > 0)
-        if next_at is None:
-            return self._next_look(now)
-        return min(max(0.0, next_at - now), self._next_look(now))
+            self._slow_start.pause()
 
-    def _taking_part(self, now: float) -> int:
+    def _free(self) -> int:
+        """Count the workers that may begin something now; negative where more are busy than may be."""
+        return min(self.workers.number - self.workers.held, self._allowed() - self.workers.busy)
+
+    def _allowed(self) -> int:
         """Count the workers that may be busy now."""
-        if self._began_at is None:
-            return min(self._workers, _FIRST_WORKERS)
-        if now >= self._began_at + _ALL_AFTER_SECONDS:
-            return self._workers
-        return min(self._workers, _FIRST_WORKERS + self._ended_since)
-
-    def _next_look(self, now: float) -> float:
-        """Return how many seconds may pass until the next look, whatever is due: more workers may take part then."""
-        if self._began_at is None:
-            return _LONGEST_WAIT_SECONDS
-        left = self._began_at + _ALL_AFTER_SECONDS - now
-        return left if left > 0 else _LONGEST_WAIT_SECONDS
+        return self._slow_start.few if self.workers.lent >= _MANY_LENT else self._slow_start.allowed
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._live.changed.wait()
 
-    async def _carry_out(self, work: Work) -> None:
+    async def _carry_out(self, work: Work, worker: Worker) -> None:
         outcome: Outcome = CutOff()
         try:
-            outcome = await self._evictor.carry_out(work)
+            outcome = await self._evictor.carry_out(work, worker)
         finally:
             self._live.settle(work, outcome)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
         del self._running[task]
-        self._ended_since += 1
-        self._live.changed.set()
+        self._slow_start.let_more()
+        worker.leave()
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._bug = bug
 
@@ -148,3 +146,4 @@ class Driver:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        self._slow_start.pause()

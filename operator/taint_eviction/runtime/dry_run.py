@@ -1,8 +1,8 @@
-"""A writer that writes nothing: everything up to the last call is done as ever, and that one is left out."""
+"""A writer that writes nothing: an attempt does everything else as usual."""
 
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.runtime.ports import ClusterReader
+from taint_eviction.runtime.ports import ClusterReader, Ready
 
 
 class DryRunWriter:
@@ -19,10 +19,12 @@ class DryRunWriter:
         """Return the pod as it was given."""
         return pod
 
-    async def delete(self, ref: PodRef) -> bool:
-        """Say yes."""
+    async def delete(self, ref: PodRef, ready: Ready) -> bool:
+        """Report success, unless ``ready`` raises."""
+        await ready()
         return True
 
-    async def evict(self, ref: PodRef) -> bool:
-        """Say yes."""
+    async def evict(self, ref: PodRef, ready: Ready) -> bool:
+        """Report success, unless ``ready`` raises."""
+        await ready()
         return True

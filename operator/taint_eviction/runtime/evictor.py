@@ -1,27 +1,45 @@
-"""One eviction from the first look to the last word: read again, decide again, mark, decide again, delete.
+"""One eviction, from the first read to the outcome: read node, decide, mark, read node, decide, delete.
 
-Where budgets are to hold, the live pod is read instead of marked, and the eviction API asked instead of a deletion.
+To mark a pod is to set its condition DisruptionTarget; the answer is the live pod. If budgets are to be respected, the
+live pod is read instead of marked, and evicted by the eviction API instead of deleted.
 
-Never raises the world's errors: whatever happens becomes an ``Outcome``. The decision, the gate and the call that
-changes something stand together without an await between them.
+Never raises the world's errors: whatever happens becomes an ``Outcome``. Nothing is awaited between the decision,
+the gate (whether this process leads) and the start of the call that changes something. The PATCH may then still wait
+for a connection; the call that ends the pod has one already.
 
-Does not choose what to evict or when to try again next (``core.controller``), nor how a call is made (``adapters``).
+Does not choose what to evict or when to retry (``core``), nor how a call is made (``adapters``).
 """
 
+import asyncio
 import random
 
 from taint_eviction.core.effects import CalledOff, Done, Eviction, Failed, Held, Outcome, PodIsGone, TakeBack, Work
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.objects import Pod, PodRef
+from taint_eviction.runtime.backoff import backoff_seconds, blocked_seconds
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, ClusterWriter, Gate
+from taint_eviction.runtime.workers import Worker
 from taint_eviction.settings import RetrySettings
 
-# No server means to be left alone for longer; what a proxy says must not silence an eviction for a day.
-_LONGEST_ADVICE_SECONDS = 600.0
+# If a node's read was sent longer ago than this when its call can be sent, it is repeated, once.
+_FRESH_SECONDS = 3.0
+_MAX_READS = 2
 
-_FIRST_BLOCKED_SECONDS = 5.0
+# How often the condition is sent at most, and for how long. A call without an answer is given up early enough for
+# another call; the last one may take as long again.
+_MAX_MARKS = 3
+_MAX_MARKING_SECONDS = 5.0
+_ROOM_FOR_ANOTHER_SECONDS = 0.3
+
+
+class _Stopped(Exception):
+    """The next call must not be made; the attempt ends with this outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
 
 
 class Evictor:
@@ -36,111 +54,127 @@ class Evictor:
         gate: Gate,
         *,
         retry: RetrySettings,
-        chance: random.Random,
+        rng: random.Random,
     ) -> None:
         self._live = live
+        self._clock = live.clock
         self._reader = reader
         self._writer = writer
         self._node_reads = node_reads
         self._gate = gate
         self._retry = retry
-        self._chance = chance
+        self._rng = rng
 
-    async def carry_out(self, work: Work) -> Outcome:
-        """Do one piece of work and say how it ended; only our own bugs are raised."""
+    async def carry_out(self, work: Work, worker: Worker) -> Outcome:
+        """Do one piece of work and return how it ended; only our own bugs are raised.
+
+        ``worker`` is taken again before each step; an attempt that has waited long may have to wait for it.
+        """
         try:
             if isinstance(work, TakeBack):
-                return await self._take_back(work)
-            return await self._evict(work)
+                return await self._take_back(work, worker)
+            return await self._evict(work, worker)
+        except _Stopped as stopped:
+            return stopped.outcome
         except CallFailed as failure:
             if not self._gate.may_act():
                 return Held()
             if failure.block is not None:
-                wait = blocked_seconds(work.tries, failure.retry_after_seconds, self._retry, self._chance)
+                wait = blocked_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
             else:
-                wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._chance)
-            return Failed(str(failure), self._live.clock.now().at + wait, failure.block)
+                wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
+            return Failed(str(failure), self._clock.now().at + wait, failure.block)
 
-    async def _evict(self, work: Eviction) -> Outcome:
-        if (obstacle := await self._obstacle(work)) is not None:
-            return obstacle
-        # The eviction API sets a condition of its own, once it has agreed.
-        pod = await (self._read_pod(work.ref) if work.by_eviction_api else self._mark(work))
+    async def _evict(self, work: Eviction, worker: Worker) -> Outcome:
+        await self._decide_again(work, worker)
+        # The eviction API sets a condition of its own once it accepts.
+        pod = await (self._read_pod(work.ref) if work.by_eviction_api else self._mark(work, worker))
         if pod is None:
             return PodIsGone()
-        if (obstacle := await self._obstacle(work)) is not None:
-            return obstacle
-        self._live.will_delete(work.ref)
+        await worker.take()
         end = self._writer.evict if work.by_eviction_api else self._writer.delete
-        return Done() if await end(work.ref) else PodIsGone()
+        return Done() if await end(work.ref, lambda: self._ready_to_end(work, worker)) else PodIsGone()
 
-    async def _obstacle(self, work: Eviction) -> Outcome | None:
-        """Decide again on a live node: None if the next call may be made right now."""
-        if not await self._node_reads.fresh(work.node_name):
-            return CalledOff()
-        return self._live.obstacle(work) or (None if self._gate.may_act() else Held())
+    async def _ready_to_end(self, work: Eviction, worker: Worker) -> None:
+        await self._decide_again(work, worker)
+        self._live.will_delete(work.ref)
 
-    async def _mark(self, work: Eviction) -> Pod | None:
-        """Set the condition and take in the live pod; where that is refused, read the pod instead.
+    async def _decide_again(self, work: Eviction, worker: Worker) -> None:
+        """Decide on a live node; raise ``_Stopped`` unless the next call may be made right now.
 
-        A condition that can't be set never blocks the eviction.
+        A read that was slow says little about now, and is repeated. If the second is slow as well, it counts.
         """
-        asked_at = self._live.clock.now().at
+        for _ in range(_MAX_READS):
+            await worker.take()
+            sent_at = await self._node_reads.read(work.node_name)
+            if sent_at is None:
+                raise _Stopped(CalledOff())
+            await worker.take()
+            if self._clock.now().at - sent_at <= _FRESH_SECONDS:
+                break
+        self._recheck(work)
+
+    def _recheck(self, work: Work) -> None:
+        """Raise ``_Stopped`` unless the next call may be made right now, by what is known."""
+        outcome = self._live.recheck(work) or (None if self._gate.may_act() else Held())
+        if outcome is not None:
+            raise _Stopped(outcome)
+
+    async def _mark(self, work: Eviction, worker: Worker) -> Pod | None:
+        """Set the condition and return the live pod; if that is refused, read the pod instead.
+
+        A refusal that may pass is retried for a few seconds. A condition that cannot be set never blocks the eviction.
+        """
+        tries, last_at = 0, self._clock.now().at + _MAX_MARKING_SECONDS
+        while True:
+            try:
+                return await self._mark_once(work, self._mark_timeout(tries, last_at))
+            except CallFailed as failure:
+                wait = backoff_seconds(tries, failure.retry_after_seconds, self._retry, self._rng)
+                tries += 1
+                if not failure.may_pass or tries == _MAX_MARKS or self._clock.now().at + wait > last_at:
+                    break
+            await asyncio.sleep(wait)
+            await self._decide_again(work, worker)
+        await worker.take()
+        return await self._read_pod(work.ref)
+
+    def _mark_timeout(self, tries: int, last_at: float) -> float:
+        """Return how many seconds to wait for an answer to the condition, after ``tries`` that failed."""
+        left = last_at - self._clock.now().at
+        room = left - _ROOM_FOR_ANOTHER_SECONDS
+        return room if room > 0 and tries < _MAX_MARKS - 1 else left + _MAX_MARKING_SECONDS
+
+    async def _mark_once(self, work: Eviction, max_seconds: float) -> Pod | None:
+        asked_at = self._clock.now().at
         self._live.will_mark(work.ref)
         try:
-            pod = await self._writer.mark(work.ref, work.marked, self._live.clock.now())
-        except CallFailed:
-            return await self._read_pod(work.ref)
+            async with asyncio.timeout(max_seconds):
+                pod = await self._writer.mark(work.ref, work.marked, self._clock.now())
+        except TimeoutError:
+            raise CallFailed(f"no answer within {max_seconds:.1f} s", may_pass=True) from None
         if pod is not None:
             self._live.observe(PodSeen(pod, asked_at=asked_at))
         return pod
 
-    async def _take_back(self, work: TakeBack) -> Outcome:
+    async def _take_back(self, work: TakeBack, worker: Worker) -> Outcome:
         pod = await self._read_pod(work.ref)
         if pod is None:
             return PodIsGone()
         if pod.terminating or not pod.marked:
             return Done()
-        if (obstacle := self._live.obstacle(work)) is not None:
-            return obstacle
-        if not self._gate.may_act():
-            return Held()
-        asked_at = self._live.clock.now().at
-        unmarked = await self._writer.unmark(pod, self._live.clock.now())
+        await worker.take()
+        self._recheck(work)
+        asked_at = self._clock.now().at
+        unmarked = await self._writer.unmark(pod, self._clock.now())
         if unmarked is None:
             return PodIsGone()
         self._live.observe(PodSeen(unmarked, asked_at=asked_at))
         return Done()
 
     async def _read_pod(self, ref: PodRef) -> Pod | None:
-        asked_at = self._live.clock.now().at
+        asked_at = self._clock.now().at
         pod = await self._reader.read_pod(ref)
         if pod is not None:
             self._live.observe(PodSeen(pod, asked_at=asked_at))
         return pod
-
-
-def backoff_seconds(tries: int, advised_seconds: float | None, retry: RetrySettings, chance: random.Random) -> float:
-    """Say how long to wait after the failure that follows ``tries`` earlier ones.
-
-    Doubles up to the cap, minus up to half of it at random; never less than the server advised, and then up to half of
-    the first wait more, so that those who were told the same don't come back together.
-    """
-    doubled = min(retry.most_seconds, retry.first_seconds * 2.0 ** min(tries, 30))
-    own = doubled * chance.uniform(0.5, 1.0)
-    if advised_seconds is None or advised_seconds <= own:
-        return own
-    return min(advised_seconds, _LONGEST_ADVICE_SECONDS) + retry.first_seconds * chance.uniform(0.0, 0.5)
-
-
-def blocked_seconds(tries: int, advised_seconds: float | None, retry: RetrySettings, chance: random.Random) -> float:
-    """Say how long to wait after a budget's no that follows ``tries`` earlier failures.
-
-    What the server advises; else 5 s, doubled up to the cap: budgets free up when other pods become ready, and asking
-    more often does not hasten that. Up to a fifth more at random, so that those who were told the same don't come back
-    together.
-    """
-    if advised_seconds is None or advised_seconds <= 0:
-        most = max(retry.most_seconds, _FIRST_BLOCKED_SECONDS)
-        advised_seconds = min(most, _FIRST_BLOCKED_SECONDS * 2.0 ** min(tries, 30))
-    return min(advised_seconds, _LONGEST_ADVICE_SECONDS) * chance.uniform(1.0, 1.2)

@@ -1,11 +1,12 @@
 """Who acts: leader election on a Lease, as client-go does it, and the fence that makes it safe.
 
-A lease has expired when *this* process has not seen it change for as long as it lasts, by its own monotonic clock; the
-timestamps in it are for people. Every attempt is bounded by what is left of the renew deadline, writes compare and swap
-by resourceVersion. The fence: ``may_act`` holds only inside the renew deadline of the last renewal, counted from before
-that renewal was sent; the lease outlasts it, so whoever takes over does so later.
+A lease has expired when *this* process has not seen it change for its whole duration, by its own monotonic clock; the
+timestamps in it are for people. What is left of the renew deadline bounds every attempt. Writes compare and swap by
+resourceVersion. The fence: ``may_act`` holds only within the renew deadline of the last renewal, which counts from just
+before its write was sent. The lease lasts longer, and the others count from when they saw that write, so the next
+leader acts later.
 
-Losing the lease does not end the process: it goes on watching as a standby.
+Losing the lease does not end the process: it keeps watching as a standby.
 
 Reference: k8s.io/client-go/tools/leaderelection.
 """
@@ -18,21 +19,21 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from taint_eviction.core.instants import Moment
-from taint_eviction.runtime.ports import CallFailed, Clock
+from taint_eviction.runtime.ports import CallFailed, Clock, FailureReason
 from taint_eviction.settings import ElectionSettings
 
 logger = logging.getLogger(__name__)
 
-# How much longer than the retry period a candidate waits at most, at random: candidates don't come in step.
+# How much longer than the retry period a candidate waits at most, at random: candidates do not try in step.
 _JITTER = 1.2
 
-# A released lease runs out after this, for electors that look at the duration alone.
+# The duration of a released lease, for electors that ignore the empty holder.
 _RELEASED_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease. ``holder`` "" means that nobody holds it; times are epoch seconds by the API server's clock.
+    """A Lease. ``holder`` is "" if nobody holds it; times are Unix times by the API server's clock.
 
     ``version`` is the resourceVersion to swap against, "" for a lease that does not exist yet.
     """
@@ -46,10 +47,10 @@ class LeaseRecord:
 
 
 class LeaseStore(Protocol):
-    """Where the Lease is kept. Raises ``CallFailed``, with status 409 where somebody else was faster."""
+    """Where the Lease is kept. Raises ``CallFailed``, with reason CONFLICT where another process was faster."""
 
     async def read(self) -> LeaseRecord | None:
-        """Read the lease; None if there is none yet."""
+        """Read the lease; None if it does not exist yet."""
         ...
 
     async def write(self, record: LeaseRecord) -> LeaseRecord:
@@ -69,24 +70,26 @@ class Elector:
     """One candidate; a ``Gate``."""
 
     def __init__(
-        self, identity: str, store: LeaseStore, clock: Clock, settings: ElectionSettings, *, chance: random.Random
+        self, identity: str, store: LeaseStore, clock: Clock, settings: ElectionSettings, *, rng: random.Random
     ) -> None:
         self.identity = identity
         self.leading = False
         self._store = store
         self._clock = clock
         self._settings = settings
-        self._chance = chance
+        self._rng = rng
         self._seen: LeaseRecord | None = None
         self._seen_at = 0.0
         self._renewed_at = float("-inf")
+        # The leader as last logged by this process as a standby.
+        self._logged_leader = ""
 
     def may_act(self) -> bool:
-        """Tell whether this process leads and is inside the renew deadline of its last renewal, at this very moment."""
+        """Tell whether this process leads and is within the renew deadline of its last renewal, at this very moment."""
         return self.leading and self._clock.now().at < self._renewed_at + self._settings.renew_deadline_seconds
 
     def expired_seconds(self) -> float:
-        """Return for how long this process has believed to lead with an expired lease; 0 if it has not."""
+        """Return for how long this process has believed that it leads with an expired lease; 0 if it does not."""
         if not self.leading:
             return 0.0
         return max(0.0, self._clock.now().at - self._renewed_at - self._settings.lease_duration_seconds)
@@ -97,17 +100,20 @@ class Elector:
         return self._seen.holder if self._seen is not None else ""
 
     async def run(self) -> None:
-        """Stand for election and lead, by turns, until cancelled."""
+        """Stand for election, lead, and stand again, until cancelled."""
         while True:
             await self._acquire()
             self._turn(True)
             try:
-                await self._hold()
+                await self._keep()
             finally:
                 self._turn(False)
 
     async def release(self) -> None:
-        """Give the lease back, so that another need not wait for its end. To be called after all work has stopped."""
+        """Release the lease, so that another replica need not wait for its expiry; call it after all work has stopped.
+
+        It takes at most one retry period (2 s). After that, or where a call fails, the lease expires by itself.
+        """
         self.leading = False
         if self.holder != self.identity:
             return
@@ -129,49 +135,56 @@ class Elector:
 
     def _turn(self, leading: bool) -> None:
         self.leading = leading
-        logger.info("%s %s", self.identity, "leads now" if leading else "does not lead any more")
+        logger.info("%s %s", self.identity, "leads now" if leading else "no longer leads")
 
     async def _acquire(self) -> None:
-        held = await self._attempt(self._settings.renew_deadline_seconds)
-        while not held:
-            await asyncio.sleep(self._settings.retry_period_seconds * (1 + _JITTER * self._chance.random()))
-            held = await self._attempt(self._settings.renew_deadline_seconds)
+        self._logged_leader = ""
+        while not await self._attempt(self._settings.renew_deadline_seconds):
+            self._log_leader()
+            await asyncio.sleep(self._settings.retry_period_seconds * (1 + _JITTER * self._rng.random()))
 
-    async def _hold(self) -> None:
-        """Renew every retry period; return once the lease is lost or could not be renewed in time."""
+    def _log_leader(self) -> None:
+        if self.holder not in ("", self.identity, self._logged_leader):
+            self._logged_leader = self.holder
+            logger.info("%s is a standby: %s leads", self.identity, self.holder)
+
+    async def _keep(self) -> None:
+        """Renew every retry period; return once the lease is lost or could not be renewed in time.
+
+        The period counts from sending to sending: if an answer takes longer, the next attempt follows at once.
+        """
+        sent_at = self._renewed_at
         while True:
-            await asyncio.sleep(self._settings.retry_period_seconds)
-            left = self._renewed_at + self._settings.renew_deadline_seconds - self._clock.now().at
+            await asyncio.sleep(max(0.0, sent_at + self._settings.retry_period_seconds - self._clock.now().at))
+            sent_at = self._clock.now().at
+            left = self._renewed_at + self._settings.renew_deadline_seconds - sent_at
             if left <= 0:
                 logger.warning("the lease could not be renewed in time")
                 return
-            # Half of the deadline at most, as client-go's clients do: one dead connection leaves time for another try.
+            # At most half of the deadline, as client-go's clients do: a dead connection leaves time to try again.
             held = await self._attempt(min(left, self._settings.renew_deadline_seconds / 2))
             if not held and self.holder != self.identity:
                 return
 
-    async def _attempt(self, most_seconds: float) -> bool:
-        """Try once to get or renew the lease, in at most so many seconds; tell whether it is held now."""
-        started_at = self._clock.now().at
+    async def _attempt(self, max_seconds: float) -> bool:
+        """Try once to acquire or renew the lease, in at most ``max_seconds``; return if it is held now."""
         try:
-            async with asyncio.timeout(most_seconds):
-                held = await self._get_or_renew()
+            async with asyncio.timeout(max_seconds):
+                return await self._acquire_or_renew()
         except TimeoutError:
-            logger.warning("the lease did not answer within %.1f s", most_seconds)
+            logger.warning("the lease: no answer within %.1f s", max_seconds)
             return False
         except CallFailed as failure:
-            logger.log(logging.INFO if failure.status == 409 else logging.WARNING, "the lease: %s", failure)
+            level = logging.INFO if failure.reason is FailureReason.CONFLICT else logging.WARNING
+            logger.log(level, "the lease: %s", failure)
             return False
-        if held:
-            self._renewed_at = started_at
-        return held
 
-    async def _get_or_renew(self) -> bool:
+    async def _acquire_or_renew(self) -> bool:
         if self.leading and self._seen is not None and self._seen.holder == self.identity:
             try:
                 return await self._write(self._seen)
             except CallFailed as failure:
-                if failure.status not in (404, 409):
+                if failure.reason not in (FailureReason.NOT_FOUND, FailureReason.CONFLICT):
                     raise
         record = await self._store.read()
         if record is not None and (self._seen is None or record.version != self._seen.version):
@@ -184,7 +197,9 @@ class Elector:
         return self._clock.now().at < self._seen_at + record.duration_seconds
 
     async def _write(self, before: LeaseRecord | None) -> bool:
-        self._note(await self._store.write(self._renewed(before, self._clock.now())))
+        sent = self._clock.now()
+        self._note(await self._store.write(self._renewed(before, sent)))
+        self._renewed_at = sent.at
         return True
 
     def _renewed(self, before: LeaseRecord | None, now: Moment) -> LeaseRecord:

@@ -1,26 +1,26 @@
-"""The brain in real time: couples ``Controller`` with the clock, the tellers, and whoever waits for its deadlines.
+"""The core in real time: couples ``Controller`` with the clock, the reporters, and whoever waits for its deadlines.
 
-Everything synchronous: each method reads the clock once, asks the brain, tells what happened, and wakes the waiting.
+Everything is synchronous: each method reads the clock once, asks the core, reports what happened, and wakes who waits.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
 
+from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import CalledOff, Effect, Held, NodeCleared, NodeTainted, Outcome, Work
-from taint_eviction.core.facts import Fact
+from taint_eviction.core.facts import Fact, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import PodRef
-from taint_eviction.core.orders import Orders
 from taint_eviction.core.policy import EvictionPolicy
-from taint_eviction.runtime.ports import Clock, Teller
+from taint_eviction.runtime.ports import Clock, Reporter
 
 
 class LiveController:
-    """One brain, living.
+    """A controller with a clock.
 
     ``changed`` is set whenever a deadline may have changed or a worker has become free, ``taints_changed`` whenever a
-    node has become tainted or clean; whoever waits for them clears them. ``heard`` is given each fact before the brain,
+    node has become tainted or clean; whoever waits for them clears them. ``heard`` is given each fact before the core,
     ``began`` and ``attempted`` each piece of work that begins and has ended.
     """
 
@@ -28,14 +28,15 @@ class LiveController:
         self,
         controller: Controller,
         clock: Clock,
-        tellers: Iterable[Teller],
+        reporters: Iterable[Reporter],
         heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None,
         began: Callable[[Work, Moment], None] = lambda _work, _now: None,
         attempted: Callable[[Work, Outcome, Moment], None] = lambda _work, _outcome, _now: None,
     ) -> None:
         self.controller = controller
+        self._attempts = controller.attempts
         self.clock = clock
-        self._tellers = tuple(tellers)
+        self._reporters = tuple(reporters)
         self._heard = heard
         self._began = began
         self._attempted = attempted
@@ -46,56 +47,62 @@ class LiveController:
         """Take in a fact."""
         now = self.clock.now()
         self._heard(fact, now)
-        self._told(self.controller.observe(fact, now), now)
+        self._report(self.controller.observe(fact, now), now)
+        if isinstance(fact, PodsSwept):
+            self.changed.set()  # Evictions may have waited for the end of this list.
 
-    def order(self, orders: Orders) -> None:
+    def order(self, control_state: ControlState) -> None:
         """Take in what people have ordered."""
         now = self.clock.now()
-        self._told(self.controller.order(orders, now), now)
+        self._report(self.controller.order(control_state, now), now)
         self.changed.set()
 
     def change_policy(self, policy: EvictionPolicy) -> None:
         """Go on with another policy of evicting."""
         now = self.clock.now()
-        self._told(self.controller.change_policy(policy, now), now)
+        self._report(self.controller.change_policy(policy, now), now)
         self.changed.set()
 
-    def look(self) -> None:
-        """Let the circuit breaker look at what is going on."""
+    def evaluate(self) -> None:
+        """Let the circuit breaker judge what is going on."""
         now = self.clock.now()
-        self._told(self.controller.look(now), now)
+        self._report(self.controller.evaluate(now), now)
 
-    def take_due(self, most: int, most_retries: int) -> list[Work]:
-        """Begin what is due; see ``Controller.take_due``."""
+    def next_at(self, now: float, retries: bool = True) -> float | None:
+        """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
+        return self._attempts.next_at(now, retries)
+
+    def take_due(self, max_works: int, max_retries: int) -> list[Work]:
+        """Begin what is due; see ``Attempts.take_due``."""
         now = self.clock.now()
-        begun = self.controller.take_due(now, most, most_retries)
+        begun = self._attempts.take_due(now, max_works, max_retries)
         for work in begun:
             self._began(work, now)
         return begun
 
-    def obstacle(self, work: Work) -> CalledOff | Held | None:
+    def recheck(self, work: Work) -> CalledOff | Held | None:
         """Say what keeps a piece of work in flight from going on at this very moment."""
-        return self.controller.obstacle(work, self.clock.now())
+        return self._attempts.recheck(work, self.clock.now())
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written."""
-        self.controller.will_mark(ref)
+        self._attempts.will_mark(ref)
 
     def will_delete(self, ref: PodRef) -> None:
         """Note that a pod's deletion is about to be asked for."""
-        self.controller.will_delete(ref, self.clock.now())
+        self._attempts.will_delete(ref, self.clock.now())
 
     def settle(self, work: Work, outcome: Outcome) -> None:
         """Take in how a piece of work ended."""
         now = self.clock.now()
         self._attempted(work, outcome, now)
-        self._told(self.controller.settle(work, outcome, now), now)
+        self._report(self._attempts.settle(work, outcome, now), now)
         self.changed.set()
 
-    def _told(self, effects: list[Effect], now: Moment) -> None:
+    def _report(self, effects: list[Effect], now: Moment) -> None:
         for effect in effects:
-            for teller in self._tellers:
-                teller.tell(effect, now)
+            for reporter in self._reporters:
+                reporter.report(effect, now)
             if isinstance(effect, NodeTainted | NodeCleared):
                 self.taints_changed.set()
         if effects:

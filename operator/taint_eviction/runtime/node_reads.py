@@ -1,73 +1,101 @@
-"""Live reads of nodes, shared: one read serves every call that starts within a second of its answer.
+"""Live reads of nodes, shared: one read serves the call it was made for, and every call that starts within a second.
 
-An answer is an observation like any other, so what is decided afterwards is decided on it.
+The second counts from the sending of the read: its answer shows a state of some moment since then, and nothing says of
+which. An answer is an observation like any other, so later decisions use it.
+
+An answer ahead of the watch does not show whether a taint without ``timeAdded`` was removed and set again meanwhile. So
+the read waits up to a few seconds until the watch has come as far, and is then repeated; the second answer counts.
 """
 
 import asyncio
-from dataclasses import dataclass
+import contextlib
+from dataclasses import dataclass, field
 
 from taint_eviction.core.facts import NodeGone, NodeSeen
+from taint_eviction.core.objects import Node
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import ClusterReader
 
+_MAX_WAIT_SECONDS = 5.0
+_CHECK_SECONDS = 0.05
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class _Read:
-    """A read under way, and how many wait for it: the last one who leaves ends it."""
+    """A read, under way or answered, and how many callers wait for it; when the last one leaves, it is cancelled."""
 
-    task: asyncio.Task[bool]
+    sent_at: float
+    task: asyncio.Task[bool] = field(init=False)
     waiting: int = 0
 
 
-def _retrieve(task: asyncio.Task[bool]) -> None:
-    if not task.cancelled():
-        task.exception()
-
-
 class NodeReads:
-    """Keeps what is known of nodes fresh for the calls that are about to be made."""
+    """Reads nodes for the calls that are about to be made."""
 
     def __init__(self, reader: ClusterReader, live: LiveController, serves_seconds: float) -> None:
         self._reader = reader
         self._live = live
+        self._nodes, self._clock = live.controller.nodes, live.clock
         self._serves_seconds = serves_seconds
-        self._answered_at: dict[str, float] = {}
-        self._under_way: dict[str, _Read] = {}
+        # By node name: the latest read, as long as it serves.
+        self._reads: dict[str, _Read] = {}
 
-    async def fresh(self, name: str) -> bool:
-        """Tell, once the node has been read lately, whether it exists; raise ``CallFailed`` if it could not be read."""
-        now = self._live.clock.now().at
-        answered_at = self._answered_at.get(name)
-        if answered_at is not None and now - answered_at < self._serves_seconds:
-            return True
-        read = self._under_way.get(name)
-        if read is None:
-            read = self._under_way[name] = _Read(asyncio.create_task(self._read(name), name=f"read node {name}"))
-            read.task.add_done_callback(_retrieve)
+    async def read(self, name: str) -> float | None:
+        """Return when the read was last sent that serves a call which starts now, once it is answered.
+
+        None if there is no such node; raise ``CallFailed`` if it could not be read.
+        """
+        read = self._reads.get(name)
+        if read is None or not self._serves(read):
+            read = self._begin(name)
         read.waiting += 1
         try:
-            return await asyncio.shield(read.task)
+            return read.sent_at if await asyncio.shield(read.task) else None
         finally:
             read.waiting -= 1
-            if read.task.done() or not read.waiting:
+            if not read.waiting and not read.task.done():
                 read.task.cancel()
-                if self._under_way.get(name) is read:
-                    del self._under_way[name]
+                self._forget(name, read)
 
-    async def _read(self, name: str) -> bool:
-        asked_at = self._live.clock.now().at
+    def _begin(self, name: str) -> _Read:
+        for old in [name for name, read in self._reads.items() if not self._serves(read)]:
+            del self._reads[old]
+        read = self._reads[name] = _Read(self._clock.now().at)
+        read.task = asyncio.create_task(self._read(name, read), name=f"read node {name}")
+        read.task.add_done_callback(lambda task: None if _has_found(task) else self._forget(name, read))
+        return read
+
+    def _serves(self, read: _Read) -> bool:
+        return self._clock.now().at - read.sent_at < self._serves_seconds
+
+    async def _read(self, name: str, read: _Read) -> bool:
+        node = await self._observe(name, read)
+        if node is not None and self._nodes.is_behind(node):
+            await self._until_watched(node)
+            read.sent_at = self._clock.now().at
+            node = await self._observe(name, read)
+        return node is not None
+
+    async def _observe(self, name: str, read: _Read) -> Node | None:
         node = await self._reader.read_node(name)
         if node is None:
-            # Serves nobody else: it has no version by which a watch that lags could be told to be older.
-            self._live.observe(NodeGone(name, asked_at=asked_at))
-            return False
-        self._live.observe(NodeSeen(node, continuous=False, asked_at=asked_at))
-        self._note_answer(name)
-        return True
+            # It serves no other call: it has no version that would show that a lagging watch is older.
+            self._live.observe(NodeGone(name, asked_at=read.sent_at))
+        else:
+            self._live.observe(NodeSeen(node, asked_at=read.sent_at))
+        return node
 
-    def _note_answer(self, name: str) -> None:
-        now = self._live.clock.now().at
-        self._answered_at.pop(name, None)
-        self._answered_at[name] = now
-        for old in [name for name, at in self._answered_at.items() if now - at >= self._serves_seconds]:
-            del self._answered_at[old]
+    async def _until_watched(self, node: Node) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_WAIT_SECONDS):
+                # Facts come from many places; checking now and then is simpler, and this is rare.
+                while self._nodes.is_behind(node):  # noqa: ASYNC110
+                    await asyncio.sleep(_CHECK_SECONDS)
+
+    def _forget(self, name: str, read: _Read) -> None:
+        if self._reads.get(name) is read:
+            del self._reads[name]
+
+
+def _has_found(task: asyncio.Task[bool]) -> bool:
+    return not task.cancelled() and task.exception() is None and task.result()

@@ -1,10 +1,10 @@
-"""Which pods are watched: those of tainted nodes, one watch a node, or one of all bound pods when there are many.
+"""Which pods are watched: those of tainted nodes, by one watch per node, or by one of all bound pods if there are many.
 
-Cost grows with tainted nodes, not with the cluster. A node that was cleared stays watched a little, so that a taint
-which flaps costs nothing. Changing between single watches and the one of all pods, the new side is listed before the
-old one ends, and the way back begins at fewer nodes than the way there.
+The cost grows with the tainted nodes, not with the cluster. A node whose last taint is removed stays watched for a
+while, so that a flapping taint costs nothing. On a switch between single watches and the one of all pods, the new side
+is listed before the old one ends. The switch back happens at fewer nodes, so that the two do not alternate.
 
-Does not keep a watch alive (``supervised_watch``) and does not know what watches (``ports.Watcher``).
+Does not keep a watch alive (``supervised_watch``) and does not know how to watch (``ports.Watcher``).
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from taint_eviction.core.facts import PodsReleased
 from taint_eviction.runtime.ports import PodsScope
 from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
 
-# The way back from one watch of all pods to single ones begins below this share of the threshold.
-_WAY_BACK = 0.75
+# Single watches replace the one of all pods below this share of the threshold.
+_SWITCH_BACK_SHARE = 0.75
 
-# The longest wait before lingering and switching are looked at again.
-_LOOK_SECONDS = 1.0
+# The longest wait before lingering nodes and the switch are checked again.
+_CHECK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class _Attended:
-    """One node whose pods matter. ``clean_since`` None: it is tainted. ``single``: it has a watch of its own."""
+class _WatchedNode:
+    """A node whose pods are watched. ``clean_since`` None: it is tainted. ``single``: it has a watch of its own."""
 
     watch: SupervisedWatch
     task: asyncio.Task[None]
@@ -37,72 +37,73 @@ class PodWatches:
 
     def __init__(self, doors: WatchDoors) -> None:
         self._doors = doors
+        self._live, self._controller, self._clock = doors.live, doors.live.controller, doors.live.clock
         self._settings = doors.settings
-        self._attended: dict[str, _Attended] = {}
-        self._whole: tuple[SupervisedWatch, asyncio.Task[None]] | None = None
+        self._watched: dict[str, _WatchedNode] = {}
+        self._all_pods: tuple[SupervisedWatch, asyncio.Task[None]] | None = None
         self._bug: BaseException | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Follow the tainted nodes until cancelled; a bug in a watch ends it with that exception."""
-        live = self._doors.live
         try:
             while self._bug is None:
-                live.taints_changed.clear()
+                self._live.taints_changed.clear()
                 self.adjust()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
-                        await live.taints_changed.wait()
+                    async with asyncio.timeout(_CHECK_SECONDS):
+                        await self._live.taints_changed.wait()
             raise self._bug
         finally:
             await _ended(list(self._tasks))
 
     def adjust(self) -> None:
         """Bring the watches in line with the tainted nodes of this moment."""
-        tainted = self._doors.live.controller.tainted_nodes()
-        whole = len(tainted) >= self._settings.whole_cluster_from * (1 if self._whole is None else _WAY_BACK)
-        self._follow(tainted, whole)
-        if whole:
-            self._towards_whole()
-        elif self._whole is not None:
-            self._towards_single(self._whole)
+        tainted = self._controller.tainted_nodes()
+        share = 1 if self._all_pods is None else _SWITCH_BACK_SHARE
+        watch_all = len(tainted) >= share * self._settings.whole_cluster_from
+        self._follow(tainted, watch_all)
+        if watch_all:
+            self._to_all_pods()
+        elif self._all_pods is not None:
+            self._to_single(self._all_pods)
 
     def listed(self, node_name: str) -> bool:
         """Tell whether the pods of this node have been listed since it became tainted."""
-        attended = self._attended.get(node_name)
-        return attended is not None and attended.watch.listed.is_set()
+        watched = self._watched.get(node_name)
+        return watched is not None and watched.watch.listed.is_set()
 
     def longest_silence_seconds(self) -> float:
         """Return for how long the quietest watch has heard nothing; 0 where no pods are watched."""
-        watches = [attended.watch for attended in self._attended.values() if attended.single]
-        watches += [self._whole[0]] if self._whole else []
+        watches = [watched.watch for watched in self._watched.values() if watched.single]
+        watches += [self._all_pods[0]] if self._all_pods else []
         return max((watch.silent_seconds() for watch in watches), default=0.0)
 
-    def _follow(self, tainted: frozenset[str], whole: bool) -> None:
-        now = self._doors.live.clock.now().at
-        for name in sorted(tainted):  # In an order of its own, so that a replay is the same in every process.
-            attended = self._attended.get(name)
-            if attended is None:
-                self._attend(name, single=not whole)
+    def _follow(self, tainted: frozenset[str], watch_all: bool) -> None:
+        now = self._clock.now().at
+        for name in sorted(tainted):  # Sorted, so that a replay is the same in every process.
+            watched = self._watched.get(name)
+            if watched is None:
+                self._watch(name, single=not watch_all)
             else:
-                attended.clean_since = None
-        for name in sorted(self._doors.live.controller.attended_nodes() - tainted - self._attended.keys()):
-            self._doors.live.observe(PodsReleased(name))  # It was tainted and cleared since the last look.
-        for name in [name for name in self._attended if name not in tainted]:
-            attended = self._attended[name]
-            attended.clean_since = now if attended.clean_since is None else attended.clean_since
-            if now - attended.clean_since >= self._settings.linger_seconds:
-                del self._attended[name]
-                attended.task.cancel()
-                self._doors.live.observe(PodsReleased(name))
+                watched.clean_since = None
+        for name in sorted(self._controller.watched_nodes() - tainted - self._watched.keys()):
+            self._live.observe(PodsReleased(name))  # It was tainted and cleared since the last check.
+        for name in [name for name in self._watched if name not in tainted]:
+            watched = self._watched[name]
+            watched.clean_since = now if watched.clean_since is None else watched.clean_since
+            if now - watched.clean_since >= self._settings.linger_seconds:
+                del self._watched[name]
+                watched.task.cancel()
+                self._live.observe(PodsReleased(name))
 
-    def _attend(self, name: str, single: bool) -> None:
+    def _watch(self, name: str, single: bool) -> None:
         watch = SupervisedWatch(PodsScope(name), self._doors)
-        self._attended[name] = _Attended(watch, self._start(watch, single), single)
+        self._watched[name] = _WatchedNode(watch, self._start(watch, single), single)
 
     def _start(self, watch: SupervisedWatch, watching: bool) -> asyncio.Task[None]:
         work = watch.run() if watching else watch.list_once()
-        task = asyncio.create_task(work, name=f"attend {watch.scope}")
+        task = asyncio.create_task(work, name=f"follow {watch.scope}")
         self._tasks.add(task)
         task.add_done_callback(self._note_end)
         return task
@@ -111,29 +112,29 @@ class PodWatches:
         self._tasks.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._bug = bug
-            self._doors.live.taints_changed.set()
+            self._live.taints_changed.set()
 
-    def _towards_whole(self) -> None:
-        if self._whole is None:
+    def _to_all_pods(self) -> None:
+        if self._all_pods is None:
             watch = SupervisedWatch(PodsScope(None), self._doors)
-            self._whole = watch, self._start(watch, True)
-        if not self._whole[0].watching.is_set():
+            self._all_pods = watch, self._start(watch, True)
+        if not self._all_pods[0].watching.is_set():
             return
-        for attended in self._attended.values():
-            if attended.single:
-                attended.single = False
-                attended.task.cancel()
-                attended.task = self._start(attended.watch, False)
+        for watched in self._watched.values():
+            if watched.single:
+                watched.single = False
+                watched.task.cancel()
+                watched.task = self._start(watched.watch, False)
 
-    def _towards_single(self, whole: tuple[SupervisedWatch, asyncio.Task[None]]) -> None:
-        for attended in self._attended.values():
-            if not attended.single:
-                attended.single = True
-                attended.task.cancel()
-                attended.task = self._start(attended.watch, True)
-        if all(attended.watch.watching.is_set() for attended in self._attended.values()):
-            whole[1].cancel()
-            self._whole = None
+    def _to_single(self, all_pods: tuple[SupervisedWatch, asyncio.Task[None]]) -> None:
+        for watched in self._watched.values():
+            if not watched.single:
+                watched.single = True
+                watched.task.cancel()
+                watched.task = self._start(watched.watch, True)
+        if all(watched.watch.watching.is_set() for watched in self._watched.values()):
+            all_pods[1].cancel()
+            self._all_pods = None
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:

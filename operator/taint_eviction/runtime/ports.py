@@ -1,45 +1,59 @@
 """The doors: all that the runtime knows of the outside world, as Protocols and the values that pass through them.
 
-Production puts ``adapters`` and ``kopf_shell`` behind them, replays and simulations ``simulation``.
+In production ``adapters`` and ``kopf_shell`` are behind them, in replays the laboratory.
 
-Every call that reaches out ends in bounded time, and may raise ``CallFailed`` and nothing else; an absent object is an
-answer (None), not a failure.
+Every call to the outside ends in bounded time and raises nothing but ``CallFailed``. An absent object is an answer
+(None), not a failure.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.effects import Block, Effect
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
-from taint_eviction.core.orders import Latch, Orders
+
+
+class FailureReason(Enum):
+    """Why a call failed, as far as a caller acts on it; most are Kubernetes' status reasons of that name."""
+
+    NO_ANSWER = "no answer, or none that can be used"
+    UNAUTHORIZED = "the credentials are not accepted"
+    FORBIDDEN = "the rights are missing"
+    NOT_FOUND = "there is no such object or resource"
+    CONFLICT = "the object was changed or created meanwhile"
+    OTHER = "another refusal"
 
 
 class CallFailed(Exception):
     """The API server refused a call, did not answer in time, or could not be reached.
 
-    ``status`` is the HTTP status, None where there was no answer. ``retry_after_seconds`` is what the server advised,
-    None where it advised nothing. The message is the server's own where it gave one. ``block``: it is the eviction
-    API's word on budgets, None: it is not.
+    The message is the server's own where it gave one. ``retry_after_seconds`` is what the server advised, None where
+    it advised nothing. ``block`` says which budget refuses an eviction, None for any other failure. ``may_pass``: the
+    same call may succeed a moment later.
     """
 
     def __init__(
         self,
         message: str,
         *,
-        status: int | None = None,
+        reason: FailureReason = FailureReason.NO_ANSWER,
         retry_after_seconds: float | None = None,
         block: Block | None = None,
+        may_pass: bool = False,
     ) -> None:
         super().__init__(message)
-        self.status = status
+        self.reason = reason
         self.retry_after_seconds = retry_after_seconds
         self.block = block
+        self.may_pass = may_pass
 
 
 class WatchEnded(Exception):
-    """A watch ended by itself; the message says why, in one line."""
+    """A watch ended by itself; the message says why in one line."""
 
 
 ObjectT = TypeVar("ObjectT", Node, Pod)
@@ -47,9 +61,9 @@ ObjectT = TypeVar("ObjectT", Node, Pod)
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[ObjectT]):
-    """A part of a list. ``present`` has the UIDs of all objects in it, those too malformed to be read included.
+    """A part of a list. ``present`` has the UIDs of all its objects, also of those too malformed to be read.
 
-    ``resource_version`` is the whole list's, None where it is no number.
+    ``resource_version`` is that of the list, None if it is no number.
     """
 
     objects: tuple[ObjectT, ...]
@@ -61,70 +75,82 @@ class Clock(Protocol):
     """The only clock."""
 
     def now(self) -> Moment:
-        """Read the monotonic clock, and the API server's time as far as its answers have told it."""
+        """Read the monotonic clock, and the API server's time as known from its answers."""
         ...
 
 
 class ClusterReader(Protocol):
-    """Reads live state: every answer but that of ``cached_pods`` is at least as new as the question."""
+    """Reads live state: every answer but that of ``cached_pods`` is at least as new as the request."""
 
     def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
         """List all nodes, page by page."""
         ...
 
     def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
-        """List the pods bound to one node, or to any node where ``node_name`` is None."""
+        """List the pods bound to one node, or to any node if ``node_name`` is None."""
         ...
 
     async def cached_pods(self, node_name: str) -> tuple[Pod, ...]:
-        """List the pods bound to one node as the API server has them at hand: at once, perhaps a little old."""
+        """List the pods bound to one node from the API server's cache: fast, and perhaps a little old."""
         ...
 
     async def read_node(self, name: str) -> Node | None:
-        """Read a node; None if there is none of this name."""
+        """Read a node; None if there is no node of this name."""
         ...
 
     async def read_pod(self, ref: PodRef) -> Pod | None:
-        """Read a pod; None if there is none of this name, or it has another UID."""
+        """Read a pod; None if there is no pod of this name, or it has another UID."""
         ...
 
 
+# Called when only the request itself is left to be sent, on an open connection. If it returns, the request is sent with
+# no await in between. If it raises, nothing is sent, and the exception is raised.
+Ready = Callable[[], Awaitable[None]]
+
+
 class ClusterWriter(Protocol):
-    """The only writes there are. None or False means: the pod is gone, or its name belongs to another UID."""
+    """The only writes. None or False means: the pod is gone, or its name belongs to another UID.
+
+    Those that end a pod await ``ready`` at the last moment, however long that takes.
+    """
 
     async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
         """Set the DisruptionTarget condition and return the live pod.
 
-        ``already``: it was set when last seen, so its transition time is left as it is.
+        ``already``: it was set when last seen, so its transition time stays.
         """
         ...
 
     async def unmark(self, pod: Pod, now: Moment) -> Pod | None:
-        """Set the condition's status to False on exactly this version of ``pod``; return the live pod."""
+        """Set the status of the condition to False on exactly this version of ``pod``; return the live pod."""
         ...
 
-    async def delete(self, ref: PodRef) -> bool:
-        """Ask for the pod's deletion with its own grace period; True once the API server has accepted it."""
+    async def delete(self, ref: PodRef, ready: Ready) -> bool:
+        """Delete the pod with its own grace period; True once the API server has accepted that."""
         ...
 
-    async def evict(self, ref: PodRef) -> bool:
-        """Ask the eviction API for it; True once accepted. A budget's no is a ``CallFailed`` with its ``block``."""
+    async def evict(self, ref: PodRef, ready: Ready) -> bool:
+        """Evict the pod by the eviction API; True once accepted. If a budget refuses, ``CallFailed`` has ``block``."""
         ...
 
 
-class OrdersStore(Protocol):
-    """Where orders are kept in the cluster."""
+class ControlStateStore(Protocol):
+    """Where the control state is kept in the cluster."""
 
-    async def read(self) -> Orders | None:
-        """Read them; None if they were never kept, or their object is gone."""
+    async def read(self) -> ControlState | None:
+        """Read it; None if it was never written, or its object is gone."""
         ...
 
     async def write_latch(self, latch: Latch) -> None:
-        """Keep that the breaker is open, unless it was reset since; whatever else is ordered stays."""
+        """Write that the breaker is open, unless it was reset since; everything else stays."""
         ...
 
     async def write_reset(self, reset_epoch: float) -> None:
-        """Keep that the breaker was closed then."""
+        """Write that the breaker was closed at ``reset_epoch``."""
+        ...
+
+    async def redate(self, stated_epoch: float, epoch: float) -> None:
+        """Change the date of the breaker's state to ``epoch``, if it is ``stated_epoch``."""
         ...
 
 
@@ -140,7 +166,7 @@ class NodesScope:
 
 @dataclass(frozen=True, slots=True)
 class PodsScope:
-    """Watch the pods bound to one node, or to any node where ``node_name`` is None."""
+    """Watch the pods bound to one node, or to any node if ``node_name`` is None."""
 
     node_name: str | None
     kind: ClassVar[str] = "pods"
@@ -153,32 +179,39 @@ WatchScope = NodesScope | PodsScope
 
 
 class WatchListener(Protocol):
-    """Who is told what a watch brings. Synchronous; keeps and changes nothing of a body."""
+    """Receives what a watch brings. Synchronous; neither keeps nor changes a body."""
 
     def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
-        """Take an object as JSON; ``event_type`` is ADDED, MODIFIED or DELETED, None where it comes from a list."""
+        """Take an object as JSON; ``event_type`` is ADDED, MODIFIED or DELETED, None if it comes from a list."""
         ...
 
     def on_listed(self) -> None:
-        """Note that the watch has listed its objects: what vanished before is not told.
+        """Note that the watch has listed its objects: it does not report what vanished before.
 
-        At its start, also where it began at the listener's own list; then after each gap.
+        At its start, even if it began at the listener's own list; then after each gap.
         """
         ...
 
     def on_heard(self) -> None:
-        """Note that the watch was opened or something came through it: it is alive."""
+        """Note that the watch was opened, or that something came through it: it is alive."""
+        ...
+
+    def on_progress(self, version: int | None) -> None:
+        """Note that everything up to ``version`` that came through the watch has been passed on.
+
+        Bookmarks, and events that bring nothing to pass on, count as well. None: versions are no numbers.
+        """
         ...
 
 
 class Watcher(Protocol):
-    """Brings changes. May lose, repeat and delay them: whoever listens lists again now and then."""
+    """Brings changes. It may lose, repeat and delay them, so the listener lists again now and then."""
 
     async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         """Watch until cancelled; raise ``WatchEnded`` when the watch ends by itself.
 
-        ``since``: the version of a list that the listener has just been told, so that the watch may begin there; None:
-        it has to list first.
+        ``since``: the version of the listener's own fresh list, from which the watch may start; None: the watch has to
+        list first.
         """
         ...
 
@@ -187,13 +220,13 @@ class Gate(Protocol):
     """Says whether this process may act on the cluster."""
 
     def may_act(self) -> bool:
-        """Answer for this very moment; to be asked just before each changing call, with no await between."""
+        """Answer for this very moment; call it just before each changing call, with no await between."""
         ...
 
 
-class Teller(Protocol):
-    """Tells people: log, metrics, Kubernetes events. Never blocks and never raises the world's errors."""
+class Reporter(Protocol):
+    """Tells people: by log, metrics or Kubernetes events. Never blocks and never raises the world's errors."""
 
-    def tell(self, effect: Effect, now: Moment) -> None:
-        """Tell what has happened."""
+    def report(self, effect: Effect, now: Moment) -> None:
+        """Report what has happened."""
         ...

@@ -6,7 +6,8 @@ so two that both believe to lead may do twice as much.
 
 import fnmatch
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.simulation.exploring.told import TICK, Breach, shown
@@ -17,13 +18,15 @@ from taint_eviction.core.label_selectors import Requirement
 from taint_eviction.core.policy import EvictionMode, Limit, PolicyRule
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
-from taint_eviction.simulation.audit import Phase, Trace
-from taint_eviction.simulation.faults import Call
+from taint_eviction_lab.simulation.audit import Phase, Trace
+from taint_eviction_lab.simulation.faults import CallKind
 
-ENDS = (Call.DELETE, Call.EVICT)
+ENDS = (CallKind.DELETE, CallKind.EVICT)
 # What a process goes by may be so old.
 _OLD_SECONDS = 40.0
 _ASK_AGAIN_SECONDS = 5.0
+# How much later than its deadline and its timeout at the most a pod goes in the end: holds, and a new leader.
+_PATIENT_SECONDS = 100.0
 
 
 class Way(NamedTuple):
@@ -47,13 +50,13 @@ class _Sent:
 
 @dataclass
 class _Acts:
-    """What one process did: its calls, which pods it asked the eviction API for, when it was told to wait how long.
+    """What one process did: its calls; when a budget refused a pod first, and when last, with how long to wait then.
 
     ``nodes`` by name and ``pods`` by UID: the latest that it was shown of each, with its version.
     """
 
     sent: dict[int, _Sent] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
+    first_refused: dict[str, float] = field(default_factory=dict)
     refused: dict[str, tuple[float, float]] = field(default_factory=dict)
     nodes: dict[str, tuple[int, NodeState]] = field(default_factory=dict)
     pods: dict[str, tuple[int, PodState]] = field(default_factory=dict)
@@ -81,17 +84,37 @@ class HandlingJudge:
         """Tell whether the rules were ever changed."""
         return self._rules_since > -NEVER
 
-    def ways(self, uid: str, since: float) -> set[Way]:
-        """List how a pod may be to go, by any state that it and its node had since then."""
+    def ways(self, uid: str, since: float, due_by: float = NEVER) -> set[Way]:
+        """List how a pod may be to go, by any state that it and its node had since then, for each taint due by then."""
         pods = [pod for pod in self._truth.pod_states(uid, since) if not pod.left_alone]
         nodes = [node for node in self._truth.node_states(pods[-1].node or "", since) if node] if pods else []
         return {
-            self._way(pod, key)
+            self._way(pod, taint[0])
             for pod in pods
             for node in nodes
-            for key, value, _ in node.taints
-            if tolerated_for(pod, key, value) < NEVER
+            for taint, began_at in node.taints.items()
+            if tolerated_for(pod, *taint[:2]) < NEVER
+            if due_at(replace(node, taints={taint: began_at}), pod) <= due_by
         }
+
+    def may_be_kept(self, uid: str, due_by: float, held_until: float) -> bool:
+        """Tell whether budgets may keep a pod in the end, by every taint that was due by then.
+
+        ``held_until``: until then something else may have held it.
+        """
+        ways = [way for way in self.ways(uid, NEVER, due_by) if not way.paused]
+        patient = [way.timeout_seconds for way in ways if way.mode is EvictionMode.EVICT_THEN_DELETE]
+        long_ago = due_by - min(patient, default=NEVER) - _PATIENT_SECONDS
+        outlasted = max(held_until, self._rules_since) < long_ago and self.ways(uid, NEVER, long_ago) != set()
+        return not outlasted and all(way.mode is not EvictionMode.DELETE for way in ways)
+
+    def interrupt(self, process: str, is_held: Callable[[str, str], bool]) -> None:
+        """Take in that a process has heard what is held, by node and namespace: patience with those begins anew."""
+        acts = self._acts.setdefault(process, _Acts())
+        for uid in list(acts.first_refused):
+            pod = self._truth.pods[uid][-1]
+            if is_held(pod.node or "", pod.namespace):
+                del acts.first_refused[uid]
 
     def _way(self, pod: PodState, taint_key: str) -> Way:
         for rule in self._rules:
@@ -109,15 +132,14 @@ class HandlingJudge:
         """Take in a moment of a call that ends a pod, or prepares it."""
         acts = self._acts.setdefault(trace.process, _Acts())
         self._look_at(trace, acts)
-        if trace.phase is Phase.SENT and trace.call in (*ENDS, Call.MARK):
+        if trace.phase is Phase.SENT and trace.call in (*ENDS, CallKind.MARK):
             self._check_mode(trace, acts)
         if trace.call not in ENDS:
             return
         if trace.phase is Phase.SENT:
             self._check_limits(trace, acts)
-        if trace.phase is Phase.SENT and trace.call is Call.EVICT:
+        if trace.phase is Phase.SENT and trace.call is CallKind.EVICT:
             self._check_pace(trace, acts)
-            acts.asked.add(trace.uid)
         if trace.phase in (Phase.ANSWERED, Phase.FAILED):
             self._hear(trace, acts)
 
@@ -130,16 +152,16 @@ class HandlingJudge:
             sent.counts = False
             advised = trace.body.retry_after_seconds or _ASK_AGAIN_SECONDS
             acts.refused[trace.uid] = trace.at, advised
+            acts.first_refused.setdefault(trace.uid, trace.at)
             self._let_begin_anew(acts, trace.at)
             if trace.body.block.reason is not BlockReason.BUDGET_NOT_READY:
                 self.blocked_at[trace.uid] = trace.at
 
     def _check_mode(self, trace: Trace, acts: _Acts) -> None:
-        since = trace.at - _OLD_SECONDS
-        ways = self.ways(trace.uid, since)
+        ways = self.ways(trace.uid, trace.at - _OLD_SECONDS, trace.at + TICK)
         if not ways:
             return
-        if trace.call is Call.EVICT:
+        if trace.call is CallKind.EVICT:
             if all(way.mode is EvictionMode.DELETE for way in ways):
                 self._breach("wrong call", trace, "it is to be deleted, not to be asked for")
             return
@@ -148,16 +170,8 @@ class HandlingJudge:
         waiting = [way.timeout_seconds for way in ways if way.mode is EvictionMode.EVICT_THEN_DELETE]
         if not waiting:
             self._breach("wrong call", trace, "only the eviction API may end it")
-        elif trace.uid not in acts.asked:
-            self._breach("wrong call", trace, "the eviction API was not asked before")
-        elif trace.at < self._due(trace.uid, since) + min(waiting) - TICK:
-            self._breach("wrong call", trace, f"the eviction API may take {min(waiting):g} s longer than its deadline")
-
-    def _due(self, uid: str, since: float) -> float:
-        """Say when a pod was due at the earliest, by any state since then."""
-        pods = [pod for pod in self._truth.pod_states(uid, since) if not pod.terminating]
-        nodes = self._truth.node_states(pods[-1].node or "", since) if pods else []
-        return min((due_at(node, pod) for node in nodes for pod in pods), default=-NEVER)
+        elif trace.at < acts.first_refused.get(trace.uid, NEVER) + min(waiting) - TICK:
+            self._breach("wrong call", trace, f"no budget has refused it for {min(waiting):g} s")
 
     def _check_pace(self, trace: Trace, acts: _Acts) -> None:
         refused_at, seconds = acts.refused.get(trace.uid, (-NEVER, 0.0))
@@ -169,11 +183,15 @@ class HandlingJudge:
             self._breach("asked too soon", trace, f"a budget said no at {refused_at:.3f}, to wait for {seconds:g} s")
 
     def _look_at(self, trace: Trace, acts: _Acts) -> None:
-        """Take in what a process is shown; older than what it knows already it takes no notice of."""
+        """Take in what a process is shown; older than what it knows already it takes no notice of.
+
+        But an answer ahead of the watch of nodes may have been left for that to bring, and then it counts once more.
+        """
         for body in shown(trace):
             metadata, version = body["metadata"], int(body["metadata"]["resourceVersion"])
             state = self._truth.versions.get(metadata["resourceVersion"])
-            if isinstance(state, NodeState) and version > acts.nodes.get(metadata["name"], (0, state))[0]:
+            newest, _ = acts.nodes.get(metadata["name"], (0, state))
+            if isinstance(state, NodeState) and (version > newest or trace.phase is Phase.SAW):
                 acts.nodes[metadata["name"]] = version, state
             elif isinstance(state, PodState) and version > acts.pods.get(metadata["uid"], (0, state))[0]:
                 acts.pods[metadata["uid"]] = version, state
@@ -195,8 +213,8 @@ class HandlingJudge:
         states = self._truth.pods.get(trace.uid)
         if not states:
             return
-        ways = self.ways(trace.uid, trace.at - _OLD_SECONDS)
-        limits = {("whole", ""): self._policy.whole, ("node", states[-1].node or ""): self._policy.per_node}
+        ways = self.ways(trace.uid, trace.at - _OLD_SECONDS, trace.at + TICK)
+        limits = {("whole", ""): self._policy.total, ("node", states[-1].node or ""): self._policy.per_node}
         limits["namespace", states[-1].namespace] = self._policy.per_namespace
         if len({way.rule for way in ways}) == 1:
             (rule,) = {way.rule for way in ways}

@@ -5,61 +5,80 @@ Knows the truth (``truth``) and what each process was told, from the calls' own 
 Safety, at each write: due at some moment between the live read of its node and the arrival of its DELETE, by states
 that the process can have seen; the read fresh; the right UID; never again after a success it heard of or a
 deletionTimestamp it saw; only inside its own fence, and nobody else inside theirs; nothing but what the call is for.
-``handling`` and ``holding`` judge how and whether it may go now. Liveness, after faults have stopped: every due pod is
-gone unless something holds it, no other pod is Terminating because of us, and no condition is left on those that stay.
+``handling`` and ``suspending`` judge how and whether it may go now. Liveness, after faults have stopped: every due pod
+is gone unless something holds it, no other pod is Terminating because of us, and no pod that stays has the condition.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
-from tests.simulation.exploring.holding import HoldingJudge
-from tests.simulation.exploring.told import POD_ANSWERS, TICK, Basis, Read, Told, Violation, shown
+from tests.simulation.exploring.suspending import SuspensionJudge
+from tests.simulation.exploring.told import POD_ANSWERS, TICK, Basis, BrokenRule, Read, Told, shown
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at
+from tests.simulation.exploring.trying import TryingJudge
 
-from taint_eviction.core.orders import Orders
+from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.policy import PolicyRule
 from taint_eviction.runtime.leadership import LeaseRecord
 from taint_eviction.settings import Settings
-from taint_eviction.simulation.audit import Phase, Trace
-from taint_eviction.simulation.cluster import Change
-from taint_eviction.simulation.faults import Call
+from taint_eviction_lab.simulation.audit import Phase, Trace
+from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.recorder import RecordedChange
 
-_POD_WRITES = (Call.MARK, Call.UNMARK, *ENDS)
-_LEADERS_WRITES = (*_POD_WRITES, Call.WRITE_ORDERS)
+_POD_WRITES = (CallKind.MARK, CallKind.UNMARK, *ENDS)
+_LEADERS_WRITES = (*_POD_WRITES, CallKind.WRITE_CONTROL_STATE)
 # After faults have stopped, all is known again within so long and a list anew: watches, an election, retries.
 _RECOVERY_SECONDS = 25.0
+# A read of a node is repeated where its call is not ready to be sent within so long of it.
+_FRESH_SECONDS = 3.0
+# How long a process waits for its watch; a read that was heard longer ago than the other was for another attempt.
+_IN_VAIN_SECONDS, _LONG_AGO_SECONDS = 5.0, 12.0
 # How late an eviction may be where nothing is in its way.
-_PUNCTUAL_SECONDS = 3.0
+_PUNCTUAL_SECONDS = 1.2
+# How long a process needs at its start, until it watches all nodes.
+_BEGINNING_SECONDS = 3.0
 # How often at the most who was told no by a budget asks again: within so long of the end, if the budget still says no.
 _BLOCKED_SECONDS = 40.0
 
 
-class Oracle:
+class ExplorationOracle:
     """Collects ``violations``.
 
-    ``orders`` tells what stands in the ConfigMap. ``over_at``: when it is over what faults that have begun by an
-    instant can do to an eviction. ``elected`` False: whoever acts may. ``restarted_at``: when a process was last
-    killed; ``peace_at``: when faults stopped.
+    ``orders`` tells what stands in the ConfigMap. ``disturbances``: which faults there are, None: evictions may be as
+    late as they are. ``elected`` False: whoever acts may. ``restarted_at``: when a process was last killed;
+    ``peace_at``: when faults stopped.
     """
 
     def __init__(
         self,
         settings: Settings,
-        orders: Callable[[], Orders | None],
-        over_at: Callable[[float], float] = lambda _: NEVER,
+        control_state: Callable[[], ControlState | None],
+        disturbances: Disturbances | None = None,
         elected: bool = True,
     ) -> None:
         self.truth = Truth(settings)
         self.handling = HandlingJudge(settings, self.truth, self._break)
-        self.holding = HoldingJudge(settings, self.truth, self.handling, orders, self._leads_since, self._break)
-        self.violations: list[Violation] = []
+        self.suspension = SuspensionJudge(
+            settings,
+            self.truth,
+            self.handling,
+            control_state,
+            self._leads_since,
+            self._break,
+            disturbances=disturbances,
+        )
+        self.trying = TryingJudge(self.truth, self._break)
+        self.violations: list[BrokenRule] = []
         self.deletes_arrived = 0
         self.restarted_at = -NEVER
         self.peace_at = NEVER
         self._settings = settings
         self._elected = elected
-        self._over_at = over_at
+        self._disturbances = disturbances
+        self._watched = disturbances is not None and disturbances.watched
         self._recovery = 1.1 * settings.watch.resync_seconds + _RECOVERY_SECONDS
         self._told: dict[str, Told] = {}
         self._dead: set[str] = set()
@@ -74,7 +93,7 @@ class Oracle:
         """Take in other rules of the policy."""
         self.handling.change_rules(rules, at)
 
-    def notice(self, change: Change) -> None:
+    def notice(self, change: RecordedChange) -> None:
         """Take in a write; one that a call of ours makes must hit the pod that was meant, and no more of it."""
         meant = self._writing
         if meant is not None and (not change.is_pod or change.body["metadata"]["uid"] != meant.uid):
@@ -87,7 +106,7 @@ class Oracle:
 
     def trace(self, trace: Trace) -> None:
         """Take in a moment of a call."""
-        told = self._told.setdefault(trace.process, Told())
+        told = self._told.setdefault(trace.process, Told(trace.at))
         match trace.phase:
             case Phase.SENT:
                 told.sent[trace.number] = trace
@@ -104,11 +123,10 @@ class Oracle:
                 self._writing = None
             case Phase.ANSWERED:
                 self._hear(trace, told)
-        for body in shown(trace):
-            if body["metadata"].get("deletionTimestamp"):
-                told.terminating.add(body["metadata"]["uid"])
+        self._take_in(trace, told)
         self.handling.trace(trace)
-        self.holding.trace(trace)
+        self.suspension.trace(trace)
+        self.trying.trace(trace)
 
     def _leads_since(self, process: str, at: float) -> float:
         """Say since when a process may act, ``NEVER`` if it may not."""
@@ -119,20 +137,33 @@ class Oracle:
 
     # What was told
 
+    def _take_in(self, trace: Trace, told: Told) -> None:
+        for body in shown(trace):
+            metadata = body["metadata"]
+            state = self.truth.versions.get(metadata["resourceVersion"])
+            if trace.phase is Phase.SAW and isinstance(state, NodeState):
+                told.watched[metadata["name"]] = state
+            if metadata.get("deletionTimestamp"):
+                told.terminating.add(metadata["uid"])
+
     def _hear(self, trace: Trace, told: Told) -> None:
         version = trace.body["metadata"]["resourceVersion"] if isinstance(trace.body, dict) else ""
         read = Read(told.carried_out.get(trace.number, trace.at), trace.at, self.truth.versions.get(version))
-        if trace.call is Call.READ_NODE:
+        if trace.call is CallKind.READ_NODE:
             told.nodes[trace.subject] = read
+            told.reads.setdefault(trace.subject, []).append((told.sent[trace.number].at, trace.at))
         elif trace.call in POD_ANSWERS and trace.body is not None:
             told.pods[trace.uid] = read
         elif trace.call in ENDS and trace.body is True:
             told.deleted.add(trace.uid)
-        elif trace.call is Call.WRITE_LEASE and trace.body.holder == trace.process:
+        elif trace.call is CallKind.WRITE_LEASE and trace.body.holder == trace.process:
             if trace.at >= told.fenced_at:
                 told.leads_since = trace.at
+                if told.led and self._disturbances is not None and self._disturbances.steady:
+                    self._break("does not lead steadily", trace, "it led, and nothing took the Lease from it")
+            told.led = True
             told.fenced_at = told.sent[trace.number].at + self._settings.election.renew_deadline_seconds
-        elif trace.call is Call.READ_LEASE and _held_by_another(trace.body, trace.process):
+        elif trace.call is CallKind.READ_LEASE and _held_by_another(trace.body, trace.process):
             told.fenced_at = -NEVER
 
     # What must not be
@@ -163,13 +194,14 @@ class Oracle:
             return
         node, basis = self.truth.pods[trace.uid][-1].node or "", told.bases[trace.number]
         self._check_punctual(trace, node)
-        if basis.node is None or basis.sent_at - basis.node.heard_at > self._settings.node_read_seconds + TICK:
-            self._break("no fresh read", trace, f"node {node} was not read in the second before {basis.sent_at:.3f}")
+        if not self._is_fresh(self._told[trace.process].reads.get(node, []), basis):
+            self._break("no fresh read", trace, f"no read of node {node} serves a call sent at {basis.sent_at:.3f}")
         read = basis.node or Read(trace.at, trace.at)
         # What was read is told by its version: at the same instant it may have been written before or after.
         nodes = [
             state for state in (read.state, *self.truth.node_states(node, read.so_at)) if isinstance(state, NodeState)
         ]
+        nodes += self._as_it_may_seem(self._told[trace.process], node, read)
         # A pod that is Terminating already was due, or somebody else's: deleting it again is another rule.
         states = (basis.pod.state, *self.truth.pod_states(trace.uid, basis.pod.so_at))
         pods = [state for state in states if isinstance(state, PodState) and not state.terminating]
@@ -179,19 +211,49 @@ class Oracle:
             since = f"its node since {read.so_at:.3f} and itself since {basis.pod.so_at:.3f}"
             self._break("not due", trace, f"sent at {basis.sent_at:.3f}; by {since} due {when}")
 
+    def _as_it_may_seem(self, told: Told, node: str, read: Read) -> list[NodeState]:
+        """Say how a node may seem to who has waited in vain for its watch to come as far as a read.
+
+        Whether a taint without a date was removed and set again meanwhile nobody can tell then: this alone is excused.
+        """
+        watched, state = told.watched.get(node), read.state
+        heard = (heard_at for _, heard_at in told.reads.get(node, ()))
+        waited = any(read.so_at - _LONG_AGO_SECONDS < heard_at < read.so_at - _IN_VAIN_SECONDS for heard_at in heard)
+        if not waited or watched is None or not isinstance(state, NodeState) or watched.uid != state.uid:
+            return []
+        began = {taint: watched.taints.get(taint, at) for taint, at in state.taints.items() if not taint[2]}
+        return [replace(state, taints=state.taints | began)]
+
+    def _is_fresh(self, reads: list[tuple[float, float]], basis: Basis) -> bool:
+        """Tell whether a read was sent within 3 s, or one for this call or just before it was repeated."""
+        heard = [read for read in reads if read[1] <= basis.sent_at]
+        since = basis.pod.heard_at - self._settings.node_read_seconds - TICK
+        first_heard_at = min((heard_at for sent_at, heard_at in heard if sent_at >= since), default=NEVER)
+        latest = max((sent_at for sent_at, _ in heard), default=-NEVER)
+        return basis.sent_at - latest <= _FRESH_SECONDS + TICK or latest >= first_heard_at
+
     def _check_punctual(self, trace: Trace, node: str) -> None:
-        """A tolerance that was running goes on through restarts: never later than the objects say."""
+        """A tolerance that was running goes on through restarts: never later than the objects say.
+
+        Who has watched all along knows better than objects, which tell the last write of whoever set a taint.
+        """
         there, pod = self.truth.node_now(node), self.truth.pods[trace.uid][-1]
-        latest = due_at(there, pod, at_the_latest=True)
-        if there is None or latest == NEVER:
+        if there is None or not there.taints or self._disturbances is None:
             return
-        latest = max(latest, there.written_at, pod.edited_at)
-        if trace.at > max(latest, min(self._over_at(trace.at), self.peace_at + self._recovery)) + _PUNCTUAL_SECONDS:
+        watched_from = self._told[trace.process].born_at + _BEGINNING_SECONDS
+        watched = self._watched and watched_from < min(there.taints.values())
+        latest = due_at(there, pod, at_the_latest=not watched)
+        if latest == NEVER:
+            return
+        latest = max(latest, pod.edited_at, -NEVER if watched else there.written_at)
+        over_at, late_seconds = self._disturbances.excuse(trace.at, self.truth.names[trace.uid], node)
+        allowed = max(latest + late_seconds, min(over_at, self.peace_at + self._recovery))
+        if trace.at > allowed + _PUNCTUAL_SECONDS:
             self._break("late", trace, f"it was due at {latest:.3f} at the latest")
 
     def _break(self, rule: str, trace: Trace, text: str) -> None:
         call = "" if trace.call is None else trace.call.value
-        self.violations.append(Violation(rule, trace.at, f"{call} {trace.subject} ({trace.uid}): {text}"))
+        self.violations.append(BrokenRule(rule, trace.at, f"{call} {trace.subject} ({trace.uid}): {text}"))
 
     # What must be in the end
 
@@ -205,21 +267,22 @@ class Oracle:
                     self._end("still terminating", now, uid, f"on {pod.node}")
             elif at + self._unhurried_seconds() <= now:
                 blocked = self.handling.blocked_at.get(uid, -NEVER) > now - _BLOCKED_SECONDS
-                if not blocked and not self.holding.excuse(uid):
+                blocked &= self.handling.may_be_kept(uid, now - self._unhurried_seconds(), self.suspension.changed_at)
+                if not blocked and not self.suspension.excuse(uid, now - self._unhurried_seconds()):
                     self._end("not evicted", now, uid, f"on {pod.node}, due since {at:.3f}")
             elif at > now and pod.marked and self.truth.marked_at[uid] > self.restarted_at:
                 self._end("condition left", now, uid, f"on {pod.node}, marked at {self.truth.marked_at[uid]:.3f}")
 
     def _unhurried_seconds(self) -> float:
-        """Say how long an eviction that is due may wait for a wave to show itself, and for its turn."""
+        """Say how long an eviction that is due may wait for a wave to show itself and be listed, and for its turn."""
         policy, breaker = self._settings.policy, self._settings.breaker
-        limits = [policy.whole, policy.per_node, policy.per_namespace, *(rule.limit for rule in policy.rules)]
+        limits = [policy.total, policy.per_node, policy.per_namespace, *(rule.limit for rule in policy.rules)]
         rates = [limit.per_second for limit in limits if limit.per_second is not None]
-        settle_seconds = breaker.settle_seconds if breaker.enabled else 0.0
+        settle_seconds = max(breaker.settle_seconds, breaker.list_wait_seconds) if breaker.enabled else 0.0
         return settle_seconds + (len(self.truth.living()) / min(rates) if rates else 0.0)
 
     def _end(self, rule: str, now: float, uid: str, text: str) -> None:
-        self.violations.append(Violation(rule, now, f"{self.truth.names[uid]} ({uid}) {text}"))
+        self.violations.append(BrokenRule(rule, now, f"{self.truth.names[uid]} ({uid}) {text}"))
 
 
 def _held_by_another(record: LeaseRecord | None, process: str) -> bool:
@@ -228,7 +291,7 @@ def _held_by_another(record: LeaseRecord | None, process: str) -> bool:
 
 def _untouchable(body: dict[str, Any]) -> tuple[Any, ...]:
     """Return what of a pod no call of ours may change."""
-    kept = ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
+    kept = ("resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
     metadata = {name: value for name, value in body["metadata"].items() if name not in kept}
     status = {name: value for name, value in (body.get("status") or {}).items() if name != "conditions"}
     conditions = (body.get("status") or {}).get("conditions") or []

@@ -3,28 +3,27 @@
 import contextlib
 import hashlib
 import logging
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from tests.simulation.exploring.oracle import Oracle
-from tests.simulation.exploring.told import Violation
+from tests.simulation.exploring.excuses import Disturbances, holds_back
+from tests.simulation.exploring.oracle import ExplorationOracle
+from tests.simulation.exploring.told import BrokenRule
 
-from taint_eviction.core.policy import EvictionPolicy
-from taint_eviction.simulation import actions as do
-from taint_eviction.simulation import hold_actions as hold
-from taint_eviction.simulation.audit import Trace
-from taint_eviction.simulation.cluster import Impossible
-from taint_eviction.simulation.faults import Trouble
-from taint_eviction.simulation.replay import sleep_until
-from taint_eviction.simulation.scenario import Scenario, read_scenario
-from taint_eviction.simulation.stage import Stage
-from taint_eviction.simulation.timeline import Entry, Timeline, What
-from taint_eviction.simulation.virtual_clock import virtual_now
-from taint_eviction.simulation.virtual_loop import run_virtually
-from taint_eviction.wiring_simulation import production_parsing
+from taint_eviction.runtime.ports import Gate
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation import suspension_actions as suspend
+from taint_eviction_lab.simulation.audit import Trace
+from taint_eviction_lab.simulation.cluster import Impossible
+from taint_eviction_lab.simulation.replay import sleep_until
+from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
+from taint_eviction_lab.simulation.stage import ReplayStage
+from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.virtual_clock import virtual_now
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.wiring import production_parsing, production_reporters
 
 # After faults have stopped: the longest tolerance (120 s) runs out, and that is noticed although an event was lost.
 PEACE_SECONDS = 140.0
@@ -38,8 +37,8 @@ JsonObject = dict[str, Any]
 class Played:
     """One run. ``digest`` is of all that happened, call by call: equal for equal runs."""
 
-    violations: tuple[Violation, ...]
-    timeline: tuple[Entry, ...]
+    violations: tuple[BrokenRule, ...]
+    timeline: tuple[TimelineEntry, ...]
     digest: str
     seconds: float
     deletes: int
@@ -63,7 +62,7 @@ def play(document: JsonObject) -> Played:
 def play_scenario(scenario: Scenario) -> Played:
     """Play a scenario as an exploration does: its expectations do not matter."""
     with silenced():
-        return run_virtually(_Playing(scenario).run())
+        return run_virtually(_Playing(scenario).run(), min([0.0, *(step.at for step in scenario.steps)]))
 
 
 @contextlib.contextmanager
@@ -77,42 +76,17 @@ def silenced() -> Iterator[None]:
         logging.disable(before)
 
 
-class Disturbances:
-    """The faults of a scenario, and when it is over what they can do to an eviction."""
+class _PostedEvents(Timeline):
+    """Takes the Kubernetes events of one process, each with whether it leads."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._settings = scenario.settings
-        self._over = [(step.at, self._over_at(step)) for step in scenario.steps]
-        if holds_back(scenario):
-            self._over.append((-math.inf, math.inf))
+    def __init__(self, gate: Gate, note: Callable[[TimelineEntry, bool], None]) -> None:
+        super().__init__()
+        self._gate = gate
+        self._note = note
 
-    def over_at(self, at: float) -> float:
-        """Say when those are over that have begun by this instant; infinite where that cannot be said."""
-        return max((over_at for begun_at, over_at in self._over if begun_at <= at), default=-math.inf)
-
-    def _over_at(self, step: do.Step) -> float:
-        settings = self._settings
-        match step.action:
-            case do.Restart(after_seconds=after):
-                # A successor waits until the lease has run out.
-                return step.at + after + settings.election.lease_duration_seconds + 7.0
-            case do.DisturbCalls(picked=picked, trouble=Trouble(fails=False, hangs=False) as slow) if picked.times:
-                longest = min(settings.call_timeout_seconds, slow.delay_seconds + slow.back_seconds)
-                lasts = math.inf if step.action.for_seconds is None else step.action.for_seconds
-                return step.at + lasts + picked.times * (longest + settings.retry.first_seconds)
-            case do.DisturbCalls() | do.Outage() | do.Partition() | do.Freeze() | do.StepHostClock():
-                return math.inf
-            case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
-                return math.inf
-        return -math.inf
-
-
-def holds_back(scenario: Scenario) -> bool:
-    """Tell whether anything may hold evictions back for a time that is not known beforehand."""
-    policy, default = scenario.settings.policy, EvictionPolicy()
-    steps = (hold.PauseEvictions, hold.Scribble, hold.ChangePolicy)
-    pauses = scenario.orders is not None or any(isinstance(step.action, steps) for step in scenario.steps)
-    return policy != default or scenario.settings.breaker.enabled or pauses
+    def add(self, entry: TimelineEntry) -> None:
+        """Pass it on."""
+        self._note(entry, self._gate.may_act())
 
 
 class _Playing:
@@ -121,7 +95,7 @@ class _Playing:
         self._timeline = Timeline()
         settings = scenario.settings
         self._digest = hashlib.sha256()
-        self._stage = Stage(
+        self._stage = ReplayStage(
             self._timeline,
             settings,
             production_parsing(),
@@ -129,10 +103,19 @@ class _Playing:
             default_toleration_seconds=scenario.default_toleration_seconds,
             ready_seconds=scenario.ready_seconds,
             replicas=scenario.replicas or 1,
+            clocks=scenario.clocks,
             auditor=self._trace,
+            reporters=lambda _, gate: production_reporters(_PostedEvents(gate, self._note_posted), gate),
         )
-        self._oracle = Oracle(settings, lambda: self._stage.orders.orders, Disturbances(scenario).over_at)
-        self._stage.cluster.subscribe(self._oracle.notice)
+        self._oracle = ExplorationOracle(
+            settings, lambda: self._stage.control_state.control_state, Disturbances(scenario)
+        )
+        self._stage.cluster.recorder.subscribe(self._oracle.notice)
+
+    def _note_posted(self, entry: TimelineEntry, leads: bool) -> None:
+        """Of all who see that a deadline loses its reason the leader alone tells it."""
+        if "Cancelling" in entry.why and not leads:
+            self._oracle.violations.append(BrokenRule("told by a standby", entry.at, f"{entry.subject}: {entry.why}"))
 
     def _trace(self, trace: Trace) -> None:
         call = "" if trace.call is None else trace.call.value
@@ -144,20 +127,14 @@ class _Playing:
 
     async def run(self) -> Played:
         stage, scenario = self._stage, self._scenario
-        stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.orders)
-        self._oracle.holding.look(virtual_now())
-        stage.start_controllers()
+        stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.control_state)
+        self._oracle.suspension.evaluate(virtual_now())
         violations = self._oracle.violations
         try:
-            for step in scenario.steps:
-                await sleep_until(step.at)
-                self._note_ends()
-                try:
-                    await stage.perform(step)
-                except Impossible as why:
-                    self._timeline.add(Entry(virtual_now(), What.STEP, f"{LEFT_OUT}{why}"))
-                self._note_ends()
-                note_hold(step.action, stage, self._oracle)
+            await self._perform([step for step in scenario.steps if step.at < 0])
+            await sleep_until(0.0)
+            stage.start_controllers()
+            await self._perform([step for step in scenario.steps if step.at >= 0])
             stage.make_peace()
             if not holds_back(scenario):
                 self._oracle.peace_at = virtual_now()
@@ -168,11 +145,22 @@ class _Playing:
             await stage.kill_controllers()
         except Exception as bug:  # noqa: BLE001, RUF100 - whatever it is, it is what was looked for
             seconds = virtual_now()
-            violations.append(Violation("bug", seconds, f"{type(bug).__name__}: {bug}"))
+            violations.append(BrokenRule("bug", seconds, f"{type(bug).__name__}: {bug}"))
         timeline = tuple(self._timeline)
         for entry in timeline:
             self._digest.update(f"{entry}\n".encode())
         return Played(tuple(violations), timeline, self._digest.hexdigest(), seconds, self._oracle.deletes_arrived)
+
+    async def _perform(self, steps: list[do.ScenarioStep]) -> None:
+        for step in steps:
+            await sleep_until(step.at)
+            self._note_ends()
+            try:
+                await self._stage.perform(step)
+            except Impossible as why:
+                self._timeline.add(TimelineEntry(virtual_now(), What.STEP, f"{LEFT_OUT}{why}"))
+            self._note_ends()
+            note_hold(step.action, self._stage, self._oracle)
 
     def _note_ends(self) -> None:
         for entry in list(self._timeline)[-4:]:
@@ -180,12 +168,12 @@ class _Playing:
                 self._oracle.killed(entry.subject, entry.at)
 
 
-def note_hold(action: do.Action, stage: Stage, oracle: Oracle) -> None:
+def note_hold(action: do.Action, stage: ReplayStage, oracle: ExplorationOracle) -> None:
     """Tell the oracle what a step that was done holds back or lets go, and whom it hinders."""
-    if isinstance(action, hold.Scribble):
-        oracle.holding.check_scribble(action.key, virtual_now())
-    oracle.holding.look(virtual_now())
-    if isinstance(action, hold.ChangePolicy):
+    if isinstance(action, suspend.Scribble):
+        oracle.suspension.check_scribble(action.key, action.value, virtual_now())
+    oracle.suspension.evaluate(virtual_now())
+    if isinstance(action, suspend.ChangePolicy):
         oracle.change_rules(action.rules, virtual_now())
     if isinstance(action, do.Freeze) and (process := stage.replicas[action.replica - 1].process) is not None:
-        oracle.holding.hindered(process.name, virtual_now() + action.for_seconds)
+        oracle.suspension.hindered(process.name, virtual_now() + action.for_seconds)

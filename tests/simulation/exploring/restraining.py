@@ -11,7 +11,7 @@ from typing import Any
 JsonObject = dict[str, Any]
 
 # What there are races of, with how often; and all there is.
-RACING = {"modes": 3, "limits": 5, "pauses": 4, "breaker": 6}
+RACING = {"modes": 3, "limits": 5, "pauses": 4, "breaker": 9}
 KINDS = (*RACING, "holds", "rules")
 MODES = ("delete", "evict", "evict-then-delete")
 NAMESPACES = ("default", "other")
@@ -21,7 +21,7 @@ BUDGETS = ("one", "two", "other/three")
 # What somebody may write into the ConfigMap with orders by hand, in a hurry; and keys that mean nothing.
 NONSENSE = ("yes", "", "tru", "{", "[]", "1", '"true"', '{"open": "yes"}', '{"since": 5}')
 UNKNOWN_KEYS = ("Pause", "paused", "pause-nodes.node-1", "pause-node.", "breakers")
-ORDERS_CALLS = ("readOrders", "writeOrders")
+CONTROL_STATE_CALLS = ("readOrders", "writeOrders")
 
 
 class Restraints:
@@ -29,7 +29,7 @@ class Restraints:
 
     def __init__(
         self,
-        chance: random.Random,
+        rng: random.Random,
         kinds: frozenset[str],
         *,
         nodes: list[str],
@@ -39,7 +39,7 @@ class Restraints:
         span: Callable[[float], float],
     ) -> None:
         self.kinds = kinds
-        self._chance = chance
+        self._rng = rng
         self._nodes = nodes
         self._pods = pods
         self._replicas = replicas
@@ -48,73 +48,73 @@ class Restraints:
         self._budgets: list[str] = []
         self._window = 0.0
         # Where races happen: among everything else, or where nothing else does.
-        yard = bool(kinds & {*RACING}) and chance.random() < 0.9
+        yard = bool(kinds & {*RACING}) and rng.random() < 0.9
         self._yard = [f"yard-{number}" for number in range(1, 4)] if yard else nodes
-        self._yarders = [f"{chance.choice(('', '', 'other/'))}yarder-{number}" for number in range(5)] if yard else pods
+        self._yarders = [f"{rng.choice(('', '', 'other/'))}yarder-{number}" for number in range(5)] if yard else pods
 
     # What is set
 
     def settings(self) -> JsonObject:
         """Make up the settings."""
-        chance, settings = self._chance, JsonObject()
+        rng, settings = self._rng, JsonObject()
         if "modes" in self.kinds:
-            settings["evictionMode"] = chance.choice((*MODES[1:], MODES[2]))
-            settings["evictTimeout"] = chance.choice((3, 10, 10, 30))
-            settings["readyAfter"] = chance.choice((0, 0, 3, 10))
+            settings["evictionMode"] = rng.choice((*MODES[1:], MODES[2]))
+            settings["evictTimeout"] = rng.choice((3, 10, 10, 30))
+            settings["readyAfter"] = rng.choice((0, 0, 3, 10))
         if "limits" in self.kinds:
             settings |= self._limits()
         if "breaker" in self.kinds:
             settings["breaker"] = self._breaker()
             self._window = settings["breaker"]["window"]
         if "holds" in self.kinds:
-            settings["honourHolds"] = chance.choice((5, 20, "forever"))
-            settings["defaultNotReadySeconds"] = chance.choice((0, 3, 20))
-            settings["defaultUnreachableSeconds"] = chance.choice((2, 30))
+            settings["honourHolds"] = rng.choice((5, 20, "forever"))
+            settings["defaultNotReadySeconds"] = rng.choice((0, 3, 20))
+            settings["defaultUnreachableSeconds"] = rng.choice((2, 30))
         if "rules" in self.kinds:
             settings["policy"] = self._rules()
-        if self.kinds and chance.random() < 0.04:
+        if self.kinds and rng.random() < 0.04:
             settings["dryRun"] = True
         return settings
 
     def _limits(self) -> JsonObject:
-        chance, limits = self._chance, JsonObject()
-        for scope in chance.choice((("",), ("", "PerNode"), ("PerNode",), ("PerNamespace",), ("", "PerNamespace"))):
-            if chance.random() < 0.8:
-                limits[f"evictionsPerSecond{scope}"] = chance.choice((0.5, 1, 1, 2, 5))
-                if chance.random() < 0.7:
-                    limits[f"evictionsBurst{scope}"] = chance.choice((1, 1, 1, 2))
+        rng, limits = self._rng, JsonObject()
+        for scope in rng.choice((("",), ("", "PerNode"), ("PerNode",), ("PerNamespace",), ("", "PerNamespace"))):
+            if rng.random() < 0.8:
+                limits[f"evictionsPerSecond{scope}"] = rng.choice((0.5, 1, 1, 2, 5))
+                if rng.random() < 0.7:
+                    limits[f"evictionsBurst{scope}"] = rng.choice((1, 1, 1, 2))
             else:
-                limits[f"evictionsAtOnce{scope}"] = chance.choice((1, 2))
+                limits[f"evictionsAtOnce{scope}"] = rng.choice((1, 2))
         return limits
 
     def _breaker(self) -> JsonObject:
-        chance = self._chance
+        rng = self._rng
         breaker: JsonObject = {
-            "nodes": chance.choice((1, 1, 2, 2, "30%")),
-            "lifecycleNodes": chance.choice((1, 2, "50%", "exempt")),
-            "leastNodes": chance.choice((1, 2, 3)),
-            "window": 300 if chance.random() < 0.08 else chance.choice((5, 8, 10, 20)),
-            "settle": chance.choice((0.5, 1, 2, 2)),
+            "nodes": rng.choice((1, 1, 2, 2, "15%")),
+            "lifecycleNodes": rng.choice((1, 2, "50%", "exempt")),
+            "leastNodes": rng.choice((1, 2, 3)),
+            "window": 300 if rng.random() < 0.08 else rng.choice((5, 25, 25, 25, 25)),
+            "settle": rng.choice((0.5, 1, 2, 2)),
         }
-        if chance.random() < 0.2:
-            breaker["duePods"] = chance.choice((1, 2, 4))
-        if chance.random() < 0.18:
+        if rng.random() < 0.12:
+            breaker["duePods"] = rng.choice((1, 2, 4))
+        if rng.random() < 0.18:
             breaker["closesByItself"] = True
         return breaker
 
     def _rules(self) -> list[JsonObject]:
-        chance = self._chance
+        rng = self._rng
         rules: list[JsonObject] = []
-        for number in range(chance.choice((1, 1, 2))):
-            match = chance.choice(
+        for number in range(rng.choice((1, 1, 2))):
+            match = rng.choice(
                 ({"taintKeys": ["a"]}, {"namespaces": ["ot*"]}, {"podSelector": {"matchLabels": {"app": "web"}}})
             )
             rule: JsonObject = {"name": f"rule-{number}", "match": match}
-            rule |= chance.choice(
+            rule |= rng.choice(
                 (
                     {"pause": True},
-                    {"mode": chance.choice(MODES), "evictTimeout": chance.choice((3, 10))},
-                    {"limits": {"evictionsPerSecond": chance.choice((0.5, 1)), "burst": chance.choice((1, 2))}},
+                    {"mode": rng.choice(MODES), "evictTimeout": rng.choice((3, 10))},
+                    {"limits": {"evictionsPerSecond": rng.choice((0.5, 1)), "burst": rng.choice((1, 2))}},
                     {"limits": {"concurrency": 1}},
                 )
             )
@@ -124,8 +124,8 @@ class Restraints:
 
     def pod(self) -> JsonObject:
         """Make up what a pod has besides."""
-        more: JsonObject = {"labels": {"app": self._chance.choice(APPS)}} if self.kinds else {}
-        if "holds" in self.kinds and self._chance.random() < 0.3:
+        more: JsonObject = {"labels": {"app": self._rng.choice(APPS)}} if self.kinds else {}
+        if "holds" in self.kinds and self._rng.random() < 0.3:
             more["hold"] = self._hold()
         return more
 
@@ -140,29 +140,27 @@ class Restraints:
         return [*self._yard], [{**pod, "nodeName": self._yard[0]} for pod in pods]
 
     def _hold(self) -> str:
-        return str(self._chance.choice(("true", "false", "2", "5s", "15", "1m", "nonsense")))
+        return str(self._rng.choice(("true", "false", "2", "5s", "15", "1m", "nonsense")))
 
     def given(self) -> JsonObject:
         """Make up what is there from the beginning."""
-        chance, given = self._chance, JsonObject()
+        rng, given = self._rng, JsonObject()
         if "modes" in self.kinds:
-            given["budgets"] = [self._budget(name) for name in BUDGETS[: chance.choice((1, 1, 2, 3))]]
-        if "pauses" in self.kinds and chance.random() < 0.2:
-            given["orders"] = chance.choice(
-                ({}, {"pause": True}, {"nodes": [chance.choice(self._nodes)]}, {"namespaces": [NAMESPACES[1]]})
+            given["budgets"] = [self._budget(name) for name in BUDGETS[: rng.choice((1, 1, 2, 3))]]
+        if "pauses" in self.kinds and rng.random() < 0.2:
+            given["orders"] = rng.choice(
+                ({}, {"pause": True}, {"nodes": [rng.choice(self._nodes)]}, {"namespaces": [NAMESPACES[1]]})
             )
-        if "breaker" in self.kinds and chance.random() < 0.1:
+        if "breaker" in self.kinds and rng.random() < 0.1:
             given["orders"] = {"breaker": {"openSince": -30}}
         return given
 
     def _budget(self, name: str) -> JsonObject:
-        chance = self._chance
+        rng = self._rng
         self._budgets = sorted({*self._budgets, name})
-        selector: JsonObject = chance.choice(
-            ({"app": APPS[0]}, {"app": APPS[0]}, {"app": APPS[1]}, {"matchLabels": {}})
-        )
+        selector: JsonObject = rng.choice(({"app": APPS[0]}, {"app": APPS[0]}, {"app": APPS[1]}, {"matchLabels": {}}))
         fewer = ({"maxUnavailable": 0}, {"maxUnavailable": 0}, {"maxUnavailable": 1}, {"minAvailable": 1})
-        allows = chance.choice((*fewer, {"minAvailable": "50%"}))
+        allows = rng.choice((*fewer, {"minAvailable": "50%"}))
         namespace, _, own = name.rpartition("/")
         return {"name": own, "namespace": namespace or NAMESPACES[0], "selector": selector, **allows}
 
@@ -170,58 +168,58 @@ class Restraints:
 
     def steps(self) -> list[JsonObject]:
         """Make up what people do to hold evictions back, or to let them go, and what keeps it from being heard."""
-        chance, steps = self._chance, []
+        rng, steps = self._rng, []
         acts: dict[str, Callable[[], tuple[str, Any]]] = {
             "pauses": self._pause,
             "modes": self._change_budget,
             "breaker": self._reset_or_scribble,
             "holds": lambda: (
                 "setHold",
-                {"pod": chance.choice(self._pods), "hold": chance.choice((None, self._hold()))},
+                {"pod": rng.choice(self._pods), "hold": rng.choice((None, self._hold()))},
             ),
             "rules": lambda: ("changePolicy", self._rules()),
         }
         for kind in sorted(self.kinds & set(acts)):
-            for _ in range(chance.randint(0, 1 if kind == "breaker" else 3)):
+            for _ in range(rng.randint(0, 1 if kind == "breaker" else 3)):
                 action, does = acts[kind]()
                 steps.append({"at": self._at(), action: does})
         return steps
 
     def _pause(self) -> tuple[str, JsonObject | str]:
-        chance = self._chance
-        scope = chance.choice(({}, {"node": chance.choice(self._nodes)}, {"namespace": chance.choice(NAMESPACES)}))
-        if chance.random() < 0.1:
+        rng = self._rng
+        scope = rng.choice(({}, {"node": rng.choice(self._nodes)}, {"namespace": rng.choice(NAMESPACES)}))
+        if rng.random() < 0.1:
             return "loseOrders", {}
-        if chance.random() < 0.15:
-            return self._scribble(key_of(scope) if chance.random() < 0.7 else chance.choice(UNKNOWN_KEYS))
-        return chance.choice((("pause", scope), ("pause", scope), ("resume", scope), ("resume", "all")))
+        if rng.random() < 0.15:
+            return self._scribble(key_of(scope) if rng.random() < 0.7 else rng.choice(UNKNOWN_KEYS))
+        return rng.choice((("pause", scope), ("pause", scope), ("resume", scope), ("resume", "all")))
 
     def _reset_or_scribble(self) -> tuple[str, JsonObject]:
-        if self._chance.random() < 0.3:
+        if self._rng.random() < 0.3:
             return self._scribble("breaker")
         return "resetBreaker", {}
 
     def _scribble(self, key: str) -> tuple[str, JsonObject]:
-        return "scribble", {"key": key, "value": self._chance.choice(NONSENSE)}
+        return "scribble", {"key": key, "value": self._rng.choice(NONSENSE)}
 
     def _change_budget(self) -> tuple[str, JsonObject | str]:
-        action = self._chance.choice(("createBudget", "changeBudget", "deleteBudget"))
+        action = self._rng.choice(("createBudget", "changeBudget", "deleteBudget"))
         if action == "deleteBudget":
-            return action, self._chance.choice(self._budgets)
-        return action, self._budget(self._chance.choice(BUDGETS))
+            return action, self._rng.choice(self._budgets)
+        return action, self._budget(self._rng.choice(BUDGETS))
 
     def faults(self) -> list[JsonObject]:
         """Keep orders from being read and written, and the eviction API from answering."""
-        chance = self._chance
-        calls = [*(ORDERS_CALLS if self.kinds & {"pauses", "breaker"} else ())]
+        rng = self._rng
+        calls = [*(CONTROL_STATE_CALLS if self.kinds & {"pauses", "breaker"} else ())]
         calls += ["evict"] if self.kinds & {"modes", "rules"} else []
         faults = []
         for call in calls:
-            if chance.random() < 0.3:
+            if rng.random() < 0.3:
                 does: JsonObject = {"call": call, "for": self._span(25)}
-                kind = chance.choice(("refuse", "hang", "delay"))
-                does |= {"back": self._span(4)} if kind == "delay" else {"tookEffect": chance.random() < 0.4}
-                does |= {"status": chance.choice((403, 409, 429, 500))} if kind == "refuse" else {}
+                kind = rng.choice(("refuse", "hang", "delay"))
+                does |= {"back": self._span(4)} if kind == "delay" else {"tookEffect": rng.random() < 0.4}
+                does |= {"status": rng.choice((403, 409, 429, 500))} if kind == "refuse" else {}
                 faults.append({"at": self._at(), kind: does})
         return faults
 

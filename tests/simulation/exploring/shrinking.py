@@ -9,19 +9,19 @@ from tests.simulation.exploring.restraining import JsonObject
 
 from taint_eviction.files.marked_yaml import Malformed
 
-_MOST_PLAYS = 400
+_MAX_PLAYS = 400
 
 Fails = Callable[[JsonObject], bool]
 
 
-def shrunk(document: JsonObject, rule: str, most_plays: int = _MOST_PLAYS) -> JsonObject:
+def shrunk(document: JsonObject, rule: str, max_plays: int = _MAX_PLAYS) -> JsonObject:
     """Return the smallest document found that still breaks ``rule`` first; at most so many runs are tried."""
     plays = 0
 
     def fails(candidate: JsonObject) -> bool:
         nonlocal plays
         plays += 1
-        if plays > most_plays:
+        if plays > max_plays:
             return False
         try:
             return play(candidate).rule == rule

@@ -18,35 +18,36 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
-from tests.simulation.exploring.oracle import Oracle
+from tests.simulation.exploring.oracle import ExplorationOracle
 from tests.simulation.exploring.playing import note_hold, silenced
 from tests.simulation.exploring.truth import due_at
 
-from taint_eviction.simulation import actions as do
-from taint_eviction.simulation.audit import Phase, Trace
-from taint_eviction.simulation.cluster import Change, Impossible
-from taint_eviction.simulation.faults import Call
-from taint_eviction.simulation.replay import sleep_until
-from taint_eviction.simulation.scenario import Scenario, read_scenario
-from taint_eviction.simulation.stage import Stage
-from taint_eviction.simulation.timeline import Entry, Timeline, What
-from taint_eviction.simulation.virtual_clock import virtual_now
-from taint_eviction.simulation.virtual_loop import run_virtually
-from taint_eviction.wiring_simulation import production_parsing
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation.audit import Phase, Trace
+from taint_eviction_lab.simulation.cluster import Impossible
+from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.recorder import RecordedChange
+from taint_eviction_lab.simulation.replay import sleep_until
+from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
+from taint_eviction_lab.simulation.stage import ReplayStage
+from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.virtual_clock import virtual_now
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.wiring import production_parsing
 
 CATALOGUE = Path(__file__).parent.parent.parent / "scenarios"
 LAGS = (1, 2, 5)
 # Of a scenario with more calls than this, crashes are tried around so many of them, and as many of its events are
 # dropped, evenly spread: they are all alike, and each run is long.
-MANY_CALLS, MOST_CALLS = 500, 60
-_MOST_LINES, _LONGEST_LINE = 5, 240
+MANY_CALLS, MAX_CALLS = 500, 60
+_MAX_LINES, _LONGEST_LINE = 5, 240
 _RESYNC_SECONDS = 60.0
 # A list anew, and some for retries and restarts.
 _AFTER_SECONDS = 100.0
 _CRASH_SECONDS = 0.5
 
 
-class Excuse(NamedTuple):
+class RightDifference(NamedTuple):
     """Why some disturbed runs of a scenario rightly end differently, and how the names of those disturbances begin."""
 
     why: str
@@ -64,43 +65,48 @@ _UNSEEN = "the breaker does not count a node whose taint the watch does not brin
 _FORGOTTEN = "nodes whose pods a predecessor has evicted are not counted by a new process"
 _BACKLOG = "a new process does not know that people know of what is due, and opens again"
 _WHO = "which of two pods a budget lets go is not promised"
+_MISDATED = "objects are dated wrongly: how early their taints seem to be set depends on when the watch was last heard"
 _LATE = ("lag nodes", "drop")
 RIGHTLY_DIFFERENT = {
-    "breaker-closes-by-itself": Excuse(
+    "breaker-closes-by-itself": RightDifference(
         "a new process that has not seen the cause waits for a whole window", ("crash", "drop")
     ),
-    "breaker-counts-nodes-by-number": Excuse(_FORGOTTEN, ("crash", *_LATE)),
-    "breaker-does-not-close-before-it-has-looked": Excuse(_UNSEEN, _LATE),
-    "breaker-does-not-close-by-itself": Excuse(_UNSEEN, _LATE),
-    "breaker-does-not-count-what-a-pause-has-held": Excuse(_BACKLOG, ("crash",)),
-    "breaker-does-not-count-what-a-paused-node-has-held": Excuse(_BACKLOG, ("crash",)),
-    "breaker-nonsense-holds-while-it-is-open": Excuse(_UNSEEN, ("drop",)),
-    "breaker-opens-again-after-a-reset": Excuse(_UNSEEN, _LATE),
-    "breaker-opens-anew-where-its-latch-was-not-written": Excuse(_UNSEEN, _LATE),
-    "breaker-opens-before-anybody-goes": Excuse(_UNSEEN, ("lag nodes",)),
-    "breaker-opens-in-a-slow-wave": Excuse(_FORGOTTEN, ("crash",)),
-    "breaker-opens-in-the-middle-of-evictions": Excuse(_FORGOTTEN, ("crash", *_LATE)),
-    "breaker-opens-when-many-pods-are-due": Excuse(_BACKLOG, ("crash",)),
-    "breaker-stays-open-through-a-failover": Excuse(_UNSEEN, _LATE),
-    "breaker-stays-open-when-its-configmap-is-lost": Excuse(_UNSEEN, _LATE),
-    "budget-blocks-then-frees": Excuse(_IN_TIME, ("crash", *_LATE)),
-    "budget-blocks-then-the-pod-is-deleted": Excuse(_WHO, ("crash",)),
-    "cancel-flapping-taint": Excuse(_FLAPS, ("drop",)),
-    "cancel-then-taint-again-begins-anew": Excuse(_FLAPS, ("drop",)),
-    "cancel-untaint-stops-the-rest": Excuse(_IN_TIME, ("crash", *_LATE)),
-    "limit-token-of-a-blocked-eviction-comes-back": Excuse(
+    "breaker-counts-nodes-by-number": RightDifference(_FORGOTTEN, ("crash", *_LATE)),
+    "breaker-does-not-close-before-it-has-looked": RightDifference(_UNSEEN, _LATE),
+    "breaker-does-not-close-by-itself": RightDifference(_UNSEEN, _LATE),
+    "breaker-does-not-count-what-a-pause-has-held": RightDifference(_BACKLOG, ("crash",)),
+    "breaker-does-not-count-what-a-paused-node-has-held": RightDifference(_BACKLOG, ("crash",)),
+    "breaker-nonsense-holds-while-it-is-open": RightDifference(_UNSEEN, ("drop",)),
+    "breaker-opens-again-after-a-reset": RightDifference(_UNSEEN, _LATE),
+    "breaker-opens-anew-where-its-latch-was-not-written": RightDifference(_UNSEEN, _LATE),
+    "breaker-opens-before-anybody-goes": RightDifference(_UNSEEN, ("lag nodes",)),
+    "breaker-opens-in-a-slow-wave": RightDifference(_FORGOTTEN, ("crash",)),
+    "breaker-opens-in-the-middle-of-evictions": RightDifference(_FORGOTTEN, ("crash", *_LATE)),
+    "breaker-opens-when-many-pods-are-due": RightDifference(_BACKLOG, ("crash",)),
+    "breaker-stays-open-through-a-failover": RightDifference(_UNSEEN, _LATE),
+    "breaker-stays-open-when-its-configmap-is-lost": RightDifference(_UNSEEN, _LATE),
+    "budget-blocks-then-frees": RightDifference(_IN_TIME, ("crash", *_LATE)),
+    "budget-blocks-then-the-pod-is-deleted": RightDifference(_WHO, ("crash",)),
+    "cancel-flapping-taint": RightDifference(_FLAPS, ("drop",)),
+    "cancel-then-taint-again-begins-anew": RightDifference(_FLAPS, ("drop",)),
+    "cancel-untaint-stops-the-rest": RightDifference(_IN_TIME, ("crash", *_LATE)),
+    "clock-all-api-servers-are-stepped": RightDifference(_MISDATED, ("",)),
+    "clock-of-kube-controller-manager-behind": RightDifference(_MISDATED, ("",)),
+    "clock-of-the-api-server-that-binds-behind": RightDifference(_MISDATED, ("",)),
+    "clock-quartz-that-runs-fast": RightDifference(_MISDATED, ("",)),
+    "limit-token-of-a-blocked-eviction-comes-back": RightDifference(
         "where the taint is heard of late, both come at once, and the limit lets one go", ("drop",)
     ),
-    "limit-untaint-stops-who-waits": Excuse(_IN_TIME, ("crash", *_LATE)),
-    "recreate-again-and-again-on-a-tainted-node": Excuse(_FIRST_BEARER, ("lag pods", "drop")),
-    "recreate-statefulset-pod-is-evicted-again": Excuse(_FIRST_BEARER, _LATE),
-    "recreate-unbound-waits-for-its-node": Excuse(_FIRST_BEARER, _LATE),
-    "recreate-while-predecessors-delete-is-under-way": Excuse(_IN_TIME, ("crash",)),
-    "retry-lost-answer": Excuse(_FIRST_BEARER, _LATE),
-    "stay-malformed-taint": Excuse(
+    "limit-untaint-stops-who-waits": RightDifference(_IN_TIME, ("crash", *_LATE)),
+    "recreate-again-and-again-on-a-tainted-node": RightDifference(_FIRST_BEARER, ("lag pods", "drop")),
+    "recreate-statefulset-pod-is-evicted-again": RightDifference(_FIRST_BEARER, _LATE),
+    "recreate-unbound-waits-for-its-node": RightDifference(_FIRST_BEARER, _LATE),
+    "recreate-while-predecessors-delete-is-under-way": RightDifference(_IN_TIME, ("crash",)),
+    "retry-lost-answer": RightDifference(_FIRST_BEARER, _LATE),
+    "stay-malformed-taint": RightDifference(
         "what cannot be read is not decided on, and the oracle does not know what was known before", ("",)
     ),
-    "stay-node-watch-lags-longer-than-the-taint-lived": Excuse(
+    "stay-node-watch-lags-longer-than-the-taint-lived": RightDifference(
         "a new process lists the taint while it is there", ("crash",)
     ),
 }
@@ -131,7 +137,7 @@ class Ended:
     evictions: dict[str, int]
     broken: tuple[str, ...]
     calls: int
-    versions: tuple[str, ...]
+    versions: tuple[int, ...]
     seconds: float
 
 
@@ -143,7 +149,7 @@ class _Sieved:
         self._disturbance = disturbance
         self._until = until
         self._timeline = Timeline()
-        self._stage = Stage(
+        self._stage = ReplayStage(
             self._timeline,
             settings,
             production_parsing(),
@@ -151,23 +157,26 @@ class _Sieved:
             default_toleration_seconds=scenario.default_toleration_seconds,
             ready_seconds=scenario.ready_seconds,
             replicas=scenario.replicas,
+            clocks=scenario.clocks,
             auditor=self._trace,
         )
-        orders = self._stage.orders
-        self._oracle = Oracle(settings, lambda: orders.orders, elected=scenario.replicas is not None)
-        self._stage.cluster.subscribe(self._notice)
+        control_state = self._stage.control_state
+        self._oracle = ExplorationOracle(
+            settings, lambda: control_state.control_state, elected=scenario.replicas is not None
+        )
+        self._stage.cluster.recorder.subscribe(self._notice)
         self._calls = 0
-        self._versions: list[str] = []
+        self._versions: list[int] = []
         self._crashes: list[asyncio.Task[None]] = []
 
-    def _notice(self, change: Change) -> None:
+    def _notice(self, change: RecordedChange) -> None:
         self._oracle.notice(change)
         if virtual_now() > 0:
-            self._versions.append(change.body["metadata"]["resourceVersion"])
+            self._versions.append(int(change.body["metadata"]["resourceVersion"]))
 
     def _trace(self, trace: Trace) -> None:
         self._oracle.trace(trace)
-        if trace.call in (Call.VERSION, None):
+        if trace.call in (CallKind.VERSION, None):
             return
         self._calls += trace.phase is Phase.SENT
         crash = self._disturbance
@@ -184,8 +193,8 @@ class _Sieved:
 
     async def run(self) -> Ended:
         stage, scenario, disturbance = self._stage, self._scenario, self._disturbance
-        stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.orders)
-        self._oracle.holding.look(virtual_now())
+        stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.control_state)
+        self._oracle.suspension.evaluate(virtual_now())
         await self._perform(lambda at: at < 0)
         await sleep_until(0.0)
         stage.start_controllers()
@@ -195,7 +204,7 @@ class _Sieved:
                 streams[disturbance.kind].hold_back(disturbance.number)
             if disturbance.pattern == "drop":
                 for stream in streams.values():
-                    stream.lost_versions = frozenset({str(disturbance.number)})
+                    stream.lost_versions = frozenset({disturbance.number})
         await self._perform(lambda at: at >= 0)
         await sleep_until(max([0.0, *map(_over_at, scenario.steps)]) + 10.0)
         stage.make_peace()
@@ -217,7 +226,7 @@ class _Sieved:
                     await self._stage.perform(step)
                     note_hold(step.action, self._stage, self._oracle)
                 except Impossible as why:
-                    self._timeline.add(Entry(virtual_now(), What.STEP, f"left out: {why}"))
+                    self._timeline.add(TimelineEntry(virtual_now(), What.STEP, f"left out: {why}"))
 
     async def _run_out(self) -> None:
         if self._until is not None:
@@ -241,7 +250,7 @@ class _Sieved:
         return Ended(states, evictions, broken, self._calls, tuple(self._versions), virtual_now())
 
 
-def _over_at(step: do.Step) -> float:
+def _over_at(step: do.ScenarioStep) -> float:
     return step.at + (step.action.after_seconds if isinstance(step.action, do.Restart) else 0.0)
 
 
@@ -254,14 +263,14 @@ def played(scenario: Scenario, disturbance: Disturbance = UNDISTURBED, until: fl
 
 def disturbances(undisturbed: Ended) -> Iterator[Disturbance]:
     """Go through all disturbances of a scenario whose undisturbed run was this one."""
-    most_calls = MANY_CALLS if undisturbed.calls <= MANY_CALLS else MOST_CALLS
-    for number in range(1, undisturbed.calls + 1, 1 + undisturbed.calls // most_calls):
+    max_calls = MANY_CALLS if undisturbed.calls <= MANY_CALLS else MAX_CALLS
+    for number in range(1, undisturbed.calls + 1, 1 + undisturbed.calls // max_calls):
         yield Disturbance("crash", number, Phase.SENT)
         yield Disturbance("crash", number, Phase.CARRIED_OUT)
     for kind in ("nodes", "pods"):
         yield from (Disturbance("lag", events, kind=kind) for events in LAGS)
-    versions = undisturbed.versions[:: 1 + len(undisturbed.versions) // most_calls]
-    yield from (Disturbance("drop", int(version)) for version in versions)
+    versions = undisturbed.versions[:: 1 + len(undisturbed.versions) // max_calls]
+    yield from (Disturbance("drop", version) for version in versions)
 
 
 def difference(undisturbed: Ended, disturbed: Ended) -> str:
@@ -324,7 +333,7 @@ def sieve_catalogue(jobs: int) -> bool:
             excused += known
             why = f" ({known} known: {RIGHTLY_DIFFERENT[sieved.name].why})" if known else ""
             click.echo(f"{sieved.name}: {sieved.runs} runs, {len(sieved.found)} differ{why}")
-            for how, what in list(unexcused.items())[:_MOST_LINES]:
+            for how, what in list(unexcused.items())[:_MAX_LINES]:
                 click.echo(f"    {how}: {what}"[:_LONGEST_LINE])
     simulated = f"{seconds / 3600:.1f} simulated hours"
     click.echo(f"{runs} runs, {simulated}, {excused} differ for known reasons, {wrong} for none")

@@ -6,16 +6,16 @@ from typing import Any
 
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState
 
-from taint_eviction.simulation.audit import Phase, Trace
-from taint_eviction.simulation.faults import Call
+from taint_eviction_lab.simulation.audit import Phase, Trace
+from taint_eviction_lab.simulation.faults import CallKind
 
-POD_ANSWERS = (Call.MARK, Call.UNMARK, Call.READ_POD)
+POD_ANSWERS = (CallKind.MARK, CallKind.UNMARK, CallKind.READ_POD)
 # Virtual time counts in microseconds.
 TICK = 2e-6
 
 
 @dataclass(frozen=True)
-class Violation:
+class BrokenRule:
     """A rule that was broken, when, and about what; the rule's name is what shrinking holds on to."""
 
     rule: str
@@ -50,12 +50,20 @@ class Read:
 
 @dataclass
 class Told:
-    """What one process has been told of nodes by name, of pods by UID."""
+    """What one process has been told of nodes by name, of pods by UID.
 
+    ``watched``: each node as its watch has brought it last. ``reads``: when each live read of a node was sent, and when
+    its answer was heard. ``led``: it has led already.
+    """
+
+    born_at: float
+    reads: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     nodes: dict[str, Read] = field(default_factory=dict)
     pods: dict[str, Read] = field(default_factory=dict)
+    watched: dict[str, NodeState] = field(default_factory=dict)
     terminating: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
+    led: bool = False
     fenced_at: float = -NEVER
     leads_since: float = NEVER
     sent: dict[int, Trace] = field(default_factory=dict)
@@ -69,8 +77,8 @@ def shown(trace: Trace) -> list[dict[str, Any]]:
         return [trace.body]
     if trace.phase is not Phase.ANSWERED or trace.body is None:
         return []
-    if trace.call in (Call.LIST_NODES, Call.LIST_PODS):
+    if trace.call in (CallKind.LIST_NODES, CallKind.LIST_PODS):
         return list(trace.body[0])
-    if trace.call is Call.LIST_CACHED_PODS:
+    if trace.call is CallKind.LIST_CACHED_PODS:
         return list(trace.body)
-    return [trace.body] if trace.call in (Call.READ_NODE, *POD_ANSWERS) else []
+    return [trace.body] if trace.call in (CallKind.READ_NODE, *POD_ANSWERS) else []

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taint_eviction.settings import Settings
-from taint_eviction.simulation.cluster import Change
-from taint_eviction.simulation.virtual_clock import date_of, virtual_now
+from taint_eviction_lab.simulation.recorder import RecordedChange
+from taint_eviction_lab.simulation.virtual_clock import date_of, virtual_now
 
 NEVER = math.inf
 OWN_REASON = "DeletionByTaintManager"
@@ -128,7 +128,7 @@ class Truth:
     _lists: dict[str, list[Any]] = field(default_factory=dict)
     _written: dict[tuple[str, TaintIdentity], tuple[int, float]] = field(default_factory=dict)
 
-    def notice(self, change: Change) -> None:
+    def notice(self, change: RecordedChange) -> None:
         """Take in a write."""
         if change.is_pod:
             self._notice_pod(change)
@@ -145,7 +145,7 @@ class Truth:
             if seconds is not None
         ]
 
-    def _notice_node(self, change: Change) -> None:
+    def _notice_node(self, change: RecordedChange) -> None:
         now, metadata = virtual_now(), change.body["metadata"]
         states = self.nodes.setdefault(metadata["name"], [])
         if change.event_type == "DELETED":
@@ -161,7 +161,12 @@ class Truth:
             taints[identity] = old[identity] if identity in old else self._began(metadata["uid"], identity, now)
         self._written |= {(metadata["uid"], one): (date_of(now), began) for one, began in taints.items()}
         # A write of anything else by whoever set them moves the time that objects tell, too.
-        told = [change.body.get("spec", {}).get("taints") or [], metadata.get("managedFields")]
+        owners = [
+            entry
+            for entry in metadata.get("managedFields") or ()
+            if "f:taints" in entry.get("fieldsV1", {}).get("f:spec", {})
+        ]
+        told = [change.body.get("spec", {}).get("taints") or [], owners]
         unwritten = before is not None and before.uid == metadata["uid"] and self._lists.get(metadata["uid"]) == told
         self._lists[metadata["uid"]] = told
         written_at = before.written_at if before is not None and unwritten else now
@@ -176,7 +181,7 @@ class Truth:
         second, began = self._written.get((uid, identity), (0, now))
         return began if second == date_of(now) else now
 
-    def _notice_pod(self, change: Change) -> None:
+    def _notice_pod(self, change: RecordedChange) -> None:
         now, metadata = virtual_now(), change.body["metadata"]
         uid = metadata["uid"]
         self.names[uid] = f"{metadata['namespace']}/{metadata['name']}"
@@ -200,7 +205,7 @@ class Truth:
         written = change.body.get("spec", {}).get("tolerations")
         tolerations = [*(written if isinstance(written, list) else []), *self._given_to_all()]
         told = held_seconds((metadata.get("annotations") or {}).get("taint-eviction/hold"))
-        held = min(told, self.settings.most_hold_seconds)
+        held = min(told, self.settings.max_hold_seconds)
         unedited = bound_before and (states[-1].tolerations, states[-1].held_seconds) == (tolerations, held)
         state = PodState(
             since=now,

@@ -1,19 +1,30 @@
 """Judges the circuit breaker by what really happened: it opens for every wave that a process has seen, and for no less.
 
-Two counts. What a process must count: nodes all of whose taints are new and that have a pod to go which it knows. What
-it may count at most: nodes that were tainted, or written while tainted, within the window or shortly before.
+Two counts. What a process must count: nodes all of whose taints are new and that have a pod to go which it knows; where
+it found the node tainted, and the taints do not say since when, a pod that would be gone if they were old. What it may
+count at most: nodes that were tainted, or written while tainted, within the window or shortly before.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.told import Breach, shown
-from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at
+from tests.simulation.exploring.truth import (
+    NEVER,
+    NodeState,
+    PodState,
+    TaintIdentity,
+    Truth,
+    due_at,
+    tolerated_for,
+    tolerates,
+)
 
 from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
-from taint_eviction.core.orders import Latch
-from taint_eviction.simulation.audit import Trace
-from taint_eviction.simulation.virtual_clock import server_time
+from taint_eviction.core.control_state import Latch
+from taint_eviction_lab.simulation.audit import Trace
+from taint_eviction_lab.simulation.virtual_clock import server_time
 
 _LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 # A wave that is seen is acted on at the next look.
@@ -21,6 +32,8 @@ _LOOK_SECONDS = 0.6
 # How old may be what a process goes by; how far a time that is told by objects or clocks may be off.
 _OLD_SECONDS = 60.0
 _OFF_SECONDS = 3.0
+# By so much the API server's time is late at most, as a process knows it: a reset covers what came so soon after it.
+_LATE_SECONDS = 1.0
 # What has been so for so long is known to whoever looks.
 _LONG_SECONDS = 20.0
 
@@ -29,25 +42,38 @@ _LONG_SECONDS = 20.0
 class _Seen:
     """What one process has seen: the latest of each object, with when it was; a node's also since when tainted.
 
+    ``found``: by node, the taints without a date that were there when it was seen first.
     ``began_at``: since when it acts, as far as has been noticed.
     """
 
     nodes: dict[str, tuple[float, NodeState]] = field(default_factory=dict)
+    found: dict[str, set[TaintIdentity]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     pods: dict[str, tuple[float, PodState]] = field(default_factory=dict)
     reset_at: float = -NEVER
-    wave_at: float | None = None
+    surge_at: float | None = None
     began_at: float = NEVER
     unsure: bool = False
 
 
-class WaveJudge:
-    """Judges all processes; ``acts_since`` tells since when one acts, and so looks out for waves."""
+class SurgeJudge:
+    """Judges all processes.
+
+    ``acts_since`` tells since when one acts, and so looks out for waves. ``disturbances``: which faults there are,
+    None: any.
+    """
 
     def __init__(
-        self, policy: BreakerPolicy, truth: Truth, acts_since: Callable[[str, float], float], breach: Breach
+        self,
+        policy: BreakerPolicy,
+        truth: Truth,
+        acts_since: Callable[[str, float], float],
+        breach: Breach,
+        disturbances: Disturbances | None,
     ) -> None:
         self._policy = policy
+        self._watched = disturbances is not None and disturbances.watched
+        self._behind_seconds = 0.0 if disturbances is None else disturbances.behind_seconds
         self._truth = truth
         self._acts_since = acts_since
         self._breach = breach
@@ -73,6 +99,8 @@ class WaveJudge:
         if isinstance(state, PodState):
             seen.pods[metadata["uid"]] = at, state
             return
+        undated = {identity for identity in state.taints if not identity[2]}
+        seen.found[metadata["name"]] = undated & seen.found.get(metadata["name"], undated)
         since, before = seen.nodes.get(metadata["name"], (at, state))
         seen.nodes[metadata["name"]] = (since if before.taints and before.uid == state.uid else at), state
 
@@ -82,27 +110,27 @@ class WaveJudge:
         if began_at > trace.at or began_at == seen.began_at:
             return
         seen.began_at = began_at
-        if seen.wave_at is not None and seen.wave_at < began_at and not self._must_see(seen, began_at):
-            seen.wave_at = None
+        if seen.surge_at is not None and seen.surge_at < began_at and not self._must_see(seen, began_at):
+            seen.surge_at = None
 
     def _look(self, seen: _Seen, trace: Trace) -> None:
         """Take in what is seen now; once an acting process has looked, the window stands still."""
-        since = NEVER if seen.wave_at is None else max(seen.wave_at, self._acts_since(trace.process, trace.at))
+        since = NEVER if seen.surge_at is None else max(seen.surge_at, self._acts_since(trace.process, trace.at))
         looked = since + _LOOK_SECONDS < trace.at
         exceeded = self._must_see(seen, since if looked else trace.at)
         if looked:
             seen.unsure |= not exceeded and self._policy.closes_by_itself
         elif not exceeded:
-            if seen.wave_at is not None and self._policy.closes_by_itself:
+            if seen.surge_at is not None and self._policy.closes_by_itself:
                 # It may have opened and closed again: what had been there by then it does not count any more.
                 seen.reset_at = max(seen.reset_at, trace.at + _LOOK_SECONDS)
-            seen.wave_at = None
-        elif seen.wave_at is None:
-            seen.wave_at = trace.at
+            seen.surge_at = None
+        elif seen.surge_at is None:
+            seen.surge_at = trace.at
 
     def _must_see(self, seen: _Seen, at: float) -> bool:
         """Tell whether what a process has seen is a wave, whatever else it knows."""
-        newest_old = max(at - self._policy.window_seconds, seen.reset_at)
+        newest_old = max(at - self._policy.window_seconds, seen.reset_at + _LATE_SECONDS)
         new = []
         for name, (since, node) in seen.nodes.items():
             there = self._truth.node_now(name)
@@ -110,20 +138,23 @@ class WaveJudge:
                 continue
             if min(node.taints.values()) > newest_old and self._has_who_goes(seen, name, since, node):
                 new.append(node)
-        return self._is_wave(*_counted(new), len(seen.nodes))
+        return self._is_surge(*_counted(new), len(seen.nodes))
 
     def _has_who_goes(self, seen: _Seen, name: str, since: float, node: NodeState) -> bool:
+        found = seen.found[name]
         return any(
             at >= since and pod.node == name and uid not in self._truth.gone and due_at(node, pod) < NEVER
             for uid, (at, pod) in seen.pods.items()
+            if _counts(found, node, pod)
         )
 
     def reset(self, trace: Trace, epoch: float) -> None:
         """Take in that a process has read of a reset."""
         seen = self._seen.setdefault(trace.process, _Seen())
-        seen.reset_at = epoch - server_time(0.0)
-        if seen.wave_at is not None and seen.wave_at <= seen.reset_at + _OFF_SECONDS:
-            seen.wave_at = None
+        # Whoever did that has a clock of his own: what is dated ahead counts from when it was first read.
+        seen.reset_at = max(seen.reset_at, min(epoch - server_time(0.0), trace.at))
+        if seen.surge_at is not None and seen.surge_at <= seen.reset_at + _OFF_SECONDS:
+            seen.surge_at = None
             self._look(seen, trace)
 
     def check_sent(self, trace: Trace) -> None:
@@ -132,30 +163,83 @@ class WaveJudge:
         if seen is None or seen.unsure:
             return
         self._begin(seen, trace)
+        self._check_judged(seen, trace)
         self._look(seen, trace)
-        if seen.wave_at is None:
+        if seen.surge_at is None:
             return
-        if trace.at > max(seen.wave_at, self._acts_since(trace.process, trace.at)) + _LOOK_SECONDS:
-            self._breach("in a wave", trace, f"{trace.process} saw it at {seen.wave_at:.3f}")
+        if trace.at > max(seen.surge_at, self._acts_since(trace.process, trace.at)) + _LOOK_SECONDS:
+            self._breach("in a wave", trace, f"{trace.process} saw it at {seen.surge_at:.3f}")
+
+    def _check_judged(self, seen: _Seen, trace: Trace) -> None:
+        """Check that no pod goes before the nodes are judged that were tainted before it was due, listed or not."""
+        if self._policy.closes_by_itself or self._acts_since(trace.process, trace.at) > trace.at:
+            return
+        pod = self._truth.pods[trace.uid][-1]
+        due = due_at(self._truth.node_now(pod.node), pod)
+        if trace.at > due + self._policy.list_wait_seconds:
+            return
+        newest_old = max(trace.at - self._policy.window_seconds, seen.reset_at + _OFF_SECONDS)
+        new = []
+        for name, (since, node) in seen.nodes.items():
+            there = self._truth.node_now(name)
+            if there is None or not there.taints or (there.uid, there.taints) != (node.uid, node.taints):
+                continue
+            known = since <= trace.at - _LOOK_SECONDS
+            if known and newest_old < min(there.taints.values()) <= due and self._has_had_who_goes(seen, name, there):
+                new.append(there)
+        if self._is_surge(*_counted(new), len(seen.nodes)):
+            self._breach("before it was judged", trace, f"{len(new)} nodes of {len(seen.nodes)} had been tainted")
+
+    def _has_had_who_goes(self, seen: _Seen, name: str, node: NodeState) -> bool:
+        """Tell whether a pod has been there since before the node was tainted that has to go."""
+        began_at, found = min(node.taints.values()), seen.found[name]
+        return any(
+            pod.node == name and max(pod.since, pod.edited_at) < began_at and due_at(node, pod) < NEVER
+            for _, pod in self._truth.living()
+            if _counts(found, node, pod)
+        )
 
     def check_opened(self, trace: Trace, latch: Latch) -> None:
         """Check that there is a cause for it; one by due pods is not judged."""
-        if self._policy.most_due is not None:
+        if self._policy.max_due is not None:
             return
         opened_at = latch.since_epoch - server_time(0.0)
-        newest_old = opened_at - self._policy.window_seconds - _OFF_SECONDS
+        # A taint never starts before the node was last seen without it.
+        newest_old = opened_at - self._policy.window_seconds - _OFF_SECONDS - self._behind_seconds
         count, total = 0, 0
         for name in self._truth.nodes:
             states = self._truth.node_states(name, opened_at - _OLD_SECONDS)
             total += all(states)
-            count += any(state is not None and state.taints and state.since > newest_old for state in states)
+            count += any(state is not None and self._may_seem_new(name, state, newest_old) for state in states)
         thresholds = [self._policy.nodes, self._policy.lifecycle_nodes]
         if not any(one is not None and _exceeds(one, count, total) for one in thresholds):
             self._breach("opened for nothing", trace, f"at most {count} nodes of {total} were new: {latch.cause}")
 
-    def check_closed(self, trace: Trace, latch: Latch) -> None:
-        """Check that what opened it is gone where no human closed it: nodes and pods that have long been so count."""
-        newest_old = latch.since_epoch - server_time(0.0) - self._policy.window_seconds
+    def _may_seem_new(self, name: str, node: NodeState, newest_old: float) -> bool:
+        """Tell whether a node may count: tainted since then; or written, where that is all that can be known.
+
+        Whoever begins anew may take the last write of whoever set a taint for its date only while pods are there that
+        do not tolerate it at all: else they would have gone long ago.
+        """
+        if any(began_at > newest_old for began_at in node.taints.values()):
+            return True
+        if not node.taints or node.since <= newest_old:
+            return False
+        pods = [pod for uid in self._truth.pods for pod in self._truth.pod_states(uid, newest_old) if pod.node == name]
+        return not self._watched or any(
+            tolerated_for(pod, key, value) <= 0 for pod in pods for key, value, _ in node.taints
+        )
+
+    def check_closed(self, trace: Trace, latch: Latch, reset_at: float) -> None:
+        """Check that what opened it is gone where no human closed it: nodes and pods that have long been so count.
+
+        ``reset_at``: when it was closed last before that, by a human or by itself: what was tainted by then is known.
+        For taints without a date that the process found when it began, only proof that they are new counts: a process
+        that has not seen them appear has nothing else. So a breaker may close after a restart though its cause stands.
+        """
+        seen = self._seen.get(trace.process, _Seen())
+        window_began_at = latch.since_epoch - server_time(0.0) - self._policy.window_seconds
+        newest_old = max(window_began_at, reset_at + _LATE_SECONDS)
         long_ago = trace.at - _LONG_SECONDS
         still_there = []
         for name in self._truth.nodes:
@@ -163,17 +247,29 @@ class WaveJudge:
             if node is None or not node.taints or node.since > long_ago or min(node.taints.values()) <= newest_old:
                 continue
             pods = [pod for _, pod in self._truth.living() if pod.node == name and pod.since <= long_ago]
-            if any(due_at(node, pod) < NEVER for pod in pods):
+            found = seen.found.get(name, set())
+            if any(due_at(node, pod) < NEVER and _counts(found, node, pod) for pod in pods):
                 still_there.append(node)
         by_people, by_lifecycle = _counted(still_there)
-        if self._is_wave(by_people, by_lifecycle, len(self._truth.nodes)):
+        if self._is_surge(by_people, by_lifecycle, len(self._truth.nodes)):
             self._breach("closed too early", trace, f"{by_people} and {by_lifecycle} nodes are as they were")
 
-    def _is_wave(self, by_people: int, by_lifecycle: int, total: int) -> bool:
+    def _is_surge(self, by_people: int, by_lifecycle: int, total: int) -> bool:
         lifecycle = self._policy.lifecycle_nodes
         return _exceeds(self._policy.nodes, by_people, total) or (
             lifecycle is not None and _exceeds(lifecycle, by_lifecycle, total)
         )
+
+
+def _counts(found: set[TaintIdentity], node: NodeState, pod: PodState) -> bool:
+    """Tell whether a pod that has to go makes its node count for a process that found these taints, undated."""
+    return not found or _would_be_gone(found, node, pod)
+
+
+def _would_be_gone(found: set[TaintIdentity], node: NodeState, pod: PodState) -> bool:
+    """Tell whether a pod tolerates none of these taints, and came before anybody can say that they were set."""
+    tolerated = any(tolerates(one, key, value) for key, value, _ in found for one in pod.tolerations)
+    return not tolerated and not pod.held_seconds and pod.bound_at < node.written_at - _OFF_SECONDS
 
 
 def _counted(nodes: list[NodeState]) -> tuple[int, int]:
@@ -186,4 +282,4 @@ def _counted(nodes: list[NodeState]) -> tuple[int, int]:
 def _exceeds(threshold: NodeThreshold, count: int, total: int) -> bool:
     if threshold.number is not None and count > threshold.number:
         return True
-    return threshold.percent is not None and count >= threshold.least and count * 100 > threshold.percent * total
+    return threshold.percent is not None and count >= threshold.min_nodes and count * 100 > threshold.percent * total

@@ -1,0 +1,31 @@
+"""An embedded Kubernetes API server for tests, the demo and benchmarks: this is its door.
+
+It serves the few kinds that a taint controller meets, over real HTTP, and can be told to misbehave. It imports
+nothing of the rest of the project.
+"""
+
+from .clock import WallClock
+from .faults import Fault
+from .kubeconfig import kubeconfig
+from .population import node_object, pod_object, populate
+from .request_log import LoggedRequest
+from .server import ApiServer
+from .status import StatusError
+from .store import Snapshot
+from .watch import MALFORMED_LINE, Taps, WatchMatch
+
+__all__ = [
+    "MALFORMED_LINE",
+    "ApiServer",
+    "Fault",
+    "LoggedRequest",
+    "Snapshot",
+    "StatusError",
+    "Taps",
+    "WallClock",
+    "WatchMatch",
+    "kubeconfig",
+    "node_object",
+    "pod_object",
+    "populate",
+]

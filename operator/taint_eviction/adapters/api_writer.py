@@ -1,0 +1,59 @@
+"""What changes a pod: ``ClusterWriter`` over HTTP, always for exactly one pod (name and UID).
+
+This module retries nothing: only the caller knows whether the call is still wanted. A request that ends a pod awaits
+``ready`` on an open connection, right before it is written (``fence``).
+"""
+
+from typing import Any
+
+from taint_eviction.adapters.answers import Outcome
+from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, ApiRequest
+from taint_eviction.adapters.condition_patches import mark_patch, unmark_patch
+from taint_eviction.adapters.evictions import eviction_body
+from taint_eviction.adapters.kubernetes_objects import read_pod
+from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import Pod, PodRef
+from taint_eviction.runtime.ports import CallFailed, Ready
+
+_GONE = (Outcome.ABSENT, Outcome.ANOTHER_UID)
+
+
+class ApiWriter:
+    """Sends what changes a pod; ``runtime.ports`` has the contracts of the methods."""
+
+    def __init__(self, calls: ApiCalls, malformed: MalformedObjects) -> None:
+        self._calls = calls
+        self._malformed = malformed
+
+    async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
+        """Set the DisruptionTarget condition."""
+        return await self._patch_status(ref, mark_patch(ref, None if already else now.server_epoch))
+
+    async def unmark(self, pod: Pod, now: Moment) -> Pod | None:
+        """Set the condition's status to False on exactly this version of the pod; fail for any other version."""
+        if pod.resource_version is None:
+            raise CallFailed(f"{pod.ref} has no resourceVersion, which the patch needs")
+        return await self._patch_status(pod.ref, unmark_patch(pod.ref, pod.resource_version, now.server_epoch))
+
+    async def delete(self, ref: PodRef, ready: Ready) -> bool:
+        """Delete the pod."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
+        answer = await self._calls.make(ApiRequest("delete", "pods", ref.key.namespace, ref.key.name, body=body), ready)
+        return answer.need(Outcome.DONE, *_GONE).outcome is Outcome.DONE
+
+    async def evict(self, ref: PodRef, ready: Ready) -> bool:
+        """Evict the pod through the eviction API."""
+        call = ApiRequest("create", "pods/eviction", ref.key.namespace, ref.key.name, body=eviction_body(ref))
+        answer = await self._calls.make(call, ready)
+        return answer.need(Outcome.DONE, *_GONE).outcome is Outcome.DONE
+
+    async def _patch_status(self, ref: PodRef, patch: dict[str, Any]) -> Pod | None:
+        query = {"fieldManager": FIELD_MANAGER}
+        answer = await self._calls.make(
+            ApiRequest("patch", "pods/status", ref.key.namespace, ref.key.name, query, patch)
+        )
+        if answer.need(Outcome.DONE, *_GONE).outcome is not Outcome.DONE:
+            return None
+        pod = self._malformed.read_answer(read_pod, answer.body)
+        return pod if pod.ref == ref else None

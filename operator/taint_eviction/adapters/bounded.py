@@ -1,0 +1,40 @@
+"""Bounds on what the adapters remember, and on how often they log the same thing."""
+
+from collections import OrderedDict
+from typing import TypeVar
+
+from taint_eviction.runtime.ports import Clock
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class BoundedDict(OrderedDict[KeyT, ValueT]):
+    """A dict of at most ``max_entries``: setting an entry makes it the newest, and drops the oldest one of too many."""
+
+    def __init__(self, max_entries: int) -> None:
+        super().__init__()
+        self._max_entries = max_entries
+
+    def __setitem__(self, key: KeyT, value: ValueT) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._max_entries:
+            self.popitem(last=False)
+
+
+class Throttle:
+    """Lets one of many calls pass every ``seconds``, the first one at once."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._passed_at = float("-inf")
+
+    def passes(self) -> bool:
+        """Tell whether this call may pass."""
+        now = self._clock.now().at
+        if now - self._passed_at < self._seconds:
+            return False
+        self._passed_at = now
+        return True

@@ -1,0 +1,161 @@
+"""The data of the state ConfigMap ↔ the control state. Makes no calls (``state_config_map``).
+
+The keys ``pause`` (all evictions), ``pause-node.NAME`` and ``pause-namespace.NAME`` have the value ``true``, ``false``
+or an object ``{"since": RFC 3339, "reason": text}``, which pauses. The key ``breaker`` has the value
+``{"open": true, "since": …, "cause": text}`` or ``{"open": false, "reset": …}``, with microseconds.
+
+People also edit it by hand, most likely in a hurry. So reading never fails, and a value that cannot be understood holds
+the evictions that its key is about: whoever tried to pause must not be ignored.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from taint_eviction.adapters.json_fields import Unreadable, as_object, as_text, is_object, refuse
+from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339, parse_rfc3339
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.text import one_line
+
+BREAKER_KEY = "breaker"
+
+# The time of a latch for which none is known.
+UNKNOWN_EPOCH = 0.0
+
+_SCOPED = re.compile(r"pause-(node|namespace)\.(.+)", re.DOTALL)
+_MAX_KEY = 253
+_KEY = re.compile(rf"[-._a-zA-Z0-9]{{1,{_MAX_KEY}}}")
+_MAX_EXCERPT = 40
+
+
+def key_of(scope: PauseScope) -> str:
+    """Return the key of a pause in the ConfigMap."""
+    return "pause" if scope.kind == "all" else f"pause-{scope.kind}.{scope.name}"
+
+
+def problem_of(scope: PauseScope) -> str | None:
+    """Return why the ConfigMap cannot have a key for this scope; None if it can."""
+    if scope.kind == "all" or (scope.name and _KEY.fullmatch(key_of(scope))):
+        return None
+    room = _MAX_KEY - len(key_of(scope._replace(name="")))
+    return (
+        f"{scope.kind} {one_line(scope.name)!r} cannot be paused by name: a key of a ConfigMap has room for 1 to"
+        f" {room} letters, digits, '-', '_' and '.'"
+    )
+
+
+# Reading
+
+
+def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, list[str]]:
+    """Read the ConfigMap, whatever it contains; return a complaint for each key that is unknown or malformed."""
+    pauses: dict[PauseScope, Pause] = {}
+    breaker: tuple[Latch | None, float | None] = None, None
+    complaints: list[str] = []
+    for key, value in _entries(config_map):
+        scope = _scope_of(key)
+        if scope is None and key != BREAKER_KEY:
+            complaints.append(f"the key {one_line(key)} is unknown to this version and ignored")
+            continue
+        try:
+            if scope is None:
+                breaker = _breaker(_decoded(value))
+            elif (pause := _pause(_decoded(value))) is not None:
+                pauses[scope] = pause
+        except Unreadable as error:
+            malformed = _malformed(key, value, error)
+            complaints.append(f"{malformed}; it holds evictions")
+            if scope is None:
+                breaker = Latch(UNKNOWN_EPOCH, malformed, unreadable=True), None
+            else:
+                pauses[scope] = Pause(reason=malformed)
+    nodes, namespaces = (
+        {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind} for kind in ("node", "namespace")
+    )
+    return ControlState(pauses.get(EVERYTHING), nodes, namespaces, *breaker), complaints
+
+
+def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Yield keys with their values. Data that is no map counts as a malformed pause of everything."""
+    for field in ("data", "binaryData"):
+        try:
+            entries = as_object(config_map.get(field), field)
+        except Unreadable:
+            yield key_of(EVERYTHING), None
+            continue
+        for key, value in entries.items():
+            yield key, value if field == "data" else None
+
+
+def _scope_of(key: str) -> PauseScope | None:
+    if key == key_of(EVERYTHING):
+        return EVERYTHING
+    if (found := _SCOPED.fullmatch(key)) is None:
+        return None
+    return PauseScope("node" if found[1] == "node" else "namespace", found[2])
+
+
+def _malformed(key: str, value: object, error: Unreadable) -> str:
+    # From the text: the decoded value may be nested too deeply to be shown.
+    excerpt = f": {one_line(value, _MAX_EXCERPT)}" if isinstance(value, str) else ""
+    return f"the key {one_line(key)} is malformed ({error}){excerpt}"
+
+
+def _decoded(value: object) -> object:
+    if not isinstance(value, str):
+        refuse("its value is not a string")
+    try:
+        return orjson.loads(value)
+    except ValueError:
+        refuse("its value is not JSON")
+
+
+def _pause(decoded: object) -> Pause | None:
+    if isinstance(decoded, bool):
+        return Pause() if decoded else None
+    if not is_object(decoded):
+        refuse("its value is neither true nor false nor an object")
+    return Pause(_time(decoded, "since"), one_line(as_text(decoded.get("reason"), "reason")))
+
+
+def _breaker(decoded: object) -> tuple[Latch | None, float | None]:
+    if not is_object(decoded) or not isinstance(decoded.get("open"), bool):
+        refuse("its value is not an object in which open is true or false")
+    if not decoded["open"]:
+        return None, _needed_time(decoded, "reset")
+    return Latch(_needed_time(decoded, "since"), one_line(as_text(decoded.get("cause"), "cause"))), None
+
+
+def _needed_time(fields: Mapping[str, Any], field: str) -> float:
+    return _time(fields, field) or refuse(f"{field} is missing")
+
+
+def _time(fields: Mapping[str, Any], field: str) -> float | None:
+    value = fields.get(field)
+    return None if value is None else parse_rfc3339(value) or refuse(f"{field} is not a time")
+
+
+# Writing
+
+
+def pause_text(pause: Pause) -> str:
+    """Return a pause as the value of a key. Reading it gives the same pause, in whole seconds."""
+    since = {} if pause.since_epoch is None else {"since": format_rfc3339(pause.since_epoch)}
+    reason = {"reason": one_line(pause.reason)} if pause.reason else {}
+    return _encoded({**since, **reason} or True)
+
+
+def latch_text(latch: Latch) -> str:
+    """Return the value of the breaker's key while it is open."""
+    return _encoded({"open": True, "since": format_micro_time(latch.since_epoch), "cause": one_line(latch.cause)})
+
+
+def reset_text(reset_epoch: float) -> str:
+    """Return the value of the breaker's key after it was closed at this time."""
+    return _encoded({"open": False, "reset": format_micro_time(reset_epoch)})
+
+
+def _encoded(value: object) -> str:
+    return orjson.dumps(value).decode()

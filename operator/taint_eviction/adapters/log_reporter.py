@@ -1,0 +1,204 @@
+"""One log line for each effect: a message for people, structured fields (``extra``) for machines.
+
+Deadlines are times of the API server's clock, with the source of the time at which they started: the log alone must
+answer why a pod is evicted at that time. The field ``what`` names the kind of line in one word. An eviction that fails
+again and again is logged at its 1st, 2nd, 4th, 8th… failure. Every replica sees what becomes of nodes and pods; a
+standby logs it at DEBUG, so that the logs of all replicas together contain it once.
+"""
+
+import logging
+from typing import Any, assert_never
+
+from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
+from taint_eviction.adapters.effect_fields import pod_named, scope_named, taint_named
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
+from taint_eviction.core.effects import (
+    Block,
+    BreakerClosed,
+    BreakerOpened,
+    Cancelled,
+    Effect,
+    Evicted,
+    NodeCleared,
+    NodeTainted,
+    Paused,
+    Refused,
+    Resumed,
+    Scheduled,
+    TaintRewritten,
+)
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import PodRef
+from taint_eviction.core.sentences import began, tolerated
+from taint_eviction.runtime.ports import Gate
+
+logger = logging.getLogger(__name__)
+
+
+class LogReporter:
+    """Writes the log. ``gate`` tells whether this replica is a standby. ``dry_run`` marks each line."""
+
+    def __init__(self, gate: Gate, dry_run: bool = False) -> None:
+        self._gate = gate
+        self._prefix = "dry run: " if dry_run else ""
+
+    def report(self, effect: Effect, now: Moment) -> None:
+        """Log an effect."""
+        match effect:
+            case NodeTainted():
+                self._seen(
+                    "node %s has NoExecute taints: watching its pods", effect.name, what="tainted", node=effect.name
+                )
+            case NodeCleared():
+                self._seen("node %s no longer has NoExecute taints", effect.name, what="cleared", node=effect.name)
+            case TaintRewritten():
+                self._rewritten(effect)
+            case Scheduled():
+                self._scheduled(effect, now)
+            case Cancelled():
+                self._cancelled(effect)
+            case Evicted():
+                self._evicted(effect, now)
+            case Refused():
+                self._refused(effect, now)
+            case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
+                self._held(effect)
+            case _:
+                assert_never(effect)
+
+    def _log(self, text: str, *args: object, level: int = logging.INFO, **fields: Any) -> None:
+        logger.log(level, self._prefix + text, *args, extra=fields)
+
+    def _seen(self, text: str, *args: object, level: int = logging.INFO, **fields: Any) -> None:
+        self._log(text, *args, level=level if self._gate.may_act() else logging.DEBUG, **fields)
+
+    def _warn(self, text: str, *args: object, **fields: Any) -> None:
+        self._log(text, *args, level=logging.WARNING, **fields)
+
+    def _rewritten(self, effect: TaintRewritten) -> None:
+        self._seen(
+            "the value of taint %s on node %s has changed: its tolerations start again, and never end if this repeats",
+            effect.taint,
+            effect.node_name,
+            level=logging.WARNING,
+            what="rewritten",
+            node=effect.node_name,
+            taint=str(effect.taint),
+        )
+
+    def _scheduled(self, effect: Scheduled, now: Moment) -> None:
+        deadline = _shown(effect.decision.fire_at, now)
+        before = "" if effect.before_at is None else f" instead of {_shown(effect.before_at, now)}"
+        self._seen(
+            "%s is due at %s%s: %s",
+            _named(effect.ref, effect.node_name),
+            deadline,
+            before,
+            _because(effect.decision, now),
+            deadline=deadline,
+            what="scheduled",
+            **_fields(effect.ref, effect.node_name, effect.decision.deciding),
+        )
+
+    def _cancelled(self, effect: Cancelled) -> None:
+        why = "it is gone or no longer watched" if effect.reason is None else effect.reason.value
+        late = effect.late_seconds
+        when: dict[str, Any] = {}
+        if effect.reason is StayReason.TERMINATING and late is not None:
+            # To compare with another controller that deleted the pod: was it early or late?
+            why += f", {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
+            when = {"late_seconds": round(late, 3)}
+        self._seen(
+            "%s is no longer due: %s",
+            _named(effect.ref, effect.node_name),
+            why,
+            **when,
+            reason=effect.reason.name.lower() if effect.reason is not None else "pod_gone",
+            what="cancelled",
+            **_fields(effect.ref, effect.node_name),
+        )
+
+    def _evicted(self, effect: Evicted, now: Moment) -> None:
+        deadline = _shown(effect.decision.due_at, now)
+        self._log(
+            "%s was evicted %.2f s after its deadline %s: %s",
+            _named(effect.ref, effect.node_name),
+            effect.late_seconds,
+            deadline,
+            _because(effect.decision, now),
+            deadline=deadline,
+            late_seconds=round(effect.late_seconds, 3),
+            what="evicted",
+            **_fields(effect.ref, effect.node_name, effect.decision.deciding),
+        )
+
+    def _refused(self, effect: Refused, now: Moment) -> None:
+        if effect.tries & (effect.tries - 1):
+            return
+        self._warn(
+            "%s could not be evicted (attempt %d since %s), next attempt in %.1f s: %s%s",
+            _named(effect.ref, effect.node_name),
+            effect.tries,
+            _shown(effect.since_at, now),
+            max(0.0, effect.retry_at - now.at),
+            "" if effect.block is None else f"{_blocked(effect.block)}: ",
+            effect.message,
+            tries=effect.tries,
+            error=effect.message,
+            what="refused",
+            **({} if effect.block is None else {"block": effect.block.reason.value, "budget": effect.block.budget}),
+            **_fields(effect.ref, effect.node_name),
+        )
+
+    def _held(self, effect: Paused | Resumed | BreakerOpened | BreakerClosed) -> None:
+        match effect:
+            case Paused(scope, pause):
+                why = _since_and_why(pause.since_epoch, pause.reason)
+                self._warn("%s are paused%s", scope, why, what="paused", reason=pause.reason, **scope_named(scope))
+            case Resumed(scope):
+                self._warn("%s are no longer paused", scope, what="resumed", **scope_named(scope))
+            case BreakerOpened(latch):
+                why = _since_and_why(latch.since_epoch, latch.cause)
+                self._warn(
+                    "the circuit breaker is open: no pod is evicted%s", why, what="breaker_opened", cause=latch.cause
+                )
+            case BreakerClosed():
+                self._warn("the circuit breaker is closed: evictions continue", what="breaker_closed")
+            case _:
+                assert_never(effect)
+
+
+def _named(ref: PodRef, node_name: str) -> str:
+    return f"pod {ref} (uid {ref.uid}) on node {node_name}"
+
+
+def _since_and_why(since_epoch: float | None, why: str) -> str:
+    """Return since when and why, as far as known, in brackets."""
+    since = "" if since_epoch in (None, UNKNOWN_EPOCH) else f"since {format_rfc3339(since_epoch)}"
+    known = ": ".join(filter(None, (since, why)))
+    return f" ({known})" if known else ""
+
+
+def _blocked(block: Block) -> str:
+    return block.reason.text + (f" ({block.budget})" if block.budget else "")
+
+
+def _shown(instant: float, now: Moment) -> str:
+    return format_rfc3339(now.epoch_of(instant))
+
+
+def _because(decision: Evict, now: Moment) -> str:
+    """Name the taint that decides, the toleration that counts, and the time it counts from with its source."""
+    verdict = decision.deciding
+    why = tolerated(verdict.taint, verdict.toleration, verdict.by_default)
+    overruled = "" if verdict.overruled is None else f", which comes before [{verdict.overruled}]"
+    start = began(_shown(verdict.start_at, now), verdict.start_source.value)
+    held = f", and its owner holds it for {decision.held_seconds:g} s" if decision.held_seconds else ""
+    return f"taint {why}{overruled}, since {start}{held}"
+
+
+def _fields(ref: PodRef, node_name: str, verdict: TaintVerdict | None = None) -> dict[str, Any]:
+    if verdict is None:
+        return pod_named(ref, node_name)
+    return {**pod_named(ref, node_name), **taint_named(verdict), "time_source": verdict.start_source.value}

@@ -1,0 +1,137 @@
+"""Which pods are to go, the most overdue first, a page at a time, however many there are and whoever asks.
+
+A look goes through all pods and keeps their order; pages are taken from it. Both are done a slice at a time, so that
+the loop is never kept for long, one request after the other, and all of them together take at most a tenth of the time:
+whoever reaches the port may ask. Does not know what is said of a pod (``status_document``).
+"""
+
+import asyncio
+import contextlib
+import heapq
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.status import Pending, Status
+from taint_eviction.runtime.ports import Clock
+
+MAX_PODS = 1000
+
+# Pods that are looked at, or told of, without anything else being done: 1 to 2 ms of work.
+SLICE = 200
+# The work takes at most one part in so many of the time.
+_PARTS = 10
+# How long a look serves others who ask, and those who ask for its further pages.
+_SERVES_SECONDS, _SERVES_PAGES_SECONDS = 1.0, 60.0
+# Requests that may wait for their turn.
+_MAX_WAITING = 16
+
+
+class Busy(Exception):
+    """So many ask just now that no more are let in."""
+
+
+class Place(NamedTuple):
+    """Where a pod stands in the order: its deadline on this process's clock, then its name."""
+
+    fire_at: float
+    key: NamespacedName
+
+    @classmethod
+    def parse(cls, text: str) -> "Place":
+        """Read what ``str`` has written; raise ``ValueError`` where it is none."""
+        fire_at, namespace, name = text.split("/")
+        return cls(float(fire_at), NamespacedName(namespace, name))
+
+    def __str__(self) -> str:
+        return f"{self.fire_at!r}/{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPage:
+    """A part of the list. ``counts`` has all pods by state, those on other pages too. ``last``: more follow it."""
+
+    now: Moment
+    counts: Counter[str]
+    rows: list[Any]
+    last: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What was found at ``at`` in one namespace, None: in all; each run is in order."""
+
+    at: float
+    namespace: str | None
+    runs: list[list[Place]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def after(self, last: Place | None) -> Iterator[Place]:
+        runs = self.runs if last is None else [run[bisect_right(run, last) :] for run in self.runs]
+        return heapq.merge(*runs)
+
+
+class PendingPages:
+    """Gives pages; ``state_of`` names the state by which a pod is counted."""
+
+    def __init__(self, status: Status, clock: Clock, state_of: Callable[[Pending], str]) -> None:
+        self._status = status
+        self._clock = clock
+        self._state_of = state_of
+        self._listing: _Listing | None = None
+        self._turn = asyncio.Lock()
+        self._inside = 0
+        self._free_at = float("-inf")
+
+    async def page(
+        self, limit: int, namespace: str | None, after: Place | None, row: Callable[[Pending, Moment], Any]
+    ) -> StatusPage:
+        """Return at most ``limit`` rows, those after a place; ``row`` makes one of a pod. Raise ``Busy``."""
+        async with self._share():
+            listing = await self._recent_listing(namespace, _SERVES_SECONDS if after is None else _SERVES_PAGES_SECONDS)
+            places, now, rows = listing.after(after), self._clock.now(), []
+            last, left = after, min(limit, MAX_PODS)
+            while left > 0 and (some := list(islice(places, min(left, SLICE)))):
+                rows += [row(each, now) for each in self._status.pending(now, [place.key for place in some])]
+                last, left = some[-1], left - len(some)
+                await asyncio.sleep(0)
+            more = last is not None and next(places, None) is not None
+            return StatusPage(now, listing.counts, rows, last if more else None)
+
+    async def _recent_listing(self, namespace: str | None, serves_seconds: float) -> _Listing:
+        now, listing = self._clock.now(), self._listing
+        if listing is None or listing.namespace != namespace or now.at > listing.at + serves_seconds:
+            listing = self._listing = await self._list_all(_Listing(now.at, namespace))
+        return listing
+
+    async def _list_all(self, listing: _Listing) -> _Listing:
+        keys = iter(self._status.known_keys())
+        while some := list(islice(keys, SLICE)):
+            now = self._clock.now()
+            wanted = [key for key in some if listing.namespace in (None, key.namespace)]
+            found = list(self._status.pending(now, wanted))
+            listing.counts.update(self._state_of(each) for each in found)
+            listing.runs.append(sorted(Place(each.decision.fire_at, each.record.ref.key) for each in found))
+            await asyncio.sleep(0)
+        return listing
+
+    @contextlib.asynccontextmanager
+    async def _share(self) -> AsyncIterator[None]:
+        """Wait until it is this one's turn, and other work has had its share of the time."""
+        if self._inside > _MAX_WAITING:
+            raise Busy
+        self._inside += 1
+        try:
+            async with self._turn:
+                await asyncio.sleep(max(0.0, self._free_at - self._clock.now().at))
+                began_at = self._clock.now().at
+                yield
+                ended_at = self._clock.now().at
+                self._free_at = ended_at + (_PARTS - 1) * (ended_at - began_at)
+        finally:
+            self._inside -= 1

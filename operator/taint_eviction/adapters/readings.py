@@ -1,0 +1,55 @@
+"""What metrics read from the parts of a running controller when they are scraped."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from taint_eviction.adapters.metrics import Readings
+from taint_eviction.core.controller import Controller
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.control_state_sync import ControlStateSync
+from taint_eviction.runtime.engine import Engine
+from taint_eviction.runtime.ports import Gate
+
+
+def readings_of(
+    controller: Controller,
+    clock: ServerClock,
+    engine: Engine,
+    gate: Gate,
+    control_state: ControlStateSync | None,
+    *,
+    policy_invalid: Callable[[], bool],
+    credential_failures: Callable[[], int],
+) -> Readings:
+    """Return the readings of one controller; ``control_state`` None: nobody can pause anything."""
+    status, breaker = controller.status, controller.breaker
+
+    def longest_blocked_seconds() -> float:
+        now = clock.now().at
+        return max((now - failures.since_at for failures in status.failures()), default=0.0)
+
+    def blocked() -> Mapping[str, float]:
+        return Counter(each.block.reason.value for each in status.failures() if each.block is not None)
+
+    def newly_tainted() -> dict[str, float]:
+        surge = status.surge(clock.now())
+        return {"node-lifecycle-controller": surge.lifecycle_nodes, "others": surge.nodes}
+
+    return Readings(
+        pending=status.pending_count,
+        retrying=lambda: len(status.failures()),
+        longest_blocked_seconds=longest_blocked_seconds,
+        synced=engine.synced,
+        watch_ages=engine.silences,
+        clock_offset_seconds=clock.host_offset_seconds,
+        leading=gate.may_act,
+        due=status.due_count,
+        blocked=blocked,
+        breaker_open=lambda: breaker.latch is not None,
+        newly_tainted=newly_tainted,
+        pauses=controller.suspension.pauses,
+        orders_age_seconds=lambda: 0.0 if control_state is None else control_state.age_seconds(),
+        breaker_unwritten_seconds=lambda: 0.0 if control_state is None else control_state.unwritten_seconds(),
+        policy_invalid=policy_invalid,
+        credential_failures=credential_failures,
+    )

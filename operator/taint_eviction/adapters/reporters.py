@@ -1,0 +1,121 @@
+"""Reporters of effects besides the log: metrics and Kubernetes events.
+
+Each is a ``Reporter``: synchronous, never blocking, never raising the world's errors. They do not know each other;
+``LiveController`` calls all of them. Every replica sees what becomes of nodes and pods, and only the leader reports it
+(``LeaderReporter``).
+"""
+
+from collections.abc import Iterable
+
+from taint_eviction.adapters.event_recorder import EventRecorder, cancelling_deletion, marking_for_deletion
+from taint_eviction.adapters.metrics import Metrics
+from taint_eviction.core.decision import StayReason
+from taint_eviction.core.effects import (
+    BreakerClosed,
+    BreakerOpened,
+    Cancelled,
+    Effect,
+    Evicted,
+    Eviction,
+    Refused,
+    TaintRewritten,
+    Work,
+)
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.runtime.ports import Gate, Reporter
+
+# Events about all evictions are posted on the state ConfigMap.
+_STOPPED, _GOING_ON = "EvictionsStopped", "EvictionsGoOn"
+
+# Reasons to cancel an eviction while the pod stays: only then does an event have a reader.
+_ALIVE = frozenset({StayReason.NODE_CLEAN, StayReason.TOLERATED, StayReason.FINISHED, StayReason.HELD})
+
+
+class LeaderReporter:
+    """Passes on what this process has done itself and, while it may act, what every replica sees.
+
+    So a process that loses leadership between a call and its answer still reports the eviction: no other can.
+    """
+
+    def __init__(self, gate: Gate, reporters: Iterable[Reporter]) -> None:
+        self._gate = gate
+        self._reporters = tuple(reporters)
+
+    def report(self, effect: Effect, now: Moment) -> None:
+        """Pass the effect on, or ignore it."""
+        if isinstance(effect, Evicted | Refused) or self._gate.may_act():
+            for reporter in self._reporters:
+                reporter.report(effect, now)
+
+
+class MetricsReporter:
+    """Counts effects, and evictions that begin."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def began(self, work: Work, now: Moment) -> None:
+        """Note how late the first attempt at a pod begins."""
+        if isinstance(work, Eviction) and work.tries == 0:
+            self._metrics.began(now.at - work.decision.due_at)
+
+    def report(self, effect: Effect, now: Moment) -> None:
+        """Count the effect."""
+        match effect:
+            case Evicted():
+                self._metrics.evicted(effect.late_seconds)
+            case Refused():
+                self._metrics.refused(blocked=effect.block is not None)
+            case Cancelled():
+                self._metrics.cancelled()
+            case TaintRewritten():
+                self._metrics.taint_rewritten()
+            case BreakerOpened():
+                self._metrics.breaker_opened()
+            case _:
+                pass
+
+
+class EventReporter:
+    """Posts what happened to a pod as an event on that pod: one event for each eviction, after it was accepted.
+
+    ``dry_run`` marks each message.
+    """
+
+    def __init__(self, recorder: EventRecorder, dry_run: bool = False) -> None:
+        self._recorder = recorder
+        self._prefix = "Dry run: " if dry_run else ""
+
+    def report(self, effect: Effect, now: Moment) -> None:
+        """Post an event if the effect concerns the owner of a pod."""
+        match effect:
+            case Evicted():
+                self._post(effect.ref, marking_for_deletion(effect.ref))
+            case Cancelled() if effect.reason in _ALIVE:
+                self._post(effect.ref, cancelling_deletion(effect.ref))
+            case _:
+                pass
+
+    def _post(self, ref: PodRef, message: str) -> None:
+        self._recorder.post(ref, "TaintManagerEviction", self._prefix + message)
+
+
+class BreakerEventReporter:
+    """Posts on the state ConfigMap that the circuit breaker stops evictions, or allows them again."""
+
+    def __init__(self, recorder: EventRecorder, state: NamespacedName) -> None:
+        self._recorder = recorder
+        # The ConfigMap may not exist yet; an event needs no UID.
+        self._state = PodRef(state, "")
+
+    def report(self, effect: Effect, now: Moment) -> None:
+        """Post an event if the effect is about the circuit breaker."""
+        match effect:
+            case BreakerOpened():
+                message = f"Circuit breaker: no pod is evicted until it is reset: {effect.latch.cause}"
+                self._recorder.post(self._state, _STOPPED, message, "Warning", "ConfigMap")
+            case BreakerClosed():
+                self._recorder.post(self._state, _GOING_ON, "Circuit breaker: evictions continue", kind="ConfigMap")
+            case _:
+                pass

@@ -1,0 +1,148 @@
+"""What pause, resume and breaker share: how they change the control state, and the sentences about it.
+
+They write the state ConfigMap, which every replica polls; no process is asked.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from taint_eviction.adapters.api_calls import ApiCalls
+from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
+from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.cli.exit_codes import ExitCode, give_up
+from taint_eviction.cli.flags import KUBECONFIG_FLAGS, CommandT, flag, with_flags
+from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed, FailureReason
+from taint_eviction.settings import ControlStateSettings, ElectionSettings, Settings
+
+_FLAGS = (
+    *KUBECONFIG_FLAGS,
+    flag(
+        "--state-namespace",
+        default=ElectionSettings().lease_namespace,
+        help="Namespace of the ConfigMap that keeps pauses and the breaker's state: that of the controller's Lease.",
+    ),
+    flag(
+        "--state-name",
+        default=ControlStateSettings().name,
+        help="Name of this ConfigMap: that of the Lease. A dry run has its own.",
+    ),
+)
+
+
+def state_flags(command: CommandT) -> CommandT:
+    """Give a command the flags that say where the control state is kept."""
+    return with_flags(command, _FLAGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A cluster that could be reached: its control state, its other objects, and its time."""
+
+    state: StateConfigMap
+    calls: ApiCalls
+    clock: ServerClock
+
+
+def change_control_state(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> None:
+    """Reach the cluster, make the change and end with the exit code that it returns, or with 2 or 3 and a reason."""
+    set_up_logging("text", "warning")
+    try:
+        sys.exit(asyncio.run(_reach(flags, change)))
+    except CredentialsError as error:
+        give_up(ExitCode.USAGE, str(error))
+    except CallFailed as error:
+        give_up(ExitCode.UNREACHABLE, str(error))
+
+
+async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> ExitCode:
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    try:
+        timeout_seconds = Settings().call_timeout_seconds
+        calls = ApiCalls(connection.api_client(), timeout_seconds, clock.heard_date, lambda *_: None)
+        state = StateConfigMap(calls, flags["state_namespace"], flags["state_name"])
+        try:
+            return await change(Reached(state, calls, clock))
+        except CallFailed as error:
+            raise CallFailed(f"{connection.where}: {connection.url}: {error}; {_advice(error, state)}") from error
+    finally:
+        await connection.close()
+
+
+def _advice(error: CallFailed, state: StateConfigMap) -> str:
+    match error.reason:
+        case FailureReason.NO_ANSWER:
+            return "is this the right cluster, and up?"
+        case FailureReason.UNAUTHORIZED:
+            return "are these credentials still good?"
+        case FailureReason.FORBIDDEN:
+            return f"this needs the rights to get, create and patch configmaps, at least {state}"
+        case FailureReason.NOT_FOUND:
+            return "is this the namespace of the controller's Lease?"
+        case _:
+            return "try again"
+
+
+# Words
+
+
+def in_force(control_state: ControlState, scope: PauseScope, how: str = "") -> str:
+    """Say whether the scope is paused; ``how`` is an adverb, as in "still paused"."""
+    pause = control_state.pauses().get(scope)
+    verb = "not" if pause is None else how
+    return f"{_subject(scope)} {' '.join(filter(None, ('are', verb, 'paused')))}{_object(scope)}{_since(pause)}"
+
+
+def no_longer(scope: PauseScope, before: Pause) -> str:
+    """Say that a pause has ended."""
+    return f"{_subject(scope)} are no longer paused{_object(scope)}{_since(before)}"
+
+
+def held_back(control_state: ControlState, how: str = "") -> list[str]:
+    """Say what holds evictions back, a line for each pause and one for an open breaker; ``how`` as in "still paused".
+
+    Nothing holds them back: no line.
+    """
+    lines = [in_force(control_state, scope, how) for scope in control_state.pauses()]
+    if control_state.latch is not None:
+        are = f"are {how}".rstrip()
+        open_breaker = breaker("is open", control_state.latch)
+        lines.append(f"all evictions {are} stopped: {open_breaker}; see taint-eviction breaker")
+    return lines
+
+
+def breaker(verb: str, latch: Latch) -> str:
+    """Say what the breaker is or was (``verb``), since when and why."""
+    return f"the circuit breaker {verb}{_told(latch.since_epoch, latch.cause)}"
+
+
+def _subject(scope: PauseScope) -> str:
+    return "all evictions" if scope.kind == "all" else "evictions"
+
+
+def _object(scope: PauseScope) -> str:
+    match scope.kind:
+        case "all":
+            return ""
+        case "node":
+            return f" for node {scope.name}"
+        case "namespace":
+            return f" for namespace {scope.name}"
+
+
+def _since(pause: Pause | None) -> str:
+    return "" if pause is None else _told(pause.since_epoch, pause.reason)
+
+
+def _told(since_epoch: float | None, why: str) -> str:
+    since = f"since {format_rfc3339(since_epoch)}" if since_epoch not in (None, UNKNOWN_EPOCH) else ""
+    told = ": ".join(filter(None, (since, why)))
+    return f" ({told})" if told else ""

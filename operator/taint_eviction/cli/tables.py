@@ -1,0 +1,28 @@
+"""Tables for people: columns as wide as their widest cell."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+
+from taint_eviction.cli.visible import visible
+
+Row = Sequence[str]
+
+
+def table_lines(
+    header: Row, rows: Sequence[Row], styles: Mapping[int, Callable[[str], str]] | None = None
+) -> list[str]:
+    """Write a table, its header dimmed; ``styles``: by column, how its padded cells are coloured."""
+    shown = [[visible(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    # The last column is not padded: it may be much longer than a line.
+    widths[-1] = 0
+    lines = []
+    for number, row in enumerate(shown):
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        cells = [
+            (styles or {}).get(column, str)(cell) if number else click.style(cell, dim=True)
+            for column, cell in enumerate(padded)
+        ]
+        lines.append(f"  {'  '.join(cells)}".rstrip())
+    return lines

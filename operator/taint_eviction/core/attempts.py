@@ -1,0 +1,204 @@
+"""What is in flight: work that begins, what is asked and noted before each of its calls, and how it ends.
+
+Invariants: of one pod at most one piece of work is in flight, and while it is, nothing else of it is scheduled; work
+belongs to a record, and so to a UID, so what ends late touches only what is its own.
+
+Errors: what the world does wrong arrives as an ``Outcome``; settling what is not in flight is a ``ValueError``.
+"""
+
+from typing import assert_never
+
+from taint_eviction.core.deciding import Deciding, evicted
+from taint_eviction.core.decision import Evict
+from taint_eviction.core.dispatch import Dispatch
+from taint_eviction.core.effects import (
+    CalledOff,
+    Cancelled,
+    CutOff,
+    Done,
+    Effect,
+    Eviction,
+    Failed,
+    Held,
+    Outcome,
+    PodIsGone,
+    Refused,
+    TakeBack,
+    Work,
+)
+from taint_eviction.core.eviction_queue import EvictionQueue
+from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_pods import KnownPods
+from taint_eviction.core.limits import Token
+from taint_eviction.core.objects import PodRef
+from taint_eviction.core.pod_record import UNDECIDED, Deleted, InFlight, PodRecord, Queued, Step
+from taint_eviction.core.take_backs import TakeBacks
+
+
+class Attempts:
+    """Gives out work and takes in how it ended; see the module."""
+
+    def __init__(
+        self, pods: KnownPods, queue: EvictionQueue, dispatch: Dispatch, deciding: Deciding, take_backs: TakeBacks
+    ) -> None:
+        self._pods = pods
+        self._queue = queue
+        self._dispatch = dispatch
+        self._deciding = deciding
+        self._take_backs = take_backs
+
+    # How it begins
+
+    def next_at(self, now: float, retries: bool = True) -> float | None:
+        """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
+        instants = [self._dispatch.next_at(now, retries)]
+        if retries:
+            instants.append(self._take_backs.next_at())
+        return min((instant for instant in instants if instant is not None), default=None)
+
+    def take_due(self, now: Moment, max_works: int, max_retries: int) -> list[Work]:
+        """Begin what is due: at most ``max_works``, first tries before retries, in the order of ``fair_queue``.
+
+        At most ``max_retries`` of them are retries or take-backs. Each is in flight until it is settled.
+        """
+        taken: list[Work] = []
+        self._deciding.redecide_governed_anew(now)  # Moves no deadline, so there is no effect to report.
+        self._dispatch.advance(now)
+        while len(taken) < max_works and (first := self._dispatch.take(now, retry=False)) is not None:
+            taken.append(self._begin_eviction(*first, now))
+        room = min(max_works, len(taken) + max_retries)
+        while len(taken) < room and (ref := self._take_backs.pop_due(now.at)) is not None:
+            taken.append(self._begin_take_back(ref))
+        while len(taken) < room and (again := self._dispatch.take(now, retry=True)) is not None:
+            taken.append(self._begin_eviction(*again, now))
+        return taken
+
+    def _begin_eviction(self, record: PodRecord, tokens: tuple[Token, ...], now: Moment) -> Eviction:
+        state, decision = record.state, record.decision
+        assert isinstance(state, Queued), state
+        assert decision is not None
+        by_eviction_api = self._dispatch.begin(record, decision, state.schedule, now)
+        tries = record.failures.tries if record.failures else 0
+        work = Eviction(record.ref, record.node_name, decision, record.pod.marked, tries, by_eviction_api)
+        self._take_backs.cancel(record)
+        record.state = InFlight(work, state.schedule, tokens)
+        return work
+
+    def _begin_take_back(self, ref: PodRef) -> TakeBack:
+        record = self._pods.find(ref)
+        assert record is not None, ref
+        known = self._pods.knows(record)
+        work = TakeBack(ref, record.node_name if known else "", record.condition.tries)
+        self._take_backs.cancel(record)
+        self._queue.cancel(record)  # If it is to be evicted later, settling schedules it again.
+        record.state = InFlight(work)
+        return work
+
+    # Before each call
+
+    def recheck(self, work: Work, now: Moment) -> CalledOff | Held | None:
+        """Say what keeps ``work``, in flight, from going on by what is known now; to be asked just before each call."""
+        record, state = self._in_flight(work.ref)
+        decision = self._deciding.decide(record, now) if self._pods.knows(record) else None
+        due = isinstance(decision, Evict) and decision.fire_at <= now.at
+        if isinstance(work, TakeBack):
+            return CalledOff() if due else None
+        if not isinstance(decision, Evict) or not due:
+            return CalledOff()
+        record.decision = decision  # The reason may have changed; the last one is reported at the end.
+        return None if self._dispatch.may_go_on(record, decision, state) else Held()
+
+    def will_mark(self, ref: PodRef) -> None:
+        """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
+        record, state = self._in_flight(ref)
+        self._take_backs.will_mark(record)
+        record.state = InFlight(state.work, state.schedule, state.tokens, Step.MARKING)
+
+    def will_delete(self, ref: PodRef, now: Moment) -> None:
+        """Note that a pod's deletion is about to be asked for: from here on it may be done, whatever the answer is."""
+        record, state = self._in_flight(ref)
+        record.asked = True
+        record.state = InFlight(state.work, state.schedule, state.tokens, Step.ENDING)
+        self._queue.send(state.tokens or (), now.at)
+
+    def _in_flight(self, ref: PodRef) -> tuple[PodRecord, InFlight]:
+        record = self._pods.find(ref)
+        if record is None or not isinstance(record.state, InFlight):
+            raise ValueError(f"{ref} ({ref.uid}) is not in flight")
+        return record, record.state
+
+    # How it ended
+
+    def settle(self, work: Work, outcome: Outcome, now: Moment) -> list[Effect]:
+        """Take in how a piece of work that ``take_due`` began has ended, and decide anew on its pod."""
+        record, state = self._in_flight(work.ref)
+        if state.work is not work:
+            raise ValueError(f"{work.ref} ({work.ref.uid}) is settled but not in flight")
+        record.state = UNDECIDED
+        blocked = isinstance(outcome, Failed) and outcome.block is not None
+        self._queue.end(state.tokens or (), ended_pod=not (blocked or isinstance(outcome, PodIsGone)))
+        match outcome:
+            case Done():
+                return self._done(record, work, now)
+            case PodIsGone() if self._pods.knows(record):
+                return self._deciding.lose(work.ref, now)
+            case PodIsGone():
+                return self._let_go(record, work, now, has_condition=False)
+            case CalledOff() | CutOff() | Held():
+                return self._resume(record, work, now)
+            case Failed() if isinstance(work, TakeBack):
+                if not self._pods.is_gone(record):
+                    self._take_backs.want_again(record, outcome.retry_at, work.tries + 1)
+                return self._resume(record, work, now)
+            case Failed():
+                return self._failed(record, work, outcome, now)
+            case _:
+                assert_never(outcome)
+
+    def _done(self, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
+        self._take_backs.forget(record)
+        if isinstance(work, TakeBack):
+            return self._resume(record, work, now, has_condition=False)
+        decision = record.decision or work.decision
+        self._queue.forget(record)
+        record.decision, record.failures, record.asked = None, None, False
+        if self._pods.knows(record):
+            record.state = Deleted(now.at)
+        self._pods.close(record)
+        return [evicted(work.ref, work.node_name, decision, now)]
+
+    def _failed(self, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> list[Effect]:
+        before = record.failures or FailedAttempts(now.at, 0, now.at, "")
+        failures = record.failures = before.and_then(work, outcome, record.asked, now)
+        if failures.block is not None:
+            record.asked = False  # It was not done: whoever ends the pod now is somebody else.
+        effects = self._resume(record, work, now)
+        if record.decision is not None:
+            handling = self._dispatch.handling(record, record.decision)
+            refused = Refused(
+                work.ref,
+                work.node_name,
+                message=failures.message,
+                tries=failures.tries,
+                since_at=failures.since_at,
+                retry_at=max(now.at, failures.next_try_at(handling)),
+                block=failures.block,
+            )
+            effects.append(refused)
+        return effects
+
+    def _resume(self, record: PodRecord, work: Work, now: Moment, has_condition: bool = True) -> list[Effect]:
+        """Decide anew on the pod of a piece of work that has ended; release it if it is no longer known."""
+        if self._pods.knows(record):
+            return self._deciding.redecide(record, now)
+        return self._let_go(record, work, now, has_condition)
+
+    def _let_go(self, record: PodRecord, work: Work, now: Moment, has_condition: bool) -> list[Effect]:
+        """Release a pod that is no longer known, but for a condition that may still be on it."""
+        if self._pods.is_gone(record) or not has_condition:
+            self._take_backs.forget(record)
+        elif isinstance(work, TakeBack) or record.condition.may_be_there:
+            self._take_backs.want(record, now.at)
+        wanted = self._deciding.release(record, now) != []
+        return [Cancelled(work.ref, work.node_name, None)] if wanted else []

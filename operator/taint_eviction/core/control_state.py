@@ -1,0 +1,81 @@
+"""What people have ordered while it runs: pauses, and the circuit breaker's latch with its reset.
+
+Values only. They are kept in the cluster, so that they outlive processes and reach every replica; times are therefore
+the API server's (seconds since the epoch).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+
+class PauseScope(NamedTuple):
+    """What a pause covers: all evictions, those from one node, or those in one namespace; ``name`` "" for all."""
+
+    kind: Literal["all", "node", "namespace"]
+    name: str = ""
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "all":
+                return "all evictions"
+            case "node":
+                return f"evictions from node {self.name}"
+            case "namespace":
+                return f"evictions in namespace {self.name}"
+
+
+EVERYTHING = PauseScope("all")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Evictions are held. ``since_epoch`` None and ``reason`` "": whoever ordered it did not say."""
+
+    since_epoch: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Latch:
+    """The circuit breaker is open since ``since_epoch``; ``cause`` says why, with figures.
+
+    ``unreadable``: what is kept of it makes no sense, so it counts as open until a human writes something readable.
+    """
+
+    since_epoch: float
+    cause: str
+    unreadable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControlState:
+    """Everything that people have ordered, and what is kept of the breaker.
+
+    ``cluster`` holds all evictions, ``nodes`` and ``namespaces`` (by name) those of some. ``latch``: the breaker is
+    open, None: nobody wrote that it is. ``reset_epoch``: when a human closed it last, None: never.
+    """
+
+    cluster: Pause | None = None
+    nodes: Mapping[str, Pause] = field(default_factory=dict)
+    namespaces: Mapping[str, Pause] = field(default_factory=dict)
+    latch: Latch | None = None
+    reset_epoch: float | None = None
+
+    def pauses(self) -> dict[PauseScope, Pause]:
+        """Return all pauses in force, the widest scope first."""
+        everything = {} if self.cluster is None else {EVERYTHING: self.cluster}
+        nodes = {PauseScope("node", name): pause for name, pause in sorted(self.nodes.items())}
+        namespaces = {PauseScope("namespace", name): pause for name, pause in sorted(self.namespaces.items())}
+        return everything | nodes | namespaces
+
+    @property
+    def breaker_epoch(self) -> float | None:
+        """When the breaker was opened or closed, None where nobody wrote either."""
+        return self.reset_epoch if self.latch is None else self.latch.since_epoch
+
+    def with_breaker_epoch(self, epoch: float) -> "ControlState":
+        """Return the same with another time at which the breaker was opened or closed."""
+        if self.latch is None:
+            return replace(self, reset_epoch=epoch)
+        return replace(self, latch=replace(self.latch, since_epoch=epoch))

@@ -1,0 +1,148 @@
+"""Brings each pod's record in line with what is known: who is to be evicted and when, who stays, whose record ends.
+
+Level-triggered: whatever has happened, ``redecide`` looks at what is known now, in both directions, also when overdue.
+While work for a pod is in flight nothing else of it is scheduled: settling that work decides anew.
+
+Does not order what is due (``dispatch``), nor carry it out (``attempts``).
+"""
+
+from collections.abc import Iterable
+
+from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
+from taint_eviction.core.dispatch import Dispatch
+from taint_eviction.core.effects import Cancelled, Effect, Evicted, Scheduled
+from taint_eviction.core.eviction_queue import EvictionQueue
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.known_pods import KnownPods
+from taint_eviction.core.objects import PodRef
+from taint_eviction.core.pod_record import UNDECIDED, PodRecord, stays
+from taint_eviction.core.take_backs import TakeBacks
+
+
+class Deciding:
+    """Decides on pods; see the module.
+
+    ``dry_run``: work that is done has changed nothing. So a pod that was "evicted" is left alone until its eviction is
+    called off, and no condition is ever taken back.
+    """
+
+    def __init__(
+        self,
+        policy: DecisionPolicy,
+        nodes: KnownNodes,
+        pods: KnownPods,
+        queue: EvictionQueue,
+        dispatch: Dispatch,
+        take_backs: TakeBacks,
+        *,
+        dry_run: bool,
+    ) -> None:
+        self.dry_run = dry_run
+        self._policy = policy
+        self._nodes = nodes
+        self._pods = pods
+        self._queue = queue
+        self._dispatch = dispatch
+        self._take_backs = take_backs
+
+    def decide(self, record: PodRecord, now: Moment) -> Decision:
+        """Say when and why a pod is to be evicted by what is known now, or why it stays. Changes nothing."""
+        decision = decide(record.pod, record.bound, self._nodes.taints_on(record.pod.node_name), self._policy)
+        return self._dispatch.governed(record, decision, now) if isinstance(decision, Evict) else decision
+
+    def redecide(self, record: PodRecord, now: Moment) -> list[Effect]:
+        """Bring schedule and take-back of one known pod in line with what is known now."""
+        if record.in_flight:
+            return []  # Its attempt decides again before each call, and settling it comes back here.
+        decision = self.decide(record, now)
+        due = isinstance(decision, Evict) and decision.fire_at <= now.at
+        if record.deleted and self.dry_run and not due:
+            record.state = UNDECIDED
+        if isinstance(decision, Evict) and not record.deleted:
+            if not due and not _is_blocked(record, decision):
+                record.failures = None  # What failed so far was another eviction.
+            self._want_take_back(record, not due and record.condition.may_be_there, now)
+            return self._schedule(record, decision, now)
+        alive = not record.pod.terminating and not record.deleted
+        self._want_take_back(record, alive and (record.pod.marked or record.condition.may_be_there), now)
+        return self._unschedule(record, decision.reason if isinstance(decision, Stay) else None, now)
+
+    def redecide_all(self, records: Iterable[PodRecord], now: Moment) -> list[Effect]:
+        """Redecide several pods."""
+        return [effect for record in records for effect in self.redecide(record, now)]
+
+    def redecide_failing(self, now: Moment) -> list[Effect]:
+        """Redecide the pods whose eviction has failed so far."""
+        return self.redecide_all([each for each in self._pods.known.values() if each.failures is not None], now)
+
+    def redecide_governed_anew(self, now: Moment) -> list[Effect]:
+        """Redecide the pods that wait and that another taint governs by now."""
+        effects: list[Effect] = []
+        while (record := self._queue.pop_governed_anew(now.at)) is not None:
+            effects += self.redecide(record, now)
+        return effects
+
+    def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Effect]:
+        before, record.decision = record.decision, decision
+        failures = record.failures
+        if failures is not None and (decision.fire_at > now.at or self._dispatch.held(record, decision) is not None):
+            record.failures = failures.interrupted  # While it is held no budget refuses it.
+        self._queue.schedule(record, self._dispatch.announce(record, decision, now), now.at)
+        if before is not None and before.fire_at == decision.fire_at:
+            return []
+        return [Scheduled(record.ref, record.node_name, decision, before.fire_at if before else None)]
+
+    def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Effect]:
+        self._queue.forget(record)
+        decision, asked = record.decision, record.asked
+        record.decision, record.failures, record.asked = None, None, False
+        if not record.deleted:
+            record.state = UNDECIDED if reason is None else stays(reason)
+        if decision is None:
+            return []
+        if asked and reason is StayReason.TERMINATING:
+            return [evicted(record.ref, record.node_name, decision, now)]
+        return [Cancelled(record.ref, record.node_name, reason, now.at - decision.fire_at)]
+
+    def _want_take_back(self, record: PodRecord, wanted: bool, now: Moment) -> None:
+        if wanted and not self.dry_run:
+            self._take_backs.want(record, now.at)
+        else:
+            self._take_backs.cancel(record)
+
+    # Pods that are no longer known
+
+    def lose(self, ref: PodRef, now: Moment) -> list[Effect]:
+        """Take in that a pod no longer exists."""
+        record = self._pods.lose(ref, now)
+        if record is None:
+            return []
+        self._take_backs.forget(record)
+        return self.release(record, now)
+
+    def replace(self, record: PodRecord, now: Moment) -> list[Effect]:
+        """Take in that a pod's name belongs to another pod."""
+        self._take_backs.forget(record)
+        return self.release(record, now)
+
+    def release(self, record: PodRecord, now: Moment) -> list[Effect]:
+        """Stop knowing a pod, and schedule nothing for it; while it is in flight, settling does the latter."""
+        self._pods.leave(record)
+        if record.in_flight:
+            return []
+        record.state = UNDECIDED if record.deleted else record.state
+        effects = self._unschedule(record, None, now)
+        self._pods.close(record)
+        return effects
+
+
+def evicted(ref: PodRef, node_name: str, decision: Evict, now: Moment) -> Evicted:
+    """Say that a pod was evicted just now."""
+    return Evicted(ref, node_name, decision, max(0.0, now.at - decision.due_at))
+
+
+def _is_blocked(record: PodRecord, decision: Evict) -> bool:
+    """Tell whether a budget's refusal outlasts the deadline: a taint that is swapped is no reason to ask anew."""
+    failures = record.failures
+    return failures is not None and failures.block is not None and decision.fire_at < failures.retry_at

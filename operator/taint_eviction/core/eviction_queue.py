@@ -1,0 +1,233 @@
+"""What is to be evicted when, and what may go now: deadlines, settling, turns, retries.
+
+A pod waits in one place at a time: for its deadline, then until it has settled, then in its flow for its turn and for
+limits and pauses; one that has failed before waits for its next try and then in flows behind all first tries. The
+place is in its record (``state``), and so is its order there (``turn``). The queues hold hints only: they say whose
+turn it is.
+
+An eviction settles where a circuit breaker is on: for ``settle_seconds``, in which a surge of taints may show itself,
+and for the first lists of nodes that were newly tainted until then, but no longer than ``list_wait_seconds``. Both
+count from its deadline, or from when that became known. What is held back anyway need not settle.
+
+The limits (``limits``) are state of their own, and so is whose node had its turn (``fair_queue``).
+
+Passive: ``deciding`` says what is wanted, ``dispatch`` when the queue moves on, ``fair_queue`` who is first.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from taint_eviction.core.fair_queue import FairQueue, FlowKey
+from taint_eviction.core.known_pods import KnownPods
+from taint_eviction.core.limits import Limits, Token, TokenBucket
+from taint_eviction.core.objects import PodRef
+from taint_eviction.core.pod_record import (
+    UNDECIDED,
+    InFlight,
+    PodRecord,
+    Queued,
+    Retrying,
+    Schedule,
+    Settling,
+    Waiting,
+    WaitingState,
+)
+from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.timed_queue import TimedWorkerQueue
+
+
+class EvictionQueue:
+    """All evictions that are wanted and have not begun.
+
+    ``is_held`` tells whether a flow is held back. ``settle_seconds`` None: nothing settles.
+    """
+
+    def __init__(
+        self,
+        policy: EvictionPolicy,
+        settle_seconds: float | None,
+        list_wait_seconds: float,
+        is_held: Callable[[FlowKey], bool],
+        pods: KnownPods,
+    ) -> None:
+        # Until when evictions waited in vain for the first lists of newly tainted nodes.
+        self.waited_until = -math.inf
+        self._pods = pods
+        self._limits = Limits(policy)
+        self._settles = settle_seconds is not None
+        self._settle_seconds = settle_seconds or 0.0
+        self._more_seconds = max(0.0, list_wait_seconds - self._settle_seconds)
+        self._unlisted_since = math.inf
+        self._is_held = is_held
+        self._turns = itertools.count(1)
+        self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
+        self._due_first, self._due_again = (FairQueue(is_held, self._limits.buckets) for _ in range(2))
+        # When another taint governs a pod, so that it may belong elsewhere.
+        self._governed_anew = TimedWorkerQueue()
+
+    # What is wanted
+
+    def schedule(self, record: PodRecord, schedule: Schedule, now: float) -> None:
+        """Want a pod's eviction; again for the same schedule changes nothing."""
+        if isinstance(record.state, WaitingState) and record.state.schedule == schedule:
+            return
+        self.cancel(record)
+        if schedule.retry:
+            self._enter(record, Retrying(schedule.fire_at, schedule))
+        elif not self._settles:
+            self._enter(record, Waiting(schedule.fire_at, schedule))
+        else:
+            # A deadline that had passed before it became known must settle, too: from then on.
+            if record.known_since is None or record.known_since[0] != schedule.fire_at:
+                record.known_since = schedule.fire_at, now
+            self._enter(record, Waiting(max(record.known_since), schedule))
+        record.schedule_turn = record.turn
+        self.place_governed_anew(record.ref, schedule)
+
+    def cancel(self, record: PodRecord) -> None:
+        """Take a pod out of the place where it waits: it is to be worked on, scheduled anew, or left alone."""
+        match record.state:
+            case Waiting(schedule=schedule):
+                self._first_tries.cancel(record.ref)
+            case Settling(schedule=schedule):
+                self._settling.cancel(record.ref)
+            case Retrying(schedule=schedule):
+                self._retries.cancel(record.ref)
+            case Queued(schedule=schedule):
+                (self._due_again if schedule.retry else self._due_first).discard(record.ref)
+            case _:
+                return
+        if schedule.governed_anew_at is not None:
+            self._governed_anew.cancel(record.ref)
+        record.state = UNDECIDED
+
+    def forget(self, record: PodRecord) -> None:
+        """Want a pod's eviction no more."""
+        self.cancel(record)
+        record.known_since = None
+
+    def _enter(self, record: PodRecord, state: WaitingState) -> None:
+        record.state, record.turn = state, next(self._turns)
+        self.place(record.ref, state)
+
+    # Hints
+
+    def place(self, ref: PodRef, state: WaitingState) -> None:
+        """Put the hint to a pod where its state says; of several in the order of ``PodRecord.turn``."""
+        match state:
+            case Waiting():
+                self._first_tries.schedule(ref, state.until)
+            case Settling():
+                self._settling.schedule(ref, state.until)
+            case Retrying():
+                self._retries.schedule(ref, state.at)
+            case Queued(schedule):
+                (self._due_again if schedule.retry else self._due_first).add(ref, schedule.flow, schedule.fire_at)
+            case _:
+                assert_never(state)
+
+    def place_governed_anew(self, ref: PodRef, schedule: Schedule) -> None:
+        """Put the hint to when another taint governs a pod; of several in the order of ``PodRecord.schedule_turn``."""
+        if schedule.governed_anew_at is not None:
+            self._governed_anew.schedule(ref, schedule.governed_anew_at)
+
+    # What may go
+
+    def pop_governed_anew(self, now: float) -> PodRecord | None:
+        """Take out a pod that another taint governs by now, to be scheduled again; None if there is none."""
+        entry = self._governed_anew.pop_due(now)
+        return None if entry is None else self._pods.known[entry.ref.key]
+
+    def advance(self, now: float, unlisted_since: float = math.inf) -> None:
+        """Let what is due by now move on; ``unlisted_since``: a node has been newly tainted and unlisted since then."""
+        self._unlisted_since = unlisted_since
+        while (entry := self._first_tries.pop_due(now)) is not None:
+            self._move_on(entry.ref)
+        while (at := self._settled_at()) is not None and at <= now and (entry := self._settling.pop_due(now)):
+            if entry.fire_at >= unlisted_since:
+                self.waited_until = max(self.waited_until, entry.fire_at)
+            self._move_on(entry.ref)
+        while (entry := self._retries.pop_due(now)) is not None:
+            self._move_on(entry.ref)
+
+    def _move_on(self, ref: PodRef) -> None:
+        record = self._pods.known[ref.key]
+        if isinstance(record.state, Waiting | Settling | Retrying):
+            self._enter(record, self.after(record.state))
+
+    def after(self, state: Waiting | Settling | Retrying) -> Settling | Queued:
+        """Return the state that follows when the time of this one has passed."""
+        if isinstance(state, Waiting) and self._settles and not self._is_held(state.schedule.flow):
+            return Settling(state.until + self._settle_seconds, state.schedule)
+        return Queued(state.schedule)
+
+    def _settled_at(self) -> float | None:
+        """Say when the first that settles has done so if no list ends meanwhile."""
+        at = self._settling.next_fire_at()
+        return at if at is None or at < self._unlisted_since else at + self._more_seconds
+
+    def take(self, now: float, retry: bool) -> tuple[PodRecord, tuple[Token, ...]] | None:
+        """Take out the pod whose turn it is, of first tries or of retries, with its tokens; None if none may go."""
+        taken = (self._due_again if retry else self._due_first).take(now)
+        if taken is None:
+            return None
+        ref, tokens = taken
+        self._governed_anew.cancel(ref)
+        return self._pods.known[ref.key], tokens
+
+    # What has begun
+
+    def send(self, tokens: Iterable[Token], now: float) -> None:
+        """Note that the request that ends a pod is being sent."""
+        for token in tokens:
+            if not token.sent:
+                token.bucket.send(token, now)
+                self._freed(token.bucket)
+
+    def end(self, tokens: Iterable[Token], ended_pod: bool) -> None:
+        """Note that an eviction that was begun has ended; ``ended_pod``: if it was sent, it may have ended the pod."""
+        for token in tokens:
+            token.bucket.end(token, ended_pod)
+            self._freed(token.bucket)
+
+    def _freed(self, bucket: TokenBucket) -> None:
+        self._due_first.freed(bucket)
+        self._due_again.freed(bucket)
+
+    # Questions
+
+    def due(self) -> int:
+        """Count the first tries that are due and not held back, settling ones included."""
+        return len(self._settling) + self._due_first.free
+
+    def next_at(self, now: float, retries: bool, stopped: bool) -> float | None:
+        """Say when something moves on or may go next; ``retries`` False: of first tries; ``stopped``: none may go."""
+        instants = [self._first_tries.next_fire_at(), self._settled_at(), self._governed_anew.next_fire_at()]
+        if not stopped:
+            instants.append(self._due_first.next_at(now))
+        if retries:
+            instants += [self._retries.next_fire_at(), None if stopped else self._due_again.next_at(now)]
+        return min((instant for instant in instants if instant is not None), default=None)
+
+    # What else may change
+
+    def reconsider(self) -> None:
+        """Ask anew which flows are held."""
+        for entry in list(self._settling):
+            record = self._pods.known[entry.ref.key]
+            if isinstance(record.state, Settling) and self._is_held(record.state.schedule.flow):
+                self._settling.cancel(entry.ref)
+                self._enter(record, Queued(record.state.schedule))
+        self._due_first.reconsider()
+        self._due_again.reconsider()
+
+    def change_policy(self, policy: EvictionPolicy, now: float) -> None:
+        """Go on with another policy's limits; what was begun but not sent has to begin anew under them."""
+        for record in self._pods:
+            if isinstance(record.state, InFlight) and not any(token.sent for token in record.state.tokens or ()):
+                self.end(record.state.tokens or (), ended_pod=False)
+                record.state = InFlight(record.state.work, record.state.schedule, None, record.state.step)
+        self._limits.change(policy, now)
+        self.reconsider()

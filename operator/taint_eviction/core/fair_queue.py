@@ -1,0 +1,264 @@
+"""Who goes first among the pods that are due: nodes take turns, and of a node's pods the most overdue goes first.
+
+A flow holds the due pods of one node and namespace that one rule of the policy governs: limits and pauses apply to a
+flow as a whole. A flow whose limit is used up waits aside with all others that this limit keeps back; once the limit
+has room, it calls the first of them, which takes part again. A flow that is held waits until that is reconsidered.
+Every pod that waits can be cancelled.
+
+A node that comes later takes part from the current turn on: it neither overtakes the others indefinitely, nor waits
+until they are done. In each turn the node with the most overdue pod is first. So while a node waits, no other node gets
+more than one turn more than it.
+
+Passive: the caller passes the time, and says what holds and limits a flow. The entries are hints; the truth is in the
+pods' records. Whose turn it is among nodes is kept here alone.
+"""
+
+import heapq
+from collections.abc import Callable, Sized
+from typing import NamedTuple
+
+from taint_eviction.core.limits import Token, TokenBucket
+from taint_eviction.core.objects import NamespacedName, PodRef
+
+# A queue with few live entries or places may hold this many stale ones. Stale is what its owner no longer refers to.
+_SLACK = 64
+
+
+def _outnumber(held: Sized, live: int) -> bool:
+    """Tell whether stale items outnumber the live ones."""
+    return len(held) > 2 * live + _SLACK
+
+
+class FlowKey(NamedTuple):
+    """What the pods of a flow have in common; ``rule`` is the name of the policy's rule, "" where none matched."""
+
+    node_name: str
+    namespace: str
+    rule: str
+
+
+class _Entry(NamedTuple):
+    fire_at: float
+    order: int
+    ref: PodRef
+    flow: "_Flow"
+
+
+class _Flow:
+    """One flow. ``place`` is where it stands, None while it is held or empty.
+
+    It stands with the flows that the limit ``keeper`` keeps back, or, if that is None, with those that are ready; then
+    ``called_by`` is the limit that called it last, if one did.
+    """
+
+    __slots__ = ("called_by", "entries", "held", "keeper", "key", "live", "place")
+
+    def __init__(self, key: FlowKey, held: bool) -> None:
+        self.key = key
+        self.held = held
+        self.entries: list[_Entry] = []
+        self.live = 0
+        self.place: _Place | None = None
+        self.keeper: TokenBucket | None = None
+        self.called_by: TokenBucket | None = None
+
+
+class _Place(NamedTuple):
+    turn: int
+    fire_at: float
+    order: int
+    flow: _Flow
+
+
+class _Kept:
+    """The flows that one limit keeps back; ``call_at``: when it calls the first, None: not before it is freed."""
+
+    __slots__ = ("call_at", "places")
+
+    def __init__(self) -> None:
+        self.places: list[_Place] = []
+        self.call_at: float | None = None
+
+
+class FairQueue:
+    """The due pods in their flows. ``is_held`` tells whether a flow is held; ``buckets`` returns what limits it."""
+
+    def __init__(
+        self,
+        is_held: Callable[[FlowKey], bool],
+        buckets: Callable[[str, str, str, float], tuple[TokenBucket, ...]],
+    ) -> None:
+        self._is_held = is_held
+        self._buckets = buckets
+        self._entries: dict[NamespacedName, _Entry] = {}
+        self._flows: dict[FlowKey, _Flow] = {}
+        self._ready: list[_Place] = []
+        self._kept: dict[TokenBucket, _Kept] = {}
+        self._calls: list[tuple[float, int, TokenBucket]] = []
+        self._turn = 0
+        self._next_turns: dict[str, int] = {}
+        self._counted = 0
+        self._held = 0
+
+    def __len__(self) -> int:
+        """Count the pods, held ones included."""
+        return len(self._entries)
+
+    @property
+    def free(self) -> int:
+        """Count the pods whose flows are not held."""
+        return len(self._entries) - self._held
+
+    def add(self, ref: PodRef, key: FlowKey, fire_at: float) -> None:
+        """Add a pod, of which there must be none with the same key."""
+        flow = self._flows.get(key)
+        if flow is None:
+            flow = self._flows[key] = _Flow(key, self._is_held(key))
+        entry = self._entries[ref.key] = _Entry(fire_at, self._count(), ref, flow)
+        heapq.heappush(flow.entries, entry)
+        flow.live += 1
+        self._held += flow.held
+        if flow.place is None or fire_at < flow.place.fire_at:
+            flow.keeper = None
+            self._put(flow)
+
+    def discard(self, ref: PodRef) -> None:
+        """Remove exactly this pod, if it is here."""
+        entry = self._entries.get(ref.key)
+        if entry is not None and entry.ref.uid == ref.uid:
+            del self._entries[ref.key]
+            self._leave(entry.flow)
+
+    def take(self, now: float) -> tuple[PodRef, tuple[Token, ...]] | None:
+        """Take out the pod whose turn it is, and reserve a token of each of its limits; None if none may go."""
+        while (flow := self._called_first(now)) is not None:
+            buckets = self._buckets(*flow.key, now)
+            lacking = next((bucket for bucket in buckets if not bucket.has_room(now)), None)
+            if lacking is None:
+                tokens = tuple(bucket.begin() for bucket in buckets)
+                return self._serve(flow), tokens
+            flow.keeper = lacking
+            self._put(flow)
+            self._answer(flow)
+            self.freed(lacking)
+        return None
+
+    def freed(self, bucket: TokenBucket) -> None:
+        """Note that a limit may have room now, or earlier than before."""
+        kept, at = self._kept.get(bucket), bucket.room_at()
+        if kept is not None and kept.call_at != at:
+            kept.call_at = at
+            if at is not None:
+                heapq.heappush(self._calls, (at, self._count(), bucket))
+
+    def next_at(self, now: float) -> float | None:
+        """Return when the next pod may be taken if only time passes; None: not before something else happens."""
+        if self._first(self._ready) is not None:
+            return now
+        call = self._next_call()
+        return None if call is None else max(now, call[0])
+
+    def reconsider(self) -> None:
+        """Ask again for every flow whether it is held, and what limits it."""
+        self._ready, self._kept, self._calls, self._held = [], {}, [], 0
+        for flow in self._flows.values():
+            flow.held, flow.place, flow.keeper, flow.called_by = self._is_held(flow.key), None, None, None
+            self._held += flow.live if flow.held else 0
+            self._put(flow)
+
+    # Where flows stand
+
+    def _put(self, flow: _Flow) -> None:
+        """Put a flow where its most overdue pod and its node's turn belong; a held flow stands nowhere."""
+        if flow.held:
+            return
+        places = self._ready if flow.keeper is None else self._kept.setdefault(flow.keeper, _Kept()).places
+        flow.place = self._place(flow)
+        heapq.heappush(places, flow.place)
+        if _outnumber(places, len(self._flows)):
+            places[:] = [place for place in places if place.flow.place is place]
+            heapq.heapify(places)
+
+    def _place(self, flow: _Flow) -> _Place:
+        while self._entries.get(flow.entries[0].ref.key) is not flow.entries[0]:
+            heapq.heappop(flow.entries)
+        turn = max(self._turn, self._next_turns.get(flow.key.node_name, 0))
+        return _Place(turn, flow.entries[0].fire_at, flow.entries[0].order, flow)
+
+    def _first(self, places: list[_Place]) -> _Flow | None:
+        """Return the flow that stands first; correct outdated places on the way."""
+        while places:
+            place, flow = places[0], places[0].flow
+            if flow.place is place and place[:3] == self._place(flow)[:3]:
+                return flow
+            heapq.heappop(places)
+            if flow.place is place:
+                self._put(flow)
+                self._answer(flow)  # It is no longer the first of those that the limit kept which called it.
+        return None
+
+    def _called_first(self, now: float) -> _Flow | None:
+        """Return the first ready flow, after every limit that has room has called the first flow that it keeps back."""
+        while True:
+            while (call := self._next_call()) is not None and call[0] <= now:
+                self._call(call[2], now)
+            flow = self._first(self._ready)
+            if (call := self._next_call()) is None or call[0] > now:
+                return flow
+
+    def _next_call(self) -> tuple[float, int, TokenBucket] | None:
+        while self._calls:
+            at, _, bucket = self._calls[0]
+            if bucket in self._kept and self._kept[bucket].call_at == at:
+                return self._calls[0]
+            heapq.heappop(self._calls)
+        return None
+
+    def _call(self, bucket: TokenBucket, now: float) -> None:
+        """Let the first flow that a limit keeps back take part, if there is room for one."""
+        kept = self._kept[bucket]
+        kept.call_at = None
+        flow = self._first(kept.places)
+        if flow is None:
+            del self._kept[bucket]
+        elif bucket.has_room(now):
+            flow.keeper, flow.called_by = None, bucket
+            self._put(flow)
+        else:
+            self.freed(bucket)
+
+    def _answer(self, flow: _Flow) -> None:
+        """Let the limit that called a flow, if one did, call the next."""
+        bucket, flow.called_by = flow.called_by, None
+        if bucket is not None:
+            self.freed(bucket)
+
+    # How pods leave
+
+    def _serve(self, flow: _Flow) -> PodRef:
+        entry = heapq.heappop(flow.entries)
+        del self._entries[entry.ref.key]
+        self._turn = max(self._turn, self._next_turns.get(flow.key.node_name, 0))
+        self._next_turns[flow.key.node_name] = self._turn + 1
+        if _outnumber(self._next_turns, len(self._flows)):
+            waiting = {key.node_name for key in self._flows}
+            self._next_turns = {name: turn for name, turn in self._next_turns.items() if name in waiting}
+        self._leave(flow)
+        return entry.ref
+
+    def _leave(self, flow: _Flow) -> None:
+        flow.live -= 1
+        self._held -= flow.held
+        if flow.live == 0:
+            del self._flows[flow.key]
+            flow.place = None
+            self._answer(flow)
+        elif _outnumber(flow.entries, flow.live):
+            flow.entries = [entry for entry in flow.entries if self._entries.get(entry.ref.key) is entry]
+            heapq.heapify(flow.entries)
+        if not self.free:
+            self._ready, self._kept, self._calls, self._next_turns, self._turn = [], {}, [], {}, 0
+
+    def _count(self) -> int:
+        self._counted += 1
+        return self._counted

@@ -1,0 +1,72 @@
+"""Which taint decides how a pod goes, where several are due: the one whose rule lets it go soonest.
+
+Each due taint has a rule of the policy (or none), and that rule counts as a whole. So a rule that pauses one taint does
+not shield the pod from another. Decides neither whether nor when a pod is due: that is ``decision``'s business.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taint_eviction.core.decision import Evict, TaintVerdict
+from taint_eviction.core.objects import Pod
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Handling
+
+
+def governed(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Evict:
+    """Return the decision with the taint as ``deciding`` that governs at ``at``; before the deadline: at the deadline.
+
+    Of taints whose rules are alike the one with the earliest deadline governs.
+    """
+    if not policy.rules or len(decision.verdicts) == 1:
+        return decision
+    at = max(at, decision.fire_at)
+    due = [
+        verdict for verdict in decision.verdicts if (due_at := decision.due_at_by(verdict)) is not None and due_at <= at
+    ]
+    deciding = min(due, key=lambda verdict: (handling_of(verdict, pod, policy).haste, verdict.fire_at))
+    return replace(decision, deciding=deciding)
+
+
+def governed_in_turn(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Iterator[tuple[float, Evict]]:
+    """Go through what governs from ``at`` on if nothing else changes: from when on, and the decision as it is then."""
+    next_at: float | None = max(at, decision.fire_at)
+    while next_at is not None:
+        governing = governed(decision, pod, policy, next_at)
+        yield next_at, governing
+        if not policy.rules or len(decision.verdicts) == 1:
+            return
+        haste = handling_of(governing.deciding, pod, policy).haste
+        hastier = (verdict for verdict in decision.verdicts if handling_of(verdict, pod, policy).haste < haste)
+        due = (due_at for verdict in hastier if (due_at := decision.due_at_by(verdict)) is not None)
+        next_at = min(due, default=None)
+
+
+def let_go(decision: Evict, pod: Pod, policy: EvictionPolicy) -> Evict:
+    """Return the decision as it will be when no rule pauses the pod: at its deadline, or when another taint is due.
+
+    Where all that governs it is paused, it is as at its deadline.
+    """
+    for at, governing in governed_in_turn(decision, pod, policy, decision.fire_at):
+        if not handling_of(governing.deciding, pod, policy).paused:
+            return replace(governing, fire_at=at)
+    return governed(decision, pod, policy, decision.fire_at)
+
+
+def deletes_at(decision: Evict, pod: Pod, policy: EvictionPolicy) -> float | None:
+    """Say when a pod is deleted that budgets refuse from its deadline on, if nothing else holds it; None: never."""
+    until = math.inf
+    for at, governing in governed_in_turn(decision, pod, policy, decision.fire_at):
+        if until <= at:
+            break
+        handling = handling_of(governing.deciding, pod, policy)
+        if handling.mode is EvictionMode.EVICT or handling.paused:
+            continue
+        patience = 0.0 if handling.mode is EvictionMode.DELETE else handling.evict_timeout_seconds
+        until = max(at, decision.fire_at + patience)
+    return None if until == math.inf else until
+
+
+def handling_of(verdict: TaintVerdict, pod: Pod, policy: EvictionPolicy) -> Handling:
+    """Say what the policy says of a pod that goes because of this taint."""
+    return policy.handling(verdict.taint.key, pod.ref.key.namespace, pod.labels)

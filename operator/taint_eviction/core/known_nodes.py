@@ -1,0 +1,190 @@
+"""Which nodes are known, and since when each of their NoExecute taints has been there.
+
+Keeps order among facts that come late, twice or out of order: by resourceVersion, by UID, and by when a question was
+asked. Decides nothing.
+
+Invariant: a sighting lives as long as the taint is seen on that node (same UID, key, value, effect, timeAdded). Its
+start is never before the node was last seen without the taint, and moves only where a list after a gap shows that the
+taint may have been removed and set again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from taint_eviction.core.decision import SeenTaint
+from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
+from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
+from taint_eviction.core.instants import Moment, Sighting, TimeSource, sight
+from taint_eviction.core.objects import NO_EXECUTE, Node, Taint
+
+
+@dataclass(slots=True)
+class KnownNode:
+    """A node, and since when each of its NoExecute taints has been there.
+
+    ``asked_at``: when the latest live read or list that showed it was asked for, None: only the watch has shown it.
+    """
+
+    node: Node
+    seen_at: float
+    sightings: dict[Taint, Sighting] = field(default_factory=dict)
+    asked_at: float | None = None
+
+    @property
+    def taints(self) -> tuple[SeenTaint, ...]:
+        """The NoExecute taints with their sightings, in the object's order."""
+        return tuple(SeenTaint(taint, since) for taint, since in self.sightings.items())
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What a fact changed about a node's NoExecute taints.
+
+    ``rewritten``: taints whose value was changed while they stayed, which starts their tolerances anew.
+    """
+
+    was_tainted: bool
+    is_tainted: bool
+    rewritten: tuple[Taint, ...] = ()
+
+
+class KnownNodes:
+    """The known nodes by name; ``gone`` remembers those that no longer exist."""
+
+    def __init__(self, gone: GoneObjects) -> None:
+        self.known: dict[str, KnownNode] = {}
+        self._gone = gone
+        # How far the watch of nodes has come: the latest instant at which it was heard, and its version then.
+        self._heard_at = float("-inf")
+        self._heard_version: int | None = None
+
+    def taints_on(self, name: str | None) -> tuple[SeenTaint, ...] | None:
+        """Return a node's NoExecute taints, None if no such node is known."""
+        known = None if name is None else self.known.get(name)
+        return None if known is None else known.taints
+
+    def tainted(self) -> Iterator[str]:
+        """Go through the names of the nodes that have a NoExecute taint."""
+        return (name for name, known in self.known.items() if known.sightings)
+
+    def hear(self, fact: NodesHeard, now: Moment) -> None:
+        """Note how far the watch of nodes has come."""
+        self._heard_at, self._heard_version = now.at, fact.version
+
+    def knows(self, name: str, uid: str, version: int) -> bool:
+        """Tell whether what is known of this very node is what this version, or a later one, shows."""
+        known = self.known.get(name)
+        return known is not None and known.node.uid == uid and version <= self._version_of(known)
+
+    def is_behind(self, node: Node) -> bool:
+        """Tell whether a node was answered with a version that is yet to be brought of it."""
+        known = self.known.get(node.name)
+        same = known is not None and known.node.uid == node.uid
+        return known is not None and same and (node.resource_version or 0) > self._version_of(known)
+
+    def _version_of(self, known: KnownNode) -> int:
+        """Return the version up to which a node is known; 0 if that is not known."""
+        return max(known.node.resource_version or 0, self._heard_version or 0)
+
+    def put(self, fact: NodeSeen, now: Moment) -> NodeChange | None:
+        """Take in a node; None if the fact is old news or changes nothing about NoExecute taints."""
+        node, known = fact.node, self.known.get(fact.node.name)
+        last = None if known is None else (known.node.resource_version, known.seen_at)
+        if self._gone.is_old(node.uid, node.resource_version, last, fact.asked_at):
+            return None
+        if fact.after_gap:
+            self._heard_version = None  # Versions may have gone back meanwhile, if the storage was restored.
+        was_tainted = known is not None and bool(known.sightings)
+        same = known if known is not None and known.node.uid == node.uid else None
+        if known is not None and same is None:
+            self._gone.remember(known.node.uid, now)
+        if same is not None and self._is_for_the_watch_to_bring(fact, same):
+            return self._let_go_of_absent(fact, same)
+        before = {} if same is None else same.sightings
+        absent_at, asked_at = self._last_seen(same), fact.asked_at
+        sightings = {
+            taint: _taint_sighting(node, taint, before.get(taint), absent_at, fact, now)
+            for taint in node.taints
+            if taint.effect == NO_EXECUTE
+        }
+        if asked_at is None and same is not None:
+            asked_at = same.asked_at
+        self.known[node.name] = KnownNode(node, now.at, sightings, asked_at)
+        changed = same is None or _starts(sightings) != _starts(before)
+        return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
+
+    def _last_seen(self, known: KnownNode | None) -> float:
+        """Return the latest instant at which a node was as it is known: it began later to be otherwise."""
+        if known is None:
+            return float("-inf")
+        return self._heard_at if known.asked_at is None else max(self._heard_at, known.asked_at)
+
+    def _is_for_the_watch_to_bring(self, fact: NodeSeen, known: KnownNode) -> bool:
+        """Tell whether an answer is ahead of the watch and shows a taint that may have been set again meanwhile.
+
+        Without ``timeAdded`` only the watch can show that, and its events would be dropped as older than the answer.
+        """
+        if fact.asked_at is None or fact.after_gap or not self.is_behind(fact.node):
+            return False
+        return any(taint.time_added is None and taint in known.sightings for taint in fact.node.taints)
+
+    def _let_go_of_absent(self, fact: NodeSeen, known: KnownNode) -> NodeChange | None:
+        """Take in of an answer that is ahead of the watch only which taints are absent: those evict nobody any more."""
+        sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
+        if len(sightings) == len(known.sightings):
+            return None
+        known.sightings, known.asked_at = sightings, fact.asked_at
+        return NodeChange(True, True)
+
+    def drop(self, fact: NodeGone, now: Moment) -> KnownNode | None:
+        """Forget a node and return it; None if it is not known, was recreated, or was seen after the question."""
+        known = self.known.get(fact.name)
+        if fact.uid is not None:
+            self._gone.remember(fact.uid, now)
+        if known is None or (fact.uid is not None and known.node.uid != fact.uid):
+            return None
+        if fact.asked_at is not None and known.seen_at > fact.asked_at:
+            return None
+        self._gone.remember(known.node.uid, now)
+        return self.known.pop(fact.name)
+
+    def absent(self, fact: NodesSwept) -> list[KnownNode]:
+        """List the known nodes that a list of all nodes proves to be gone."""
+        return [
+            known
+            for known in self.known.values()
+            if known.node.uid not in fact.present and list_is_newer(fact, known.node.resource_version, known.seen_at)
+        ]
+
+
+def _taint_sighting(
+    node: Node, taint: Taint, before: Sighting | None, absent_at: float, fact: NodeSeen, now: Moment
+) -> Sighting:
+    """Keep a taint's sighting, or take a new one where it may have been removed and set again unseen.
+
+    An answer beside a standing watch leaves ``object_time`` alone, too: what the watch has not shown is what a list
+    after the next gap is to be compared with.
+    """
+    dated = taint.time_added is not None
+    object_time = taint.time_added if dated else node.taints_written_at
+    if before is None:
+        return sight(now, object_time, TimeSource.TIME_ADDED if dated else TimeSource.MANAGED_FIELDS, absent_at)
+    if object_time is None or (before.object_time is not None and object_time <= before.object_time):
+        return before
+    if fact.after_gap:
+        again = sight(now, object_time, TimeSource.MANAGED_FIELDS)
+        if again.start_at > before.start_at:
+            return again
+    elif fact.asked_at is not None:
+        return before
+    return Sighting(before.start_at, before.source, object_time)
+
+
+def _starts(sightings: dict[Taint, Sighting]) -> dict[Taint, float]:
+    """Reduce sightings to what decides: a newer object time alone moves no deadline."""
+    return {taint: since.start_at for taint, since in sightings.items()}
+
+
+def _rewritten(before: dict[Taint, Sighting], after: dict[Taint, Sighting]) -> tuple[Taint, ...]:
+    values = {(taint.key, taint.effect): taint.value for taint in before}
+    return tuple(taint for taint in after if values.get((taint.key, taint.effect), taint.value) != taint.value)

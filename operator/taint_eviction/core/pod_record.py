@@ -1,0 +1,215 @@
+"""One pod, one record: what was observed of it, what is decided, in which state it is, and what may still be on it.
+
+The record of a pod is all that the core knows of that pod. Queues hold hints only: they find the record whose turn it
+is, and can be filled anew from the records at any time (``EvictionQueue.place``, ``TakeBacks.place``).
+
+A record belongs to one UID. This module has the values alone. ``known_pods`` writes what was observed, ``deciding`` and
+``eviction_queue`` set the states of pods that wait, ``attempts`` of those in flight, ``take_backs`` the condition.
+
+    waiting -> settling -> queued -> in flight -> deleted
+                                     in flight -> retrying -> queued
+
+A pod that no longer has to leave stays, from any of them; one whose attempt was held back waits again. Without a
+breaker nothing settles.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from taint_eviction.core.decision import Evict, StayReason
+from taint_eviction.core.effects import Work
+from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.instants import Sighting
+from taint_eviction.core.limits import Token
+from taint_eviction.core.objects import Pod
+
+
+class WaitReason(Enum):
+    """Why a pod that is due is not evicted now, though nobody refuses it."""
+
+    ORDERS_UNKNOWN = "whether evictions are paused has not been read yet"
+    BREAKER_OPEN = "the circuit breaker is open"
+    PAUSED = "all evictions are paused"
+    NODE_PAUSED = "evictions from its node are paused"
+    NAMESPACE_PAUSED = "evictions in its namespace are paused"
+    RULE_PAUSED = "a rule of the policy pauses it"
+    SETTLING = "it waits for a moment, in case many nodes are being tainted"
+    UNLISTED = "it waits until the pods of newly tainted nodes have been listed"
+    LIMITED = "it waits for its turn: a limit, or all workers are busy"
+
+
+class Step(Enum):
+    """How far work in flight has come. What was sent last may have been done, whatever the answer is."""
+
+    BEGUN = "nothing has been sent yet"
+    MARKING = "the condition is being set"
+    ENDING = "the pod's deletion is being asked for"
+
+
+# States
+
+
+class Schedule(NamedTuple):
+    """Where (in which flow) and when an eviction is to begin.
+
+    ``retry``: it has failed before. ``governed_anew_at``: when another taint will govern how the pod goes
+    (``governing``), if it still waits then; None: never.
+    """
+
+    flow: FlowKey
+    fire_at: float
+    retry: bool
+    governed_anew_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """The pod is left alone. ``reason`` None: nothing is decided, because it is new or no longer watched."""
+
+    reason: StayReason | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The pod waits for its deadline; with a breaker, for when a deadline that had passed became known."""
+
+    until: float
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """The pod is due, and waits until ``until`` in case more nodes are tainted; then for lists of their pods."""
+
+    until: float
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The pod is due and waits for its turn.
+
+    ``held_by``: what holds it back. It is computed when somebody asks, and not stored: what is held are whole flows.
+    """
+
+    schedule: Schedule
+    held_by: WaitReason = WaitReason.LIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A worker has it.
+
+    ``schedule``: that of an eviction, None: the work takes a condition back. ``tokens``: what it has of its limits,
+    None: the policy has changed since it began.
+    """
+
+    work: Work
+    schedule: Schedule | None = None
+    tokens: tuple[Token, ...] | None = ()
+    step: Step = Step.BEGUN
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The last attempt failed, or was refused by a budget; the next may begin at ``at``."""
+
+    at: float
+    schedule: Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The API server accepted the pod's deletion at ``at``; it is not asked for again."""
+
+    at: float
+
+
+WaitingState = Waiting | Settling | Queued | Retrying
+PendingState = WaitingState | InFlight
+PodState = Stays | PendingState | Deleted
+
+UNDECIDED = Stays(None)
+_STAYS = {reason: Stays(reason) for reason in StayReason}
+
+
+def stays(reason: StayReason) -> Stays:
+    """Return the state of a pod that stays; there is one value for all pods that stay for the same reason."""
+    return _STAYS[reason]
+
+
+# What belongs to a record
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Whether a DisruptionTarget condition of ours may be on a pod.
+
+    ``may_be_there``: this process was about to write it, so it may be there whatever the answer was.
+    ``take_back_at``: when it is to be taken back, after ``tries`` that failed; None: it is not. ``turn``: the order in
+    which that was decided.
+    """
+
+    may_be_there: bool = False
+    take_back_at: float | None = None
+    tries: int = 0
+    turn: int = 0
+
+
+NO_CONDITION = Condition()
+
+
+class PodRecord:
+    """What is known of one pod; ``ref`` never changes.
+
+    ``seen_at``: when it was last seen, and ``bound``: since when it has been bound to its node, None: it is not.
+    ``decision``: by which it is to be evicted, None: it is not. ``turn``: the order among those that wait in the same
+    place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, and since
+    when that has been known; None: it need not settle. ``asked``: its deletion was asked for, so if the pod is seen
+    terminating that was done, even if no answer came.
+    """
+
+    __slots__ = (
+        "asked",
+        "bound",
+        "condition",
+        "decision",
+        "failures",
+        "known_since",
+        "pod",
+        "ref",
+        "schedule_turn",
+        "seen_at",
+        "state",
+        "turn",
+    )
+
+    def __init__(self, pod: Pod, seen_at: float, bound: Sighting | None = None) -> None:
+        self.pod = pod
+        self.ref = pod.ref
+        self.seen_at = seen_at
+        self.bound = bound
+        self.state: PodState = UNDECIDED
+        self.decision: Evict | None = None
+        self.turn = self.schedule_turn = 0
+        self.known_since: tuple[float, float] | None = None
+        self.failures: FailedAttempts | None = None
+        self.asked = False
+        self.condition = NO_CONDITION
+
+    @property
+    def node_name(self) -> str:
+        """The name of its node, "" while it is not bound."""
+        return self.pod.node_name or ""
+
+    @property
+    def deleted(self) -> bool:
+        """Tell whether the API server has accepted its deletion."""
+        return isinstance(self.state, Deleted)
+
+    @property
+    def in_flight(self) -> bool:
+        """Tell whether a worker has it."""
+        return isinstance(self.state, InFlight)

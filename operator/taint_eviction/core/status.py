@@ -1,0 +1,147 @@
+"""What the core says of itself when it is asked: which pods are to be evicted, in which state, and why.
+
+Asking changes nothing. Not here: how it is written (``adapters``).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from taint_eviction.core.breaker import Breaker, TaintSurge
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.deciding import Deciding
+from taint_eviction.core.decision import Decision, Evict
+from taint_eviction.core.dispatch import Dispatch
+from taint_eviction.core.eviction_queue import EvictionQueue
+from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.known_pods import KnownPods
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.pod_record import (
+    InFlight,
+    PendingState,
+    PodRecord,
+    Queued,
+    Retrying,
+    Settling,
+    Waiting,
+    WaitReason,
+)
+from taint_eviction.core.policy import EvictionPolicy, Handling
+from taint_eviction.core.suspension import Suspension
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A pod that has a deadline or is being evicted.
+
+    ``state``: that of its record, with what holds it back now. ``asks_until``: until when the eviction API is asked, as
+    far as is known now (infinite: indefinitely).
+    """
+
+    record: PodRecord
+    decision: Evict
+    handling: Handling
+    state: PendingState
+    failures: FailedAttempts | None
+    asks_until: float
+
+    @property
+    def held_by(self) -> WaitReason | None:
+        """What holds it back though it is due, None if nothing does."""
+        match self.state:
+            case Queued(held_by=held_by):
+                return held_by
+            case Settling():
+                return WaitReason.SETTLING
+            case Waiting() | Retrying() | InFlight():
+                return None
+            case _:
+                assert_never(self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All there is to say about one known pod.
+
+    ``pending`` None: it stays, or its deletion was accepted already.
+    """
+
+    record: PodRecord
+    decision: Decision
+    pending: Pending | None
+
+
+class Status:
+    """Answers questions about the pods, and about what holds their evictions back."""
+
+    def __init__(
+        self,
+        nodes: KnownNodes,
+        pods: KnownPods,
+        deciding: Deciding,
+        queue: EvictionQueue,
+        *,
+        dispatch: Dispatch,
+        breaker: Breaker,
+        suspension: Suspension,
+    ) -> None:
+        self.nodes = nodes
+        self.breaker = breaker
+        self._pods = pods
+        self._deciding = deciding
+        self._queue = queue
+        self._dispatch = dispatch
+        self._suspension = suspension
+
+    @property
+    def policy(self) -> EvictionPolicy:
+        """The policy of evicting that holds now."""
+        return self._dispatch.policy
+
+    @property
+    def control_state(self) -> ControlState | None:
+        """What people have ordered, None while that is not known."""
+        return self._suspension.control_state
+
+    def surge(self, now: Moment) -> TaintSurge:
+        """Say what the circuit breaker sees."""
+        return self.breaker.surge(self.nodes.known, self.due_count(), now)
+
+    def due_count(self) -> int:
+        """Count the pods that are due and have not been attempted, held ones left out."""
+        return self._queue.due()
+
+    def failures(self) -> list[FailedAttempts]:
+        """List the failed attempts at all pods that are still to be evicted."""
+        return [record.failures for record in self._pods if record.failures is not None]
+
+    def pending_count(self) -> int:
+        """Count the pods that have a deadline or are being evicted."""
+        return sum(record.decision is not None for record in self._pods)
+
+    def known_keys(self) -> tuple[NamespacedName, ...]:
+        """List the names of all known pods."""
+        return tuple(self._pods.known)
+
+    def pending(self, now: Moment, keys: Iterable[NamespacedName] | None = None) -> Iterator[Pending]:
+        """Go through the pods of these names, None: all, that have a deadline or are being evicted."""
+        for key in self._pods.known if keys is None else keys:
+            record = self._pods.known.get(key)
+            if record is not None and record.decision is not None:
+                yield self._pending(record, record.decision, now)
+
+    def _pending(self, record: PodRecord, wanted: Evict, now: Moment) -> Pending:
+        decision = self._dispatch.governed(record, wanted, now)
+        handling = self._dispatch.handling(record, decision)
+        state = self._dispatch.state(record, decision, now)
+        return Pending(record, decision, handling, state, record.failures, asks_until(handling, record.failures))
+
+    def explain(self, key: NamespacedName, now: Moment) -> Explanation | None:
+        """Say all there is to say about the pod of this name; None if it is not known."""
+        record = self._pods.known.get(key)
+        if record is None:
+            return None
+        pending = None if record.decision is None else self._pending(record, record.decision, now)
+        return Explanation(record, self._deciding.decide(record, now), pending)

@@ -1,0 +1,106 @@
+"""What holds evictions back: people's orders, and the circuit breaker.
+
+Says what is held and why; decides on no pod. Orders that are not known yet hold everything.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+from taint_eviction.core.breaker import Breaker
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Paused, Resumed
+from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.core.policy import EvictionPolicy
+
+
+class Suspension:
+    """What people, the policy's rules and the breaker hold back. ``control_state`` is None until it has been read."""
+
+    def __init__(self, policy: EvictionPolicy, breaker: Breaker, control_state: ControlState | None) -> None:
+        self.control_state = control_state
+        self._breaker = breaker
+        self._closed_epoch = -math.inf
+        self.change_policy(policy)
+
+    def change_policy(self, policy: EvictionPolicy) -> None:
+        """Go on with another policy's rules."""
+        self._paused_rules = frozenset(rule.name for rule in policy.rules if rule.pause)
+
+    def of_cluster(self) -> WaitReason | None:
+        """Return what holds all evictions, None if nothing does."""
+        if self.control_state is None:
+            return WaitReason.ORDERS_UNKNOWN
+        if self._breaker.latch is not None:
+            return WaitReason.BREAKER_OPEN
+        return None if self.control_state.cluster is None else WaitReason.PAUSED
+
+    def of_flow(self, key: FlowKey) -> WaitReason | None:
+        """Say what holds a flow, beside what holds all evictions; None if nothing does."""
+        if key.rule in self._paused_rules:
+            return WaitReason.RULE_PAUSED
+        if self.control_state is None:
+            return None
+        if key.node_name in self.control_state.nodes:
+            return WaitReason.NODE_PAUSED
+        return WaitReason.NAMESPACE_PAUSED if key.namespace in self.control_state.namespaces else None
+
+    def pauses(self) -> dict[str, float]:
+        """Count the pauses in force by their scope, as metrics name it: whole, node, namespace."""
+        if self.control_state is None:
+            return {}
+        nodes, namespaces = len(self.control_state.nodes), len(self.control_state.namespaces)
+        return {"whole": self.control_state.cluster is not None, "node": nodes, "namespace": namespaces}
+
+    def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
+        """Take in the control state as the cluster has it; a known latch stays until it is reset."""
+        before = {} if self.control_state is None else self.control_state.pauses()
+        after = control_state.pauses()
+        self.control_state = control_state
+        effects: list[Effect] = [Paused(scope, pause) for scope, pause in after.items() if scope not in before]
+        resumed = [scope for scope in before if scope not in after]
+        if resumed:
+            self._breaker.know_backlog()
+        effects += [Resumed(scope) for scope in resumed]
+        self._breaker.date_back(now.server_epoch)
+        self._closed_epoch = min(self._closed_epoch, now.server_epoch)
+        return effects + self._noting_breaker(lambda: self._take_latch(control_state))
+
+    def evaluate(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> list[Effect]:
+        """Let the breaker evaluate, once the control state has been read."""
+        if self.control_state is None:
+            return []
+        due_to_go = 0 if self.control_state.cluster is not None else due
+        effects = self._noting_breaker(lambda: self._breaker.evaluate(nodes, due_to_go, now))
+        if BreakerClosed() in effects:
+            self._closed_epoch = now.server_epoch
+        return effects
+
+    def _take_latch(self, control_state: ControlState) -> None:
+        breaker, latch = self._breaker, control_state.latch
+        is_readable = control_state.breaker_epoch is not None and not (latch is not None and latch.unreadable)
+        if is_readable and breaker.latch is not None and breaker.latch.unreadable:
+            breaker.correct()
+        last_reset = -math.inf if breaker.reset_epoch is None else breaker.reset_epoch
+        opened = -math.inf if breaker.latch is None else breaker.latch.since_epoch
+        if (
+            control_state.reset_epoch is not None
+            and control_state.reset_epoch > last_reset
+            and control_state.reset_epoch >= opened
+        ):
+            breaker.reset(control_state.reset_epoch)
+        if latch is None:
+            return
+        # A latch from before this process closed the breaker was read before the closing could be written.
+        if latch.unreadable or (breaker.latch is None and latch.since_epoch > self._closed_epoch):
+            breaker.latch = latch
+
+    def _noting_breaker(self, act: Callable[[], None]) -> list[Effect]:
+        before = self._breaker.latch
+        act()
+        after = self._breaker.latch
+        if (before is None) == (after is None):
+            return []
+        return [BreakerClosed()] if after is None else [BreakerOpened(after)]

@@ -1,0 +1,19 @@
+"""Text and JSON from outside the process, in the one form that every room uses. Pure."""
+
+from typing import Any
+
+# A JSON object as decoded. The core reads none; every room above it does.
+JsonObject = dict[str, Any]
+
+_MAX_CHARACTERS = 300
+
+
+def one_line(text: str | BaseException, max_characters: int = _MAX_CHARACTERS) -> str:
+    """Return text that others wrote as one line that can be logged and stored: bounded, without control characters.
+
+    An exception without a message is named by its type.
+    """
+    if isinstance(text, BaseException):
+        text = str(text) or type(text).__name__
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * max_characters]).split())
+    return line if len(line) <= max_characters else line[: max_characters - 1] + "…"

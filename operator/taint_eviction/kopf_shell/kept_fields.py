@@ -1,0 +1,121 @@
+"""The fields of nodes and pods that the controller reads. The watch filter cuts off all others before Kopf sees them.
+
+A field that is kept without a reader makes its changes cost an event. So a cordon, a heartbeat or a pod's readiness
+changes nothing here. A part of the wrong shape stays as it is: reading the kept fields gives the same value, or the
+same error, as reading the whole object (``tests/property/test_properties_of_kept_fields.py``).
+"""
+
+from typing import Any
+
+from taint_eviction.core.text import JsonObject
+
+_OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
+_NODE_METADATA = ("name", "uid", "resourceVersion")
+_POD_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "annotations",
+    "managedFields",
+)
+_ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/hold")
+_CONDITION = ("type", "status", "reason", "lastTransitionTime")
+# A condition's lastHeartbeatTime and message change without a change of its status.
+_NODE_CONDITION = ("type", "status", "lastTransitionTime")
+_DISRUPTION_TARGET = "DisruptionTarget"
+_OWNED_DISRUPTION_TARGET = f'k:{{"type":"{_DISRUPTION_TARGET}"}}'
+
+
+def node_fields(body: JsonObject) -> JsonObject:
+    """Return what the controller reads of a node: identity, taints with the times of their writes, condition Ready."""
+    kept = _picked(body, _OBJECT)
+    metadata = _narrow(kept, "metadata", (*_NODE_METADATA, "managedFields"))
+    spec, status = _narrow(kept, "spec", ("taints",)), _narrow(kept, "status", ("conditions",))
+    if spec.get("taints"):
+        _filter_list(metadata, "managedFields", _taints_write)
+    else:
+        metadata.pop("managedFields", None)
+    _filter_list(status, "conditions", lambda each: _condition(each, ("Ready",), _NODE_CONDITION))
+    return kept
+
+
+def pod_fields(body: JsonObject) -> JsonObject:
+    """Return what the controller reads of a pod: identity, node, tolerations, phase, times, hold, conditions."""
+    kept = _picked(body, _OBJECT)
+    metadata = _narrow(kept, "metadata", _POD_METADATA)
+    _narrow(metadata, "annotations", _ANNOTATIONS)
+    if metadata.get("annotations") == {}:
+        del metadata["annotations"]
+    _filter_list(metadata, "managedFields", _disruption_target_write)
+    _narrow(kept, "spec", ("nodeName", "tolerations"))
+    status = _narrow(kept, "status", ("phase", "startTime", "conditions"))
+    _filter_list(status, "conditions", lambda each: _condition(each, ("PodScheduled", _DISRUPTION_TARGET), _CONDITION))
+    return kept
+
+
+def is_ending(pod: JsonObject) -> bool:
+    """Tell whether a pod is being deleted or has the condition DisruptionTarget. ``pod``: the kept fields."""
+    status = pod.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return pod["metadata"].get("deletionTimestamp") is not None or (
+        isinstance(conditions, list) and any(condition["type"] == _DISRUPTION_TARGET for condition in conditions)
+    )
+
+
+def _picked(part: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    return {name: part[name] for name in names if name in part}
+
+
+def _narrow(body: JsonObject, name: str, names: tuple[str, ...]) -> JsonObject:
+    """Cut an object in ``body`` down and return it.
+
+    A value of another type stays; then the returned object is unused.
+    """
+    part = body.get(name)
+    if not isinstance(part, dict):
+        return {}
+    body[name] = narrowed = _picked(part, names)
+    return narrowed
+
+
+def _filter_list(part: JsonObject, name: str, keep: Any) -> None:
+    """Replace a list by the results of ``keep`` for its entries, without None. A value of another type stays.
+
+    An empty list is removed: absent means the same. So the first entry that is not kept is no change.
+    """
+    entries = part.get(name)
+    if isinstance(entries, list):
+        part[name] = [kept for entry in entries if (kept := keep(entry)) is not None]
+        if not part[name]:
+            del part[name]
+
+
+def _condition(condition: Any, types: tuple[str, ...], names: tuple[str, ...]) -> JsonObject | None:
+    return _picked(condition, names) if isinstance(condition, dict) and condition.get("type") in types else None
+
+
+def _taints_write(entry: Any) -> JsonObject | None:
+    """Return the time at which the manager of this entry of managedFields wrote, if it owns the list of taints."""
+    if not isinstance(entry, dict) or entry.get("subresource") or "f:taints" not in _at(entry, "fieldsV1", "f:spec"):
+        return None
+    return {**_picked(entry, ("time",)), "fieldsV1": {"f:spec": {"f:taints": {}}}}
+
+
+def _disruption_target_write(entry: Any) -> JsonObject | None:
+    """Return who wrote the reason of DisruptionTarget; not when, since that changes with other conditions."""
+    owned = _at(entry, "fieldsV1", "f:status", "f:conditions", _OWNED_DISRUPTION_TARGET)
+    if "f:reason" not in owned:
+        return None
+    fields: JsonObject = {"f:status": {"f:conditions": {_OWNED_DISRUPTION_TARGET: {"f:reason": {}}}}}
+    return {**_picked(entry, ("manager",)), "fieldsV1": fields}
+
+
+def _at(value: Any, *path: str) -> JsonObject:
+    """Return the object at this path; an empty one where there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}

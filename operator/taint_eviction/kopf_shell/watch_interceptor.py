@@ -1,0 +1,179 @@
+"""Reads what passes between one embedded Kopf and the API server.
+
+Kopf tells its handlers neither that a list is complete nor that a stream is alive, and its exceptions are private. This
+module reads all of that from the responses, and from their absence.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import aiohttp
+import orjson
+
+from taint_eviction.core.text import one_line
+from taint_eviction.kopf_shell.discovery import Discovery
+from taint_eviction.kopf_shell.endings import error_line, refusal
+from taint_eviction.kopf_shell.responses import Filtered, Purpose, RewrittenResponse, purpose_of
+from taint_eviction.kopf_shell.watch_filter import WatchFilter
+from taint_eviction.runtime.ports import WatchListener
+
+# The API server writes the type first. Where it does not, an ERROR still ends the watch, with a less exact reason.
+_ERROR_EVENT = b'{"type":"ERROR"'
+
+
+class WatchInterceptor:
+    """Reads the requests and responses of one embedded Kopf, and calls the listener for everything Kopf brings.
+
+    ``failure``: what the API server refused last, or how the network failed; None after the next request that
+    succeeded. ``bug``: fails with an exception of the listener, which is a bug of this program and ends the watch.
+    ``alive``: set with every sign of life; the watcher resets it. ``discovered``: set when Kopf has finished discovery
+    and asks for objects. ``on_accepted``: called for each request that the API server accepts.
+
+    ``since``: Kopf's first list is answered here, empty and with this version, so that Kopf watches from there. None:
+    the API server answers it. The API server answers all later lists: each follows a gap.
+    """
+
+    def __init__(
+        self, listener: WatchListener, watch_filter: WatchFilter, discovery: Discovery, since: int | None = None
+    ) -> None:
+        self.failure: str | None = None
+        self.bug: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.alive = False
+        self.discovered = asyncio.Event()
+        self.on_accepted: Callable[[], None] = _nothing
+        self._listener = listener
+        self._watch_filter = watch_filter
+        self._discovery = discovery
+        self._since = since
+        self._muted = False
+        # Whether a list is complete that no stream has followed yet.
+        self._listed = False
+
+    def mute(self) -> None:
+        """Stop calling the listener."""
+        self._muted = True
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """Report an event that Kopf's handler was given."""
+        self._report_event(event)
+        self._watch_filter.seen(event["object"])
+        self._report_progress()
+
+    def _report_event(self, event: Mapping[str, Any]) -> None:
+        self._report(lambda: self._listener.on_event(event["type"], event["object"]))
+
+    def _report_progress(self) -> None:
+        version = self._watch_filter.progress()
+        if version is not None:
+            self._report(lambda: self._listener.on_progress(_number(version)))
+
+    def _report(self, what: Callable[[], None]) -> None:
+        if self._muted or self.bug.done():
+            return
+        try:
+            what()
+        except Exception as bug:  # Kopf would log it and continue; a bug must end the watch.
+            self.fail(bug)
+
+    def fail(self, bug: Exception) -> None:
+        """End the watch with this exception, unless it already ends with another one."""
+        if not self.bug.done():
+            self.bug.set_exception(bug)
+
+    async def listen_in(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send a request of Kopf and intercept the response (a client middleware of aiohttp)."""
+        purpose = purpose_of(request.url)
+        if purpose is Purpose.DISCOVER:
+            known = self._discovery.response_to(request.url.path)
+            if known is not None:
+                return known
+        else:
+            self.discovered.set()
+        if purpose is Purpose.LIST and (listed := self._list_without_request()) is not None:
+            return listed
+        try:
+            response = await send(request)
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            self.failure = error_line(error)
+            raise
+        if isinstance(response, RewrittenResponse):
+            self._intercept(purpose, request, response)
+        return response
+
+    def _list_without_request(self) -> RewrittenResponse | None:
+        """Return the empty list that Kopf's first list gets; None for later ones, or where there is no version."""
+        since, self._since = self._since, None
+        if since is None:
+            return None
+        page = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": str(since)}, "items": []}
+        self._listed = True
+        return self._discovery.any_response().with_json(page)
+
+    def _intercept(self, purpose: Purpose, request: aiohttp.ClientRequest, response: RewrittenResponse) -> None:
+        """Note what a response says, and have its content read before Kopf reads it."""
+        self.failure = None if response.ok else f"{response.status} {response.reason}"
+        if not response.ok:
+            response.rewrite = self._note_refusal
+            return
+        self.on_accepted()
+        # A list is a sign of life, but not if it follows another list without a stream in between: while the API server
+        # refuses only streams with 429, Kopf lists again and again.
+        self.alive = self.alive or purpose is Purpose.WATCH or not self._listed
+        match purpose:
+            case Purpose.DISCOVER:
+                response.rewrite = lambda _status, found: self._discovery.keep(request.url.path, response, found)
+            case Purpose.LIST:
+                first = "continue" not in request.url.query
+                response.rewrite = lambda _status, page: self._filter_page(page, first)
+            case Purpose.WATCH:
+                Filtered.put_before(response, self._filter)
+                self._opened()
+
+    def _note_refusal(self, status: int, answer: Any) -> Any:
+        self.failure = refusal(status, answer)
+        return answer
+
+    def _filter_page(self, page: Any, first: bool) -> Any:
+        if not isinstance(page, dict):
+            return page
+        metadata = page.get("metadata")
+        self._listed = self._listed or not (isinstance(metadata, dict) and metadata.get("continue"))
+        return self._watch_filter.filter_page(page, first=first)
+
+    def _opened(self) -> None:
+        if self._listed:
+            self._listed = False
+            self._report(self._listener.on_listed)
+        self._report(self._listener.on_heard)
+
+    def _filter(self, lines: Iterable[bytes]) -> Iterable[bytes]:
+        """Take the lines that the stream brought, and return those that Kopf may see."""
+        lines = list(lines)
+        self.alive = True
+        self._report(self._listener.on_heard)
+        for line in lines:
+            if line.startswith(_ERROR_EVENT):
+                self._note_error_event(line)
+        passed, endings = self._watch_filter.filter(lines)
+        for event in endings:
+            self._report_event(event)
+        self._report_progress()
+        return passed
+
+    def _note_error_event(self, line: bytes) -> None:
+        try:
+            status = orjson.loads(line)["object"]
+            self.failure = one_line(f"ERROR event {status.get('code')}: {status.get('message')}")
+        except (ValueError, KeyError, AttributeError, TypeError):
+            self.failure = "an ERROR event that cannot be read"
+
+
+def _number(version: str) -> int | None:
+    return int(version) if version.isdecimal() and version.isascii() and len(version) <= 20 else None
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,184 @@
+"""Keeps the control state (pauses, the breaker's latch) of the core and of the cluster the same.
+
+It reads every few seconds, even while an earlier read is slow, so that a pause soon takes effect in every replica. The
+last known control state stays in force while it cannot read. A date ahead of the API server's time, from a wrong clock,
+counts as the moment at which it was first read. It writes only what the breaker of the acting process did, and corrects
+such dates. It decides nothing.
+"""
+
+import asyncio
+import logging
+import math
+from dataclasses import dataclass, replace
+
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.ports import CallFailed, ControlStateStore, Gate
+
+logger = logging.getLogger(__name__)
+
+# A failure that lasts is logged again after this long.
+_REPEAT_SECONDS = 60.0
+
+# A smaller difference between clocks is not logged.
+_TOLERATED_AHEAD_SECONDS = 2.0
+
+# How many reads may be under way: beside one that hangs, another is made.
+_MAX_READS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Date:
+    """When the breaker was opened or closed, by the API server's clock: as the cluster has it, and as it counts."""
+
+    stated_epoch: float
+    epoch: float
+
+
+class _Failure:
+    """A failure that lasts: logged when it begins, and after each minute. ``since_at`` None: there is none."""
+
+    def __init__(self) -> None:
+        self.since_at: float | None = None
+        self._logged_at = 0.0
+
+    def goes_on(self, at: float) -> bool:
+        """Note that it begins or lasts; return whether to log that."""
+        if self.since_at is None:
+            self.since_at = at
+        elif at - self._logged_at < _REPEAT_SECONDS:
+            return False
+        self._logged_at = at
+        return True
+
+    def ends(self) -> bool:
+        """Note that there is no failure; return whether there was one."""
+        lasted, self.since_at = self.since_at is not None, None
+        return lasted
+
+
+class ControlStateSync:
+    """Reads and writes for one controller; ``writes`` False: a dry run, which keeps its latch to itself."""
+
+    def __init__(
+        self, store: ControlStateStore, live: LiveController, gate: Gate, *, poll_seconds: float, writes: bool
+    ) -> None:
+        self._store = store
+        self._live = live
+        self._clock = live.clock
+        self._breaker = live.controller.breaker
+        self._gate = gate
+        self._poll_seconds = poll_seconds
+        self._writes = writes
+        self._read_at: float | None = None
+        self._written_at = -math.inf
+        self._began_at = live.clock.now().at
+        self._unread, self._unwritten = _Failure(), _Failure()
+        self._kept = ControlState()
+        self._date: _Date | None = None
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_reading(), name="read control state")
+            if self._writes:
+                group.create_task(self._keep_writing(), name="write breaker")
+
+    @property
+    def known(self) -> bool:
+        """Tell whether the control state has ever been read."""
+        return self._read_at is not None
+
+    def age_seconds(self) -> float:
+        """Return how many seconds ago the control state was last read; since the start where it never was."""
+        return self._clock.now().at - (self._began_at if self._read_at is None else self._read_at)
+
+    def unwritten_seconds(self) -> float:
+        """Return for how long the state of the breaker could not be written; 0 if it is, or is not ours to write."""
+        since_at = self._unwritten.since_at
+        return 0.0 if since_at is None else self._clock.now().at - since_at
+
+    async def _keep_reading(self) -> None:
+        room = asyncio.Semaphore(_MAX_READS)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await room.acquire()
+                asked_at = self._clock.now().at
+                reading = group.create_task(self._read(asked_at), name="read")
+                reading.add_done_callback(lambda _: room.release())
+                await asyncio.wait([reading], timeout=self._poll_seconds)
+                # Until it is known nothing is evicted at all.
+                every = self._poll_seconds if self.known else self._poll_seconds / 8
+                await asyncio.sleep(max(0.0, asked_at + every - self._clock.now().at))
+
+    async def _read(self, asked_at: float) -> None:
+        try:
+            control_state = await self._store.read()
+        except CallFailed as failure:
+            if not self._is_overtaken(asked_at) and self._unread.goes_on(asked_at):
+                meanwhile = "what was last read stays in force" if self.known else "nothing is evicted until it can be"
+                logger.error("the control state (pauses, breaker) cannot be read, %s: %s", meanwhile, failure)
+            return
+        if self._is_overtaken(asked_at):
+            return
+        if self._unread.ends():
+            logger.info("the control state (pauses, breaker) can be read again")
+        self._read_at = asked_at
+        self._kept = self._dated(control_state or ControlState())
+        self._live.order(self._kept)
+
+    def _dated(self, control_state: ControlState) -> ControlState:
+        """Let a date ahead of now count as the moment at which it was first read."""
+        stated, now = control_state.breaker_epoch, self._clock.now().server_epoch
+        if stated is None:
+            self._date = None
+            return control_state
+        before = self._date
+        if before is not None and before.stated_epoch == stated:
+            self._date = _Date(stated, min(before.epoch, now))
+        else:
+            self._date = _Date(stated, min(stated, now))
+            if (ahead := stated - now) > _TOLERATED_AHEAD_SECONDS:
+                logger.warning("the state of the breaker is dated %.0f s ahead: it counts from now", ahead)
+        return control_state.with_breaker_epoch(self._date.epoch)
+
+    def _is_overtaken(self, asked_at: float) -> bool:
+        """Tell whether a later read has been answered already, or what was written since may be missing."""
+        return asked_at < self._written_at or (self._read_at is not None and asked_at < self._read_at)
+
+    async def _keep_writing(self) -> None:
+        while True:
+            began_at = self._clock.now().at
+            try:
+                await self._write()
+            except CallFailed as failure:
+                if self._unwritten.goes_on(began_at):
+                    what = "the state of the breaker cannot be written, and is lost when this process ends"
+                    logger.error("%s: %s", what, failure)
+            else:
+                if self._unwritten.ends():
+                    logger.info("the state of the breaker has been written")
+            await asyncio.sleep(self._poll_seconds / 4)
+
+    async def _write(self) -> None:
+        """Write what the breaker of this process did and the last read did not have."""
+        breaker, kept = self._breaker, self._kept
+        if self._read_at is None or not self._gate.may_act():
+            return
+        if (date := self._date) is not None and date.epoch < date.stated_epoch:
+            await self._store.redate(date.stated_epoch, date.epoch)
+            self._note_written()
+            if self._date is date:
+                self._date = _Date(date.epoch, date.epoch)
+        if breaker.latch is not None and kept.latch is None:
+            latch = breaker.latch
+            await self._store.write_latch(latch)
+            self._note_written()
+            self._kept = replace(self._kept, latch=latch)
+        elif breaker.latch is None and kept.latch is not None and breaker.reset_epoch is not None:
+            await self._store.write_reset(breaker.reset_epoch)
+            self._note_written()
+            self._kept = replace(self._kept, latch=None)
+
+    def _note_written(self) -> None:
+        self._written_at = self._clock.now().at

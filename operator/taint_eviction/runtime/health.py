@@ -1,0 +1,53 @@
+"""How a running controller is doing: for the liveness probe, and for people who ask for its status."""
+
+from collections.abc import Callable, Iterator
+
+from taint_eviction.runtime.control_state_sync import ControlStateSync
+from taint_eviction.runtime.driver import Driver
+from taint_eviction.runtime.leadership import Elector
+
+# A loop that turns twice a second and has not turned for this long is dead, or as good as.
+_MAX_BEAT_SECONDS = 30.0
+_MAX_EXPIRED_SECONDS = 20.0
+
+# The control state is read every other second.
+_CONTROL_STATE_OLD_SECONDS = 10.0
+
+
+class Health:
+    """Judges the parts of one controller.
+
+    ``elector`` None: it runs alone. ``control_state`` None: nobody can pause anything. ``policy_invalid`` tells whether
+    the policy file is rejected.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        elector: Elector | None,
+        control_state: ControlStateSync | None,
+        policy_invalid: Callable[[], bool],
+    ) -> None:
+        self._driver = driver
+        self._elector = elector
+        self._control_state = control_state
+        self._policy_invalid = policy_invalid
+
+    def liveness(self) -> tuple[bool, str]:
+        """Say whether the loop still turns; an API server that cannot be reached is no reason to restart."""
+        if (age := self._driver.beat_age_seconds()) > _MAX_BEAT_SECONDS:
+            return False, f"the driving loop has not turned for {age:.0f} s"
+        if self._elector is not None and (expired := self._elector.expired_seconds()) > _MAX_EXPIRED_SECONDS:
+            return False, f"believes to lead though its lease expired {expired:.0f} s ago"
+        return True, "ok"
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what is wrong though the controller works, a sentence each."""
+        if self._policy_invalid():
+            yield "the policy file is rejected, and the previous policy stays in force: see the log"
+        if self._control_state is None:
+            return
+        if (age := self._control_state.age_seconds()) > _CONTROL_STATE_OLD_SECONDS:
+            yield f"pauses and breaker have not been read for {age:.0f} s: what was last read stays in force"
+        if unwritten := self._control_state.unwritten_seconds():
+            yield f"the state of the breaker could not be written for {unwritten:.0f} s: a restart loses it"

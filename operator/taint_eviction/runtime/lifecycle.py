@@ -1,0 +1,133 @@
+"""The life of a controller process: what starts when, what ends the process, and what is done before it ends.
+
+Does not build the parts (``wiring``) and does not catch signals (``cli``): whoever runs it sets an event to stop it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from taint_eviction.runtime.driver import Driver
+from taint_eviction.runtime.engine import Engine
+from taint_eviction.runtime.leadership import Elector
+from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+# How long events may still be posted when the process stops.
+_DRAIN_SECONDS = 3.0
+
+_SYNC_CHECK_SECONDS = 0.05
+
+
+class Server(Protocol):
+    """Answers others while the controller runs."""
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        ...
+
+    async def stop(self) -> None:
+        """Listen no more; also where it never began."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Companions:
+    """What lives and ends with the controller, each given as what has to be called.
+
+    ``learn_time`` ends once the API server's time is known, or after a bounded wait. ``tasks``, by name, run until they
+    are cancelled. ``drain_events`` waits for at most so many seconds until all events are posted. ``close`` ends the
+    connections to the API server. ``probes`` None: nobody is answered.
+    """
+
+    learn_time: Callable[[], Awaitable[None]]
+    drain_events: Callable[[float], Awaitable[bool]]
+    close: Callable[[], Awaitable[None]]
+    probes: Server | None = None
+    tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
+
+
+class Lifecycle:
+    """Runs one controller; ``elector`` None: it acts without a Lease."""
+
+    def __init__(
+        self,
+        live: LiveController,
+        driver: Driver,
+        engine: Engine,
+        elector: Elector | None,
+        companions: Companions,
+        settings: Settings,
+    ) -> None:
+        self._controller = live.controller
+        self._driver = driver
+        self._engine = engine
+        self._elector = elector
+        self._companions = companions
+        self._settings = settings
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until ``stop`` is set, then end in good order; a bug of our own is raised."""
+        running = asyncio.create_task(self._run_all(), name="controller")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+            await self._stop()
+        finally:
+            for task in (running, stopping):
+                task.cancel()
+            await asyncio.gather(running, stopping, return_exceptions=True)
+            if self._elector is not None:
+                await self._elector.release()
+            if self._companions.probes is not None:
+                await self._companions.probes.stop()
+            await self._companions.close()
+
+    async def _stop(self) -> None:
+        logger.info("stopping: %d evictions in flight", self._driver.in_flight)
+        if not await self._driver.stop(self._settings.grace_seconds):
+            logger.warning("some evictions were cut off; the next leader completes them")
+        await self._companions.drain_events(_DRAIN_SECONDS)
+
+    async def _run_all(self) -> None:
+        if self._companions.probes is not None:
+            await self._companions.probes.start()
+        async with asyncio.TaskGroup() as group:
+            if self._elector is None:
+                logger.info("runs without leader election: no Lease says who acts")
+            else:
+                group.create_task(self._stand(self._elector), name="elector")
+            for name, task in self._companions.tasks.items():
+                group.create_task(task(), name=name)
+            # Nothing is dated before the API server's time is known; nothing else waits for it.
+            await self._companions.learn_time()
+            group.create_task(self._engine.run(), name="engine")
+            group.create_task(self._report_synced(), name="synced")
+
+    async def _stand(self, elector: Elector) -> None:
+        """Stand for election once the deadlines are known, so that a process that just started never beats a standby.
+
+        But wait no longer than a lease lasts: a list of one node's pods that keeps failing must not keep every replica
+        from acting.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.election.lease_duration_seconds):
+                await self._until_synced()
+        await elector.run()
+
+    async def _until_synced(self) -> None:
+        # Many events can make it true; checking now and then is simpler, and what waits for it can.
+        while not self._engine.synced():  # noqa: ASYNC110
+            await asyncio.sleep(_SYNC_CHECK_SECONDS)
+
+    async def _report_synced(self) -> None:
+        await self._until_synced()
+        tainted, pending = len(self._controller.tainted_nodes()), self._controller.status.pending_count()
+        logger.info("synced: %d tainted nodes, %d pods with a deadline", tainted, pending)

@@ -1,0 +1,72 @@
+"""Takes in what one watch brings: the core observes each fact. Notes whether the watch is up and how far it has come.
+
+Does not keep the watch alive (``supervised_watch``) and does not read JSON (``Interpret``).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from taint_eviction.core.facts import Fact, NodesHeard, PodSeen
+from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.ports import NodesScope, WatchScope
+
+# Turns an object from a watch into a fact; None if it cannot be read (whoever finds that out reports it).
+Interpret = Callable[[WatchScope, str | None, Mapping[str, Any]], Fact | None]
+
+
+class ObservingListener:
+    """The listener of the watch of one scope (``ports.WatchListener``), over all restarts of that watch.
+
+    ``watching`` is set while the watch is known to be up; ``gap`` when it has listed again, because it had a gap.
+    ``up_at``: since when it is up, None: it is not, or has not been since the last end. Whoever restarts the watch
+    clears the three.
+    """
+
+    def __init__(self, scope: WatchScope, live: LiveController, interpret: Interpret) -> None:
+        self.watching = asyncio.Event()
+        self.gap = asyncio.Event()
+        self.up_at: float | None = None
+        self._scope = scope
+        self._live, self._clock = live, live.clock
+        self._interpret = interpret
+        self._heard_at = self._clock.now().at
+        # The latest version up to which everything has been observed, and when: a newer object did not exist then.
+        self._seen_up_to: tuple[int, float] | None = None
+
+    def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
+        """Let the core observe what the watch brought."""
+        fact = self._interpret(self._scope, event_type, body)
+        if isinstance(fact, PodSeen) and event_type == "ADDED" and self._seen_up_to is not None:
+            version, at = self._seen_up_to
+            if (fact.pod.resource_version or 0) > version:
+                fact = replace(fact, absent_at=at)
+        if fact is not None:
+            self._live.observe(fact)
+
+    def on_listed(self) -> None:
+        """Note that the watch itself has listed: at first that is its start, later it means that there was a gap."""
+        if self.watching.is_set():
+            self.gap.set()
+        else:
+            self.up_at = self._clock.now().at
+        self.watching.set()
+
+    def on_heard(self) -> None:
+        """Note that the watch is alive."""
+        self._heard_at = self._clock.now().at
+
+    def on_progress(self, version: int | None) -> None:
+        """Note how far the watch has come; of the watch of nodes the core observes it, too."""
+        self.note_seen(version, self._clock.now().at)
+        if isinstance(self._scope, NodesScope):
+            self._live.observe(NodesHeard(version))
+
+    def note_seen(self, version: int | None, at: float) -> None:
+        """Note that by ``at`` all up to this version had been observed; None: up to an unknown one."""
+        self._seen_up_to = None if version is None else (version, at)
+
+    def silent_seconds(self) -> float:
+        """Return for how long nothing has been heard: bookmarks come about once a minute on a quiet watch."""
+        return self._clock.now().at - self._heard_at

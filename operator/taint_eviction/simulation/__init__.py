@@ -1,1 +1,0 @@
-"""The mirror: virtual clock, replays, and a small API server over HTTP."""

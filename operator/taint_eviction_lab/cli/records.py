@@ -1,0 +1,26 @@
+"""Records at the command line: journals and logs that ``replay`` plays like scenarios."""
+
+import codecs
+
+from taint_eviction.cli.visible import complain
+from taint_eviction.files.marked_yaml import Malformed, Problem
+from taint_eviction.planning.wording import many
+from taint_eviction_lab.history.record import RunRecord, looks_like_record, read_record
+
+
+def record_in(raw: bytes, name: str) -> RunRecord | None:
+    """Read a record; None: this is no record, perhaps a scenario. Lines that cannot be used are named on stderr.
+
+    Raise ``Malformed`` if no line can be used.
+    """
+    raw = raw.removeprefix(codecs.BOM_UTF8)
+    if not looks_like_record(raw[:4096]):
+        return None
+    record = read_record(raw.splitlines(keepends=True), name)
+    for problem in record.problems:
+        complain(str(problem))
+    if record.skipped:
+        complain(f"{name}: {many(record.skipped, 'line')} skipped")
+    if not record.happenings:
+        raise Malformed([Problem(name, 1, "no line of this journal or log can be used")])
+    return record

@@ -1,0 +1,200 @@
+"""``taint-eviction replay``: plays scenario files, prints their timelines, and checks what they expect.
+
+The format is in ``simulation.scenario``, the player in ``simulation.replay``.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taint_eviction.cli.exit_codes import ExitCode
+from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction.cli.pictures import html_option, write_page, write_text
+from taint_eviction.cli.visible import visible
+from taint_eviction.files.marked_yaml import Malformed, Problem, decoded
+from taint_eviction_lab.cli.records import record_in
+from taint_eviction_lab.history.record import RunRecord
+from taint_eviction_lab.history.to_scenario import scenario_text
+from taint_eviction_lab.picture.of_history import picture_of_record
+from taint_eviction_lab.picture.of_replay import picture_of_replay
+from taint_eviction_lab.simulation.expectations import Verdict
+from taint_eviction_lab.simulation.replay import ReplayResult
+from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.simulation.timeline import TimelineEntry, What
+from taint_eviction_lab.wiring import replay_scenario
+
+_STDIN = "-"
+_SUFFIXES = (".yaml", ".yml")
+_COLOURS = {
+    What.EVICTED: "red",
+    What.DELETED_AGAIN: "red",
+    What.SCHEDULED: "yellow",
+    What.CANCELLED: "green",
+    What.CALL_FAILED: "magenta",
+    What.REFUSED: "magenta",
+    What.BLOCKED: "magenta",
+    What.BREAKER_OPENED: "red",
+    What.BREAKER_CLOSED: "green",
+    What.STEP: "cyan",
+}
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@flag(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="Timelines for people, or one JSON document.",
+)
+@html_option
+@click.option("--to-scenario", metavar="FILE", help="Also write a record as a scenario, to change and keep.")
+def replay(files: tuple[str, ...], output: str, html: str | None, to_scenario: str | None) -> None:
+    """Play scenarios on a virtual clock.
+
+    A scenario FILE lists nodes and pods, what happens when, and which pods are expected to leave. It is played through
+    the controller itself against a simulated cluster; an hour takes a moment. In directories, every *.yaml is a
+    scenario; - is stdin.
+
+    Records are played, too: a journal (run --journal), an audit log (run --audit-log) or a log (run --log-format json).
+    What the controller did then is expected now.
+
+    Exit codes: 0 all as expected; 1 an expectation is broken; 2 wrong usage, or a file is malformed.
+    """
+    # The timeline shows what the controller logs.
+    logging.getLogger("taint_eviction").addHandler(logging.NullHandler())
+    records: dict[str, RunRecord] = {}
+    results, problems = _play(files, records)
+    _write(results, records, html, to_scenario)
+    if output == "json":
+        click.echo(json.dumps(_document(results, problems), indent=2))
+    else:
+        _print_results(results)
+    for problem in problems:
+        click.echo(visible(str(problem)), err=True)
+    if problems:
+        sys.exit(ExitCode.USAGE)
+    sys.exit(ExitCode.FAILED if any(result.broken for result in results) else ExitCode.OK)
+
+
+def _write(
+    results: Sequence[ReplayResult], records: Mapping[str, RunRecord], html: str | None, to_scenario: str | None
+) -> None:
+    """Write the picture and the scenario that were asked for; of a record, the picture shows the record itself."""
+    if (html or to_scenario) and max(len(results), len(records)) > 1:
+        raise click.UsageError("--html and --to-scenario take one scenario or record, not several")
+    record = next(iter(records.values()), None)
+    if to_scenario:
+        if record is None:
+            raise click.UsageError("--to-scenario takes a journal or a log, not a scenario")
+        write_text(to_scenario, scenario_text(record))
+    if html and record is not None:
+        write_page(html, picture_of_record(record))
+    elif html and results:
+        write_page(html, picture_of_replay(results[0]))
+
+
+def _play(files: Sequence[str], records: dict[str, RunRecord]) -> tuple[list[ReplayResult], list[Problem]]:
+    """Play all files; records among them are put into ``records``."""
+    results: list[ReplayResult] = []
+    problems: list[Problem] = []
+    for file in (found for name in files for found in _found(name)):
+        try:
+            results.append(replay_scenario(read_scenario(_text(file, records), file)))
+        except Malformed as malformed:
+            problems += malformed.problems
+        except OSError as error:
+            problems.append(Problem(file, 1, f"cannot be read: {error.strerror or error}"))
+    return results, problems
+
+
+def _found(name: str) -> list[str]:
+    """List the scenario files below a directory; a file, stdin or an empty directory stands for itself."""
+    if name == _STDIN or not Path(name).is_dir():
+        return [name]
+    found = sorted(file for file in Path(name).rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    return [str(file) for file in found] or [name]
+
+
+def _text(file: str, records: dict[str, RunRecord]) -> str:
+    if file != _STDIN and Path(file).is_dir():
+        raise Malformed([Problem(file, 1, "there is no *.yaml in this directory")])
+    raw = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
+    record = record_in(raw, file)
+    if record is not None:
+        records[file] = record
+        return scenario_text(record)
+    return decoded(raw, file)
+
+
+# For machines
+
+
+def _document(results: Sequence[ReplayResult], problems: Sequence[Problem]) -> dict[str, Any]:
+    return {
+        "replays": [result.as_json() for result in results],
+        "problems": [{"file": problem.file, "line": problem.line, "what": problem.what} for problem in problems],
+        "held": sum(not result.broken for result in results),
+        "broken": sum(bool(result.broken) for result in results),
+    }
+
+
+# For people
+
+
+def _print_results(results: Sequence[ReplayResult]) -> None:
+    for result in results:
+        _print_heading(result)
+        if len(results) == 1 or result.broken:
+            _print_timeline(result.timeline)
+        for verdict in result.verdicts if len(results) == 1 else result.broken:
+            _print_verdict(result, verdict)
+        if len(results) == 1 or result.broken:
+            click.echo()
+    if len(results) != 1:
+        held = sum(not result.broken for result in results)
+        click.echo(f"{len(results)} scenarios: {held} as expected, {len(results) - held} not")
+
+
+def _print_heading(result: ReplayResult) -> None:
+    mark = click.style("BROKEN", fg="red", bold=True) if result.broken else click.style("ok", fg="green")
+    about = visible(" ".join(result.scenario.about.split()))
+    click.echo(f"{mark}  {click.style(visible(result.scenario.name), bold=True)}: {about}")
+
+
+def _print_timeline(entries: Sequence[TimelineEntry]) -> None:
+    subjects = {entry: visible(_subject(entry)) for entry in entries}
+    width = min(max((len(subjects[entry]) for entry in entries if entry.what is not What.STEP), default=0), 40)
+    for entry in entries:
+        what = click.style(f"{entry.what.value:<13}", fg=_COLOURS.get(entry.what))
+        click.echo(f"{entry.at:>11.3f}  {what}  {subjects[entry]:<{width}}  {visible(_detail(entry))}".rstrip())
+
+
+def _subject(entry: TimelineEntry) -> str:
+    """Name pod or node; a pod that was recreated under its name with its UID."""
+    return entry.subject if not entry.uid or entry.uid.endswith("-1") else f"{entry.subject} [{entry.uid}]"
+
+
+def _detail(entry: TimelineEntry) -> str:
+    parts = []
+    if entry.due_at is not None:
+        parts.append(f"for {entry.due_at:.3f}:")
+    if entry.late_seconds is not None:
+        parts.append(f"{entry.late_seconds:.3f} s late:")
+    return " ".join([*parts, entry.why])
+
+
+def _print_verdict(result: ReplayResult, verdict: Verdict) -> None:
+    if verdict.held:
+        click.echo(f"  {click.style('held', fg='green')}    {visible(f'{verdict.pod}: {verdict.expected}')}")
+        return
+    place = f"{result.scenario.file}:{verdict.line}" if verdict.line else result.scenario.file
+    click.echo(f"  {click.style('BROKEN', fg='red', bold=True)}  {visible(f'{verdict.pod} ({place})')}")
+    click.echo(f"            expected: {visible(verdict.expected)}")
+    click.echo(f"            seen:     {visible(verdict.seen)}")

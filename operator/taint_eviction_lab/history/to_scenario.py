@@ -1,0 +1,281 @@
+"""A record as a scenario file: the same nodes, pods, taints and instants, to replay, change, and keep as a test.
+
+What the controller did becomes what is expected. A log says less than a journal: it has only the pods with a deadline,
+and of their tolerations only the one that counted. An audit log has only the pods that were to be evicted.
+"""
+
+import math
+import re
+from typing import Any
+
+import yaml
+
+from taint_eviction.core.text import JsonObject
+from taint_eviction_lab.history.circumstances import Circumstances
+from taint_eviction_lab.history.happening import Happening, finite_number
+from taint_eviction_lab.history.record import RunRecord
+
+# What is recorded so soon after the beginning was there before it.
+_AT_THE_BEGINNING_SECONDS = 3.0
+_WITHIN_SECONDS = 2.0
+_FOR = re.compile(r"for (-?[0-9]{1,19}) s$")
+
+_TAINT_FIELDS = ("key", "value", "effect")
+_TOLERATION_FIELDS = ("key", "operator", "value", "effect", "tolerationSeconds")
+
+
+def scenario_text(record: RunRecord) -> str:
+    """Write the scenario; second 0 is the record's beginning."""
+    story = _Story(record)
+    for happening in record.happenings:
+        story.report(happening)
+    circumstances = story.circumstances
+    circumstances.finish()
+    about = [f"Recorded: {record.name}.", record.missing, *circumstances.notes()]
+    document = {
+        "about": " ".join(filter(None, about)),
+        "settings": circumstances.settings(),
+        "given": story.given(),
+        "timeline": sorted([*story.steps, *circumstances.steps], key=lambda step: float(step["at"])),
+        "until": story.until(),
+        "expect": story.expectations(),
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+
+
+class _Story:
+    def __init__(self, record: RunRecord) -> None:
+        self.nodes: list[JsonObject] = []
+        self.pods: list[JsonObject] = []
+        self.steps: list[JsonObject] = []
+        self._begin = record.begins_at
+        self._end = round(record.happenings[-1].at - self._begin, 3) if record.happenings else 0.0
+        self._observed = record.observed
+        # The times of a log are whole seconds; those of a journal are as late as the controller was.
+        self._slack = 0.1 if record.observed else 1.0
+        self._taints: dict[str, list[JsonObject]] = {}
+        self._bodies: dict[str, tuple[str, JsonObject]] = {}
+        self._cancelled: set[str] = set()
+        # By UID: the pods with a deadline, and its second. What happened to the other pods is not known.
+        self._pending: dict[str, tuple[str, float]] = {}
+        self._unknown: set[str] = set()
+        # An evicted pod may be recorded as gone before its eviction is recorded.
+        self._gone = {happening.text("uid") for happening in record.happenings if happening.what == "evicted"}
+        self._evictions: dict[str, list[JsonObject]] = {}
+        self.circumstances = Circumstances(self._slack)
+        self._audit = record.audit
+        self._tainted_at: dict[tuple[str, str], float] = {}
+
+    def report(self, happening: Happening) -> None:
+        """Take in what happened next."""
+        at = round(happening.at - self._begin, 3)
+        pod = happening.text("pod")
+        self._tell_of_circumstances(happening, at)
+        match happening.what:
+            case "node":
+                taints = [self._taint(taint) for taint in happening.objects("taints")]
+                self._node(happening.text("node"), taints, at)
+            case "node gone":
+                self._step(at, "deleteNode", happening.text("node"))
+                self._taints.pop(happening.text("node"), None)
+            case "pod":
+                self._pod(happening, self._body(happening), at)
+            case "pod gone":
+                self._pod_gone(pod, happening.text("uid"), at)
+            case "taint":
+                self._add_taint(happening.text("node"), happening.text("taint"), at)
+            case "scheduled":
+                due = happening.due
+                self._pending[happening.text("uid")] = pod, at if due is None else due - self._begin
+                self._scheduled(happening, at)
+            case "cancelled":
+                self._pending.pop(happening.text("uid"), None)
+                self._cancelled.add(pod)
+            case "cleared" if not self._observed:
+                self._node(happening.text("node"), [], at)
+            case _:
+                pass
+
+    def given(self) -> JsonObject:
+        """Return what exists from the beginning."""
+        control_state = self.circumstances.control_state()
+        return {"nodes": self.nodes, "pods": self.pods, **({"orders": control_state} if control_state else {})}
+
+    # Nodes
+
+    def _node(self, name: str, taints: list[JsonObject], at: float) -> None:
+        known = self._taints.get(name)
+        if known == taints:
+            return
+        self._taints[name] = taints
+        if known is not None:
+            self._step(at, "setTaints", {"node": name, "taints": taints})
+        elif at <= _AT_THE_BEGINNING_SECONDS:
+            self.nodes.append({"name": name, **({"taints": taints} if taints else {})})
+        else:
+            self._step(at, "createNode", {"name": name, **({"taints": taints} if taints else {})})
+
+    def _taint(self, taint: JsonObject) -> JsonObject:
+        told, added = _only(taint, _TAINT_FIELDS), finite_number(taint.get("added"))
+        return told if added is None else {**told, "timeAdded": round(added - self._begin)}
+
+    # Pods
+
+    def _since(self, happening: Happening, at: float) -> float:
+        """Say since when a pod exists, 0: from the beginning. It is recorded only once its node is tainted."""
+        bound_at = happening.number("bound")
+        if bound_at is None:
+            return 0.0 if at <= _AT_THE_BEGINNING_SECONDS else at
+        # Cut off to whole seconds: it may have been up to a second later.
+        return min(at, bound_at + 1.0 - self._begin) if bound_at >= self._begin else 0.0
+
+    def _body(self, happening: Happening) -> JsonObject:
+        namespace, _, name = happening.text("pod").rpartition("/")
+        fields = happening.fields
+        body: JsonObject = {"name": name, "namespace": namespace or "default"}
+        if node := happening.text("on"):
+            body["nodeName"] = node
+            self._ensure_node(node)
+        if tolerations := [_only(each, _TOLERATION_FIELDS) for each in happening.objects("tolerations")]:
+            body["tolerations"] = tolerations
+        if fields.get("mirror"):
+            body["annotations"] = {"kubernetes.io/config.mirror": "recorded"}
+        if (hold := _read_hold(happening)) is not None:
+            body["hold"] = hold
+        if fields.get("finished"):
+            body["phase"] = "Succeeded"
+        return body
+
+    def _ensure_node(self, name: str) -> None:
+        if name not in self._taints:
+            self._node(name, [], 0.0)
+
+    def _pod(self, happening: Happening, body: JsonObject, at: float) -> None:
+        pod, uid = happening.text("pod"), happening.text("uid")
+        known = self._bodies.get(pod)
+        self._bodies[pod] = uid, body
+        if known is not None and known[0] == uid:
+            self._changed(pod, known[1], body, at)
+        elif known is not None:
+            # The same name again: the old pod is deleted if it still exists.
+            node = {"nodeName": body.get("nodeName")}
+            self._step(at, "recreate", {"pod": pod, "node": node["nodeName"]})
+            self._changed(pod, {**known[1], **node}, body, at)
+        elif (since := self._since(happening, at)) > 0:
+            self._step(since, "create", body)
+        else:
+            self.pods.append(body)
+
+    def _changed(self, pod: str, before: JsonObject, body: JsonObject, at: float) -> None:
+        if body.get("nodeName") and not before.get("nodeName"):
+            self._step(at, "bind", {"pod": pod, "node": body["nodeName"]})
+        if body.get("tolerations") != before.get("tolerations"):
+            self._step(at, "tolerate", {"pod": pod, "tolerations": body.get("tolerations", [])})
+        if body.get("phase") and not before.get("phase"):
+            self._step(at, "finish", pod)
+        if body.get("hold") != before.get("hold"):
+            self._step(at, "setHold", {"pod": pod, "hold": body.get("hold")})
+
+    def _pod_gone(self, pod: str, uid: str, at: float) -> None:
+        # The replay's controller evicts what was evicted, and perhaps what was due when somebody else deleted it.
+        _, due = self._pending.pop(uid, ("", math.inf))
+        if uid not in self._gone and pod in self._bodies:
+            if due > at or self._audit:
+                # An audit log says that it was gone when its eviction was tried, which may have been late.
+                self._step(min(at, due), "delete", {"pod": pod, "force": True})
+            else:
+                self._unknown.add(pod)
+        self._gone.add(uid)
+
+    def _scheduled(self, happening: Happening, at: float) -> None:
+        """Take pod, node and taint from the line, where a log has nothing else."""
+        if self._observed:
+            return
+        node, pod, uid = happening.text("node"), happening.text("pod"), happening.text("uid")
+        self._ensure_node(node)
+        known = self._bodies.get(pod)
+        if known is None or known[0] != uid:
+            namespace, _, name = pod.rpartition("/")
+            tolerations = [found for cause in _causes(happening) for found in _toleration(*cause)]
+            body = {"name": name, "namespace": namespace or "default", "nodeName": node, "tolerations": tolerations}
+            self._bodies[pod] = uid, body
+            if known is not None:
+                self._step(at, "recreate", {"pod": pod, "node": node})
+            elif self._audit and at > self._tainted_at.get((node, happening.text("taint")), at):
+                self._step(at, "create", body)  # Its countdown began after the taint: it was created later.
+            else:
+                self.pods.append(body)
+        self._add_taint(node, happening.text("taint"), at)
+
+    def _add_taint(self, node: str, text: str, at: float) -> None:
+        self._ensure_node(node)
+        self._tainted_at.setdefault((node, text), at)
+        taint = _read_taint(text)
+        if taint not in self._taints[node]:
+            self._node(node, [*self._taints[node], taint], max(at, _AT_THE_BEGINNING_SECONDS / 100))
+
+    # The rest
+
+    def _tell_of_circumstances(self, happening: Happening, at: float) -> None:
+        pod = happening.text("pod")
+        if happening.what == "evicted":
+            due = at - (happening.number("late_seconds") or 0.0)
+            expected = self.circumstances.evicted(happening, at, due, _WITHIN_SECONDS + self._slack)
+            self._evictions.setdefault(pod, []).append(expected)
+            self._pending.pop(happening.text("uid"), None)
+        if happening.what != "refused" or pod in self._bodies:
+            self.circumstances.report(happening, at, self._taints.keys())
+
+    def _step(self, at: float, action: str, value: Any) -> None:
+        self.steps.append({"at": max(0.0, at), action: value})
+
+    def until(self) -> float:
+        """Say when the scenario ends: with the record, or with the last expectation."""
+        expected = [each["at"] + each["within"] for found in self._evictions.values() for each in found]
+        last: float = max([self._end + self._slack, *expected])
+        return round(last, 3)
+
+    def expectations(self) -> JsonObject:
+        """Expect what the controller did, and nothing of pods that were due after the record's end."""
+        expected: JsonObject = {pod: {"evicted": found} for pod, found in self._evictions.items()}
+        if self._audit:
+            # It does not say what happened to the others; only that nothing did after its end.
+            rest = {pod: {"notEvicted": {"from": self._end + self._slack}} for pod in self._bodies.keys() - expected}
+            return {**expected, **dict(sorted(rest.items()))}
+        unknown = self._unknown | {pod for pod, _ in self._pending.values()}
+        expected |= {pod: {"pods": {"atMost": 1}} for pod in sorted(unknown - expected.keys()) if pod in self._bodies}
+        spared = sorted(self._cancelled - expected.keys())
+        return {**expected, **{pod: {"notEvicted": True} for pod in spared if pod in self._bodies}}
+
+
+def _read_hold(happening: Happening) -> str | bool | None:
+    """Read for how long a pod's owner asks to hold it, as scenarios write it."""
+    if happening.text("hold") == "forever":
+        return True
+    seconds = happening.number("hold")
+    return None if seconds is None else f"{seconds:g}s"
+
+
+def _causes(happening: Happening) -> list[tuple[str, object]]:
+    """List taints with the tolerations that counted: an audit log has all, a log the one that decided."""
+    if told := happening.objects("taints"):
+        return [(str(taint.get("taint")), taint.get("toleration")) for taint in told]
+    return [(happening.text("taint"), happening.fields.get("toleration"))]
+
+
+def _only(told: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    """Pick those of these fields that have a value that a scenario takes."""
+    return {name: told[name] for name in names if isinstance(told.get(name), str | int)}
+
+
+def _read_taint(text: str) -> JsonObject:
+    key, _, value = text.rpartition(":")[0].partition("=")
+    return {"key": key, **({"value": value} if value else {}), "effect": "NoExecute"}
+
+
+def _toleration(taint: str, told: object) -> list[JsonObject]:
+    if not isinstance(told, str):
+        return []
+    found = _FOR.search(told)
+    seconds = {} if found is None else {"tolerationSeconds": int(found[1])}
+    return [{"key": _read_taint(taint)["key"], "operator": "Exists", "effect": "NoExecute", **seconds}]

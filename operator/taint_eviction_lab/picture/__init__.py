@@ -1,0 +1,1 @@
+"""Pictures of replays, records and the demo; ``taint_eviction.picture`` draws the page."""

@@ -1,0 +1,313 @@
+"""What a scenario's timeline can do: a closed union of values, one for each action's keyword.
+
+Not here: how they are written (``action_file``), and what they do (``stage``).
+"""
+
+from dataclasses import dataclass
+
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction_lab.simulation.faults import CallFault, Picked
+from taint_eviction_lab.simulation.kubernetes_json import JsonObject
+from taint_eviction_lab.simulation.suspension_actions import SuspensionAction
+
+# Who changes taints, as managedFields tell it, where a scenario names nobody.
+KUBECTL = "kubectl-taint"
+
+
+@dataclass(frozen=True, slots=True)
+class AddTaints:
+    """Add taints to a node in one write; those of the same key and effect are replaced."""
+
+    node: str
+    taints: tuple[JsonObject, ...]
+    manager: str = KUBECTL
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTaints:
+    """Remove taints from a node in one write: (key, effect), "" for every effect; None for all taints."""
+
+    node: str
+    taints: tuple[tuple[str, str], ...] | None
+    manager: str = KUBECTL
+
+
+@dataclass(frozen=True, slots=True)
+class SetTaints:
+    """Write a node's whole list of taints in one write."""
+
+    node: str
+    taints: tuple[JsonObject, ...]
+    manager: str = KUBECTL
+
+
+@dataclass(frozen=True, slots=True)
+class WriteNode:
+    """Write anything but taints on a node: the time that its managedFields tell moves."""
+
+    node: str
+    manager: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateNode:
+    """Create a node."""
+
+    body: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode:
+    """Delete a node; its pods stay."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecreateNode:
+    """Delete a node if it is there, and create one of the same name: another UID, these taints and no others."""
+
+    node: str
+    taints: tuple[JsonObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """Create pods."""
+
+    bodies: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Somebody else deletes a pod; ``force``: it is gone at once."""
+
+    pod: NamespacedName
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecreatePod:
+    """Create a pod of the same name: another UID, spec as before; if the old one is still there, it goes at once.
+
+    ``node`` None: where the old one was. ``unbound``: on no node.
+    """
+
+    pod: NamespacedName
+    node: str | None = None
+    unbound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BindPod:
+    """Bind a pod to a node."""
+
+    pod: NamespacedName
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTolerations:
+    """Write a pod's whole list of tolerations."""
+
+    pod: NamespacedName
+    tolerations: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishPod:
+    """Let a pod reach its final phase."""
+
+    pod: NamespacedName
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizers:
+    """Let go of a pod that finalizers hold."""
+
+    pod: NamespacedName
+
+
+@dataclass(frozen=True, slots=True)
+class ResetCondition:
+    """Set the DisruptionTarget condition's status to False, as the disruption controller does after two minutes."""
+
+    pod: NamespacedName
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Kill the controller (of replicas: this one) and start it anew ``after_seconds`` later."""
+
+    after_seconds: float
+    replica: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Let a controller process take no step for so long; what it has sent arrives, and what comes waits for it."""
+
+    for_seconds: float
+    replica: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Cut one replica off from the API server for so long."""
+
+    for_seconds: float
+    replica: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Let the controller lead, or not."""
+
+    leading: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DisturbCalls:
+    """Let calls fail, hang, be slow, or be answered with a wrong ``Date``."""
+
+    picked: Picked
+    for_seconds: float | None
+    fault: CallFault
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """The API server is away: no call is answered and no watch is open."""
+
+    for_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Watches:
+    """Which watches: of these kinds, and of this replica; None for all of them."""
+
+    nodes: bool
+    pods: bool
+    replica: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LagWatches:
+    """Let events take so long from now on."""
+
+    watches: Watches
+    by_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CutWatches:
+    """End watches, and let none be opened for so long."""
+
+    watches: Watches
+    for_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoseEvents:
+    """Lose events for so long, without the watches noticing."""
+
+    watches: Watches
+    for_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatEvents:
+    """Bring the events of so long more than once."""
+
+    watches: Watches
+    for_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RelistWatches:
+    """Let open watches list again by themselves, as after a 410: events under way are lost."""
+
+    watches: Watches
+
+
+@dataclass(frozen=True, slots=True)
+class StepHostClock:
+    """Set the host's clock (of replicas: this one's) forward, or back."""
+
+    seconds: float
+    replica: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepServerClock:
+    """Set the clock of an API server (counted from 1; None: of all of them) forward, or back."""
+
+    seconds: float
+    server: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeKubelet:
+    """Let a node's kubelet end no pods, until it is thawed."""
+
+    node: str
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetHold:
+    """Write the annotation by which a pod's owner holds its eviction; None removes it."""
+
+    pod: NamespacedName
+    hold: str | None
+
+
+ClusterAction = (
+    AddTaints
+    | RemoveTaints
+    | SetTaints
+    | WriteNode
+    | CreateNode
+    | DeleteNode
+    | RecreateNode
+    | FreezeKubelet
+    | CreatePods
+    | DeletePod
+    | RecreatePod
+    | BindPod
+    | ChangeTolerations
+    | FinishPod
+    | RemoveFinalizers
+    | ResetCondition
+    | SetHold
+)
+"""What the people and programs of a cluster do to its nodes and pods."""
+
+Action = (
+    ClusterAction
+    | Restart
+    | Freeze
+    | Partition
+    | Lead
+    | DisturbCalls
+    | Outage
+    | LagWatches
+    | CutWatches
+    | LoseEvents
+    | RepeatEvents
+    | RelistWatches
+    | StepHostClock
+    | StepServerClock
+    | SuspensionAction
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioStep:
+    """An action at a second of the scenario; ``line`` is where it is written, ``text`` how, for the timeline."""
+
+    at: float
+    action: Action
+    line: int
+    text: str

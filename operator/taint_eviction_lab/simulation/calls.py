@@ -1,0 +1,223 @@
+"""Calls of one controller process to the simulated API server: through network and faults to the store, and back.
+
+A call travels, is carried out at one instant, and its answer travels back with the server's ``Date``. Once sent, it
+arrives even if the process that made it is frozen or has given up waiting; what arrives is on the timeline. A process
+that was killed makes no more calls, and those of its calls that had not arrived never arrive.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from taint_eviction.adapters.answers import failure_reason, may_pass
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.objects import Node, Pod
+from taint_eviction.runtime.clock import MIN_ANSWERS
+from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
+from taint_eviction.runtime.watch_listener import Interpret
+from taint_eviction_lab.simulation.audit import Auditor, Phase, Trace, unaudited
+from taint_eviction_lab.simulation.cluster import SimulatedCluster, later
+from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind
+from taint_eviction_lab.simulation.kubernetes_json import JsonObject
+from taint_eviction_lab.simulation.pod_writes import PodWrites
+from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.virtual_clock import ProcessClock, virtual_now
+
+AnswerT = TypeVar("AnswerT")
+
+_ASK_EVERY_SECONDS = 1.0 / MIN_ANSWERS
+_LONGEST_SHARPENING_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parsing:
+    """How production reads objects: JSON → value, None where it is too malformed; and what a watch brings → fact.
+
+    ``control_state`` reads the ConfigMap with orders, whatever is in it.
+    """
+
+    node: Callable[[Mapping[str, Any]], Node | None]
+    pod: Callable[[Mapping[str, Any]], Pod | None]
+    interpret: Interpret
+    control_state: Callable[[Mapping[str, Any]], ControlState]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Between a controller and the API server: how long a call takes in one direction, and when it gives up."""
+
+    one_way_seconds: float = 0.005
+    call_timeout_seconds: float = 10.0
+    page_size: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a controller process finds outside itself."""
+
+    cluster: SimulatedCluster
+    faults: CallFaults
+    network: Network
+    parsing: Parsing
+    timeline: Timeline
+    pod_writes: PodWrites
+    auditor: Auditor = unaudited
+
+
+@dataclass(slots=True)
+class _Journey:
+    """One call under way; ``answer`` is set when its answer arrives, to (what, its ``Date``; None: none came)."""
+
+    number: int
+    call: CallKind
+    subject: str
+    uid: str
+    fault: CallFault
+    answer: "asyncio.Future[tuple[Any, float | None]]" = field(repr=False)
+
+
+class SimulatedCalls:
+    """The calls of one controller process, called ``name``.
+
+    ``own_faults`` go before the world's: they are this process's alone.
+    """
+
+    def __init__(
+        self, world: World, clock: ProcessClock, name: str = "controller", own_faults: CallFaults | None = None
+    ) -> None:
+        self.name = name
+        self._world = world
+        self._clock = clock
+        self._own_faults = own_faults or CallFaults()
+        self._closed = False
+        self._calls = 0
+
+    async def sharpen_clock(self) -> None:
+        """Ask as often as it takes for a median, as production does at its start."""
+        with contextlib.suppress(TimeoutError, CallFailed):
+            async with asyncio.timeout(_LONGEST_SHARPENING_SECONDS):
+                for number in range(MIN_ANSWERS):
+                    await asyncio.sleep(_ASK_EVERY_SECONDS if number else 0.0)
+                    await self.call(CallKind.VERSION, "", lambda: None)
+
+    async def call(
+        self, call: CallKind, subject: str, act: Callable[[], AnswerT], uid: str = "", ready: Ready | None = None
+    ) -> AnswerT:
+        """Make a call: carry it there, do what it asks for, carry the answer back; raise ``CallFailed``.
+
+        ``ready`` is asked on the connection that stands.
+        """
+        self._check_open()
+        fault = self._fault_of(call, subject)
+        await self._connect(fault)
+        if ready is not None:
+            await ready()
+        self._check_open()
+        journey = self._begin(call, subject, uid, fault)
+        timeout = self._world.network.call_timeout_seconds
+        travel_seconds = self._world.network.one_way_seconds + journey.fault.delay_seconds
+        if travel_seconds < timeout:
+            later(travel_seconds, self._arrive, journey, act)
+        try:
+            async with asyncio.timeout(timeout):
+                answer, date = await journey.answer
+        except TimeoutError:
+            answer, date = self._unanswered(), None
+        self._check_open()
+        if date is not None:
+            self._clock.server_clock.heard_date(date)
+        if isinstance(answer, CallFailed):
+            self._trace(journey, Phase.FAILED, answer)
+            raise answer
+        self._trace(journey, Phase.ANSWERED, answer)
+        return answer  # type: ignore[no-any-return]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise asyncio.CancelledError
+
+    def _fault_of(self, call: CallKind, subject: str) -> CallFault:
+        now = virtual_now()
+        fault = self._own_faults.next(call, subject, now)
+        return self._world.faults.next(call, subject, now) if fault == CallFault() else fault
+
+    async def _connect(self, fault: CallFault) -> None:
+        timeout = self._world.network.call_timeout_seconds
+        if fault.connect_seconds:
+            await asyncio.sleep(min(fault.connect_seconds, timeout))
+        if fault.connect_seconds >= timeout:
+            raise self._unanswered()
+
+    def _unanswered(self) -> CallFailed:
+        return CallFailed(f"no answer within {self._world.network.call_timeout_seconds:g} s", may_pass=True)
+
+    def _begin(self, call: CallKind, subject: str, uid: str, fault: CallFault) -> _Journey:
+        self._calls += 1
+        journey = _Journey(self._calls, call, subject, uid, fault, asyncio.get_running_loop().create_future())
+        self._trace(journey, Phase.SENT, None)
+        return journey
+
+    def _arrive(self, journey: _Journey, act: Callable[[], object]) -> None:
+        """Let a call arrive at the API server, and send its answer on the way back."""
+        if self._closed:
+            return
+        fault = journey.fault
+        date = self._world.cluster.clocks.date(journey.number) + fault.date_ahead_seconds
+        fails = fault.fails or fault.hangs
+        self._trace(journey, Phase.ARRIVED, None)
+        answer = _refusal(fault) if fails and not fault.takes_effect else _outcome(act)
+        done = Phase.REFUSED if isinstance(answer, CallFailed) else Phase.CARRIED_OUT
+        self._trace(journey, done, answer)
+        if not fails:
+            self._send_back(journey, answer, date)
+            return
+        self._note_failure(journey)
+        if not fault.hangs:
+            self._send_back(journey, _refusal(fault), date if fault.status is not None else None)
+
+    def _note_failure(self, journey: _Journey) -> None:
+        fault = journey.fault
+        answer = "no answer" if fault.hangs or fault.status is None else f"{fault.status}"
+        why = f"{journey.call.value}: {answer}" + (" (it took effect)" if fault.takes_effect else "")
+        self._world.timeline.add(TimelineEntry(virtual_now(), What.CALL_FAILED, journey.subject, why=why))
+
+    def _send_back(self, journey: _Journey, answer: object, date: float | None) -> None:
+        """Carry an answer back; a connection that breaks (``date`` None) is noticed at once."""
+        seconds = 0.0 if date is None else self._world.network.one_way_seconds + journey.fault.back_seconds
+        later(seconds, _answer, journey.answer, (answer, date))
+
+    def _trace(self, journey: _Journey, phase: Phase, body: object) -> None:
+        what = (journey.number, phase, journey.call, journey.subject, journey.uid)
+        self._world.auditor(Trace(self.name, *what, virtual_now(), body))
+
+    def saw(self, body: JsonObject) -> None:
+        """Note that a watch has brought an object."""
+        self._world.auditor(Trace(self.name, 0, Phase.SAW, None, "", body["metadata"]["uid"], virtual_now(), body))
+
+    def close(self) -> None:
+        """Let nothing through any more: the process was killed."""
+        self._closed = True
+
+
+def _outcome(act: Callable[[], object]) -> object:
+    """Do it; return the answer, or the refusal."""
+    try:
+        return act()
+    except CallFailed as refusal:
+        return refusal
+
+
+def _refusal(fault: CallFault) -> CallFailed:
+    return CallFailed(
+        fault.message or (f"HTTP {fault.status}" if fault.status else "the connection was refused"),
+        reason=FailureReason.NO_ANSWER if fault.status is None else failure_reason(fault.status),
+        retry_after_seconds=fault.retry_after_seconds,
+        may_pass=fault.status is None or may_pass(fault.status),
+    )
+
+
+def _answer(waiting: "asyncio.Future[object]", answer: object) -> None:
+    if not waiting.done():
+        waiting.set_result(answer)

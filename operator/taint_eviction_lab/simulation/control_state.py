@@ -1,0 +1,138 @@
+"""The ConfigMap with pauses and the breaker's state in a simulated cluster, and the door of one process to it.
+
+Kept as values, with times to the microsecond: the adapters read and write its text. When the breaker opens and closes
+is on the timeline. Not here: what follows from the ConfigMap (``runtime.control_state_sync``).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction_lab.simulation.calls import SimulatedCalls
+from taint_eviction_lab.simulation.cluster import Impossible
+from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.timeline import BREAKER, Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.virtual_clock import server_time, virtual_now
+
+
+class SimulatedControlState:
+    """The object as the API server keeps it; ``control_state`` None: there is none.
+
+    ``read`` is how production reads it.
+    """
+
+    def __init__(self, timeline: Timeline, read: Callable[[Mapping[str, Any]], ControlState]) -> None:
+        self.control_state: ControlState | None = None
+        self._timeline = timeline
+        self._read = read
+
+    # What people do
+
+    def pause(self, node: str | None, namespace: str | None, reason: str) -> None:
+        """Pause the evictions of a node, of a namespace, or all."""
+        pause = Pause(server_time(virtual_now()), reason)
+        before = self.control_state or ControlState()
+        if node is not None:
+            self.control_state = replace(before, nodes={**before.nodes, node: pause})
+        elif namespace is not None:
+            self.control_state = replace(before, namespaces={**before.namespaces, namespace: pause})
+        else:
+            self.control_state = replace(before, cluster=pause)
+
+    def resume(self, node: str | None, namespace: str | None, every: bool) -> None:
+        """Remove the pause of a node, of a namespace, or of all evictions; ``every``: all pauses there are."""
+        before = self.control_state or ControlState()
+        if every:
+            self.control_state = replace(before, cluster=None, nodes={}, namespaces={})
+        elif node is not None:
+            self.control_state = replace(before, nodes=_without(before.nodes, node))
+        elif namespace is not None:
+            self.control_state = replace(before, namespaces=_without(before.namespaces, namespace))
+        elif before.cluster is None:
+            raise Impossible("nothing is paused as a whole at this moment")
+        else:
+            self.control_state = replace(before, cluster=None)
+
+    def scribble(self, key: str, value: str) -> None:
+        """Write one key by hand, as text; what its key was about is held or not by what that means."""
+        before, written = self.control_state or ControlState(), self._read({"data": {key: value}})
+        nodes, namespaces = {**before.nodes, **written.nodes}, {**before.namespaces, **written.namespaces}
+        self.control_state = replace(
+            before, cluster=written.cluster or before.cluster, nodes=nodes, namespaces=namespaces
+        )
+        if written.latch is not None:
+            self._open(written.latch, "a human")
+        elif written.reset_epoch is not None:
+            self.reset(written.reset_epoch, "a human")
+
+    def lose(self) -> None:
+        """Delete the ConfigMap."""
+        if self.control_state is None:
+            raise Impossible("there is no ConfigMap with orders at this moment")
+        self.control_state = None
+
+    # Writes of either side
+
+    def reset(self, reset_epoch: float, by: str) -> None:
+        """Close the breaker."""
+        before = self.control_state or ControlState()
+        if before.latch is not None:
+            self._timeline.add(TimelineEntry(virtual_now(), What.BREAKER_CLOSED, BREAKER, why=by))
+        self.control_state = replace(before, latch=None, reset_epoch=round(reset_epoch, 6))
+
+    def latch(self, latch: Latch, by: str) -> None:
+        """Open the breaker, unless it is open, or was reset since."""
+        before = self.control_state or ControlState()
+        latch = replace(latch, since_epoch=round(latch.since_epoch, 6))
+        reset_since = before.reset_epoch is not None and before.reset_epoch >= latch.since_epoch
+        if before.latch is None and not reset_since:
+            self._open(latch, by)
+
+    def redate(self, stated_epoch: float, epoch: float) -> None:
+        """Date at ``epoch`` when the breaker was opened or closed, if that is dated ``stated_epoch``."""
+        if self.control_state is not None and self.control_state.breaker_epoch == stated_epoch:
+            self.control_state = self.control_state.with_breaker_epoch(round(epoch, 6))
+
+    def _open(self, latch: Latch, by: str) -> None:
+        before = self.control_state or ControlState()
+        if before.latch is None:
+            self._timeline.add(TimelineEntry(virtual_now(), What.BREAKER_OPENED, BREAKER, why=f"{by}: {latch.cause}"))
+        # Both stand in one key.
+        self.control_state = replace(before, latch=latch, reset_epoch=None)
+
+
+def _without(pauses: Mapping[str, Pause], name: str) -> dict[str, Pause]:
+    if name not in pauses:
+        raise Impossible(f"{name!r} is not paused at this moment")
+    return {each: pause for each, pause in pauses.items() if each != name}
+
+
+class SimulatedControlStateStore:
+    """The ``ControlStateStore`` of one controller process."""
+
+    def __init__(self, calls: SimulatedCalls, control_state: SimulatedControlState) -> None:
+        self._calls = calls
+        self._control_state = control_state
+
+    async def read(self) -> ControlState | None:
+        """Read the ConfigMap; None if it does not exist."""
+        return await self._calls.call(CallKind.READ_CONTROL_STATE, "", lambda: self._control_state.control_state)
+
+    async def write_latch(self, latch: Latch) -> None:
+        """Keep that the breaker is open, unless it was reset since."""
+        await self._calls.call(
+            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.latch(latch, self._calls.name)
+        )
+
+    async def write_reset(self, reset_epoch: float) -> None:
+        """Keep that the breaker was closed then."""
+        await self._calls.call(
+            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.reset(reset_epoch, self._calls.name)
+        )
+
+    async def redate(self, stated_epoch: float, epoch: float) -> None:
+        """Date at ``epoch`` what is kept of the breaker, if it is dated ``stated_epoch``."""
+        await self._calls.call(
+            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.redate(stated_epoch, epoch)
+        )

@@ -1,0 +1,98 @@
+"""What can go wrong with calls: rules that pick calls, and what happens to those.
+
+A rule holds for a number of calls, for a span of time, or both, whichever ends first. The first rule that picks a call
+decides on it; one call spends one rule.
+"""
+
+import fnmatch
+from dataclasses import dataclass
+from enum import Enum
+
+
+class CallKind(Enum):
+    """The calls that the runtime can make; the value is how scenarios write them."""
+
+    LIST_NODES = "listNodes"
+    LIST_PODS = "listPods"
+    LIST_CACHED_PODS = "listCachedPods"
+    READ_NODE = "readNode"
+    READ_POD = "readPod"
+    MARK = "mark"
+    UNMARK = "unmark"
+    DELETE = "delete"
+    EVICT = "evict"
+    WATCH_NODES = "watchNodes"
+    WATCH_PODS = "watchPods"
+    VERSION = "version"
+    READ_LEASE = "readLease"
+    WRITE_LEASE = "writeLease"
+    READ_CONTROL_STATE = "readOrders"
+    WRITE_CONTROL_STATE = "writeOrders"
+
+
+@dataclass(frozen=True, slots=True)
+class CallFault:
+    """What happens to a call.
+
+    ``connect_seconds``: its connection takes so long, before it is sent. ``delay_seconds``: it takes so much longer to
+    arrive; ``back_seconds``: so much longer its answer. ``fails``: it is
+    answered with ``status`` (None: no answer, the connection breaks), ``message`` and ``retry_after_seconds``.
+    ``hangs``: it is never answered. ``takes_effect``: the call does what it should although its answer is a failure,
+    or none. ``date_ahead_seconds``: the ``Date`` of its answer is so much ahead (behind where negative) of the API
+    server's clock.
+    """
+
+    connect_seconds: float = 0.0
+    delay_seconds: float = 0.0
+    back_seconds: float = 0.0
+    fails: bool = False
+    hangs: bool = False
+    takes_effect: bool = False
+    status: int | None = None
+    message: str = ""
+    retry_after_seconds: float | None = None
+    date_ahead_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Which calls: of these kinds, to objects whose name matches the pattern; at most ``times``, before ``until``."""
+
+    calls: frozenset[CallKind]
+    pattern: str = "*"
+    times: int | None = None
+    until: float | None = None
+
+
+@dataclass(slots=True)
+class _Rule:
+    picked: Picked
+    fault: CallFault
+    left: int | None
+
+
+class CallFaults:
+    """All rules that hold, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._rules: list[_Rule] = []
+
+    def add(self, picked: Picked, fault: CallFault) -> None:
+        """Add a rule."""
+        self._rules.append(_Rule(picked, fault, picked.times))
+
+    def clear(self) -> None:
+        """Drop all rules: everything works again."""
+        self._rules.clear()
+
+    def next(self, call: CallKind, subject: str, now: float) -> CallFault:
+        """Say what happens to a call that is made now; ``subject`` is the object's name, "" where there is none."""
+        self._rules = [
+            rule for rule in self._rules if rule.left != 0 and (rule.picked.until is None or now < rule.picked.until)
+        ]
+        for rule in self._rules:
+            if call in rule.picked.calls and fnmatch.fnmatchcase(subject, rule.picked.pattern):
+                if rule.left is not None:
+                    rule.left -= 1
+                return rule.fault
+        return CallFault()

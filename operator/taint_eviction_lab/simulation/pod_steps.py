@@ -1,0 +1,143 @@
+"""What a scenario's steps do to pods: each one write of one client, by the fake API server's rules.
+
+Raise ``StatusError`` where the API server refuses, ``Impossible`` where there is nothing to be done. More is allowed
+than a real API server allows: tolerations may be taken away.
+"""
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from fake_apiserver.defaults import add_default_tolerations
+from fake_apiserver.eviction import bind
+from fake_apiserver.kubelet import fresh_pod
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation import kubernetes_json as kube
+from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster, later
+from taint_eviction_lab.simulation.kubernetes_json import JsonObject
+from taint_eviction_lab.simulation.virtual_clock import virtual_now
+
+_DEFAULT_GRACE_SECONDS = 30
+# Phases of pods that do not run.
+_NEVER_READY = ("Pending", "Succeeded", "Failed")
+
+LifeAction = do.CreatePods | do.DeletePod | do.RecreatePod | do.BindPod
+PodWrite = do.ChangeTolerations | do.FinishPod | do.RemoveFinalizers | do.ResetCondition | do.SetHold
+
+
+def change_pods(cluster: SimulatedCluster, action: LifeAction) -> None:
+    """Create, delete, recreate or bind pods."""
+    match action:
+        case do.CreatePods():
+            for body in action.bodies:
+                create_pod(cluster, body)
+        case do.DeletePod():
+            if action.force:
+                _remove(cluster, action.pod)
+            else:
+                cluster.delete("pods", action.pod.name, action.pod.namespace)
+        case do.RecreatePod():
+            _recreate_pod(cluster, action)
+        case do.BindPod():
+            _bind(cluster, action.pod, action.node)
+        case _:
+            assert_never(action)
+
+
+def write_pod(cluster: SimulatedCluster, action: PodWrite) -> None:
+    """Write something of a pod that is there."""
+    pod, now = cluster.body("pods", action.pod.name, action.pod.namespace), cluster.clock.timestamp()
+    match action:
+        case do.ChangeTolerations():
+            written = _with_default_tolerations(cluster, kube.with_spec(pod, tolerations=list(action.tolerations)))
+        case do.FinishPod():
+            written = kube.with_condition(kube.with_status(pod, phase=action.phase), "Ready", "False", now)
+        case do.RemoveFinalizers():
+            written = kube.with_metadata(pod, finalizers=None)
+        case do.ResetCondition():
+            written = kube.with_condition(pod, kube.CONDITION_TYPE, "False", now)
+        case do.SetHold():
+            written = kube.with_hold(pod, action.hold)
+        case _:
+            assert_never(action)
+    cluster.update("pods", written)
+
+
+def create_pod(cluster: SimulatedCluster, body: Mapping[str, Any]) -> None:
+    """Create a pod with the defaults of an API server; one with a nodeName is bound in the same write."""
+    pod = _with_default_tolerations(cluster, body)
+    if isinstance(pod.get("spec", {}), Mapping) and "terminationGracePeriodSeconds" not in kube.part_of(pod, "spec"):
+        pod = kube.with_spec(pod, terminationGracePeriodSeconds=_DEFAULT_GRACE_SECONDS)
+    bound, now = kube.node_name_of(pod) is not None, cluster.clock.timestamp()
+    if bound and not kube.tells_when_bound(pod):
+        pod = kube.with_condition(pod, "PodScheduled", "True", pod["metadata"].get("creationTimestamp", now))
+    if bound and _ready_in_seconds(cluster, pod) == 0.0:
+        pod = kube.with_condition(pod, "Ready", "True", now)
+    record = cluster.put("pods", pod)
+    _await_readiness(cluster, NamespacedName(record.namespace, record.name))
+
+
+def _recreate_pod(cluster: SimulatedCluster, action: do.RecreatePod) -> None:
+    """Create a pod of the same name with another UID. An old one that still exists goes at once.
+
+    Its finalizers are then the new one's, too.
+    """
+    last = cluster.recorder.latest("pods", *action.pod)
+    if last is None:
+        raise Impossible(f"there has never been a pod {str(action.pod)!r}")
+    pod = fresh_pod(kube.sound(last))
+    if cluster.pod(action.pod) is not None:
+        _remove(cluster, action.pod)
+        pod = kube.with_metadata(pod, finalizers=last["metadata"].get("finalizers"))
+    node_name = None if action.unbound else action.node or kube.node_name_of(last)
+    create_pod(cluster, kube.with_spec(pod, nodeName=node_name))
+
+
+def _remove(cluster: SimulatedCluster, key: NamespacedName) -> None:
+    """Remove a pod in one write, despite finalizers. A real API server marks it as terminating first."""
+    cluster.store.remove(cluster.record("pods", key.name, key.namespace))
+
+
+def _bind(cluster: SimulatedCluster, key: NamespacedName, node_name: str) -> None:
+    record = cluster.record("pods", key.name, key.namespace)
+    bind(cluster.registry, record, {"target": {"kind": "Node", "name": node_name}})
+    _await_readiness(cluster, key)
+
+
+def _with_default_tolerations(cluster: SimulatedCluster, pod: Mapping[str, Any]) -> JsonObject:
+    spec, seconds = pod.get("spec", {}), cluster.admission.default_toleration_seconds
+    tolerations = (spec.get("tolerations") or []) if isinstance(spec, Mapping) else None
+    if seconds is None or not isinstance(tolerations, list) or not all(isinstance(one, dict) for one in tolerations):
+        return dict(pod)
+    completed = dict(spec)
+    add_default_tolerations(completed, seconds)
+    return {**pod, "spec": completed}
+
+
+# Readiness
+
+
+def _ready_in_seconds(cluster: SimulatedCluster, pod: Mapping[str, Any]) -> float | None:
+    """Return how long the pod takes to become ready; None where the scenario says whether it is, or it does not run."""
+    if kube.node_name_of(pod) is None or kube.condition_status(pod, "Ready") is not None:
+        return None
+    if not isinstance(pod.get("status", {}), Mapping) or kube.part_of(pod, "status").get("phase") in _NEVER_READY:
+        return None
+    return 0.0 if virtual_now() <= 0.0 else cluster.ready_seconds
+
+
+def _await_readiness(cluster: SimulatedCluster, key: NamespacedName) -> None:
+    pod = cluster.pod(key)
+    seconds = None if pod is None else _ready_in_seconds(cluster, pod)
+    if pod is None or seconds is None:
+        return
+    if seconds == 0.0:
+        _become_ready(cluster, key, pod["metadata"]["uid"])
+    else:
+        later(seconds, _become_ready, cluster, key, pod["metadata"]["uid"])
+
+
+def _become_ready(cluster: SimulatedCluster, key: NamespacedName, uid: str) -> None:
+    pod = cluster.pod(key)
+    if pod is not None and pod["metadata"]["uid"] == uid and kube.condition_status(pod, "Ready") is None:
+        cluster.update("pods", kube.with_condition(pod, "Ready", "True", cluster.clock.timestamp()), manager="kubelet")

@@ -1,0 +1,130 @@
+"""One controller process of a simulated world: the production runtime, unchanged, behind simulated doors.
+
+Killed at any moment, as SIGKILL does: nothing it had not sent yet is ever sent, and nothing it knew is left. Frozen, it
+takes no step; what it had sent arrives. With a Lease it stands for election as production does.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from contextvars import copy_context
+from dataclasses import dataclass
+
+from taint_eviction.runtime.assembly import Doors, assemble
+from taint_eviction.runtime.leadership import Elector
+from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation.api import SimulatedApi
+from taint_eviction_lab.simulation.calls import SimulatedCalls, World
+from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
+from taint_eviction_lab.simulation.faults import CallFaults
+from taint_eviction_lab.simulation.freezing import FREEZER, Freezer
+from taint_eviction_lab.simulation.lease import SimulatedLease, SimulatedLeaseStore
+from taint_eviction_lab.simulation.timeline import Timeline
+from taint_eviction_lab.simulation.timeline_reporter import TimelineReporter
+from taint_eviction_lab.simulation.virtual_clock import HostClock, ProcessClock
+from taint_eviction_lab.simulation.watches import SimulatedWatcher, Streams
+
+# What the monotonic clock of the first process shows at second 0, and how far those of later ones are apart.
+_MONOTONIC_OFFSET_SECONDS = 4096.0
+
+
+def no_reporters(timeline: Timeline, gate: Gate) -> Iterable[Reporter]:
+    """Tell nobody but the timeline."""
+    return ()
+
+
+@dataclass(slots=True)
+class SimulatedGate:
+    """Whether the process leads."""
+
+    leading: bool = True
+
+    def may_act(self) -> bool:
+        """Answer for this very moment."""
+        return self.leading
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a process is started in: the world, the host, its settings, the watches' fate, and who else is told.
+
+    ``seed`` decides all that is left to chance, as the lengths of waits. ``own_faults`` befall its calls alone.
+    ``lease`` None: ``gate`` says whether it acts; otherwise whoever is elected does.
+    """
+
+    world: World
+    host: HostClock
+    settings: Settings
+    nodes: Streams
+    pods: Streams
+    gate: SimulatedGate
+    seed: str
+    own_faults: CallFaults
+    control_state: SimulatedControlState
+    lease: SimulatedLease | None = None
+    reporters: Callable[[Timeline, Gate], Iterable[Reporter]] = no_reporters
+
+
+class ControllerProcess:
+    """The ``incarnation``-th process of a replica, counted from 1; ``name`` tells it from all others."""
+
+    def __init__(self, surroundings: Surroundings, name: str, incarnation: int) -> None:
+        self.name = name
+        world, settings = surroundings.world, surroundings.settings
+        clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
+        rng = random.Random(f"{surroundings.seed}/{incarnation}")
+        pods = surroundings.pods
+        calls = self._calls = SimulatedCalls(world, clock, name, surroundings.own_faults)
+        api = SimulatedApi(world, calls, lambda: pods.lag_seconds)
+        self._elector: Elector | None = None
+        gate: Gate = surroundings.gate
+        if surroundings.lease is not None:
+            store = SimulatedLeaseStore(calls, surroundings.lease)
+            election = random.Random(f"{surroundings.seed}/{incarnation}/election")
+            gate = self._elector = Elector(name, store, clock.server_clock, settings.election, rng=election)
+        doors = Doors(
+            clock=clock.server_clock,
+            reader=api,
+            writer=api,
+            watcher=lambda _: SimulatedWatcher(world, calls, surroundings.nodes, pods),
+            interpret=world.parsing.interpret,
+            gate=gate,
+            reporters=[TimelineReporter(world.timeline, clock), *surroundings.reporters(world.timeline, gate)],
+            control_state=SimulatedControlStateStore(calls, surroundings.control_state),
+        )
+        self.freezer = Freezer()
+        context = copy_context()
+        context.run(FREEZER.set, self.freezer)
+        assembled = context.run(assemble, doors, settings, rng)
+        self.live, self.engine = assembled.live, assembled.engine
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
+
+    async def _run(self) -> None:
+        await self._calls.sharpen_clock()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.engine.run(), name="engine")
+            if self._elector is not None:
+                group.create_task(self._elector.run(), name="elector")
+
+    def fall_silent(self) -> None:
+        """Let nothing out any more from this very moment on; to be killed next."""
+        self._calls.close()
+
+    async def kill(self) -> None:
+        """End it at once; raise what had ended it already: a bug of its own."""
+        self.fall_silent()
+        self._task.cancel()
+        self.freezer.thaw()
+        await asyncio.wait([self._task])
+        self.check()
+
+    def check(self) -> None:
+        """Raise what has ended the process, if a bug did."""
+        if self._task.done() and not self._task.cancelled() and (bug := self._task.exception()) is not None:
+            raise bug
+
+    def has_plans(self) -> bool:
+        """Tell whether anything is scheduled or in flight."""
+        next_at = self.live.next_at(self.live.clock.now().at)
+        return next_at is not None or self.live.controller.status.pending_count() > 0

@@ -1,0 +1,122 @@
+"""One replica of the controller: a host with its clock, its own network, and one process after the other."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from taint_eviction.core.policy import PolicyRule
+from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation.calls import World
+from taint_eviction_lab.simulation.control_state import SimulatedControlState
+from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind, Picked
+from taint_eviction_lab.simulation.lease import SimulatedLease
+from taint_eviction_lab.simulation.process import ControllerProcess, SimulatedGate, Surroundings
+from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.virtual_clock import HostClock, virtual_now
+from taint_eviction_lab.simulation.watches import Streams
+
+
+class SimulatedReplica:
+    """The ``number``-th replica, counted from 1; without a ``lease`` the ``gate`` says whether it acts."""
+
+    def __init__(
+        self,
+        number: int,
+        world: World,
+        *,
+        settings: Settings,
+        gate: SimulatedGate,
+        control_state: SimulatedControlState,
+        lease: SimulatedLease | None,
+        seed: str,
+        reporters: Callable[[Timeline, Gate], Iterable[Reporter]],
+        drift_ppm: float = 0.0,
+    ) -> None:
+        self.host = HostClock(drift_ppm=drift_ppm)
+        self.nodes, self.pods = Streams(), Streams()
+        self.process: ControllerProcess | None = None
+        self._own_faults = CallFaults()
+        self._name = "controller" if lease is None else f"replica {number}, controller"
+        self._timeline = world.timeline
+        seed = seed if lease is None else f"{seed}/{number}"
+        self._surroundings = Surroundings(
+            world,
+            self.host,
+            settings,
+            self.nodes,
+            self.pods,
+            gate,
+            seed,
+            self._own_faults,
+            control_state,
+            lease,
+            reporters,
+        )
+        self._incarnations = 0
+        self._starting: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start a process."""
+        self._starting = None
+        self._incarnations += 1
+        self.process = ControllerProcess(self._surroundings, self._process_name, self._incarnations)
+        self._timeline.add(TimelineEntry(virtual_now(), What.STARTED, self._process_name))
+
+    @property
+    def _process_name(self) -> str:
+        return f"{self._name} {self._incarnations}"
+
+    async def kill(self) -> None:
+        """End the process, if there is one; raise a bug that had ended it before."""
+        if self._starting is not None:
+            self._starting.cancel()
+        if self.process is not None:
+            process, self.process = self.process, None
+            await process.kill()
+            self._timeline.add(TimelineEntry(virtual_now(), What.KILLED, self._process_name))
+
+    async def restart(self, after_seconds: float) -> None:
+        """End the process and start another one so much later."""
+        await self.kill()
+        if after_seconds > 0:
+            self._starting = asyncio.get_running_loop().call_later(after_seconds, self.start)
+        else:
+            self.start()
+
+    def freeze(self, for_seconds: float) -> None:
+        """Let the process take no step for so long."""
+        if self.process is not None:
+            freezer = self.process.freezer
+            freezer.freeze()
+            asyncio.get_running_loop().call_later(for_seconds, freezer.thaw)
+
+    def partition(self, for_seconds: float) -> None:
+        """Cut it off from the API server for so long: no call arrives, no watch stays open."""
+        self._own_faults.add(Picked(frozenset(CallKind), until=virtual_now() + for_seconds), CallFault(hangs=True))
+        self.nodes.cut(for_seconds)
+        self.pods.cut(for_seconds)
+
+    def change_rules(self, rules: tuple[PolicyRule, ...]) -> None:
+        """Let the process read other rules for evictions, as later ones will."""
+        settings = self._surroundings.settings
+        policy = dataclasses.replace(settings.policy, rules=rules)
+        settings = dataclasses.replace(settings, policy=policy)
+        self._surroundings = dataclasses.replace(self._surroundings, settings=settings)
+        if self.process is not None:
+            self.process.live.change_policy(policy)
+
+    def make_peace(self) -> None:
+        """Let everything work from now on: network, watches, and the process if it was frozen."""
+        self._own_faults.clear()
+        for streams in (self.nodes, self.pods):
+            streams.make_peace()
+        if self.process is not None:
+            self.process.freezer.thaw()
+
+    def busy(self) -> bool:
+        """Tell whether the process has plans, or is yet to be started; raise a bug that has ended it."""
+        if self.process is None:
+            return self._starting is not None
+        self.process.check()
+        return self.process.has_plans()

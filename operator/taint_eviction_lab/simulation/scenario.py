@@ -1,0 +1,161 @@
+"""A scenario: what there is, what happens when, and what is expected; and how its file is read.
+
+``read_scenario`` raises ``Malformed`` with all problems of a file at once: file, line, and what was expected. The
+format is documented in tests/scenarios/README.md.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.files.marked_yaml import Malformed, Marked, load
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation.action_file import ACTIONS
+from taint_eviction_lab.simulation.actions import ScenarioStep
+from taint_eviction_lab.simulation.expectation_file import ExpectationReading
+from taint_eviction_lab.simulation.expectations import Expectation
+from taint_eviction_lab.simulation.kubernetes_json import JsonObject
+from taint_eviction_lab.simulation.settings_file import SettingsReading
+from taint_eviction_lab.simulation.suspension_expectations import BreakerExpectation
+from taint_eviction_lab.simulation.virtual_clock import RIGHT_CLOCKS, ClockSettings
+
+GIVEN = ("nodes", "pods", "budgets", "orders")
+_TOP = ("name", "about", "settings", "given", "timeline", "expect", "until")
+
+# How much of an action the timeline shows.
+_MAX_TEXT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario as it was read; ``until`` None: until nothing is left to happen (see ``replay``).
+
+    ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
+    no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
+    there are, the one that is elected acts; None: one, without election. ``control_state`` is what stands in the
+    ConfigMap at the beginning; None: there is none. ``breaker`` None: it is expected never to open. ``clocks``: of API
+    servers and controllers.
+    """
+
+    file: str
+    name: str
+    about: str
+    nodes: tuple[JsonObject, ...]
+    pods: tuple[JsonObject, ...]
+    steps: tuple[ScenarioStep, ...]
+    expectations: tuple[Expectation, ...]
+    settings: Settings
+    default_toleration_seconds: int | None
+    ready_seconds: float
+    until: float | None
+    replicas: int | None = None
+    budgets: tuple[JsonObject, ...] = ()
+    control_state: ControlState | None = None
+    breaker: BreakerExpectation | None = None
+    clocks: ClockSettings = RIGHT_CLOCKS
+
+
+def read_scenario(text: str, file: str) -> Scenario:
+    """Read a scenario; ``file`` names it in problems. Raise ``Malformed`` with everything that is wrong."""
+    reading = _ScenarioReading(file)
+    scenario = reading.scenario(load(text, file))
+    reading.check_names()
+    if reading.problems:
+        raise Malformed(reading.problems)
+    return scenario
+
+
+class _ScenarioReading(SettingsReading, ExpectationReading):
+    def scenario(self, at: Marked) -> Scenario:
+        top = self.fields(at, _TOP, "a scenario")
+        if isinstance(at.value, dict):
+            self.only(top, ("about", "given", "expect"), at.line, "a scenario")
+        nothing = Marked({}, at.line, {})
+        given = self.fields(top.get("given", nothing), GIVEN, "given")
+        settings = self.settings(top.get("settings", nothing))
+        steps = self._steps(top)
+        until = self.seconds(top["until"], "until", 0.0) if "until" in top else None
+        if until is not None and steps and steps[-1].at > until:
+            self.problem(top["until"].line, f"until {until:g} comes before the last step, at {steps[-1].at:g}")
+        self._check_numbers("replica", self.replicas_named, settings.replicas or 1)
+        self._check_numbers("API server", self.servers_named, settings.clocks.api_servers)
+        nodes = [node for item in self.items(given.get("nodes"), "nodes") for node in self.nodes(item)]
+        pods = [pod for item in self.items(given.get("pods"), "pods") for pod in self.pods(item)]
+        budgets = [self.budget(item) for item in self.items(given.get("budgets"), "budgets")]
+        self._check_unique([_name_of(node) for node in nodes], given.get("nodes", at).line)
+        self._check_unique([_name_of(pod) for pod in pods], given.get("pods", at).line)
+        self._check_unique(
+            [_name_of(budget) for budget in budgets if budget is not None], given.get("budgets", at).line
+        )
+        return Scenario(
+            file=self.file,
+            name=self.text(top["name"], "name") if "name" in top else PurePath(self.file).stem,
+            about=self.text(top["about"], "about") if "about" in top else "",
+            nodes=tuple(nodes),
+            pods=tuple(pods),
+            steps=steps,
+            expectations=tuple(self.expectations(top["expect"])) if "expect" in top else (),
+            settings=settings.settings,
+            default_toleration_seconds=settings.default_toleration_seconds,
+            ready_seconds=settings.ready_seconds,
+            until=until,
+            replicas=settings.replicas,
+            budgets=tuple(budget for budget in budgets if budget is not None),
+            control_state=self.control_state(given["orders"]) if "orders" in given else None,
+            breaker=self.breaker_expectation(top.get("expect")),
+            clocks=settings.clocks,
+        )
+
+    def _check_numbers(self, what: str, named: list[tuple[int, int]], there_are: int) -> None:
+        for number, line in named:
+            if number > there_are:
+                self.problem(line, f"there is no {what} {number}: settings say {there_are}")
+
+    def _check_unique(self, names: list[tuple[str, str]], line: int) -> None:
+        for name in sorted({name for name in names if names.count(name) > 1} if len(names) < 1000 else set()):
+            self.problem(line, f"{name[1]!r} is given twice")
+
+    def _steps(self, top: dict[str, Marked]) -> tuple[ScenarioStep, ...]:
+        steps: list[ScenarioStep] = []
+        for item in self.items(top.get("timeline"), "timeline"):
+            step = self._step(item)
+            if step is not None:
+                if steps and step.at < steps[-1].at:
+                    self.problem(
+                        item.line, f"at {step.at:g} comes after at {steps[-1].at:g}: steps stand in the order of time"
+                    )
+                steps.append(step)
+        return tuple(steps)
+
+    def _step(self, at: Marked) -> ScenarioStep | None:
+        fields = self.fields(at, {"at", *ACTIONS}, "a step")
+        if not isinstance(at.value, dict):
+            return None
+        keywords = [name for name in fields if name != "at"]
+        if len(keywords) != 1 and len(at.value) == len(fields):
+            seen = "none" if not keywords else " and ".join(keywords)
+            self.problem(at.line, f"a step has one action, not {seen}")
+        self.only(fields, ("at",), at.line, "a step")
+        second = self.seconds(fields["at"], "at") if "at" in fields else 0.0
+        if len(keywords) != 1:
+            return None
+        keyword, value = keywords[0], fields[keywords[0]]
+        action = self.action(keyword, value)
+        return (
+            None
+            if action is None
+            else ScenarioStep(second, action, at.key_lines[keyword], _shown(keyword, value.plain()))
+        )
+
+
+def _shown(keyword: str, value: Any) -> str:
+    if value is None:
+        return keyword
+    text = value if isinstance(value, str) else json.dumps(value).replace('"', "")
+    return f"{keyword} {text}" if len(text) <= _MAX_TEXT else f"{keyword} {text[:_MAX_TEXT]}…"
+
+
+def _name_of(body: JsonObject) -> tuple[str, str]:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]

@@ -1,0 +1,170 @@
+"""Reads a scenario's settings: those of the controller, as far as scenarios need them, and those of its world."""
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
+from taint_eviction.files.marked_yaml import Marked, described
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation.suspension_file import SuspensionReading
+from taint_eviction_lab.simulation.virtual_clock import ClockSettings
+
+# Setting → field, for each part of the settings.
+_SPANS = {"callTimeout": "call_timeout_seconds", "nodeRead": "node_read_seconds"}
+_RETRY_SPANS = {"retryFirst": "first_seconds", "retryMost": "max_seconds"}
+_WATCH_SPANS = {"resyncInterval": "resync_seconds", "linger": "linger_seconds"}
+_DEFAULTS = {
+    "defaultNotReadySeconds": "default_not_ready_seconds",
+    "defaultUnreachableSeconds": "default_unreachable_seconds",
+}
+_LIMITS = {"total": "", "per_node": "PerNode", "per_namespace": "PerNamespace"}
+_RATE, _BURST, _AT_ONCE = "evictionsPerSecond", "evictionsBurst", "evictionsAtOnce"
+_POLICY = ("evictionMode", "evictTimeout", "policy")
+_WORLD = ("replicas", "defaultTolerationSeconds", "readyAfter", "apiServers", "quartzDrift")
+_OTHERS = ("workers", "wholeClusterFrom", "evictFinished", "dryRun", "honourHolds", "breaker")
+
+SETTINGS = frozenset(
+    {
+        *(*_SPANS, *_RETRY_SPANS, *_WATCH_SPANS, *_DEFAULTS, *_POLICY, *_WORLD, *_OTHERS),
+        *(f"{name}{scope}" for name in (_RATE, _BURST, _AT_ONCE) for scope in _LIMITS.values()),
+    }
+)
+_BREAKER_SPANS = {"window": "window_seconds", "settle": "settle_seconds", "listWait": "list_wait_seconds"}
+BREAKER_SETTINGS = frozenset({*_BREAKER_SPANS, "nodes", "leastNodes", "lifecycleNodes", "duePods", "closesByItself"})
+
+_PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
+_EXEMPT, _FOR_EVER = "exempt", "forever"
+
+# A clock that ran back would be none.
+_MAX_DRIFT_PPM = 1_000_000
+
+Fields = dict[str, Marked]
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioSettings:
+    """The controller's ``settings``, and what else is set.
+
+    ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
+    no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
+    there are, the one that is elected acts; None: one, without election. ``clocks``: of API servers and controllers.
+    """
+
+    settings: Settings
+    default_toleration_seconds: int | None
+    ready_seconds: float
+    replicas: int | None
+    clocks: ClockSettings
+
+
+class SettingsReading(SuspensionReading):
+    """Reads settings."""
+
+    def settings(self, at: Marked) -> ScenarioSettings:
+        """Read ``settings``."""
+        fields = self.fields(at, SETTINGS, "settings")
+        settings = self._controller_settings(fields)
+        for problem in settings.problems():
+            self.problem(at.line, f"settings: {problem}")
+        admission: int | None = 300
+        if (value := fields.get("defaultTolerationSeconds")) is not None:
+            admission = None if value.value is None else self.whole_number(value, "defaultTolerationSeconds", 0)
+        ready_seconds = self.seconds(fields["readyAfter"], "readyAfter", 0.0) if "readyAfter" in fields else 0.0
+        replicas = self.whole_number(fields["replicas"], "replicas", 1) if "replicas" in fields else None
+        return ScenarioSettings(settings, admission, ready_seconds, replicas, self._clocks(fields))
+
+    def _clocks(self, fields: Fields) -> ClockSettings:
+        servers = self.whole_number(fields["apiServers"], "apiServers", 1) if "apiServers" in fields else 1
+        at = fields.get("quartzDrift")
+        if at is None:
+            return ClockSettings(servers)
+        if not isinstance(at.value, int | float) or isinstance(at.value, bool) or not abs(at.value) < _MAX_DRIFT_PPM:
+            self.problem(at.line, f"quartzDrift must be a number of millionths, not {described(at)}")
+            return ClockSettings(servers)
+        return ClockSettings(servers, float(at.value))
+
+    def _controller_settings(self, fields: Fields) -> Settings:
+        default = Settings()
+        watch = self._spans(fields, _WATCH_SPANS)
+        if "wholeClusterFrom" in fields:
+            watch["whole_cluster_from"] = self.whole_number(fields["wholeClusterFrom"], "wholeClusterFrom", 1)
+        changes: dict[str, Any] = {
+            **self._spans(fields, _SPANS),
+            **{own: self.whole_number(fields[name], name, 0) for name, own in _DEFAULTS.items() if name in fields},
+            "policy": self._policy(fields),
+            "retry": replace(default.retry, **self._spans(fields, _RETRY_SPANS)),
+            "watch": replace(default.watch, **watch),
+        }
+        if "workers" in fields:
+            changes["workers"] = self.whole_number(fields["workers"], "workers", 1)
+        if "evictFinished" in fields:
+            changes["evict_finished"] = self.boolean(fields["evictFinished"], "evictFinished")
+        if "dryRun" in fields and self.boolean(fields["dryRun"], "dryRun"):
+            lease = replace(default.election, lease_name=f"{default.election.lease_name}-dry-run")
+            changes |= {"dry_run": True, "election": lease}
+        if "honourHolds" in fields:
+            changes["max_hold_seconds"] = self._max_hold(fields["honourHolds"])
+        if "breaker" in fields:
+            changes["breaker"] = self._breaker(fields["breaker"])
+        return replace(default, **changes)
+
+    def _spans(self, fields: Fields, names: dict[str, str]) -> dict[str, Any]:
+        return {own: self.seconds(fields[name], name, 0.0) for name, own in names.items() if name in fields}
+
+    def _max_hold(self, at: Marked) -> float:
+        return math.inf if at.value == _FOR_EVER else self.seconds(at, "honourHolds", 0.0)
+
+    # How pods are evicted
+
+    def _policy(self, fields: Fields) -> EvictionPolicy:
+        changes: dict[str, Any] = {own: self._limit(fields, scope) for own, scope in _LIMITS.items()}
+        if "evictionMode" in fields:
+            mode = self.text(fields["evictionMode"], "evictionMode", [mode.value for mode in EvictionMode])
+            changes["mode"] = next((each for each in EvictionMode if each.value == mode), EvictionMode.DELETE)
+        if "evictTimeout" in fields:
+            changes["evict_timeout_seconds"] = self.seconds(fields["evictTimeout"], "evictTimeout", 0.0)
+        if "policy" in fields:
+            changes["rules"] = self.rules(fields["policy"])
+        return EvictionPolicy(**changes)
+
+    def _limit(self, fields: Fields, scope: str) -> Limit:
+        rate, burst, at_once = (f"{name}{scope}" for name in (_RATE, _BURST, _AT_ONCE))
+        return Limit(
+            self.number(fields[rate], rate) if rate in fields else None,
+            self.whole_number(fields[burst], burst, 1) if burst in fields else None,
+            self.whole_number(fields[at_once], at_once, 1) if at_once in fields else None,
+        )
+
+    # The breaker
+
+    def _breaker(self, at: Marked) -> BreakerPolicy:
+        """Read ``breaker``: whoever mentions it has it."""
+        fields = self.fields(at, BREAKER_SETTINGS, "breaker")
+        changes: dict[str, Any] = self._spans(fields, _BREAKER_SPANS)
+        policy = BreakerPolicy(enabled=True)
+        least = self.whole_number(fields["leastNodes"], "leastNodes", 1) if "leastNodes" in fields else None
+        lifecycle = policy.lifecycle_nodes
+        if "lifecycleNodes" in fields:
+            is_exempt = fields["lifecycleNodes"].value == _EXEMPT
+            lifecycle = None if is_exempt else self._threshold(fields["lifecycleNodes"], "lifecycleNodes", _EXEMPT)
+        nodes = self._threshold(fields["nodes"], "nodes") if "nodes" in fields else policy.nodes
+        if least is not None:
+            nodes = replace(nodes, min_nodes=least)
+            lifecycle = None if lifecycle is None else replace(lifecycle, min_nodes=least)
+        if "duePods" in fields:
+            changes["max_due"] = self.whole_number(fields["duePods"], "duePods", 0)
+        if "closesByItself" in fields:
+            changes["closes_by_itself"] = self.boolean(fields["closesByItself"], "closesByItself")
+        return replace(policy, nodes=nodes, lifecycle_nodes=lifecycle, **changes)
+
+    def _threshold(self, at: Marked, what: str, *others: str) -> NodeThreshold:
+        if isinstance(at.value, str) and (found := _PERCENTAGE.fullmatch(at.value)):
+            return NodeThreshold(percent=float(found[1]))
+        if isinstance(at.value, int) and not isinstance(at.value, bool):
+            return NodeThreshold(number=at.value)
+        forms = ", ".join(["a number of nodes", "a share of them (25%)", *others])
+        self.problem(at.line, f"{what} must be one of {forms}, not {described(at)}")
+        return NodeThreshold()

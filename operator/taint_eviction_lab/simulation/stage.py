@@ -1,0 +1,205 @@
+"""The stage of a replay: the simulated world with its controllers, and what each action does to it.
+
+Every write of a step happens at one instant, as one write of one client.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import assert_never
+
+from fake_apiserver.status import StatusError
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation import kubernetes_json as kube
+from taint_eviction_lab.simulation.audit import Auditor, unaudited
+from taint_eviction_lab.simulation.calls import Network, Parsing, World
+from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster
+from taint_eviction_lab.simulation.control_state import SimulatedControlState
+from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind, Picked
+from taint_eviction_lab.simulation.lease import SimulatedLease
+from taint_eviction_lab.simulation.node_steps import change_node, change_taints, create_node
+from taint_eviction_lab.simulation.pod_steps import change_pods, create_pod, write_pod
+from taint_eviction_lab.simulation.pod_writes import PodWrites
+from taint_eviction_lab.simulation.process import SimulatedGate, no_reporters
+from taint_eviction_lab.simulation.replica import SimulatedReplica
+from taint_eviction_lab.simulation.suspension_actions import SuspensionAction
+from taint_eviction_lab.simulation.suspension_steps import change_suspension, create_budget
+from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.virtual_clock import (
+    RIGHT_CLOCKS,
+    ClockSettings,
+    ServerClocks,
+    virtual_now,
+)
+from taint_eviction_lab.simulation.watches import Streams
+
+
+class ReplayStage:
+    """One world with its controllers in it: one that always acts unless told otherwise, or replicas with a Lease.
+
+    ``auditor`` is told of every call. ``ready_seconds``: how long it takes a pod to get ready. ``nodes`` and ``pods``
+    are the watches of the first replica.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        settings: Settings,
+        parsing: Parsing,
+        *,
+        seed: str,
+        default_toleration_seconds: int | None = 300,
+        ready_seconds: float = 0.0,
+        reporters: Callable[[Timeline, Gate], Iterable[Reporter]] = no_reporters,
+        replicas: int | None = None,
+        clocks: ClockSettings = RIGHT_CLOCKS,
+        auditor: Auditor = unaudited,
+    ) -> None:
+        self.timeline = timeline
+        server_clocks = ServerClocks(clocks.api_servers)
+        self.cluster = SimulatedCluster(timeline, default_toleration_seconds, ready_seconds, server_clocks)
+        self.control_state = SimulatedControlState(timeline, parsing.control_state)
+        self.faults = CallFaults()
+        self.gate = SimulatedGate()
+        self.lease = None if replicas is None else SimulatedLease()
+        network = Network(call_timeout_seconds=settings.call_timeout_seconds)
+        writes = PodWrites(self.cluster, timeline)
+        world = World(self.cluster, self.faults, network, parsing, timeline, writes, auditor)
+        self.replicas = [
+            SimulatedReplica(
+                number,
+                world,
+                settings=settings,
+                gate=self.gate,
+                control_state=self.control_state,
+                lease=self.lease,
+                seed=seed,
+                reporters=reporters,
+                drift_ppm=clocks.drift_ppm,
+            )
+            for number in range(1, (replicas or 1) + 1)
+        ]
+        self.nodes, self.pods = self.replicas[0].nodes, self.replicas[0].pods
+
+    def give(
+        self,
+        nodes: Iterable[kube.JsonObject],
+        pods: Iterable[kube.JsonObject],
+        budgets: Iterable[kube.JsonObject] = (),
+        control_state: ControlState | None = None,
+    ) -> None:
+        """Put there what is there from the beginning; budgets are counted already."""
+        for node in nodes:
+            create_node(self.cluster, node)
+        for pod in pods:
+            create_pod(self.cluster, pod)
+        for budget in budgets:
+            create_budget(self.cluster, budget)
+        self.cluster.budgets.catch_up()
+        self.control_state.control_state = control_state
+
+    # The controllers
+
+    def start_controllers(self) -> None:
+        """Start all controller processes."""
+        for replica in self.replicas:
+            replica.start()
+
+    async def kill_controllers(self) -> None:
+        """End the controller processes that there are; raise a bug that had ended one before."""
+        for replica in self.replicas:
+            await replica.kill()
+
+    def busy(self) -> bool:
+        """Tell whether a controller has plans, or is yet to be started; raise a bug that has ended it."""
+        return any([replica.busy() for replica in self.replicas])
+
+    def make_peace(self) -> None:
+        """Let everything work from now on: calls, watches, networks, kubelets, processes; no finalizer holds a pod."""
+        self.faults.clear()
+        for replica in self.replicas:
+            replica.make_peace()
+        for node in sorted(self.cluster.kubelets.frozen_nodes):
+            self.cluster.kubelets.thaw(node)
+        for pod in self.cluster.pods():
+            if pod["metadata"].get("finalizers"):
+                self.cluster.update("pods", kube.with_metadata(pod, finalizers=None))
+
+    # Actions
+
+    async def perform(self, step: do.ScenarioStep) -> None:
+        """Do what the step says; raise ``Impossible`` if that cannot be done now."""
+        self.timeline.add(TimelineEntry(virtual_now(), What.STEP, step.text))
+        match action := step.action:
+            case do.Restart():
+                await self.replicas[action.replica - 1].restart(action.after_seconds)
+            case do.Freeze():
+                self.replicas[action.replica - 1].freeze(action.for_seconds)
+            case do.Partition():
+                self.replicas[action.replica - 1].partition(action.for_seconds)
+            case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
+                self._disturb_watches(action)
+            case do.DisturbCalls() | do.Outage() | do.Lead() | do.StepHostClock() | do.StepServerClock():
+                self._disturb(action)
+            case _:
+                try:
+                    self._change_cluster(action)
+                except StatusError as refusal:
+                    raise Impossible(refusal.message) from refusal
+
+    def _change_cluster(self, action: do.ClusterAction | SuspensionAction) -> None:
+        match action:
+            case do.AddTaints() | do.RemoveTaints() | do.SetTaints():
+                change_taints(self.cluster, action)
+            case do.WriteNode() | do.CreateNode() | do.DeleteNode() | do.RecreateNode() | do.FreezeKubelet():
+                change_node(self.cluster, action)
+            case do.CreatePods() | do.DeletePod() | do.RecreatePod() | do.BindPod():
+                change_pods(self.cluster, action)
+            case do.ChangeTolerations() | do.FinishPod() | do.RemoveFinalizers() | do.ResetCondition() | do.SetHold():
+                write_pod(self.cluster, action)
+            case _:
+                change_suspension(action, self.cluster, self.control_state, self.replicas)
+
+    def _streams(self, watches: do.Watches) -> list[Streams]:
+        replicas = self.replicas if watches.replica is None else [self.replicas[watches.replica - 1]]
+        nodes = [replica.nodes for replica in replicas] if watches.nodes else []
+        return nodes + ([replica.pods for replica in replicas] if watches.pods else [])
+
+    def _disturb_watches(
+        self, action: do.LagWatches | do.CutWatches | do.LoseEvents | do.RepeatEvents | do.RelistWatches
+    ) -> None:
+        for streams in self._streams(action.watches):
+            match action:
+                case do.LagWatches():
+                    streams.lag(action.by_seconds)
+                case do.CutWatches():
+                    streams.cut(action.for_seconds)
+                case do.LoseEvents():
+                    streams.lose(action.for_seconds)
+                case do.RepeatEvents():
+                    streams.repeat(action.for_seconds)
+                case do.RelistWatches():
+                    streams.relist()
+                case _:
+                    assert_never(action)
+
+    def _disturb(self, action: do.DisturbCalls | do.Outage | do.Lead | do.StepHostClock | do.StepServerClock) -> None:
+        match action:
+            case do.DisturbCalls():
+                until = None if action.for_seconds is None else virtual_now() + action.for_seconds
+                self.faults.add(dataclasses.replace(action.picked, until=until), action.fault)
+            case do.Outage():
+                away = Picked(frozenset(CallKind), until=virtual_now() + action.for_seconds)
+                self.faults.add(away, CallFault(fails=True))
+                for streams in self._streams(do.Watches(nodes=True, pods=True)):
+                    streams.cut(action.for_seconds)
+            case do.Lead():
+                self.gate.leading = action.leading
+            case do.StepHostClock():
+                self.replicas[action.replica - 1].host.step(action.seconds)
+            case do.StepServerClock():
+                self.cluster.clocks.step(action.seconds, action.server)
+            case _:
+                assert_never(action)

@@ -1,0 +1,89 @@
+"""The actions of a scenario that suspend or resume evictions: a closed union of values.
+
+Not here: how they are written (``suspension_file``), and what they do (``suspension_steps``).
+"""
+
+from dataclasses import dataclass
+
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.policy import PolicyRule
+from taint_eviction_lab.simulation.kubernetes_json import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class PauseEvictions:
+    """Pause the evictions of a node or a namespace; all evictions where neither is named."""
+
+    node: str | None = None
+    namespace: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeEvictions:
+    """Take a pause back: of a node or a namespace, or that of all where neither is named; ``every``: all pauses."""
+
+    node: str | None = None
+    namespace: str | None = None
+    every: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResetBreaker:
+    """Close the circuit breaker, as a human does whose clock is so much ahead of the API server's."""
+
+    ahead_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoseControlState:
+    """Somebody deletes the ConfigMap with pauses and the breaker's latch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scribble:
+    """Somebody writes a key of that ConfigMap by hand; perhaps one that nobody knows, or with nonsense for a value."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateBudget:
+    """Create a PodDisruptionBudget."""
+
+    body: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBudget:
+    """Write the whole spec of a PodDisruptionBudget."""
+
+    body: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBudget:
+    """Delete a PodDisruptionBudget."""
+
+    budget: NamespacedName
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicy:
+    """Change the configuration file's rules: all controllers read it again."""
+
+    rules: tuple[PolicyRule, ...]
+
+
+SuspensionAction = (
+    PauseEvictions
+    | ResumeEvictions
+    | ResetBreaker
+    | LoseControlState
+    | Scribble
+    | CreateBudget
+    | ChangeBudget
+    | DeleteBudget
+    | ChangePolicy
+)

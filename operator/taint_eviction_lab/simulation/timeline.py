@@ -1,0 +1,105 @@
+"""The timeline: what happened in a replay, as values, in the order in which it happened.
+
+Two sides write it: the API server (calls as they arrive, objects as they change) and the controller (what it reports as
+scheduled, cancelled and done). Expectations about evictions read the API server's entries only.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from taint_eviction.core.control_state import PauseScope
+
+# The subject of what happens to the circuit breaker.
+BREAKER = "breaker"
+# How it ends that a call was made to the eviction API, and no DELETE.
+BY_EVICTION = ", by the eviction API"
+
+
+class What(Enum):
+    """Kinds of entries; the value is how it is written for people."""
+
+    STEP = "step"
+    STARTED = "started"
+    KILLED = "killed"
+    # The simulated API server's own record.
+    EVICTED = "evicted"
+    DELETED_AGAIN = "deleted again"
+    DELETE_MISSED = "delete missed"
+    # The eviction API said no: because of budgets.
+    BLOCKED = "blocked"
+    MARKED = "marked"
+    UNMARKED = "unmarked"
+    CALL_FAILED = "call failed"
+    GONE = "gone"
+    BREAKER_OPENED = "opened"
+    BREAKER_CLOSED = "closed"
+    # What the controller says.
+    TAINTED = "tainted"
+    CLEARED = "cleared"
+    REWRITTEN = "rewritten"
+    SCHEDULED = "scheduled"
+    # A deadline that has lost its reason, and one that went with its pod.
+    CANCELLED = "cancelled"
+    DROPPED = "dropped"
+    SAID_EVICTED = "says evicted"
+    REFUSED = "refused"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    SAID_OPEN = "says open"
+    SAID_CLOSED = "says closed"
+    EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One thing that happened: at this second of the scenario, to this pod (``namespace/name``), node, or the breaker.
+
+    ``uid`` is "" where it does not matter which bearer of the name it was. ``due_at``: for ``SCHEDULED``, when, and
+    ``held_seconds``, how much of that is its owner's doing. ``late_seconds``: for ``SAID_EVICTED``, how long after the
+    deadline. ``scope``: what ``PAUSED`` and ``RESUMED`` are about. ``why`` is for people.
+    """
+
+    at: float
+    what: What
+    subject: str
+    uid: str = ""
+    why: str = ""
+    due_at: float | None = None
+    late_seconds: float | None = None
+    held_seconds: float = 0.0
+    scope: PauseScope | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the entry for machines; what it does not have is left out."""
+        fields = {
+            "at": self.at,
+            "what": self.what.value,
+            "subject": self.subject,
+            "uid": self.uid or None,
+            "dueAt": self.due_at,
+            "heldSeconds": self.held_seconds or None,
+            "lateSeconds": self.late_seconds,
+            "why": self.why or None,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class Timeline:
+    """All entries of one replay."""
+
+    def __init__(self) -> None:
+        self._entries: list[TimelineEntry] = []
+
+    def add(self, entry: TimelineEntry) -> None:
+        """Add what has just happened."""
+        self._entries.append(entry)
+
+    def __iter__(self) -> Iterator[TimelineEntry]:
+        """Go through the entries in the order in which they happened."""
+        return iter(self._entries)
+
+    def about(self, subject: str, *kinds: What) -> list[TimelineEntry]:
+        """List the entries of these kinds about one pod or node."""
+        return [entry for entry in self._entries if entry.subject == subject and entry.what in kinds]

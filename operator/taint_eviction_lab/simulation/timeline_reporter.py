@@ -1,0 +1,90 @@
+"""Writes down on the timeline what the controller says: its effects, with their reasons in words."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from taint_eviction.core.decision import Evict
+from taint_eviction.core.effects import (
+    BreakerClosed,
+    BreakerOpened,
+    Cancelled,
+    Effect,
+    Evicted,
+    NodeCleared,
+    NodeTainted,
+    Paused,
+    PodEffect,
+    Refused,
+    Resumed,
+    Scheduled,
+    TaintRewritten,
+)
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import PodRef
+from taint_eviction_lab.simulation.timeline import BREAKER, Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.virtual_clock import ProcessClock
+
+
+class TimelineReporter:
+    """The ``Reporter`` of one controller process."""
+
+    def __init__(self, timeline: Timeline, clock: ProcessClock) -> None:
+        self._timeline = timeline
+        self._clock = clock
+
+    def report(self, effect: Effect, now: Moment) -> None:
+        """Write down an effect."""
+        self._timeline.add(self._entry(effect, self._clock.scenario_second(now.at)))
+
+    def _entry(self, effect: Effect, at: float) -> TimelineEntry:
+        match effect:
+            case NodeTainted():
+                return TimelineEntry(at, What.TAINTED, effect.name)
+            case NodeCleared():
+                return TimelineEntry(at, What.CLEARED, effect.name)
+            case TaintRewritten():
+                return TimelineEntry(at, What.REWRITTEN, effect.node_name, why=str(effect.taint))
+            case Paused():
+                return TimelineEntry(at, What.PAUSED, str(effect.scope), why=effect.pause.reason, scope=effect.scope)
+            case Resumed():
+                return TimelineEntry(at, What.RESUMED, str(effect.scope), scope=effect.scope)
+            case BreakerOpened():
+                return TimelineEntry(at, What.SAID_OPEN, BREAKER, why=effect.latch.cause)
+            case BreakerClosed():
+                return TimelineEntry(at, What.SAID_CLOSED, BREAKER)
+            case _:
+                return self._about_pod(effect, at)
+
+    def _about_pod(self, effect: PodEffect, at: float) -> TimelineEntry:
+        match effect:
+            case Scheduled():
+                due_at = self._clock.scenario_second(effect.decision.fire_at)
+                entry = _about(effect.ref, at, What.SCHEDULED, self._why(effect.decision), due_at=due_at)
+                return replace(entry, held_seconds=effect.decision.held_seconds)
+            case Cancelled():
+                if effect.reason is None:
+                    return _about(effect.ref, at, What.DROPPED, "it is gone, or its node's pods are no longer watched")
+                return _about(effect.ref, at, What.CANCELLED, effect.reason.value)
+            case Evicted():
+                why = self._why(effect.decision)
+                return _about(effect.ref, at, What.SAID_EVICTED, why, late_seconds=round(effect.late_seconds, 6))
+            case Refused():
+                retry_at = self._clock.scenario_second(effect.retry_at)
+                why = f"{effect.message} (try {effect.tries}, again at {retry_at:.3f})"
+                return _about(effect.ref, at, What.REFUSED, why)
+            case _:
+                assert_never(effect)
+
+    def _why(self, decision: Evict) -> str:
+        verdict = decision.deciding
+        start = f"{self._clock.scenario_second(verdict.start_at):.3f} ({verdict.start_source.value})"
+        why = f"{verdict.taint} is not tolerated"
+        if verdict.toleration is not None:
+            why = f"{verdict.taint} is tolerated for {verdict.toleration.toleration_seconds} s from {start}"
+        return f"{why}, and held for {decision.held_seconds:g} s more" if decision.held_seconds else why
+
+
+def _about(
+    ref: PodRef, at: float, what: What, why: str, *, due_at: float | None = None, late_seconds: float | None = None
+) -> TimelineEntry:
+    return TimelineEntry(at, what, str(ref), ref.uid, why, due_at, late_seconds)

@@ -1,0 +1,107 @@
+"""The clocks of a simulated world: the API servers', the host's, and the controller's own, all off one virtual time.
+
+The controller reads the production ``ServerClock``: it has a monotonic clock that begins anywhere and may run fast or
+slow, a host's wall clock that may be off or step, and learns the API server's time from the ``Date`` of answers, cut
+off to seconds, of several API servers in turn, each with a clock of its own.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from taint_eviction.runtime.clock import ServerClock
+
+# Second 0 of every scenario: 2030-01-01T00:00:00Z.
+SCENARIO_EPOCH = 1893456000.0
+
+# How far into its second the API server's clock is at second 0: times cut off to whole seconds lose something.
+SUBSECOND = 0.5
+
+
+def virtual_now() -> float:
+    """Return the virtual time: seconds since second 0 of the scenario."""
+    return asyncio.get_running_loop().time()
+
+
+def timestamp(at: float) -> str:
+    """Write an instant of the scenario as the API server does: RFC 3339, whole seconds, cut off."""
+    return datetime.fromtimestamp(date_of(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def server_time(at: float) -> float:
+    """Return the right time at this instant: seconds since the epoch."""
+    return SCENARIO_EPOCH + SUBSECOND + at
+
+
+def date_of(at: float) -> int:
+    """Return the right ``Date`` of an answer given at this instant: whole seconds since the epoch, cut off."""
+    return int(server_time(at) // 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSettings:
+    """Which clocks there are: ``api_servers`` behind one address; ``drift_ppm``: how fast controllers' quartzes run.
+
+    In millionths, slow where negative.
+    """
+
+    api_servers: int = 1
+    drift_ppm: float = 0.0
+
+
+RIGHT_CLOCKS = ClockSettings()
+
+
+class ServerClocks:
+    """The clocks of the API servers, which answer in turn. The first of them takes the writes of everybody else."""
+
+    def __init__(self, servers: int = 1) -> None:
+        self._ahead_seconds = [0.0] * servers
+
+    def step(self, seconds: float, server: int | None) -> None:
+        """Set the clock of a server (counted from 1) forward, back where negative; None: of all of them."""
+        for number in range(1, len(self._ahead_seconds) + 1):
+            if server in (None, number):
+                self._ahead_seconds[number - 1] += seconds
+
+    def date(self, call: int) -> int:
+        """Return the ``Date`` of the answer that is given now to a process's so-many-th call."""
+        return date_of(virtual_now() + self._ahead_seconds[call % len(self._ahead_seconds)])
+
+    def epoch(self) -> float:
+        """Return the time by which objects are dated: seconds since the epoch."""
+        return server_time(virtual_now()) + self._ahead_seconds[0]
+
+
+class HostClock:
+    """A host's wall clock, ``ahead_seconds`` of the right time until it steps, and the ``speed`` of its quartz."""
+
+    def __init__(self, ahead_seconds: float = 0.0, drift_ppm: float = 0.0) -> None:
+        self.ahead_seconds = ahead_seconds
+        self.speed = 1.0 + drift_ppm / 1e6
+
+    def step(self, seconds: float) -> None:
+        """Set the clock forward (back where negative)."""
+        self.ahead_seconds += seconds
+
+    def read(self) -> float:
+        """Read the clock: seconds since the epoch."""
+        return server_time(virtual_now()) + self.ahead_seconds
+
+
+class ProcessClock:
+    """The clock of one controller process, and the way back from its instants to those of the scenario.
+
+    ``monotonic_offset`` is what the process's monotonic clock shows at second 0: no two processes share one.
+    """
+
+    def __init__(self, host: HostClock, monotonic_offset: float) -> None:
+        self._offset, self._speed = monotonic_offset, host.speed
+        self.server_clock = ServerClock(monotonic=self._monotonic, wall=host.read)
+
+    def scenario_second(self, instant: float) -> float:
+        """Carry an instant of this process over to the scenario's time."""
+        return round((instant - self._offset) / self._speed, 6)
+
+    def _monotonic(self) -> float:
+        return virtual_now() * self._speed + self._offset

@@ -1,0 +1,376 @@
+"""Our client against the embedded API server: what is asked, and what each answer means."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stage.client import ClientStage, client_stage
+from tests.stage.clocks import EPOCH
+from tests.stage.waiting import PATIENCE_SECONDS
+from tests.unit.builders import at_once
+
+from fake_apiserver import LoggedRequest
+from taint_eviction.adapters.answers import failure_reason
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NamespacedName, Pod, PodRef, Taint
+from taint_eviction.runtime.ports import CallFailed, ClusterReader, ClusterWriter, FailureReason, Page
+
+NOW = Moment(5.0, EPOCH + 5.0)
+
+
+@pytest.fixture
+async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
+    """A stage for one test."""
+    async with client_stage(tmp_path) as made:
+        yield made
+
+
+async def all_pods(at: ClientStage, node_name: str | None) -> list[Page[Pod]]:
+    return [page async for page in at.reader.list_pods(node_name)]
+
+
+def names(pages: list[Page[Pod]]) -> list[str]:
+    return [pod.ref.key.name for page in pages for pod in page.objects]
+
+
+async def test_they_stand_behind_the_doors(at: ClientStage) -> None:
+    """One is a reader and one a writer of the cluster (a static type check, run for good measure)."""
+    reader: ClusterReader = at.reader
+    writer: ClusterWriter = at.writer
+    assert (reader, writer) == (at.reader, at.writer)
+
+
+# Reads
+
+
+async def test_a_node_is_read_with_its_taints(at: ClientStage) -> None:
+    """One GET, without resourceVersion, so the answer is live."""
+    at.server.taint("n1", "k", "v")
+    node = await at.reader.read_node("n1")
+    assert node is not None
+    assert node.taints == (Taint("k", "NoExecute", "v"),)
+    assert node.taints_written_at is not None
+    [request] = at.server.requests.select(verb="get", resource="nodes")
+    assert request.query == {}
+    assert request.user_agent.startswith("taint-eviction-controller/")
+
+
+async def test_an_absent_node_is_none(at: ClientStage) -> None:
+    """Not found is an answer."""
+    assert await at.reader.read_node("gone") is None
+
+
+async def test_somebody_elses_404_is_no_answer_about_the_node(at: ClientStage) -> None:
+    """A load balancer's or a wrong path's 404 must not look like a deleted node."""
+    at.server.faults.add(verb="get", status=404, plain_text=True, message="404 page not found")
+    with pytest.raises(CallFailed, match="404 page not found") as failed:
+        await at.reader.read_node("n1")
+    assert failed.value.reason is FailureReason.NOT_FOUND
+
+
+async def test_a_pod_of_another_uid_is_none(at: ClientStage) -> None:
+    """The name alone is nobody."""
+    ref = at.pod()
+    assert (await at.reader.read_pod(ref)) is not None
+    assert await at.reader.read_pod(ref._replace(uid="other")) is None
+    assert await at.reader.read_pod(PodRef(NamespacedName("default", "gone"), "x")) is None
+
+
+async def test_nodes_are_listed_in_pages(at: ClientStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every node once, each page with the UIDs in it and the list's version."""
+    monkeypatch.setattr("taint_eviction.adapters.api_reader._PAGE", 1)
+    pages = [page async for page in at.reader.list_nodes()]
+    assert [[node.name for node in page.objects] for page in pages] == [["n1"], ["n2"]]
+    assert [page.present for page in pages] == [{node.uid for node in page.objects} for page in pages]
+    assert pages[0].resource_version == pages[1].resource_version is not None
+
+
+async def test_the_pods_of_one_node_are_listed_unpaged(at: ClientStage) -> None:
+    """By the server's index on the node's name, and without a limit."""
+    at.pod("a"), at.pod("b", "n2")
+    assert names(await all_pods(at, "n1")) == ["a"]
+    [request] = at.server.requests.select(verb="list", resource="pods")
+    assert request.query == {"fieldSelector": "spec.nodeName=n1"}
+
+
+async def test_what_the_watch_cache_has_of_a_node_is_asked_for_as_such(at: ClientStage) -> None:
+    """The same list at resourceVersion 0, so that the server need not make sure that it is new."""
+    at.pod("a"), at.pod("b", "n2")
+    assert [pod.ref.key.name for pod in await at.reader.cached_pods("n1")] == ["a"]
+    [request] = at.server.requests.select(verb="list", resource="pods")
+    assert request.query == {"fieldSelector": "spec.nodeName=n1", "resourceVersion": "0"}
+
+
+async def test_all_bound_pods_are_listed_in_pages(at: ClientStage) -> None:
+    """Those without a node are left out by the server."""
+    at.pod("a"), at.pod("b", "n2"), at.pod("c", "")
+    assert names(await all_pods(at, None)) == ["a", "b"]
+    [request] = at.server.requests.select(verb="list", resource="pods")
+    assert request.query == {"fieldSelector": "spec.nodeName!=", "limit": "500"}
+
+
+async def test_a_list_whose_token_expires_is_begun_anew(at: ClientStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """410 in the middle: from the start, and after three times in one piece."""
+    monkeypatch.setattr("taint_eviction.adapters.api_reader._PAGE", 1)
+    for name in "ab":
+        at.pod(name)
+
+    def forget(request: LoggedRequest) -> None:
+        """Let the version that an answer's token is for be forgotten right after it."""
+        at.server.patch("nodes", "n1", {"metadata": {"labels": {"change": str(request.number)}}})
+        at.server.store.compact()
+
+    at.server.requests.subscribe(forget)
+    pages = await all_pods(at, None)
+    assert at.server.requests.counts["list", "pods", 410] == 3
+    assert names(pages) == ["a", "a", "a", "a", "b"]
+    asked = at.server.requests.select(lambda request: "continue" not in request.query, verb="list")
+    assert [request.query.get("limit") for request in asked] == ["1", "1", "1", None]
+
+
+async def test_a_malformed_object_in_a_list_is_named_once_and_skipped(
+    at: ClientStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its UID still counts as present, so that it is not swept as gone; the others are read."""
+    bad, good = at.pod("bad"), at.pod("good")
+    pod = at.server.get("pods", "bad") or {}
+    pod["spec"]["tolerations"] = [{"key": "a", "tolerationSeconds": "soon"}]
+    at.server.update("pods", pod)
+    with caplog.at_level(logging.WARNING):
+        [page] = await all_pods(at, "n1")
+        await all_pods(at, "n1")
+    assert [pod.ref for pod in page.objects] == [good]
+    assert page.present == {bad.uid, good.uid}
+    assert at.malformed == ["Pod"]
+    assert [record.message for record in caplog.records] == [
+        "malformed, its last known state stays in force:"
+        " Pod default/bad: spec.tolerations[0].tolerationSeconds is not an integer"
+    ]
+
+
+async def test_reading_a_malformed_pod_is_a_failed_call(at: ClientStage) -> None:
+    """So the eviction is tried again later: never decided on something misread."""
+    ref = at.pod()
+    pod = at.server.get("pods", "web") or {}
+    pod["spec"]["tolerations"] = [{"key": "a", "tolerationSeconds": "soon"}]
+    at.server.update("pods", pod)
+    with pytest.raises(CallFailed, match=r"Pod default/web: spec\.tolerations\[0\]\.tolerationSeconds"):
+        await at.reader.read_pod(ref)
+
+
+# Writes
+
+
+async def test_marking_sets_the_condition_and_returns_the_live_pod(at: ClientStage) -> None:
+    """By a strategic merge on the status, in the name of this controller, dated by the server's time."""
+    ref = at.pod()
+    pod = await at.writer.mark(ref, False, NOW)
+    assert pod is not None
+    assert pod.marked
+    assert at.condition() == {
+        "lastProbeTime": None,
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+        "lastTransitionTime": "2030-03-17T17:46:45Z",
+    }
+    [request] = at.server.requests.select(verb="patch")
+    assert (request.resource, request.content_type) == ("pods/status", "application/strategic-merge-patch+json")
+    assert request.query == {"fieldManager": "taint-eviction-controller"}
+
+
+async def test_marking_again_keeps_the_transition_time(at: ClientStage) -> None:
+    """The condition has not changed, so neither does its time."""
+    ref = at.pod()
+    await at.writer.mark(ref, False, NOW)
+    assert await at.writer.mark(ref, True, Moment(99.0, EPOCH + 99.0)) is not None
+    assert at.condition()["lastTransitionTime"] == "2030-03-17T17:46:45Z"
+
+
+async def test_marking_never_touches_another_uid(at: ClientStage) -> None:
+    """422 about metadata.uid: the pod is gone, its name belongs to another."""
+    ref = at.pod()
+    assert await at.writer.mark(ref._replace(uid="other"), False, NOW) is None
+    assert at.condition() == {}
+    assert at.server.requests.counts["patch", "pods/status", 422] == 1
+
+
+async def test_marking_an_absent_pod_is_none(at: ClientStage) -> None:
+    """404: gone."""
+    assert await at.writer.mark(PodRef(NamespacedName("default", "gone"), "x"), False, NOW) is None
+
+
+async def test_a_condition_that_is_refused_is_a_failed_call(at: ClientStage) -> None:
+    """Another 422 says nothing about who the pod is."""
+    ref = at.pod()
+    at.server.faults.add(verb="patch", status=422, reason="Invalid", message="pods web is invalid: status: no")
+    with pytest.raises(CallFailed, match="status: no") as failed:
+        await at.writer.mark(ref, False, NOW)
+    assert failed.value.reason is FailureReason.OTHER
+
+
+async def test_taking_back_sets_the_condition_to_false(at: ClientStage) -> None:
+    """On the version that was read, with the reason kept."""
+    ref = at.pod()
+    pod = await at.writer.mark(ref, False, NOW)
+    assert pod is not None
+    unmarked = await at.writer.unmark(pod, Moment(9.0, EPOCH + 9.0))
+    assert unmarked is not None
+    assert not unmarked.marked
+    assert at.condition() == {
+        "lastProbeTime": None,
+        "type": "DisruptionTarget",
+        "status": "False",
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deletion called off",
+        "lastTransitionTime": "2030-03-17T17:46:49Z",
+    }
+
+
+async def test_taking_back_from_a_pod_that_changed_meanwhile_fails(at: ClientStage) -> None:
+    """Somebody else's later word is not overwritten: 409, to be decided again on a fresh read."""
+    pod = await at.writer.mark(at.pod(), False, NOW)
+    assert pod is not None
+    at.server.patch("pods", "web", {"metadata": {"labels": {"changed": "yes"}}})
+    with pytest.raises(CallFailed) as failed:
+        await at.writer.unmark(pod, NOW)
+    assert failed.value.reason is FailureReason.CONFLICT
+    assert at.condition()["status"] == "True"
+
+
+async def test_deleting_asks_for_this_uid_with_the_pods_own_grace(at: ClientStage) -> None:
+    """The body holds the precondition and no grace period."""
+    ref = at.pod()
+    assert await at.writer.delete(ref, at_once)
+    [request] = at.server.requests.select(verb="delete")
+    assert request.body == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
+
+
+async def test_deleting_another_uid_or_nobody_is_false(at: ClientStage) -> None:
+    """409 by the precondition and 404: the pod is gone, and whoever has its name now is untouched."""
+    ref = at.pod()
+    assert not await at.writer.delete(ref._replace(uid="other"), at_once)
+    assert not await at.writer.delete(PodRef(NamespacedName("default", "gone"), "x"), at_once)
+    pod = at.server.get("pods", "web") or {}
+    assert "deletionTimestamp" not in pod["metadata"]
+    assert at.server.requests.counts["delete", "pods", 409] == 1
+
+
+async def test_another_conflict_is_a_failed_call(at: ClientStage) -> None:
+    """A 409 that does not name the UID says nothing about who the pod is."""
+    ref = at.pod()
+    message = "Operation cannot be fulfilled on pods web: the object has been modified"
+    at.server.faults.add(verb="delete", status=409, message=message)
+    with pytest.raises(CallFailed, match="the object has been modified"):
+        await at.writer.delete(ref, at_once)
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("fault", "seconds"),
+    [
+        ({"status": 429, "headers": {"Retry-After": "7"}}, 7.0),
+        ({"status": 429, "details": {"retryAfterSeconds": 3}}, 3.0),
+        ({"status": 503}, None),
+    ],
+)
+async def test_the_servers_advice_to_wait_is_passed_on(
+    at: ClientStage, fault: dict[str, Any], seconds: float | None
+) -> None:
+    """By header or by the Status' details."""
+    at.server.faults.add(verb="get", **fault)
+    with pytest.raises(CallFailed) as failed:
+        await at.reader.read_node("n1")
+    assert (failed.value.reason, failed.value.retry_after_seconds) == (failure_reason(fault["status"]), seconds)
+
+
+async def test_a_call_that_hangs_ends_with_the_timeout(tmp_path: Path) -> None:
+    """Connect, answer and body together have so long and no longer."""
+    async with client_stage(tmp_path, timeout_seconds=0.05) as at:
+        at.server.faults.add(verb="get", hang=True)
+        with pytest.raises(CallFailed, match=r"no answer from the API server within 0\.05 s") as failed:
+            await at.reader.read_node("n1")
+        assert failed.value.reason is FailureReason.NO_ANSWER
+        assert at.counted == [("get", "nodes", "timeout")]
+
+
+async def test_a_cancelled_call_is_cancelled(at: ClientStage) -> None:
+    """Being cancelled is not a failure of the world's, and is passed on."""
+    at.server.faults.add(verb="get", hang=True)
+    task = asyncio.create_task(at.reader.read_node("n1"))
+    await at.server.requests.wait_for(verb="get")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_server_that_is_away_or_cuts_off_is_a_failed_call(at: ClientStage) -> None:
+    """Resets and refused connections: a plain sentence without a status."""
+    at.server.faults.add(verb="get", reset=True)
+    with pytest.raises(CallFailed) as failed:
+        await at.reader.read_node("n1")
+    assert failed.value.reason is FailureReason.NO_ANSWER
+    at.server.faults.clear()
+    await at.server.stop()
+    with pytest.raises(CallFailed, match="the API server cannot be reached"):
+        await at.reader.read_node("n1")
+    assert {code for _, _, code in at.counted} == {"connection"}
+
+
+async def test_calls_are_counted_and_dates_are_heard(at: ClientStage) -> None:
+    """Each answer, refusals included."""
+    await at.reader.read_node("n1")
+    await at.reader.read_node("gone")
+    await at.writer.delete(at.pod(), at_once)
+    assert at.counted == [("get", "nodes", "200"), ("get", "nodes", "404"), ("delete", "pods", "200")]
+    offset = at.server.clock.now().timestamp() - at.dates[-1]
+    assert len(at.dates) == 3
+    assert 0.0 <= offset < PATIENCE_SECONDS
+
+
+@pytest.mark.parametrize("status", [502, 503, 504, 429, 404, 200])
+async def test_the_date_of_a_proxys_answer_is_not_heard(at: ClientStage, status: int) -> None:
+    """Its clock is not what objects are dated by; the API server's own refusals come with a Status."""
+    at.server.faults.add(verb="get", status=status, html=True, date_ahead_seconds=7200.0, times=1)
+    with pytest.raises(CallFailed):
+        await at.reader.read_node("n1")
+    assert at.dates == []
+    at.server.faults.add(verb="get", status=503, date_ahead_seconds=7200.0)
+    with pytest.raises(CallFailed):
+        await at.reader.read_node("n1")
+    assert at.dates[-1] - at.server.clock.now().timestamp() == pytest.approx(7200, abs=PATIENCE_SECONDS)
+
+
+async def test_no_call_waits_for_a_connection(tmp_path: Path) -> None:
+    """Two hundred at once are all on the wire before the first is answered."""
+    async with client_stage(tmp_path) as at:
+        fault = at.server.faults.add(verb="get", hang=True)
+        tasks = [asyncio.create_task(at.reader.read_node("n1")) for _ in range(200)]
+        await at.server.requests.wait_for(verb="get", count=200)
+        assert fault.hits == 200
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_closed_connection_is_a_failed_call(tmp_path: Path) -> None:
+    """Whoever still calls while the process ends is told so."""
+    async with client_stage(tmp_path) as at:
+        await at.connection.close()
+        with pytest.raises(CallFailed, match="closed"):
+            await at.reader.read_node("n1")
+
+
+async def test_a_401_with_nothing_newer_to_offer_is_a_failed_call(at: ClientStage) -> None:
+    """Asked once: there is no use in asking again."""
+    at.server.tokens = {"secret"}
+    with pytest.raises(CallFailed) as failed:
+        await at.reader.read_node("n1")
+    assert failed.value.reason is FailureReason.UNAUTHORIZED
+    assert at.server.requests.counts["get", "nodes", 401] == 1

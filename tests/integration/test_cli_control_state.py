@@ -1,0 +1,366 @@
+"""The commands by which people hold evictions and let them go on: what they write, print, and how they exit."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.stage.client import ClientStage, client_stage
+from tests.stage.clocks import EPOCH
+
+from fake_apiserver import LoggedRequest, WallClock
+from taint_eviction.adapters.control_state_data import latch_text, read_control_state, reset_text
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.cli import cli
+from taint_eviction.core.control_state import ControlState, Latch, Pause
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
+SINCE = format_rfc3339(EPOCH)
+PAUSED = f'{{"since": "{SINCE}", "reason": "disk swap"}}'
+SURGE = Latch(EPOCH, "5 of 9 nodes in 300 s")
+
+
+@pytest.fixture
+async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
+    """A stage for one test."""
+    async with client_stage(tmp_path) as made:
+        yield made
+
+
+async def run(directory: Path, *arguments: str, kubeconfig: str = "config", **environment: str) -> Result:
+    """Run the command."""
+    env: dict[str, str | None] = {name: None for name in os.environ if name.startswith("TAINT_EVICTION_")}
+    env |= {"KUBECONFIG": str(directory / kubeconfig), **environment}
+    return await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=env, catch_exceptions=False)
+
+
+def put(at: ClientStage, name: str = NAME, namespace: str = NAMESPACE, **data: str) -> None:
+    """Create the ConfigMap; ``__`` in a key stands for a dot, ``_`` for a dash."""
+    keys = {key.replace("__", ".").replace("_", "-"): text for key, text in data.items()}
+    at.server.create("configmaps", {"metadata": {"name": name, "namespace": namespace}, "data": keys})
+
+
+def control_state(at: ClientStage, name: str = NAME, namespace: str = NAMESPACE) -> ControlState:
+    """What is ordered now."""
+    found = at.server.get("configmaps", name, namespace)
+    assert found is not None
+    kept, complaints = read_control_state(found)
+    assert complaints == []
+    return kept
+
+
+def is_now(at: ClientStage, pause: Pause | None, reason: str = "") -> bool:
+    """Tell whether a pause began just now by the server's clock."""
+    assert pause is not None
+    assert pause.since_epoch is not None
+    now = at.server.clock.now().timestamp()
+    return now - 10 <= pause.since_epoch <= now and pause.reason == reason
+
+
+# Pause
+
+
+async def test_pause_holds_all_evictions(at: ClientStage, tmp_path: Path) -> None:
+    """Since now by the API server's clock, and one line says so."""
+    result = await run(tmp_path, "pause", "--reason", "disk swap")
+    assert result.exit_code == 0
+    whole = control_state(at).cluster
+    assert is_now(at, whole, "disk swap")
+    assert whole is not None
+    assert result.stdout == f"all evictions are paused (since {format_rfc3339(whole.since_epoch or 0)}: disk swap)\n"
+    assert result.stderr == ""
+
+
+async def test_a_host_whose_clock_is_off_pauses_by_the_servers(tmp_path: Path) -> None:
+    """Whoever reads it later compares it with the API server's times."""
+    async with client_stage(tmp_path, clock=WallClock(offset_seconds=-86400.0)) as at:
+        assert (await run(tmp_path, "pause")).exit_code == 0
+        assert is_now(at, control_state(at).cluster)
+
+
+async def test_pause_may_be_for_nodes_and_namespaces(at: ClientStage, tmp_path: Path) -> None:
+    """As many as are named, a line for each; the rest goes on."""
+    result = await run(tmp_path, "pause", "--node", "n1", "--node", "n2", "-n", "default")
+    assert result.exit_code == 0
+    found = control_state(at)
+    assert found.cluster is None
+    assert all(is_now(at, pause) for pause in (found.nodes["n1"], found.nodes["n2"], found.namespaces["default"]))
+    since = format_rfc3339(found.nodes["n1"].since_epoch or 0)
+    assert result.stdout.splitlines() == [
+        f"evictions are paused for node n1 (since {since})",
+        f"evictions are paused for node n2 (since {since})",
+        f"evictions are paused for namespace default (since {since})",
+    ]
+
+
+async def test_what_is_paused_already_stays_as_it_is(at: ClientStage, tmp_path: Path) -> None:
+    """And the line says since when; the other one is paused all the same."""
+    put(at, pause_node__n1=PAUSED)
+    result = await run(tmp_path, "pause", "--node", "n1", "--node", "n2", "--reason", "again")
+    assert result.stdout.splitlines()[0] == f"evictions are already paused for node n1 (since {SINCE}: disk swap)"
+    found = control_state(at).nodes
+    assert found["n1"] == Pause(EPOCH, "disk swap")
+    assert is_now(at, found["n2"], "again")
+
+
+async def test_a_pause_by_hand_is_told_without_a_time(at: ClientStage, tmp_path: Path) -> None:
+    """Whoever wrote true did not say."""
+    put(at, pause="true")
+    assert (await run(tmp_path, "pause")).stdout == "all evictions are already paused\n"
+
+
+async def test_a_node_or_namespace_that_is_not_there_is_paused_with_a_warning(at: ClientStage, tmp_path: Path) -> None:
+    """It may come; most likely the name is mistyped."""
+    result = await run(tmp_path, "pause", "--node", "nodo", "--namespace", "shpo")
+    assert result.exit_code == 0
+    assert control_state(at).nodes.keys() | control_state(at).namespaces.keys() == {"nodo", "shpo"}
+    assert result.stderr.splitlines() == [
+        "taint-eviction: there is no node nodo in this cluster",
+        "taint-eviction: there is no namespace shpo in this cluster",
+    ]
+
+
+@pytest.mark.parametrize("status", [403, 500])
+async def test_who_may_not_read_nodes_gets_no_warning(at: ClientStage, tmp_path: Path, status: int) -> None:
+    """Pausing takes no right but that on the ConfigMap."""
+    at.server.faults.add(verb="get", resource="nodes", status=status)
+    result = await run(tmp_path, "pause", "--node", "nodo")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("pause", "--node", "n" * 243), "room for 1 to 242 letters"),
+        (("pause", "--node", "a/b"), "node 'a/b' cannot be paused by name"),
+        (("resume", "-n", ""), "namespace '' cannot be paused by name"),
+        (("resume", "--all", "--node", "n1"), "--all ends every pause"),
+        (("pause", "n1"), "unexpected extra argument"),
+    ],
+)
+async def test_wrong_usage_exits_2_and_asks_nothing(
+    at: ClientStage, tmp_path: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    """With a sentence on stderr."""
+    result = await run(tmp_path, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert why in " ".join(result.stderr.split())
+    assert not at.server.requests.entries
+
+
+# Resume
+
+
+async def test_resume_ends_the_pause_of_all_and_says_what_else_is_held(at: ClientStage, tmp_path: Path) -> None:
+    """Single nodes and namespaces stay paused, and the breaker open."""
+    put(at, pause=PAUSED, pause_node__n1="true", pause_namespace__shop=PAUSED, breaker=latch_text(SURGE))
+    result = await run(tmp_path, "resume")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"all evictions are no longer paused (since {SINCE}: disk swap)",
+        "evictions are still paused for node n1",
+        f"evictions are still paused for namespace shop (since {SINCE}: disk swap)",
+        f"all evictions are still stopped: the circuit breaker is open (since {SINCE}: 5 of 9 nodes in 300 s);"
+        " see taint-eviction breaker",
+    ]
+    assert control_state(at) == ControlState(None, {"n1": Pause()}, {"shop": Pause(EPOCH, "disk swap")}, SURGE)
+
+
+async def test_resume_may_be_for_nodes_and_namespaces(at: ClientStage, tmp_path: Path) -> None:
+    """Those that are named; also ones that are not paused."""
+    put(at, pause=PAUSED, pause_node__n1=PAUSED, pause_node__n2="true", pause_namespace__shop="true")
+    result = await run(tmp_path, "resume", "--node", "n1", "--namespace", "shop", "--node", "n3")
+    assert result.stdout.splitlines() == [
+        f"evictions are no longer paused for node n1 (since {SINCE}: disk swap)",
+        "evictions are not paused for node n3",
+        "evictions are no longer paused for namespace shop",
+        f"all evictions are still paused (since {SINCE}: disk swap)",
+        "evictions are still paused for node n2",
+    ]
+    assert control_state(at) == ControlState(Pause(EPOCH, "disk swap"), {"n2": Pause()})
+
+
+async def test_resume_all_ends_every_pause(at: ClientStage, tmp_path: Path) -> None:
+    """Whatever is paused, malformed ones as well; the breaker is another thing."""
+    put(at, pause="maybe", pause_node__n1="true", pause_namespace__shop="false", breaker=reset_text(EPOCH))
+    result = await run(tmp_path, "resume", "--all")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "all evictions are no longer paused (the key pause is malformed (its value is not JSON): maybe)",
+        "evictions are no longer paused for node n1",
+    ]
+    assert "the key pause is malformed" in result.stderr
+    assert control_state(at) == ControlState(reset_epoch=EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [((), "all evictions are not paused"), (("--all",), "nothing is paused"), (("--node", "n1"), "for node n1")],
+)
+async def test_resume_where_nothing_is_paused_is_fine(
+    at: ClientStage, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    """It says so, and makes no ConfigMap."""
+    result = await run(tmp_path, "resume", *arguments)
+    assert result.exit_code == 0
+    assert said in result.stdout
+    assert at.server.list("configmaps") == []
+
+
+# Breaker
+
+
+async def test_breaker_reset_closes_it_and_says_what_it_was(at: ClientStage, tmp_path: Path) -> None:
+    """As of now by the API server's clock."""
+    latch = Latch(EPOCH - 4e8, SURGE.cause)
+    put(at, breaker=latch_text(latch), pause_node__n1="true")
+    result = await run(tmp_path, "breaker", "reset")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"the circuit breaker is closed; it was open (since {format_rfc3339(latch.since_epoch)}: {latch.cause})",
+        "evictions are still paused for node n1",
+    ]
+    found = control_state(at)
+    assert found.latch is None
+    assert is_now(at, Pause(found.reset_epoch))
+
+
+async def test_a_reset_is_later_than_what_it_resets(at: ClientStage, tmp_path: Path) -> None:
+    """Though the one who opened it had a clock that was ahead."""
+    put(at, breaker=latch_text(Latch(EPOCH * 2, "")))
+    assert (await run(tmp_path, "breaker", "reset")).exit_code == 0
+    reset_epoch = control_state(at).reset_epoch
+    assert reset_epoch == pytest.approx(EPOCH * 2 + 0.001, abs=1e-5)
+
+
+async def test_a_malformed_breaker_can_be_reset(at: ClientStage, tmp_path: Path) -> None:
+    """It counts as open, and what stood there is told."""
+    put(at, breaker="closed")
+    result = await run(tmp_path, "breaker", "reset")
+    assert result.exit_code == 0
+    was = "the key breaker is malformed (its value is not JSON): closed"
+    assert result.stdout == f"the circuit breaker is closed; it was open ({was})\n"
+    assert control_state(at).latch is None
+
+
+@pytest.mark.parametrize("data", [None, {}, {"breaker": reset_text(EPOCH)}])
+async def test_a_breaker_that_is_not_open_in_the_cluster_is_reset_too(
+    at: ClientStage, tmp_path: Path, data: dict[str, str] | None
+) -> None:
+    """A controller may hold it open that could not write so; and what was counted so far counts no more."""
+    if data is not None:
+        put(at, **data)
+    result = await run(tmp_path, "breaker", "reset")
+    assert result.exit_code == 0
+    last = f" (last reset {SINCE})" if data else ""
+    assert result.stdout == f"the circuit breaker was not open{last}; it is reset all the same\n"
+    found = control_state(at)
+    assert found.latch is None
+    assert is_now(at, Pause(found.reset_epoch))
+
+
+async def test_a_host_whose_clock_is_off_resets_by_the_servers(tmp_path: Path) -> None:
+    """A laptop may be a day fast."""
+    async with client_stage(tmp_path, clock=WallClock(offset_seconds=-86400.0)) as at:
+        put(at, breaker=latch_text(Latch(EPOCH - 4e8, SURGE.cause)))
+        assert (await run(tmp_path, "breaker", "reset")).exit_code == 0
+        assert is_now(at, Pause(control_state(at).reset_epoch))
+
+
+async def test_a_breaker_that_opens_again_at_once_exits_1(at: ClientStage, tmp_path: Path) -> None:
+    """A script must not take it for closed."""
+    put(at, breaker=latch_text(SURGE))
+    again = Latch(EPOCH * 2, "6 of 9 nodes in 300 s")
+
+    def trip(entry: LoggedRequest) -> None:
+        if entry.verb == "patch":
+            at.server.patch("configmaps", NAME, {"data": {"breaker": latch_text(again)}}, NAMESPACE)
+
+    at.server.requests.subscribe(trip)
+    result = await run(tmp_path, "breaker", "reset")
+    assert result.exit_code == 1
+    assert "opened again" in result.stdout
+    assert again.cause in result.stdout
+
+
+# The way there
+
+
+@pytest.mark.parametrize("command", [("pause",), ("resume",), ("breaker", "reset")])
+async def test_the_state_may_be_kept_elsewhere(at: ClientStage, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """By flags or their environment twins, the same for all commands."""
+    put(at, "mine", "default", pause="true", breaker=latch_text(SURGE))
+    for arguments, environment in (
+        (("--state-namespace", "default", "--state-name", "mine"), {}),
+        ((), {"TAINT_EVICTION_STATE_NAMESPACE": "default", "TAINT_EVICTION_STATE_NAME": "mine"}),
+    ):
+        result = await run(tmp_path, *command, *arguments, **environment)
+        assert result.exit_code == 0
+    asked = at.server.requests.select(resource="configmaps")
+    assert {(entry.namespace, entry.name) for entry in asked} == {("default", "mine")}
+
+
+@pytest.mark.parametrize("command", [("pause",), ("resume",), ("breaker", "reset")])
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [
+        ({"status": 403, "message": "no"}, "this needs the rights to get, create and patch configmaps, at least"),
+        ({"status": 401}, "are these credentials still good?"),
+        ({"status": 500}, "try again"),
+        ({"reset": True}, "is this the right cluster, and up?"),
+    ],
+)
+async def test_an_api_server_that_does_not_take_the_order_exits_3(
+    at: ClientStage, tmp_path: Path, command: tuple[str, ...], fault: dict[str, Any], advice: str
+) -> None:
+    """With what to do, and no word that anything was done."""
+    at.server.faults.add(resource="configmaps", **fault)
+    result = await run(tmp_path, *command)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert advice in result.stderr
+    assert f"of {tmp_path / 'config'}: {at.server.url}: " in result.stderr
+
+
+async def test_a_pause_that_may_not_be_written_exits_3(at: ClientStage, tmp_path: Path) -> None:
+    """Reading is not enough."""
+    at.server.faults.add(verb="create", resource="configmaps", status=403)
+    result = await run(tmp_path, "pause")
+    assert (result.exit_code, result.stdout) == (3, "")
+
+
+async def test_no_way_to_a_cluster_exits_2(at: ClientStage, tmp_path: Path) -> None:
+    """As with every command."""
+    result = await run(tmp_path, "pause", kubeconfig="absent")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "absent" in result.stderr
+
+
+async def test_the_installed_command_pauses_and_resumes(at: ClientStage, tmp_path: Path) -> None:
+    """In processes of their own."""
+
+    async def ordered(*arguments: str) -> tuple[int | None, str, str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "taint_eviction", *arguments, "--kubeconfig", str(tmp_path / "config")),
+            cwd=ROOT,
+            env={**environment, "PYTHONPATH": "operator"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
+    code, out, err = await ordered("pause", "--node", "n1", "--reason", "disk swap")
+    assert (code, err) == (0, "")
+    assert out.startswith("evictions are paused for node n1 (since ")
+    code, out, err = await ordered("resume", "--node", "n1")
+    assert (code, err) == (0, "")
+    assert out.startswith("evictions are no longer paused for node n1 (since ")
+    assert control_state(at) == ControlState()
+    code, out, err = await ordered("breaker", "reset")
+    assert (code, out, err) == (0, "the circuit breaker was not open; it is reset all the same\n", "")

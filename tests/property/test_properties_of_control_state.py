@@ -1,0 +1,105 @@
+"""Whatever stands in the state ConfigMap, it can be read, and holds rather too much than too little."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.property.strategies import KEYS
+
+from taint_eviction.adapters.control_state_data import (
+    BREAKER_KEY,
+    key_of,
+    latch_text,
+    pause_text,
+    read_control_state,
+    reset_text,
+)
+from taint_eviction.core.control_state import EVERYTHING, Latch, Pause, PauseScope
+
+any_json: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+times = st.sampled_from(
+    ["2030-03-17T17:46:40Z", "2030-03-17T17:46:40.5+02:00", "0001-01-01T00:00:00+14:00", "soon", ""]
+)
+scopes = st.just(EVERYTHING) | st.builds(
+    PauseScope, st.sampled_from(["node", "namespace"]), st.sampled_from(KEYS) | st.text(min_size=1)
+)
+keys = scopes.map(key_of) | st.just(BREAKER_KEY) | st.text()
+nearly_ours = st.fixed_dictionaries(
+    {},
+    optional={
+        "open": st.booleans() | any_json,
+        "since": times | any_json,
+        "reset": times | any_json,
+        "cause": any_json,
+        "reason": any_json,
+    },
+)
+values = st.text() | (nearly_ours | any_json).map(json.dumps)
+maps = st.dictionaries(keys, values | any_json)
+epochs = st.floats(1.0, 4e9)
+
+
+def is_false(value: object) -> bool:
+    """Tell whether a key's value says in so many words that nothing is paused."""
+    try:
+        return isinstance(value, str) and json.loads(value) is False
+    except (ValueError, RecursionError):
+        return False
+
+
+@given(any_json | maps, any_json | maps, any_json)
+def test_anything_can_be_read(data: object, binary: object, metadata: object) -> None:
+    """JSON of any shape, in either map; what is said about it is short."""
+    control_state, complaints = read_control_state({"data": data, "binaryData": binary, "metadata": metadata})
+    if not all(isinstance(entries, dict | None) for entries in (data, binary)):
+        assert control_state.cluster is not None
+    assert all(len(complaint) < 400 and complaint.isprintable() for complaint in complaints)
+
+
+@given(scopes, values | any_json)
+def test_whatever_does_not_say_false_pauses_its_scope(scope: PauseScope, value: object) -> None:
+    """And no other."""
+    control_state, complaints = read_control_state({"data": {key_of(scope): value}})
+    assert list(control_state.pauses()) == ([] if is_false(value) else [scope])
+    assert (control_state.latch, control_state.reset_epoch) == (None, None)
+    assert all("malformed" in complaint for complaint in complaints)
+
+
+@given(values | any_json)
+def test_whatever_does_not_say_when_it_was_closed_opens_the_breaker(value: object) -> None:
+    """And pauses nothing."""
+    control_state, complaints = read_control_state({"data": {BREAKER_KEY: value}})
+    assert (control_state.latch is None) == (control_state.reset_epoch is not None)
+    assert control_state.pauses() == {}
+    if complaints:
+        assert control_state.latch is not None
+        assert "malformed" in control_state.latch.cause
+
+
+@given(maps, st.dictionaries(scopes, st.just("true")))
+def test_a_pause_is_seen_among_anything_else(others: dict[str, Any], paused: dict[PauseScope, str]) -> None:
+    """Keys don't depend on each other."""
+    control_state, _ = read_control_state(
+        {"data": {**others, **{key_of(scope): value for scope, value in paused.items()}}}
+    )
+    assert all(control_state.pauses()[scope] == Pause() for scope in paused)
+
+
+@given(st.none() | epochs, st.text(), epochs)
+def test_what_was_written_is_read(since_epoch: float | None, text: str, epoch: float) -> None:
+    """Pauses to the second, cut off; the breaker to the microsecond."""
+    data = {"pause": pause_text(Pause(since_epoch, text)), BREAKER_KEY: latch_text(Latch(epoch, text))}
+    control_state, complaints = read_control_state({"data": data})
+    assert complaints == []
+    assert control_state.cluster is not None
+    assert control_state.cluster.since_epoch == (None if since_epoch is None else float(int(since_epoch)))
+    assert control_state.latch is not None
+    assert abs(control_state.latch.since_epoch - epoch) < 2e-6
+    assert control_state.latch.cause == control_state.cluster.reason
+    closed, _ = read_control_state({"data": {BREAKER_KEY: reset_text(epoch)}})
+    assert closed.reset_epoch == control_state.latch.since_epoch

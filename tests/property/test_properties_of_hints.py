@@ -1,0 +1,276 @@
+"""Queues hold hints only: filled anew from the records at any moment, everything goes on as if they had not been.
+
+Two controllers are told the same. The queues of one are thrown away and filled anew now and then; both have to begin
+the same work at the same time, and to tell the same effects.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.property.strategies import examples
+from tests.unit.builders import moment, node, pod, taint, tolerates
+from tests.unit.hints import fill_anew
+
+from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import (
+    Block,
+    BlockReason,
+    CalledOff,
+    CutOff,
+    Done,
+    Eviction,
+    Failed,
+    Held,
+    NodeTainted,
+    Outcome,
+    PodIsGone,
+    Work,
+)
+from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
+from taint_eviction.core.objects import Pod, PodRef
+from taint_eviction.core.pod_record import InFlight, PodState
+from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Limit, PolicyRule
+
+NAMES = [f"p{number}" for number in range(8)]
+NODES = st.sampled_from(["n1", "n2", "n3"])
+KEYS = st.sampled_from([(), ("k1",), ("k1",), ("k2",), ("k1", "k2"), ("k1", "k2")])
+SECONDS = st.sampled_from([None, 0, 0, 2, 4])
+LIMITS = st.sampled_from([UNLIMITED, Limit(0.5, 1), Limit(1.0, 2), Limit(at_once=1), Limit(2.0, 1, 2)])
+RULES = st.lists(
+    st.builds(
+        lambda name, key, limit, mode, pause: PolicyRule(name, (key,), limit=limit, mode=mode, pause=pause),
+        st.sampled_from(["slow", "other"]),
+        st.sampled_from(["k1", "k2"]),
+        LIMITS,
+        st.sampled_from([None, *EvictionMode]),
+        st.sampled_from([False, False, True]),
+    ),
+    max_size=2,
+    unique_by=lambda rule: rule.name,
+).map(tuple)
+POLICIES = st.builds(
+    lambda mode, total, node, rules: EvictionPolicy(mode, 3.0, total=total, per_node=node, rules=rules),
+    st.sampled_from(list(EvictionMode)),
+    LIMITS,
+    LIMITS,
+    RULES,
+)
+BREAKERS = st.sampled_from(
+    [
+        BreakerPolicy(),
+        BreakerPolicy(enabled=True, nodes=NodeThreshold(number=9), list_wait_seconds=4.0),
+        BreakerPolicy(enabled=True, nodes=NodeThreshold(number=2), closes_by_itself=True, window_seconds=8.0),
+    ]
+)
+BUDGET = Block(BlockReason.BUDGET, "web")
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class TakenTwice:
+    """One piece of work, as each of both gave it out."""
+
+    works: tuple[Work, Work]
+
+    @property
+    def ref(self) -> PodRef:
+        """Whose it is."""
+        return self.works[0].ref
+
+
+def plain(state: PodState) -> object:
+    """Describe a state without the tokens, which are each controller's own."""
+    return (state.work, state.step, state.tokens is None) if isinstance(state, InFlight) else state
+
+
+class HintsMachine(RuleBasedStateMachine):
+    """Whatever happens, happens to both."""
+
+    @initialize(policy=POLICIES, breaker=BREAKERS)
+    def begin(self, policy: EvictionPolicy, breaker: BreakerPolicy) -> None:
+        """Both start alike, with two nodes that are tainted and pods on them."""
+        self.plain, self.refilled = (Controller(eviction_policy=policy, breaker=breaker) for _ in range(2))
+        self.now, self.lives, self.versions = 0.0, 0, 0
+        self.pods: dict[str, Pod] = {}
+        self.flying: list[TakenTwice] = []
+        for name in ("n1", "n2"):
+            self.tell(NodeSeen(node(taint("k1"), name=name)))
+        self.see_pods(NAMES[:3], "n1", 0, new=True, marked=False)
+        self.see_pods(NAMES[3:6], "n2", 2, new=True, marked=False)
+
+    def both(self, ask: Callable[[Controller], Answer]) -> Answer:
+        """Ask both, and compare what they answer."""
+        answer, other = ask(self.plain), ask(self.refilled)
+        assert answer == other
+        return answer
+
+    def tell(self, *facts: Fact) -> None:
+        """Tell both."""
+        for fact in facts:
+            effects = self.both(lambda brain, fact=fact: brain.observe(fact, moment(self.now)))  # type: ignore[misc]
+            for effect in effects:
+                if isinstance(effect, NodeTainted):
+                    here = [each for each in self.pods.values() if each.node_name == effect.name]
+                    self.tell(*(PodSeen(each) for each in here))
+
+    @rule()
+    def fill_anew(self) -> None:
+        """What one of them has in its queues is thrown away, and placed anew."""
+        fill_anew(self.refilled)
+
+    @rule(max_works=st.sampled_from([1, 2, 100]))
+    def fill_anew_and_take(self, max_works: int) -> None:
+        """Who is next is the same."""
+        fill_anew(self.refilled)
+        self.take(max_works, 100)
+
+    @rule(seconds=st.sampled_from([0.5, 1, 2, 5]))
+    def time_passes(self, seconds: float) -> None:
+        """And whoever acts evaluates."""
+        self.now += seconds
+        self.both(lambda brain: brain.evaluate(moment(self.now)))
+
+    # What is seen
+
+    @rule(name=NODES, keys=KEYS)
+    def taint_node(self, name: str, keys: tuple[str, ...]) -> None:
+        """A node's taints change."""
+        self.tell(NodeSeen(node(*(taint(key) for key in keys), name=name)))
+
+    @rule(name=NODES)
+    def lose_node(self, name: str) -> None:
+        """A node is deleted, and its pods are no longer watched."""
+        self.tell(NodeGone(name, asked_at=self.now), PodsReleased(name))
+
+    @rule(name=NODES)
+    def list_node(self, name: str) -> None:
+        """The pods of a node have been listed."""
+        uids = frozenset(each.ref.uid for each in self.pods.values())
+        self.tell(PodsSwept(name, uids, self.now, None))
+
+    @rule(
+        names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=5, unique=True),
+        on=NODES,
+        seconds=SECONDS,
+        new=st.booleans(),
+        marked=st.booleans(),
+    )
+    def see_pods(self, names: list[str], on: str, seconds: int | None, new: bool, marked: bool) -> None:
+        """Several pods are created, recreated or changed at once: their deadlines are the same."""
+        for name in names:
+            self.versions += 1
+            before = self.pods.get(name)
+            self.lives += before is None or new
+            self.pods[name] = pod(
+                tolerates(seconds),
+                tolerates(3, "k2"),
+                name=name,
+                uid=f"{name}-{self.lives}" if before is None or new else before.ref.uid,
+                on=on,
+                version=self.versions,
+                marked=marked,
+            )
+            self.tell(PodSeen(self.pods[name]))
+
+    @rule(name=st.sampled_from(NAMES))
+    def lose_pod(self, name: str) -> None:
+        """A pod is gone."""
+        if name in self.pods:
+            self.tell(PodGone(self.pods.pop(name).ref))
+
+    # What is ordered
+
+    @rule(cluster=st.integers(0, 4), names=st.sets(NODES, max_size=2))
+    def order(self, cluster: int, names: set[str]) -> None:
+        """Pauses begin and end."""
+        control_state = ControlState(Pause() if cluster == 4 else None, {name: Pause() for name in names})
+        self.both(lambda brain: brain.order(control_state, moment(self.now)))
+
+    @rule(policy=POLICIES)
+    def change_policy(self, policy: EvictionPolicy) -> None:
+        """Other limits, rules and modes."""
+        self.both(lambda brain: brain.change_policy(policy, moment(self.now)))
+
+    # What is done
+
+    @rule(max_works=st.sampled_from([1, 2, 100]), max_retries=st.sampled_from([0, 1, 100]))
+    def take(self, max_works: int, max_retries: int) -> None:
+        """Both begin the same work in the same order."""
+        self.both(lambda brain: brain.evaluate(moment(self.now)))
+        first, second = (
+            brain.attempts.take_due(moment(self.now), max_works, max_retries) for brain in (self.plain, self.refilled)
+        )
+        assert first == second
+        self.flying += [TakenTwice(works) for works in zip(first, second, strict=True)]
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), marks=st.booleans(), sends=st.booleans())
+    def go_on(self, data: st.DataObject, marks: bool, sends: bool) -> None:
+        """The next call of one is made."""
+        begun = data.draw(st.sampled_from(self.flying))
+        first, second = (
+            brain.attempts.recheck(work, moment(self.now))
+            for brain, work in zip((self.plain, self.refilled), begun.works, strict=True)
+        )
+        assert first == second
+        if first is None and isinstance(begun.works[0], Eviction):
+            if marks:
+                self.both(lambda brain: brain.attempts.will_mark(begun.ref))
+            if sends:
+                self.both(lambda brain: brain.attempts.will_delete(begun.ref, moment(self.now)))
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data(), how=st.sampled_from(["done", "gone", "off", "cut", "held", "failed", "blocked"]))
+    def settle(self, data: st.DataObject, how: str) -> None:
+        """One ends."""
+        begun = data.draw(st.sampled_from(self.flying))
+        self.flying.remove(begun)
+        outcomes: dict[str, Outcome] = {
+            "done": Done(),
+            "gone": PodIsGone(),
+            "off": CalledOff(),
+            "cut": CutOff(),
+            "held": Held(),
+            "failed": Failed("denied", self.now + 2),
+            "blocked": Failed("refused", self.now + 2, BUDGET),
+        }
+        outcome = outcomes[how]
+        first, second = (
+            brain.attempts.settle(work, outcome, moment(self.now))
+            for brain, work in zip((self.plain, self.refilled), begun.works, strict=True)
+        )
+        assert first == second
+
+    # What always holds
+
+    @invariant()
+    def records_are_the_same(self) -> None:
+        """Their states, and what is told of them."""
+        if not hasattr(self, "plain"):
+            return
+        self.both(lambda brain: [(record.ref, plain(record.state), record.condition) for record in brain.pods])
+        self.both(
+            lambda brain: [
+                (each.record.ref, plain(each.state), each.failures) for each in brain.status.pending(moment(self.now))
+            ]
+        )
+        self.both(lambda brain: (brain.status.due_count(), brain.status.pending_count()))
+
+    @invariant()
+    def nothing_is_slept_through(self) -> None:
+        """Once its hints were placed anew it may wake for nothing (limits are asked once more), and never too late."""
+        if not hasattr(self, "plain"):
+            return
+        at, refilled_at = (brain.attempts.next_at(self.now) for brain in (self.plain, self.refilled))
+        assert at is None or (refilled_at is not None and refilled_at <= max(at, self.now))
+
+
+HintsMachine.TestCase.settings = settings(max_examples=examples(1.5), stateful_step_count=40)
+TestHints = HintsMachine.TestCase

@@ -1,0 +1,159 @@
+"""What a scenario's faults excuse: until when evictions may be late because of them, and by how much.
+
+Nothing is excused that the contract promises in spite of a fault: a Lease whose calls take seconds, orders that are
+read slowly, a watch of nodes that is behind, calls about other pods that hang.
+"""
+
+import fnmatch
+import math
+from typing import NamedTuple
+
+from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation import suspension_actions as suspend
+from taint_eviction_lab.simulation.faults import CallFault, CallKind
+from taint_eviction_lab.simulation.scenario import Scenario
+
+_LEASE = frozenset({CallKind.READ_LEASE, CallKind.WRITE_LEASE})
+_CONTROL_STATE = frozenset({CallKind.READ_CONTROL_STATE})
+_NODE_READS = frozenset({CallKind.READ_NODE})
+# With calls that take no longer a leader stays one; a watch that is no further behind counts as one that is there.
+_SLOWEST_SECONDS, _FARTHEST_BEHIND_SECONDS = 4.5, 3.0
+# How long an eviction waits at most until the watch of nodes has come as far as a live read.
+_CATCH_UP_SECONDS = 5.0
+# How long others' calls that hang keep all workers: each attempt holds one for a second, and there are three rounds.
+_WITHOUT_WORKERS_SECONDS = 2.0
+# How long the first of several candidates may need besides the calls it makes, and between two tries.
+_ELECTION_SECONDS, _BETWEEN_TRIES_SECONDS = 3.0, 4.4
+
+
+class Excuse(NamedTuple):
+    """An eviction may be as late as ``over_at``, and by ``late_seconds``."""
+
+    over_at: float
+    late_seconds: float
+
+
+UNJUDGED = Excuse(math.inf, 0.0)
+
+
+class Disturbances:
+    """The faults of one scenario.
+
+    ``steady``: nothing takes the Lease from a leader that lives. ``watched``: no watch of nodes has a gap while its
+    process lives. ``behind_seconds``: how far behind it is at most.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._settings = scenario.settings
+        self._steps = scenario.steps
+        actions = [step.action for step in scenario.steps]
+        self._slowest = sum(_slow_seconds(action, calls) for action in actions for calls in (_LEASE, _CONTROL_STATE))
+        self.steady = not any(_shakes_the_lease(action, self._settings.call_timeout_seconds) for action in actions)
+        self.watched = not any(_cuts_off_nodes(action) for action in actions)
+        lags = [action.by_seconds for action in actions if isinstance(action, do.LagWatches) and action.watches.nodes]
+        freezes = [action.for_seconds for action in actions if isinstance(action, do.Freeze)]
+        self.behind_seconds = max(lags, default=0.0) + max(freezes, default=0.0)
+        self._unjudged = holds_back(scenario)
+
+    def excuse(self, at: float, pod: str, node: str) -> Excuse:
+        """Say what faults that have begun by now excuse for a pod, ``namespace/name``, on a node."""
+        if self._unjudged:
+            return UNJUDGED
+        # The first leader, and the first orders, are found with slow calls, too.
+        over_at = _ELECTION_SECONDS + 3.0 * self._slowest if self._slowest else -math.inf
+        late_seconds = 0.0
+        for step in self._steps:
+            if step.at <= at:
+                over_at = max(over_at, self._over_at(step, pod, node))
+                late_seconds += _late_seconds(step.action, pod, node)
+        return Excuse(over_at, late_seconds)
+
+    def _over_at(self, step: do.ScenarioStep, pod: str, node: str) -> float:
+        settings = self._settings
+        match step.action:
+            case do.Restart(after_seconds=after):
+                # A successor waits until the lease has run out.
+                between_tries = _BETWEEN_TRIES_SECONDS if self._slowest else 0.0
+                waits = settings.election.lease_duration_seconds + 7.0 + between_tries + 4.0 * self._slowest
+                return step.at + after + waits
+            case do.DisturbCalls() as calls:
+                return self._over_for(calls, step.at, pod, node)
+            case do.LagWatches(by_seconds=seconds, watches=do.Watches(pods=False)):
+                return math.inf if seconds > _FARTHEST_BEHIND_SECONDS else -math.inf
+            case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
+                return math.inf
+            case do.Outage() | do.Partition() | do.Freeze() | do.StepHostClock():
+                return math.inf
+        return -math.inf
+
+    def _over_for(self, action: do.DisturbCalls, at: float, pod: str, node: str) -> float:
+        """Say the same of calls that fail, hang or are slow."""
+        picked, slow = action.picked, action.fault
+        if slow == CallFault(connect_seconds=slow.connect_seconds, date_ahead_seconds=slow.date_ahead_seconds):
+            return -math.inf
+        if (
+            not _concerns(picked.pattern, pod, node)
+            or _slow_seconds(action, _LEASE)
+            or _slow_seconds(action, _CONTROL_STATE)
+        ):
+            return -math.inf
+        if picked.times is None or slow.fails or slow.hangs:
+            return -math.inf if picked.times is None and _slow_seconds(action, _NODE_READS) else math.inf
+        longest = min(self._settings.call_timeout_seconds, slow.delay_seconds + slow.back_seconds)
+        lasts = math.inf if action.for_seconds is None else action.for_seconds
+        return at + lasts + picked.times * (longest + self._settings.retry.first_seconds)
+
+
+def _late_seconds(action: do.Action, pod: str, node: str) -> float:
+    """Say how much later than else evictions are because of this."""
+    match action:
+        case do.LagWatches(by_seconds=seconds):
+            return seconds + _CATCH_UP_SECONDS
+        case do.DisturbCalls(picked=picked, fault=slow) if _concerns(picked.pattern, pod, node):
+            # One read before the condition, one before the deletion, and each of them once more.
+            return 4.0 * _slow_seconds(action, _NODE_READS) + 2.0 * slow.connect_seconds
+        case do.DisturbCalls(fault=CallFault(hangs=True)):
+            return _WITHOUT_WORKERS_SECONDS
+    return 0.0
+
+
+def _slow_seconds(action: do.Action, calls: frozenset[CallKind]) -> float:
+    """Say by how much these calls alone are slow; 0 if they are not, or too slow, or others are, too."""
+    match action:
+        case do.DisturbCalls(picked=picked, fault=CallFault(fails=False, hangs=False) as slow) if picked.calls <= calls:
+            seconds = slow.delay_seconds + slow.back_seconds
+            return seconds if seconds <= _SLOWEST_SECONDS else 0.0
+    return 0.0
+
+
+def _concerns(pattern: str, pod: str, node: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for name in (pod, node))
+
+
+def _shakes_the_lease(action: do.Action, call_timeout_seconds: float) -> bool:
+    match action:
+        case do.DisturbCalls(picked=picked):
+            return bool(picked.calls & _LEASE) and not 0.0 < _slow_seconds(action, _LEASE) < call_timeout_seconds
+        case do.Outage() | do.Partition() | do.Freeze():
+            return True
+    return False
+
+
+def _cuts_off_nodes(action: do.Action) -> bool:
+    match action:
+        case do.DisturbCalls(picked=picked):
+            return bool(picked.calls & {CallKind.WATCH_NODES, CallKind.LIST_NODES})
+        case do.CutWatches(watches=watches) | do.LoseEvents(watches=watches) | do.RelistWatches(watches=watches):
+            return watches.nodes
+        case do.Outage() | do.Partition() | do.Freeze():
+            return True
+    return False
+
+
+def holds_back(scenario: Scenario) -> bool:
+    """Tell whether anything may hold evictions back for a time that is not known beforehand."""
+    policy, default = scenario.settings.policy, EvictionPolicy()
+    steps = (suspend.PauseEvictions, suspend.Scribble, suspend.ChangePolicy)
+    pauses = scenario.control_state is not None or any(isinstance(step.action, steps) for step in scenario.steps)
+    return policy != default or scenario.settings.breaker.enabled or pauses

@@ -1,0 +1,247 @@
+"""Judges what holds evictions back: people's pauses, orders that nobody could read yet, and the circuit breaker.
+
+Of pauses it counts what a process has read, and what it must have read: nothing may keep it from that for long. Of the
+breaker: a latch that a process knows, a wave that it must have seen, and that no latch is written for less.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.simulation.exploring.excuses import Disturbances
+from tests.simulation.exploring.handling import ENDS, HandlingJudge
+from tests.simulation.exploring.told import TICK, Breach
+from tests.simulation.exploring.truth import NEVER, Truth, due_at
+from tests.simulation.exploring.waves import SurgeJudge
+
+from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation.audit import Phase, Trace
+from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.virtual_clock import server_time
+
+# A pause is in force everywhere so long after it was ordered, where nothing keeps a process from reading it.
+_PAUSED_SECONDS = 5.0
+# Reads that take longer, or are never answered, keep it from that.
+_SLOW_SECONDS = 0.1
+_LOOK_BACK_SECONDS = 60.0
+# What is written by hand and makes sense.
+_CLOSED = '{"open": false, "reset": '
+
+
+@dataclass
+class _ControlStateRead:
+    """What one process knows of the orders: None until it has read any. ``latch``: the breaker is open for it."""
+
+    control_state: ControlState | None = None
+    so_at: float = -NEVER
+    known_at: float = NEVER
+    latch: Latch | None = None
+    reset_epoch: float = -NEVER
+    hindered_at: float = -NEVER
+    under_way: dict[int, float] = field(default_factory=dict)
+    so: dict[int, float] = field(default_factory=dict)
+
+
+class SuspensionJudge:
+    """Judges all processes.
+
+    ``orders`` tells what stands in the ConfigMap, and is asked after whatever may change it. ``leads_since``
+    tells since when a process may act at an instant. ``disturbances``: which faults there are, None: any.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        truth: Truth,
+        handling: HandlingJudge,
+        control_state: Callable[[], ControlState | None],
+        leads_since: Callable[[str, float], float],
+        breach: Breach,
+        *,
+        disturbances: Disturbances | None,
+    ) -> None:
+        self._settings = settings
+        self._truth = truth
+        self._handling = handling
+        self._control_state = control_state
+        self._leads_since = leads_since
+        self._breach = breach
+        self._history: list[tuple[float, ControlState]] = [(-NEVER, ControlState())]
+        self._read: dict[str, _ControlStateRead] = {}
+        self._surges = SurgeJudge(settings.breaker, truth, self._acts_since, breach, disturbances)
+
+    @property
+    def changed_at(self) -> float:
+        """Say when the orders last changed."""
+        return self._history[-1][0]
+
+    def hindered(self, process: str, until: float) -> None:
+        """Take in that a process can do nothing until then."""
+        self._read.setdefault(process, _ControlStateRead()).hindered_at = until
+
+    def evaluate(self, at: float) -> None:
+        """Take in that the orders may have changed."""
+        control_state = self._control_state() or ControlState()
+        if control_state != self._history[-1][1]:
+            self._history.append((at, control_state))
+
+    def check_scribble(self, key: str, value: str, at: float) -> None:
+        """Check what nonsense that somebody wrote by hand holds: what its key is about; nothing, if nobody knows it."""
+        if value.startswith(_CLOSED):
+            return
+        before, after = self._history[-1][1], self._control_state() or ControlState()
+        kind, dot, name = key.partition(".")
+        held: dict[str, object] = {} if dot else {"pause": after.cluster, "breaker": after.latch}
+        if name:
+            held = {"pause-node": after.nodes.get(name), "pause-namespace": after.namespaces.get(name)}
+        if held[kind] is None if kind in held else after != before:
+            trace = Trace("somebody", 0, Phase.CARRIED_OUT, CallKind.WRITE_CONTROL_STATE, key, "", at)
+            self._breach("nonsense misread", trace, f"now it says {after}")
+
+    def trace(self, trace: Trace) -> None:
+        """Take in a moment of any call."""
+        read = self._read.setdefault(trace.process, _ControlStateRead())
+        self._surges.trace(trace)
+        if trace.call is CallKind.READ_CONTROL_STATE:
+            self._read_control_state(trace, read)
+        elif trace.call is CallKind.WRITE_CONTROL_STATE and trace.phase is Phase.SENT:
+            self._check_dry(trace)
+        elif trace.call is CallKind.WRITE_CONTROL_STATE and trace.phase is Phase.CARRIED_OUT:
+            self._check_written(trace, read)
+        elif trace.phase is Phase.SENT and trace.call in (*ENDS, CallKind.MARK, CallKind.UNMARK):
+            self._check_dry(trace)
+            if trace.call is not CallKind.UNMARK:
+                self._check_sent(trace, read)
+
+    def _acts_since(self, process: str, at: float) -> float:
+        """Say since when a process has been acting on orders that it knows."""
+        return max(self._leads_since(process, at), self._read.setdefault(process, _ControlStateRead()).known_at)
+
+    # What is read and written
+
+    def _read_control_state(self, trace: Trace, read: _ControlStateRead) -> None:
+        match trace.phase:
+            case Phase.SENT:
+                if read.under_way:
+                    read.hindered_at = trace.at
+                read.under_way = {trace.number: trace.at}
+            case Phase.CARRIED_OUT:
+                read.so[trace.number] = trace.at
+            case Phase.FAILED:
+                read.hindered_at = trace.at
+            case Phase.ANSWERED:
+                if trace.at > read.under_way.pop(trace.number, trace.at) + _SLOW_SECONDS:
+                    read.hindered_at = trace.at
+                read.known_at = min(read.known_at, trace.at)
+                read.control_state, read.so_at = trace.body or ControlState(), read.so[trace.number]
+                self._take_latch(read, read.control_state, trace)
+                known, is_open = read.control_state, read.latch is not None
+                self._handling.interrupt(trace.process, lambda *of: is_open or _paused(known, *of) is not None)
+
+    def _take_latch(self, read: _ControlStateRead, control_state: ControlState, trace: Trace) -> None:
+        reset = -NEVER if control_state.reset_epoch is None else control_state.reset_epoch
+        readable = control_state.breaker_epoch is not None and not (
+            control_state.latch is not None and control_state.latch.unreadable
+        )
+        if readable and read.latch is not None and read.latch.unreadable:
+            read.latch = None
+        if reset not in (-NEVER, read.reset_epoch):
+            read.reset_epoch = reset
+            self._surges.reset(trace, reset)
+        if read.latch is not None and reset >= read.latch.since_epoch - TICK:
+            read.latch = None
+        if control_state.latch is not None:
+            read.latch = control_state.latch
+
+    def _check_written(self, trace: Trace, read: _ControlStateRead) -> None:
+        before = self._history[-1][1]
+        self.evaluate(trace.at)
+        after = self._history[-1][1]
+        if (before.cluster, before.nodes, before.namespaces) != (after.cluster, after.nodes, after.namespaces):
+            self._breach("wrote something else", trace, "a pause was changed")
+        if after.latch is not None and before.latch is None:
+            read.latch = after.latch
+            self._surges.check_opened(trace, after.latch)
+        if after.latch is None and before.latch is not None and after.reset_epoch != before.reset_epoch:
+            if not before.latch.unreadable:
+                self._surges.check_closed(trace, before.latch, self._reset_before())
+            elif read.latch == before.latch:
+                self._breach("closed too early", trace, "what stood there made no sense, and only a human closes that")
+
+    def _reset_before(self) -> float:
+        """Say when the breaker was closed the time before this one; what is dated ahead counts from when it stood."""
+        before = [(at, state.reset_epoch) for at, state in self._history[:-1] if state.reset_epoch is not None]
+        return max((min(at, epoch - server_time(0.0)) for at, epoch in before), default=-NEVER)
+
+    # What is sent
+
+    def _check_dry(self, trace: Trace) -> None:
+        if self._settings.dry_run:
+            self._breach("dry run", trace, "a dry run changes nothing")
+
+    def _check_sent(self, trace: Trace, read: _ControlStateRead) -> None:
+        states = self._truth.pods.get(trace.uid)
+        if not states:
+            return
+        node, namespace = states[-1].node or "", states[-1].namespace
+        if read.control_state is None:
+            self._breach("orders unknown", trace, "whether it is paused was never read")
+            return
+        if (scope := _paused(read.control_state, node, namespace)) is not None:
+            self._breach("paused", trace, f"{scope}, as was read, so at {read.so_at:.3f}")
+        elif self._paused_since(node, namespace) < trace.at - _PAUSED_SECONDS and not self._is_hindered(trace, read):
+            self._breach("paused", trace, f"since {self._paused_since(node, namespace):.3f}, and nobody noticed")
+        ways = self._handling.ways(trace.uid, trace.at - _LOOK_BACK_SECONDS, trace.at + TICK)
+        if ways and all(way.paused for way in ways):
+            self._breach("paused", trace, "by a rule of the policy")
+        by_itself = self._settings.breaker.closes_by_itself
+        if read.latch is not None and (read.latch.unreadable or not by_itself):
+            since = read.latch.since_epoch - server_time(0.0)
+            self._breach("breaker open", trace, f"{trace.process} knows that it has been since {since:.3f}")
+        self._surges.check_sent(trace)
+        self._check_settled(trace, node, namespace)
+
+    def _is_hindered(self, trace: Trace, read: _ControlStateRead) -> bool:
+        slow = any(trace.at > sent_at + _SLOW_SECONDS for sent_at in read.under_way.values())
+        return slow or read.hindered_at > trace.at - _PAUSED_SECONDS - 2.5
+
+    def _paused_since(self, node: str, namespace: str) -> float:
+        """Say since when it has been paused without a break, ``NEVER`` if it is not."""
+        since = NEVER
+        for at, control_state in reversed(self._history):
+            if _paused(control_state, node, namespace) is None:
+                break
+            since = at
+        return since
+
+    def _check_settled(self, trace: Trace, node: str, namespace: str) -> None:
+        """Each eviction waits until a wave could be seen; not those that somebody had paused one by one."""
+        breaker = self._settings.breaker
+        if not breaker.enabled or any(node in one.nodes or namespace in one.namespaces for _, one in self._history):
+            return
+        if any(way.paused for way in self._handling.ways(trace.uid, -NEVER)) or self._handling.rules_changed:
+            return
+        since = trace.at - _LOOK_BACK_SECONDS
+        pods = [pod for pod in self._truth.pod_states(trace.uid, since) if not pod.terminating]
+        dues = [due_at(state, pod) for state in self._truth.node_states(node, since) for pod in pods]
+        settled_at = min(dues, default=-NEVER) + breaker.settle_seconds
+        if trace.at < settled_at - TICK:
+            self._breach("not settled", trace, f"a wave may show itself until {settled_at:.3f}")
+
+    # The end
+
+    def excuse(self, uid: str, due_by: float) -> bool:
+        """Tell whether a pod may stay in the end though it has been due since then: by rules, if all of them pause."""
+        pod, control_state = self._truth.pods[uid][-1], self._history[-1][1]
+        paused = _paused(control_state, pod.node or "", pod.namespace) is not None
+        ways = self._handling.ways(uid, NEVER, due_by)
+        by_rule = bool(ways) and all(way.paused for way in ways)
+        return self._settings.dry_run or paused or by_rule or control_state.latch is not None
+
+
+def _paused(control_state: ControlState, node: str, namespace: str) -> str | None:
+    if control_state.cluster is not None:
+        return "all evictions"
+    if node in control_state.nodes:
+        return f"node {node}"
+    return f"namespace {namespace}" if namespace in control_state.namespaces else None

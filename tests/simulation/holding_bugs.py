@@ -1,0 +1,190 @@
+"""Known mistakes that holding evictions back invites: limits, pauses, budgets, the breaker; see ``known_bugs``."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from taint_eviction.core.attempts import Attempts
+from taint_eviction.core.breaker import Breaker, TaintSurge
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.decision import Evict
+from taint_eviction.core.dispatch import Dispatch
+from taint_eviction.core.effects import Effect, Eviction, Failed
+from taint_eviction.core.eviction_queue import EvictionQueue
+from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.core.fair_queue import FlowKey
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.known_pods import KnownPods
+from taint_eviction.core.limits import Token, TokenBucket
+from taint_eviction.core.pod_record import InFlight, PodRecord
+from taint_eviction.core.policy import EvictionPolicy, Handling
+from taint_eviction.core.suspension import Suspension
+from taint_eviction.runtime.backoff import backoff_seconds
+from taint_eviction.runtime.control_state_sync import ControlStateSync
+
+
+def limits_count_when_begun(patch: pytest.MonkeyPatch) -> None:
+    """A limit counts an eviction when it begins, so that slow ones catch up with each other and are sent together."""
+    has_room = TokenBucket.has_room
+    asked_at: dict[TokenBucket, float] = {}
+
+    def remembering(self: TokenBucket, now: float) -> bool:
+        asked_at[self] = now
+        return has_room(self, now)
+
+    def taking(self: TokenBucket) -> Token:
+        self._begun += 1
+        self._level = self._level.less_one(asked_at[self], self._limit)
+        return Token(self)
+
+    def giving_back(self: TokenBucket, token: Token, ended_pod: bool) -> None:
+        self._begun -= 1
+        if not ended_pod or not token.sent:
+            self._level = self._level._replace(tokens=self._level.tokens + 1)
+
+    def noting(self: TokenBucket, token: Token, now: float) -> None:
+        token.sent = True
+
+    patch.setattr(TokenBucket, "has_room", remembering)
+    patch.setattr(TokenBucket, "begin", taking)
+    patch.setattr(TokenBucket, "send", noting)
+    patch.setattr(TokenBucket, "end", giving_back)
+
+
+def tokens_are_kept(patch: pytest.MonkeyPatch) -> None:
+    """What was called off before it was sent keeps its token for ever."""
+    end = TokenBucket.end
+
+    def unless_unsent(self: TokenBucket, token: Token, ended_pod: bool) -> None:
+        if token.sent:
+            end(self, token, True)
+
+    patch.setattr(TokenBucket, "end", unless_unsent)
+
+
+def pauses_are_asked_when_taken(patch: pytest.MonkeyPatch) -> None:
+    """Whether it is paused is asked when an eviction begins, and not before each call."""
+
+    def once_begun(_: Dispatch, __: PodRecord, ___: Evict, begun: InFlight) -> bool:
+        return begun.tokens is not None
+
+    patch.setattr(Dispatch, "may_go_on", once_begun)
+
+
+def breaker_counts_by_first_sight(patch: pytest.MonkeyPatch) -> None:
+    """New is what this process sees for the first time, however long it has been there."""
+    surge = Breaker.surge
+
+    def by_first_sight(self: Breaker, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> TaintSurge:
+        first = self.__dict__.setdefault("first_seen", {})
+        seen = {}
+        for name, known in nodes.items():
+            at = {taint: first.setdefault((known.node.uid, taint), now.at) for taint in known.sightings}
+            sightings = {
+                taint: dataclasses.replace(since, start_at=at[taint]) for taint, since in known.sightings.items()
+            }
+            seen[name] = dataclasses.replace(known, sightings=sightings)
+        return surge(self, seen, due, now)
+
+    patch.setattr(Breaker, "surge", by_first_sight)
+    patch.setattr(Breaker, "node_found", lambda *_: None)
+
+
+def latch_is_lost_at_restart(patch: pytest.MonkeyPatch) -> None:
+    """The latch is written, and never read: whoever comes next begins with a closed breaker."""
+    take_latch = Suspension._take_latch
+    patch.setattr(
+        Suspension,
+        "_take_latch",
+        lambda self, control_state: take_latch(self, dataclasses.replace(control_state, latch=None)),
+    )
+
+
+def waves_do_not_settle(patch: pytest.MonkeyPatch) -> None:
+    """The first pods of a wave go before the rest of it is seen."""
+    begin = EvictionQueue.__init__
+
+    def without_settling(
+        self: EvictionQueue,
+        policy: EvictionPolicy,
+        _: float | None,
+        list_wait: float,
+        is_held: Callable[[FlowKey], bool],
+        pods: KnownPods,
+    ) -> None:
+        begin(self, policy, 0.0, list_wait, is_held, pods)
+
+    patch.setattr(EvictionQueue, "__init__", without_settling)
+
+
+def budgets_are_hammered(patch: pytest.MonkeyPatch) -> None:
+    """A budget's no is a failure like any other, and asked again as soon."""
+    patch.setattr("taint_eviction.runtime.evictor.blocked_seconds", backoff_seconds)
+
+
+def budgets_hold_no_longer_than_deadlines(patch: pytest.MonkeyPatch) -> None:
+    """Whoever the eviction API keeps once is deleted, without waiting for the timeout."""
+    handling = Dispatch.handling
+
+    def impatient(self: Dispatch, record: PodRecord, decision: Evict) -> Handling:
+        return dataclasses.replace(handling(self, record, decision), evict_timeout_seconds=0.0)
+
+    patch.setattr(Dispatch, "handling", impatient)
+
+
+def nonsense_holds_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Keys whose values make no sense are left out."""
+    patch.setattr("taint_eviction_lab.wiring.read_control_state", lambda config_map: (ControlState(), []))
+
+
+def first_taints_rule_shields(patch: pytest.MonkeyPatch) -> None:
+    """W24: the taint with the earliest deadline decides by whose rule a pod goes, whatever else is due."""
+    patch.setattr("taint_eviction.core.dispatch.governed", lambda decision, *_: decision)
+    patch.setattr("taint_eviction.core.dispatch.governed_in_turn", lambda decision, _, __, at: iter([(at, decision)]))
+
+
+def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
+    """Time in which a pod was held, or nobody led, is patience with a budget, too."""
+    failed = Attempts._failed
+
+    def since_its_deadline(
+        self: Attempts, record: PodRecord, work: Eviction, outcome: Failed, now: Moment
+    ) -> list[Effect]:
+        effects = failed(self, record, work, outcome, now)
+        decision, failures = record.decision, record.failures
+        if decision is not None and failures is not None and outcome.block is not None and self._pods.knows(record):
+            record.failures = dataclasses.replace(failures, refused_since_at=decision.fire_at)
+            self._queue.schedule(record, self._dispatch.announce(record, decision, now), now.at)
+        return effects
+
+    patch.setattr(Attempts, "_failed", since_its_deadline)
+    holds_interrupt_nothing(patch)
+
+
+def holds_interrupt_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Time in which a pod was held, or nobody led, is patience with a budget, once it has refused."""
+    patch.setattr(FailedAttempts, "interrupted", property(lambda self: self))
+
+
+def breaker_judges_what_is_listed(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the lists of newly tainted nodes: the first that are listed go while others are under way."""
+    patch.setattr(Breaker, "unlisted_since", lambda *_: math.inf)
+
+
+def breaker_takes_last_writes_for_dates(patch: pytest.MonkeyPatch) -> None:
+    """A taint that was there before the process is new if its manager has written anything lately."""
+    patch.setattr(Breaker, "node_found", lambda *_: None)
+
+
+def dated_ahead_counts_as_dated(patch: pytest.MonkeyPatch) -> None:
+    """A reset by somebody whose clock is fast is in force until the API server's clock has come as far."""
+    patch.setattr(ControlStateSync, "_dated", lambda _, control_state: control_state)
+    patch.setattr(Breaker, "date_back", lambda *_: None)
+
+
+def nonsense_is_never_put_right(patch: pytest.MonkeyPatch) -> None:
+    """What nobody could read holds although somebody has put it right: only a reset ends it."""
+    patch.setattr(Breaker, "correct", lambda _: None)

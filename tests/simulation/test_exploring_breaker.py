@@ -1,0 +1,82 @@
+"""How explorations judge a breaker that closes by itself: what it does not count is no cause that stands."""
+
+import pytest
+from tests.simulation.exploring.playing import play_scenario
+
+from taint_eviction.core.breaker import Breaker
+from taint_eviction_lab.simulation.scenario import read_scenario
+
+# The breaker opens at 10. The killed leader's Lease ends at 58, and the new one may close it a window later.
+RESTARTED = """
+about: The breaker is open for three nodes that stay tainted, and its process is restarted.
+settings: {breaker: {nodes: "25%", window: 5, closesByItself: true}}
+given:
+  nodes: ["node-{1..8}"]
+  pods:
+    - {name: web-1, nodeName: node-1, tolerations: [TOLERATIONS]}
+    - {name: web-2, nodeName: node-2, tolerations: [TOLERATIONS]}
+    - {name: web-3, nodeName: node-3, tolerations: [TOLERATIONS]}
+timeline:
+  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 10, taint: "node-2 maintenance=now:NoExecute"}
+  - {at: 10, taint: "node-3 maintenance=now:NoExecute"}
+  - {at: 20, pause: {reason: "no pod goes, so that the nodes stay as they were"}}
+  - {at: 40, restart: {after: 1}}
+until: 100
+expect: {}
+"""
+# It opens at 10, closes at 40, opens at 60 and closes at 100: each time with two of three new nodes left.
+CLOSED_BEFORE = """
+about: The breaker closes by itself, opens again for other nodes, and closes by itself again.
+settings: {breaker: {nodes: "25%", closesByItself: true}}
+given:
+  nodes: ["node-{1..8}"]
+  pods:
+    - {name: web-1, nodeName: node-1, tolerations: [maintenance for 1h]}
+    - {name: web-2, nodeName: node-2, tolerations: [maintenance for 1h]}
+    - {name: web-3, nodeName: node-3, tolerations: [maintenance for 1h]}
+    - {name: web-4, nodeName: node-4, tolerations: [maintenance for 1h]}
+    - {name: web-5, nodeName: node-5, tolerations: [maintenance for 1h]}
+    - {name: web-6, nodeName: node-6, tolerations: [maintenance for 1h]}
+timeline:
+  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 10, taint: "node-2 maintenance=now:NoExecute"}
+  - {at: 10, taint: "node-3 maintenance=now:NoExecute"}
+  - {at: 40, untaint: node-3}
+  - {at: 60, taint: "node-4 maintenance=now:NoExecute"}
+  - {at: 60, taint: "node-5 maintenance=now:NoExecute"}
+  - {at: 60, taint: "node-6 maintenance=now:NoExecute"}
+  - {at: 100, untaint: node-6}
+until: 150
+expect: {}
+"""
+
+
+def closings_and_rules(text: str) -> tuple[list[int], list[str]]:
+    """Play a scenario; return the seconds in which the breaker closed, and the rules that were broken."""
+    result = play_scenario(read_scenario(text, "breaker"))
+    closings = [int(entry.at) for entry in result.timeline if entry.what.value == "closed"]
+    return closings, [violation.rule for violation in result.violations]
+
+
+def test_after_a_restart_a_breaker_may_close_over_undated_taints_that_pods_tolerate() -> None:
+    """The new process cannot tell since when these taints have been there, so it does not count them."""
+    assert closings_and_rules(RESTARTED.replace("TOLERATIONS", "maintenance for 1h")) == ([63], [])
+
+
+def test_taints_that_were_there_when_a_breaker_closed_are_no_cause_of_the_next_opening() -> None:
+    """Four nodes are tainted at 100, more than a quarter; two of them were at 40 already, and are known since."""
+    assert closings_and_rules(CLOSED_BEFORE) == ([40, 100], [])
+
+
+def test_a_breaker_that_closes_over_undated_taints_that_must_be_new_closes_too_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pods that are older than the taints, and do not tolerate them, would be gone if these were not new."""
+    text = RESTARTED.replace("TOLERATIONS", "")
+    assert closings_and_rules(text) == ([], [])
+    evicts = Breaker.evicts
+    monkeypatch.setattr(Breaker, "evicts", lambda self, node, taint, _: evicts(self, node, taint))
+    closings, rules = closings_and_rules(text)
+    assert closings == [63]
+    assert "closed too early" in rules

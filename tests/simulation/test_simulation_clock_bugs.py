@@ -1,0 +1,40 @@
+"""The scenarios of lying clocks and of answers ahead of the watch: each is broken by the mistakes that it is about."""
+
+from pathlib import Path
+
+import pytest
+from tests.simulation import world_bugs
+from tests.simulation.known_bugs import Patch
+
+from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.wiring import replay_scenario
+
+SCENARIOS = Path(__file__).parent.parent / "scenarios"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "bug"),
+    [
+        ("clock-misdated-answers-at-the-start", world_bugs.largest_date_wins),
+        ("clock-one-api-server-of-three-ahead", world_bugs.largest_date_wins),
+        ("clock-quartz-that-runs-fast", world_bugs.largest_date_wins),
+        ("clock-of-kube-controller-manager-behind", world_bugs.dated_beats_seen),
+        ("clock-of-the-api-server-that-binds-behind", world_bugs.dated_beats_seen),
+        ("clock-all-api-servers-are-stepped", world_bugs.dated_beats_seen),
+        ("evict-though-the-node-is-written-ahead-of-the-watch", world_bugs.answers_move_starts),
+        ("stay-set-again-while-a-list-is-ahead-of-the-watch", world_bugs.answers_overtake_the_watch),
+    ],
+)
+def test_a_mistake_breaks_the_scenario_about_it(scenario: str, bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the scenario would have found it."""
+    bug(monkeypatch)
+    path = SCENARIOS / f"{scenario}.yaml"
+    assert replay_scenario(read_scenario(path.read_text(encoding="utf-8"), str(path))).broken
+
+
+def test_two_mistakes_break_what_either_alone_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wrong Date on the way ends a tolerance only where neither the median nor what was seen counts."""
+    world_bugs.dates_are_believed(monkeypatch)
+    path = SCENARIOS / "clock-one-misdated-answer.yaml"
+    broken = replay_scenario(read_scenario(path.read_text(encoding="utf-8"), str(path))).broken
+    assert [verdict.seen.split(".")[0] for verdict in broken] == ["evicted at 12", "scheduled at 12"]

@@ -1,0 +1,123 @@
+"""Clocks that lie: what a simulated API server writes into answers and objects, and a quartz that drifts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation.api import SimulatedApi
+from taint_eviction_lab.simulation.calls import Network, SimulatedCalls, World
+from taint_eviction_lab.simulation.faults import CallFault, CallKind, Picked
+from taint_eviction_lab.simulation.node_steps import create_node
+from taint_eviction_lab.simulation.pod_writes import PodWrites
+from taint_eviction_lab.simulation.stage import ReplayStage
+from taint_eviction_lab.simulation.timeline import Timeline
+from taint_eviction_lab.simulation.virtual_clock import (
+    RIGHT_CLOCKS,
+    ClockSettings,
+    HostClock,
+    ProcessClock,
+    date_of,
+    virtual_now,
+)
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.wiring import production_parsing
+
+
+class Dates(ServerClock):
+    """A clock that keeps how far each date it hears is ahead."""
+
+    def __init__(self, ahead: list[float]) -> None:
+        super().__init__()
+        self._ahead = ahead
+
+    def heard_date(self, epoch: float) -> None:
+        """Take note."""
+        self._ahead.append(epoch - date_of(virtual_now()))
+
+
+class ClockScene:
+    """One process's calls to the API servers, and the dates of their answers, as seconds ahead of the right ones."""
+
+    def __init__(self, clocks: ClockSettings = RIGHT_CLOCKS) -> None:
+        self.stage = ReplayStage(Timeline(), Settings(), production_parsing(), seed="test", clocks=clocks)
+        self.cluster = self.stage.cluster
+        writes = PodWrites(self.cluster, self.stage.timeline)
+        network = Network(one_way_seconds=0.0)
+        world = World(self.cluster, self.stage.faults, network, production_parsing(), self.stage.timeline, writes)
+        self.ahead: list[float] = []
+        clock = ProcessClock(HostClock(), 0.0)
+        clock.server_clock = Dates(self.ahead)
+        self.calls = SimulatedCalls(world, clock)
+        self.api = SimulatedApi(world, self.calls)
+
+    async def ask(self, times: int = 1) -> None:
+        """Read a node so often; whether it is there does not matter."""
+        for _ in range(times):
+            await self.api.read_node("n1")
+
+
+def on_scene(play: Callable[[ClockScene], Awaitable[None]], clocks: ClockSettings = RIGHT_CLOCKS) -> None:
+    """Play in virtual time."""
+
+    async def main() -> None:
+        await play(ClockScene(clocks))
+
+    run_virtually(main())
+
+
+def test_api_servers_answer_in_turn_each_by_its_own_clock() -> None:
+    """One of three is ahead, then all of them are stepped back."""
+
+    async def play(scene: ClockScene) -> None:
+        scene.cluster.clocks.step(3600, server=2)
+        await scene.ask(6)
+        assert sorted(scene.ahead) == [0, 0, 0, 0, 3600, 3600]
+        scene.cluster.clocks.step(-60, server=None)
+        await scene.ask(3)
+        assert sorted(scene.ahead[6:]) == [-60, -60, 3540]
+
+    on_scene(play, ClockSettings(api_servers=3))
+
+
+def test_objects_are_dated_by_the_first_api_server() -> None:
+    """What others write goes there."""
+
+    async def play(scene: ClockScene) -> None:
+        scene.cluster.clocks.step(3600, server=1)
+        scene.cluster.clocks.step(60, server=2)
+        create_node(scene.cluster, {"metadata": {"name": "n1"}})
+        assert scene.cluster.body("nodes", "n1")["metadata"]["creationTimestamp"] == "2030-01-01T01:00:00Z"
+
+    on_scene(play, ClockSettings(api_servers=2))
+
+
+def test_an_answer_may_be_misdated_and_so_may_a_refusal() -> None:
+    """So often as it is said, and nothing else changes."""
+
+    async def play(scene: ClockScene) -> None:
+        picked = Picked(frozenset({CallKind.READ_NODE}), times=1)
+        scene.stage.faults.add(picked, CallFault(date_ahead_seconds=7200))
+        scene.stage.faults.add(picked, CallFault(fails=True, status=502, date_ahead_seconds=-30))
+        await scene.ask()
+        with pytest.raises(CallFailed):
+            await scene.ask()
+        await scene.ask()
+        assert scene.ahead == [7200, -30, 0]
+
+    on_scene(play)
+
+
+def test_a_quartz_that_drifts_shows_in_instants_and_not_on_the_timeline() -> None:
+    """1,000 millionths fast: a second in a thousand."""
+
+    async def main() -> None:
+        clock = ProcessClock(HostClock(drift_ppm=1000), 500.0)
+        await asyncio.sleep(2000)
+        assert clock.server_clock.now().at == pytest.approx(2502)
+        assert clock.scenario_second(clock.server_clock.now().at) == 2000
+
+    run_virtually(main())

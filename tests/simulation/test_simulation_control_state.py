@@ -1,0 +1,173 @@
+"""The simulated ConfigMap with orders, and the door of a process to it."""
+
+import pytest
+from tests.simulation.scenario_texts import played
+
+from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.settings import Settings
+from taint_eviction_lab.simulation.calls import Network, SimulatedCalls, World
+from taint_eviction_lab.simulation.cluster import Impossible
+from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
+from taint_eviction_lab.simulation.faults import CallFault, CallKind, Picked
+from taint_eviction_lab.simulation.pod_writes import PodWrites
+from taint_eviction_lab.simulation.stage import ReplayStage
+from taint_eviction_lab.simulation.timeline import BREAKER, Timeline, What
+from taint_eviction_lab.simulation.virtual_clock import HostClock, ProcessClock, server_time, virtual_now
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.wiring import production_parsing
+
+READ = production_parsing().control_state
+
+SURGE = """
+about: A wave.
+settings: {breaker: {nodes: 0}}
+given:
+  nodes: [node-1]
+  pods: [{name: web-0, nodeName: node-1}]
+timeline:
+  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 60, resetBreaker: {}}
+expect:
+  breaker: {opened: 10, closed: 60}
+  web-0: {evicted: {at: 60, within: 3}}
+"""
+
+
+def test_pauses_are_kept_side_by_side_and_taken_back_one_by_one() -> None:
+    """A node's, a namespace's, and that of all."""
+
+    async def main() -> None:
+        control_state = SimulatedControlState(Timeline(), READ)
+        control_state.pause(None, None, "why")
+        control_state.pause("node-1", None, "")
+        control_state.pause(None, "shop", "")
+        pause = Pause(1893456000.5)
+        assert control_state.control_state == ControlState(
+            Pause(1893456000.5, "why"), {"node-1": pause}, {"shop": pause}
+        )
+        control_state.resume(None, None, every=False)
+        control_state.resume("node-1", None, every=False)
+        assert control_state.control_state == ControlState(namespaces={"shop": pause})
+        control_state.resume(None, None, every=True)
+        assert control_state.control_state == ControlState()
+
+    run_virtually(main())
+
+
+def test_what_is_not_paused_cannot_be_resumed() -> None:
+    """More likely a slip of the scenario than meant."""
+
+    async def main() -> None:
+        control_state = SimulatedControlState(Timeline(), READ)
+        with pytest.raises(Impossible, match="nothing is paused as a whole at this moment"):
+            control_state.resume(None, None, every=False)
+        with pytest.raises(Impossible, match="'node-1' is not paused at this moment"):
+            control_state.resume("node-1", None, every=False)
+        with pytest.raises(Impossible, match="there is no ConfigMap with orders at this moment"):
+            control_state.lose()
+
+    run_virtually(main())
+
+
+def test_a_latch_is_kept_unless_it_was_reset_since() -> None:
+    """Pauses stay; the timeline has what was kept, and nothing twice."""
+
+    async def main() -> None:
+        timeline = Timeline()
+        control_state = SimulatedControlState(timeline, READ)
+        control_state.pause("node-1", None, "")
+        control_state.latch(Latch(100.0, "a wave"), "a")
+        control_state.latch(Latch(100.0, "a wave"), "b")
+        control_state.reset(200.0, "a human")
+        control_state.latch(Latch(150.0, "an older wave"), "b")
+        assert control_state.control_state is not None
+        assert (control_state.control_state.latch, control_state.control_state.reset_epoch) == (None, 200.0)
+        assert list(control_state.control_state.nodes) == ["node-1"]
+        told = [(entry.what, entry.why) for entry in timeline.about(BREAKER, *What)]
+        assert told == [(What.BREAKER_OPENED, "a: a wave"), (What.BREAKER_CLOSED, "a human")]
+
+    run_virtually(main())
+
+
+def test_what_is_dated_wrong_is_dated_anew() -> None:
+    """If it is still dated so."""
+
+    async def main() -> None:
+        control_state = SimulatedControlState(Timeline(), READ)
+        control_state.redate(100.0, 50.0)
+        assert control_state.control_state is None
+        control_state.latch(Latch(100.0, "a wave"), "a")
+        control_state.redate(99.0, 50.0)
+        control_state.redate(100.0, 60.0)
+        assert control_state.control_state == ControlState(latch=Latch(60.0, "a wave"))
+        control_state.reset(300.0, "a human")
+        control_state.redate(300.0, 200.0)
+        assert control_state.control_state == ControlState(reset_epoch=200.0)
+
+    run_virtually(main())
+
+
+def test_what_is_written_by_hand_holds_what_its_key_is_about() -> None:
+    """Read as production reads it, so nonsense holds; what nobody knows changes nothing."""
+
+    async def main() -> None:
+        control_state = SimulatedControlState(Timeline(), READ)
+        control_state.scribble("pauses", "yes")
+        assert control_state.control_state == ControlState()
+        control_state.scribble("pause-node.node-1", "yes")
+        control_state.scribble("breaker", "open")
+        assert (
+            control_state.control_state.cluster,
+            list(control_state.control_state.nodes),
+            control_state.control_state.namespaces,
+        ) == (None, ["node-1"], {})
+        assert control_state.control_state.latch is not None
+        assert control_state.control_state.latch.unreadable
+        control_state.latch(Latch(100.0, "a wave"), "a")
+        assert control_state.control_state.latch.unreadable
+        control_state.reset(200.0, "a human")
+        control_state.resume(None, None, every=True)
+        assert control_state.control_state == ControlState(reset_epoch=200.0)
+        control_state.scribble("breaker", "open")
+        control_state.scribble("breaker", '{"open": false, "reset": "2030-01-01T00:00:00Z"}')
+        assert control_state.control_state == ControlState(reset_epoch=server_time(-0.5))
+
+    run_virtually(main())
+
+
+def test_orders_travel_like_every_call() -> None:
+    """There and back, and with faults of their own."""
+
+    async def main() -> None:
+        stage = ReplayStage(Timeline(), Settings(), production_parsing(), seed="test")
+        writes = PodWrites(stage.cluster, stage.timeline)
+        world = World(stage.cluster, stage.faults, Network(), production_parsing(), stage.timeline, writes)
+        store = SimulatedControlStateStore(SimulatedCalls(world, ProcessClock(HostClock(), 0.0)), stage.control_state)
+        assert await store.read() is None
+        assert virtual_now() == pytest.approx(0.01)
+        await store.write_latch(Latch(100.0, "a wave"))
+        await store.write_reset(200.0)
+        assert await store.read() == ControlState(reset_epoch=200.0)
+        stage.faults.add(Picked(frozenset({CallKind.READ_CONTROL_STATE})), CallFault(fails=True, status=403))
+        with pytest.raises(CallFailed, match="HTTP 403"):
+            await store.read()
+
+    run_virtually(main())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected", "seen"),
+    [
+        ("opened: 10", "opened: 20", "opened at 20", "opened at 10.355"),
+        ("opened: 10, closed: 60", "closed: [60, 70]", "closed at 60, 70", "closed at 60.000"),
+        ("closed: 60", "closed: []", "closed at never", "closed at 60.000"),
+        ("  breaker: {opened: 10, closed: 60}\n", "", "opened at never", "opened at 10.355"),
+    ],
+)
+def test_what_is_expected_of_the_breaker_can_be_broken(old: str, new: str, expected: str, seen: str) -> None:
+    """Instants are complete; a breaker that nobody mentions must not open."""
+    assert not played(SURGE).broken
+    assert old in SURGE
+    broken = [(verdict.pod, verdict.expected, verdict.seen) for verdict in played(SURGE.replace(old, new)).broken]
+    assert broken == [(BREAKER, expected, seen)]

@@ -1,0 +1,67 @@
+"""What holds evictions back, in scenario files: budgets, orders, settings. Slips: test_simulation_scenario_file."""
+
+import math
+
+from tests.simulation.scenario_texts import ONE_POD
+
+from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.policy import EvictionMode, Limit, PolicyRule
+from taint_eviction_lab.simulation.scenario import read_scenario
+
+
+def test_a_budget_of_kubernetes_can_be_pasted() -> None:
+    """As from kubectl get -o yaml; in short its selector is the labels alone."""
+    pasted = """
+    - apiVersion: policy/v1
+      kind: PodDisruptionBudget
+      metadata: {name: web, namespace: default, uid: abc}
+      spec: {minAvailable: 50%, selector: {matchLabels: {app: web}}, unhealthyPodEvictionPolicy: AlwaysAllow}
+      status: {currentHealthy: 3, desiredHealthy: 2, disruptionsAllowed: 1, expectedPods: 3, observedGeneration: 1}
+"""
+    short = "[{name: web, selector: {app: web}, minAvailable: 50%, unhealthyPodEvictionPolicy: AlwaysAllow}]\n"
+    budgets = [
+        read_scenario(ONE_POD.replace("timeline:", f"  budgets: {text}timeline:"), "s.yaml").budgets
+        for text in (pasted, short)
+    ]
+    assert budgets[0] == budgets[1]
+    spec = budgets[0][0]["spec"]
+    assert (spec["minAvailable"], spec["unhealthyPodEvictionPolicy"]) == ("50%", "AlwaysAllow")
+
+
+def test_what_stands_in_the_configmap_at_the_beginning() -> None:
+    """Pauses by name, and a breaker that has been open for a while; without ``orders`` there is no ConfigMap."""
+    given = "  orders: {pause: true, nodes: [node-1], namespaces: [shop], breaker: {openSince: -1h}}\ntimeline:"
+    control_state = read_scenario(ONE_POD.replace("timeline:", given), "s.yaml").control_state
+    assert control_state == ControlState(
+        Pause(), {"node-1": Pause()}, {"shop": Pause()}, Latch(1893456000.5 - 3600, "given")
+    )
+    assert read_scenario(ONE_POD, "s.yaml").control_state is None
+
+
+def test_settings_of_what_holds_evictions_back() -> None:
+    """Each at its place."""
+    settings = """\
+settings:
+  evictionMode: evict-then-delete
+  evictTimeout: 2m
+  evictionsPerSecond: 0.5
+  evictionsBurst: 3
+  evictionsAtOncePerNode: 2
+  evictionsPerSecondPerNamespace: 4
+  honourHolds: forever
+  defaultNotReadySeconds: 30
+  policy: [{name: a, match: {namespaces: [shop]}, mode: evict}]
+  breaker:
+    {nodes: 12.5%, lifecycleNodes: exempt, leastNodes: 2, window: 1m, duePods: 9, settle: 0, listWait: 4s,
+     closesByItself: yes}
+timeline:"""
+    read = read_scenario(ONE_POD.replace("timeline:", settings), "s.yaml").settings
+    policy, breaker = read.policy, read.breaker
+    assert (policy.mode, policy.evict_timeout_seconds) == (EvictionMode.EVICT_THEN_DELETE, 120)
+    assert (policy.total, policy.per_node, policy.per_namespace) == (Limit(0.5, 3), Limit(at_once=2), Limit(4))
+    assert policy.rules == (PolicyRule("a", namespaces=("shop",), mode=EvictionMode.EVICT),)
+    assert (read.max_hold_seconds, read.default_not_ready_seconds) == (math.inf, 30)
+    assert (breaker.enabled, breaker.nodes.percent, breaker.nodes.min_nodes) == (True, 12.5, 2)
+    assert (breaker.lifecycle_nodes, breaker.window_seconds, breaker.max_due) == (None, 60, 9)
+    assert (breaker.settle_seconds, breaker.list_wait_seconds, breaker.closes_by_itself) == (0, 4, True)
+    assert not read_scenario(ONE_POD, "s.yaml").settings.breaker.enabled

@@ -1,0 +1,195 @@
+"""The real command in processes of its own: run to its end, or as a controller whose log lines are read.
+
+What a process writes to stderr is always drained, and whoever still runs at the end of the block is killed.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+from click.testing import CliRunner
+from tests.stage.objects import Json
+from tests.stage.waiting import PATIENCE_SECONDS, until
+
+from taint_eviction.cli import cli
+
+ROOT = Path(__file__).parents[2]
+COMMAND = ("-m", "taint_eviction")
+
+
+async def start(
+    *words: str,
+    program: Sequence[str] = COMMAND,
+    environment: Mapping[str, str] | None = None,
+    stdin: int | None = None,
+    stdout: int | None = None,
+    stderr: int = asyncio.subprocess.PIPE,
+) -> asyncio.subprocess.Process:
+    """Start a command in the project's directory; it takes nothing from the environment that it would obey."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, *program, *words),
+        cwd=ROOT,
+        env={**inherited, "PYTHONPATH": str(ROOT / "operator"), **(environment or {})},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+    )
+
+
+class CommandResult(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    complaints: str
+
+
+async def invoked(*words: str) -> CommandResult:
+    """Run a command in a thread of this process: it prints the same, and costs no start of an interpreter."""
+    result = await asyncio.to_thread(CliRunner().invoke, cli, words, catch_exceptions=False)
+    return CommandResult(result.exit_code, result.stdout, result.stderr)
+
+
+async def output_of(*words: str) -> str:
+    """Run a command that must succeed in a process of its own, as a person does, and return what it prints."""
+    process = await start(*words, stdout=asyncio.subprocess.PIPE)
+    out, complaints = await process.communicate()
+    assert process.returncode == 0, complaints.decode()
+    return out.decode()
+
+
+@dataclass
+class RunningController:
+    """A ``taint-eviction run`` that listens at ``listen``, and the log lines that it has written."""
+
+    process: asyncio.subprocess.Process
+    listen: str | None = None
+    lines: list[Json] = field(default_factory=list)
+    reading: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it serves probes, metrics and its status."""
+        return f"http://{self.listen}"
+
+    async def read(self) -> None:
+        """Collect log lines until it ends."""
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            try:
+                self.lines.append(json.loads(line))
+            except ValueError:
+                self.lines.append({"message": line.decode(errors="replace").rstrip()})
+
+    def said(self, text: str) -> list[Json]:
+        """Return the log lines whose message contains this."""
+        return [line for line in self.lines if text in str(line.get("message", ""))]
+
+    def told(self, **fields: str) -> list[Json]:
+        """Return the log lines with these fields."""
+        return [line for line in self.lines if fields.items() <= line.items()]
+
+    async def until(self, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until a condition holds; fail with the last log lines where it never does, or once this has ended."""
+        held: Any = False
+
+        async def holds() -> bool:
+            nonlocal held
+            running = self.process.returncode is None
+            held = await answer if inspect.isawaitable(answer := condition()) else answer
+            return bool(held) or not running
+
+        with contextlib.suppress(TimeoutError):
+            await until(holds, seconds)
+        assert held, self.lines[-10:]
+
+    async def says(self, seconds: float = PATIENCE_SECONDS, **fields: str) -> Json:
+        """Wait until it has written a line with these fields, and return the first."""
+        await self.until(lambda: self.told(**fields), seconds)
+        return self.told(**fields)[0]
+
+    async def synced(self) -> None:
+        """Wait until it says that it is synced."""
+        await self.until(lambda: any(str(line.get("message", "")).startswith("synced") for line in self.lines))
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask its probe server; status 0 where it does not listen yet."""
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"{self.url}{path}") as answer:
+                return answer.status, await answer.text()
+        except aiohttp.ClientConnectionError:
+            return 0, ""
+
+    async def leads(self) -> bool:
+        """Tell whether its metrics say that it leads."""
+        _, text = await self.get("/metrics")
+        [line] = [line for line in text.splitlines() if line.startswith("leader_election_master_status{")]
+        return line.endswith(" 1.0")
+
+    async def ask(self, *words: str) -> str:
+        """Ask it by a command that must succeed, and return what that prints."""
+        return await output_of(*words, "--server", self.url)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for its end and return its exit code."""
+        code = await asyncio.wait_for(self.process.wait(), PATIENCE_SECONDS)
+        if self.reading is not None:
+            await self.reading
+        return code
+
+    async def end(self) -> int:
+        """Ask it to end in good order, and return its exit code."""
+        self.signal(signal.SIGTERM)
+        return await self.ended()
+
+    async def kill(self) -> None:
+        """End it as a power failure does; no matter if it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        await self.ended()
+
+
+async def start_controller(
+    config: Path | str, *flags: str, listen: str | None = None, program: Sequence[str] = COMMAND
+) -> RunningController:
+    """Start a controller whose log lines are collected, which nobody ends."""
+    where = () if listen is None else ("--listen", listen)
+    words = ("run", "--kubeconfig", str(config), "--log-format", "json", *where, *flags)
+    started = RunningController(await start(*words, program=program), listen)
+    started.reading = asyncio.create_task(started.read())
+    return started
+
+
+@contextlib.asynccontextmanager
+async def running_controller(
+    config: Path | str,
+    *flags: str,
+    listen: str | None = None,
+    program: Sequence[str] = COMMAND,
+    synced: bool = True,
+) -> AsyncIterator[RunningController]:
+    """Run a controller without leader election until the end of the block, from when it is synced; it is killed there.
+
+    ``listen``: the address of its probe server, None: the default one. ``synced`` False: from its start.
+    """
+    run = await start_controller(config, "--no-leader-elect", *flags, listen=listen, program=program)
+    try:
+        if synced:
+            await run.synced()
+        yield run
+    finally:
+        await run.kill()

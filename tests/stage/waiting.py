@@ -1,0 +1,40 @@
+"""How tests wait: for conditions, for as long as a machine under any load may need, and never for a span.
+
+``PATIENCE_SECONDS`` only bounds a test that would hang. No test passes or fails by how soon something happens: how soon
+is what benchmarks measure, and what tests on a virtual clock assert exactly.
+"""
+
+import asyncio
+import inspect
+import socket
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE_SECONDS = 60.0
+
+
+async def until(condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait until a condition, or a coroutine that it returns, is true; raise TimeoutError if it never is."""
+    async with asyncio.timeout(seconds):
+        while True:
+            held = condition()
+            if await held if inspect.isawaitable(held) else held:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def sleep_until(at: float) -> None:
+    """Wait for an instant of the loop's clock."""
+    await asyncio.sleep(at - now())
+
+
+def now() -> float:
+    """Read the loop's clock, by which the API server dates the arrival of requests."""
+    return asyncio.get_running_loop().time()
+
+
+def free_port() -> int:
+    """Find a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

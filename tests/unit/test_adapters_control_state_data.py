@@ -1,0 +1,189 @@
+"""The state ConfigMap's keys ↔ orders."""
+
+import pytest
+
+from taint_eviction.adapters.control_state_data import (
+    key_of,
+    latch_text,
+    pause_text,
+    problem_of,
+    read_control_state,
+    reset_text,
+)
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
+from taint_eviction.core.text import one_line
+
+SINCE = "2030-03-17T17:46:40Z"
+EPOCH = 1_900_000_000.0
+
+
+def control_state(**data: str) -> ControlState:
+    """Read well-formed data; ``__`` in a key stands for a dot."""
+    found, complaints = read_control_state(
+        {"data": {key.replace("__", ".").replace("_", "-"): text for key, text in data.items()}}
+    )
+    assert complaints == []
+    return found
+
+
+@pytest.mark.parametrize("data", [{}, {"data": None}, {"data": {}}, {"data": {}, "binaryData": None}])
+def test_an_empty_config_map_orders_nothing(data: dict[str, object]) -> None:
+    """With or without the map."""
+    assert read_control_state(data) == (ControlState(), [])
+
+
+def test_pauses_are_read_by_their_scope() -> None:
+    """All evictions, nodes and namespaces, each by its own key; false is none."""
+    assert control_state(
+        pause="true",
+        pause_node__n1="true\n",
+        pause_node__a__b="{}",
+        pause_namespace__shop="true",
+        pause_node__n2="false",
+    ) == ControlState(Pause(), {"n1": Pause(), "a.b": Pause()}, {"shop": Pause()})
+
+
+def test_a_pause_may_say_since_when_and_why() -> None:
+    """Neither is needed; what else is in the object is left for later versions."""
+    assert control_state(pause=f'{{"since": "{SINCE}", "reason": "disk swap", "by": "me"}}').cluster == Pause(
+        EPOCH, "disk swap"
+    )
+    assert control_state(pause=f'{{"since": "{SINCE}"}}').cluster == Pause(EPOCH)
+    assert control_state(pause='{"reason": "disk swap", "since": null}').cluster == Pause(None, "disk swap")
+
+
+def test_the_breaker_is_open_or_reset() -> None:
+    """Never both."""
+    assert control_state(
+        breaker='{"open": true, "since": "2030-03-17T17:46:40.250000Z", "cause": "5 of 9 nodes"}'
+    ) == ControlState(latch=Latch(EPOCH + 0.25, "5 of 9 nodes"))
+    assert control_state(breaker='{"open": false, "reset": "2030-03-17T17:46:40.000001Z"}') == ControlState(
+        reset_epoch=EPOCH + 1e-6
+    )
+
+
+MALFORMED_PAUSES = {
+    "": "its value is not JSON",
+    "yes": "its value is not JSON",
+    "True": "its value is not JSON",
+    "null": "its value is neither true nor false nor an object",
+    "0": "its value is neither true nor false nor an object",
+    '"false"': "its value is neither true nor false nor an object",
+    "[]": "its value is neither true nor false nor an object",
+    '{"since": "yesterday"}': "since is not a time",
+    '{"since": 1900000000}': "since is not a time",
+    '{"since": "0001-01-01T00:00:00Z"}': "since is not a time",
+    '{"reason": 7}': "reason is not a string",
+    '{"since"': "its value is not JSON",
+    "[" * 2000: "its value is not JSON",
+}
+
+
+@pytest.mark.parametrize("scope", [EVERYTHING, PauseScope("node", "n1"), PauseScope("namespace", "shop")])
+@pytest.mark.parametrize("text", MALFORMED_PAUSES)
+def test_a_malformed_pause_holds_its_scope_and_says_why(scope: PauseScope, text: str) -> None:
+    """Somebody has reached for the switch; nothing else is held."""
+    found, [complaint] = read_control_state({"data": {key_of(scope): text}})
+    pause = found.pauses().get(scope)
+    assert pause is not None
+    assert pause.reason.startswith(f"the key {key_of(scope)} is malformed ({MALFORMED_PAUSES[text]})")
+    assert len(pause.reason) < 150
+    assert complaint == f"{pause.reason}; it holds evictions"
+    assert list(found.pauses()) == [scope]
+    assert found.latch is None
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("open", "its value is not JSON"),
+        ("true", "its value is not an object in which open is true or false"),
+        ("{}", "its value is not an object in which open is true or false"),
+        ('{"open": "false"}', "its value is not an object in which open is true or false"),
+        ('{"open": 0}', "its value is not an object in which open is true or false"),
+        ('{"open": true}', "since is missing"),
+        (f'{{"open": true, "since": "{SINCE}", "cause": []}}', "cause is not a string"),
+        ('{"open": false}', "reset is missing"),
+        ('{"open": false, "reset": "now"}', "reset is not a time"),
+    ],
+)
+def test_a_malformed_breaker_is_open_and_says_why(text: str, what: str) -> None:
+    """With the beginning of what stands there."""
+    found, [_] = read_control_state({"data": {"breaker": text}})
+    cause = f"the key breaker is malformed ({what}): {one_line(text, 40)}"
+    assert found == ControlState(latch=Latch(0.0, cause, unreadable=True))
+
+
+def test_binary_values_are_malformed() -> None:
+    """Nobody looks into them; what is not ours among them means nothing."""
+    found, complaints = read_control_state(
+        {"binaryData": {"pause-node.n1": "dHJ1ZQ==", "breaker": "e30=", "logo": "aWNv"}}
+    )
+    assert found.nodes["n1"].reason == "the key pause-node.n1 is malformed (its value is not a string)"
+    assert found.latch == Latch(0.0, "the key breaker is malformed (its value is not a string)", unreadable=True)
+    assert len(complaints) == 3
+
+
+@pytest.mark.parametrize(
+    "key", ["Pause", "pause-node", "pause-node.", "pause-pod.x", "pauses", "breaker2", "pause_node.x"]
+)
+def test_an_unknown_key_holds_nothing_and_is_named(key: str) -> None:
+    """It may be a later version's, or mistyped."""
+    assert read_control_state({"data": {key: "true"}}) == (
+        ControlState(),
+        [f"the key {key} is unknown to this version and ignored"],
+    )
+
+
+def test_what_was_written_is_read() -> None:
+    """Pauses to the second, the breaker to the microsecond."""
+    for pause in (Pause(), Pause(EPOCH), Pause(None, "disk swap"), Pause(EPOCH, 'a "quoted" reason – ✂')):
+        assert control_state(pause=pause_text(pause)).cluster == pause
+    latch = Latch(EPOCH + 0.000001, "5 of 9 nodes (55.6 %)")
+    assert control_state(breaker=latch_text(latch)).latch == latch
+    assert control_state(breaker=reset_text(EPOCH + 0.5)).reset_epoch == EPOCH + 0.5
+
+
+def test_texts_are_short_lines() -> None:
+    """Whatever people write, in the cluster or here: no control reaches a terminal, no novel the log."""
+    novel = "a\nb\x1b[31m \u202e" + "x" * 5000
+    [found] = {control_state(pause=pause_text(Pause(None, novel))).cluster}
+    assert found is not None
+    assert found.reason.startswith("a b [31m xxx")
+    assert len(found.reason) == 300
+    assert control_state(breaker=latch_text(Latch(EPOCH, novel))).latch == Latch(EPOCH, found.reason)
+    _, [complaint] = read_control_state({"data": {"pause": novel}})
+    assert len(complaint) < 150
+
+
+def test_bytes_that_are_no_text_can_be_given_as_a_reason() -> None:
+    """A terminal in another encoding hands them over as surrogates."""
+    assert control_state(pause=pause_text(Pause(None, "caf\udce9"))).cluster == Pause(None, "caf")
+
+
+@pytest.mark.parametrize(
+    ("scope", "fits"),
+    [
+        (PauseScope("node", "n" * 242), True),
+        (PauseScope("node", "n" * 243), False),
+        (PauseScope("namespace", "n" * 63), True),
+        (PauseScope("node", "a/b"), False),
+        (PauseScope("node", "n1\n"), False),
+        (PauseScope("node", ""), False),
+        (EVERYTHING, True),
+    ],
+)
+def test_a_name_that_no_key_can_hold_has_a_problem(scope: PauseScope, fits: bool) -> None:
+    """Keys have 253 characters at most, and fewer kinds of them than people type."""
+    problem = problem_of(scope)
+    assert (problem is None) is fits
+    assert problem is None or f"{scope.kind} '{one_line(scope.name)}' cannot be paused by name" in problem
+
+
+def test_paused_scopes_come_the_widest_first() -> None:
+    """Then nodes and namespaces by name."""
+    all_of_it = ControlState(Pause(), {"b": Pause(), "a": Pause()}, {"shop": Pause()})
+    assert [key_of(scope) for scope in all_of_it.pauses()] == [
+        "pause", "pause-node.a", "pause-node.b", "pause-namespace.shop",
+    ]  # fmt: skip
+    assert ControlState(latch=Latch(1.0, "")).pauses() == {}

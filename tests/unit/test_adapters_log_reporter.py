@@ -1,0 +1,241 @@
+"""The log: one line for each effect, for people and for machines."""
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.runtime_fakes import FakeGate
+
+from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
+from taint_eviction.adapters.log_reporter import LogReporter
+from taint_eviction.core.control_state import EVERYTHING, Latch, Pause, PauseScope
+from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
+from taint_eviction.core.effects import (
+    Block,
+    BlockReason,
+    BreakerClosed,
+    BreakerOpened,
+    Cancelled,
+    Effect,
+    Evicted,
+    NodeCleared,
+    NodeTainted,
+    Paused,
+    Refused,
+    Resumed,
+    Scheduled,
+    TaintRewritten,
+)
+from taint_eviction.core.instants import Moment, TimeSource
+from taint_eviction.core.objects import NamespacedName, PodRef, Taint, Toleration
+from taint_eviction.runtime.leadership import NoElection
+
+REF = PodRef(NamespacedName("shop", "web-0"), "uid-a")
+NOW = Moment(1000.0, 1714557600.0)
+TAINT = Taint("k", "NoExecute", "v")
+VERDICT = TaintVerdict(
+    TAINT,
+    Toleration("k", "Exists", toleration_seconds=30),
+    None,
+    start_at=990.0,
+    start_source=TimeSource.TIME_ADDED,
+    fire_at=1020.0,
+)
+EVICT = Evict(1020.0, VERDICT, (VERDICT,))
+UNTOLERATED = TaintVerdict(TAINT, None, None, 990.0, TimeSource.FIRST_SIGHT, 990.0)
+DEFAULTED = TaintVerdict(TAINT, VERDICT.toleration, None, 990.0, TimeSource.TIME_ADDED, 1020.0, by_default=True)
+
+DUE = "pod shop/web-0 (uid uid-a) on node n1"
+
+
+@pytest.mark.parametrize(
+    ("effect", "level", "line"),
+    [
+        (NodeTainted("n1"), "INFO", "node n1 has NoExecute taints: watching its pods"),
+        (NodeCleared("n1"), "INFO", "node n1 no longer has NoExecute taints"),
+        (
+            TaintRewritten("n1", TAINT),
+            "WARNING",
+            "the value of taint k=v:NoExecute on node n1 has changed: its tolerations start again,"
+            " and never end if this repeats",
+        ),
+        (
+            Scheduled(REF, "n1", EVICT),
+            "INFO",
+            f"{DUE} is due at 2024-05-01T10:00:20Z: taint k=v:NoExecute is tolerated by [k for 30 s],"
+            " since 2024-05-01T09:59:50Z (timeAdded)",
+        ),
+        (
+            Scheduled(REF, "n1", Evict(990.0, UNTOLERATED, (UNTOLERATED,)), before_at=1020.0),
+            "INFO",
+            f"{DUE} is due at 2024-05-01T09:59:50Z instead of 2024-05-01T10:00:20Z:"
+            " taint k=v:NoExecute is not tolerated, since 2024-05-01T09:59:50Z (first seen then)",
+        ),
+        (
+            Cancelled(REF, "n1", StayReason.NODE_CLEAN),
+            "INFO",
+            f"{DUE} is no longer due: its node has no NoExecute taint",
+        ),
+        (
+            Cancelled(REF, "n1", StayReason.TERMINATING, late_seconds=0.025),
+            "INFO",
+            f"{DUE} is no longer due: it is being deleted already, 0.03 s after its deadline",
+        ),
+        (
+            Cancelled(REF, "n1", StayReason.TERMINATING, late_seconds=-12.3),
+            "INFO",
+            f"{DUE} is no longer due: it is being deleted already, 12.30 s before its deadline",
+        ),
+        (Cancelled(REF, "n1", None), "INFO", f"{DUE} is no longer due: it is gone or no longer watched"),
+        (
+            Evicted(REF, "n1", EVICT, 0.123),
+            "INFO",
+            f"{DUE} was evicted 0.12 s after its deadline 2024-05-01T10:00:20Z: taint k=v:NoExecute is tolerated by"
+            " [k for 30 s], since 2024-05-01T09:59:50Z (timeAdded)",
+        ),
+        (
+            Refused(REF, "n1", "etcd is away (HTTP 500)", 4, 995.0, 1001.5),
+            "WARNING",
+            f"{DUE} could not be evicted (attempt 4 since 2024-05-01T09:59:55Z), next attempt in 1.5 s:"
+            " etcd is away (HTTP 500)",
+        ),
+        (
+            Refused(REF, "n1", "no (HTTP 429)", 1, 1000.0, 1005.0, Block(BlockReason.BUDGET, "web")),
+            "WARNING",
+            f"{DUE} could not be evicted (attempt 1 since 2024-05-01T10:00:00Z), next attempt in 5.0 s:"
+            " its PodDisruptionBudget allows no disruption now (web): no (HTTP 429)",
+        ),
+        (
+            Scheduled(REF, "n1", Evict(1080.0, DEFAULTED, (DEFAULTED,), held_seconds=60.0)),
+            "INFO",
+            f"{DUE} is due at 2024-05-01T10:01:20Z: taint k=v:NoExecute is tolerated by default by [k for 30 s],"
+            " since 2024-05-01T09:59:50Z (timeAdded), and its owner holds it for 60 s",
+        ),
+        (Paused(EVERYTHING, Pause()), "WARNING", "all evictions are paused"),
+        (
+            Paused(PauseScope("node", "n1"), Pause(NOW.server_epoch, "disk swap")),
+            "WARNING",
+            "evictions from node n1 are paused (since 2024-05-01T10:00:00Z: disk swap)",
+        ),
+        (Resumed(EVERYTHING), "WARNING", "all evictions are no longer paused"),
+        (
+            BreakerOpened(Latch(NOW.server_epoch, "5 of 9 nodes newly tainted within 300 s, more than 25 %")),
+            "WARNING",
+            "the circuit breaker is open: no pod is evicted (since 2024-05-01T10:00:00Z:"
+            " 5 of 9 nodes newly tainted within 300 s, more than 25 %)",
+        ),
+        (
+            BreakerOpened(Latch(UNKNOWN_EPOCH, "by hand")),
+            "WARNING",
+            "the circuit breaker is open: no pod is evicted (by hand)",
+        ),
+        (BreakerClosed(), "WARNING", "the circuit breaker is closed: evictions continue"),
+    ],
+)
+def test_each_effect_is_a_line_in_plain_words(
+    caplog: pytest.LogCaptureFixture, effect: Effect, level: str, line: str
+) -> None:
+    """Pod, UID, node, taint, toleration, deadline by the server's clock, and whose word the time is."""
+    with caplog.at_level(logging.INFO):
+        LogReporter(NoElection()).report(effect, NOW)
+    [record] = caplog.records
+    assert (record.levelname, record.getMessage()) == (level, line)
+
+
+def fields(record: logging.LogRecord, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def test_machines_get_the_same_as_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """For JSON logs: no parsing of sentences."""
+    with caplog.at_level(logging.INFO):
+        LogReporter(NoElection()).report(Evicted(REF, "n1", EVICT, 0.1234), NOW)
+    names = ("pod", "uid", "node", "taint", "toleration", "time_source", "deadline", "late_seconds")
+    assert fields(caplog.records[0], *names) == {
+        "pod": "shop/web-0",
+        "uid": "uid-a",
+        "node": "n1",
+        "taint": "k=v:NoExecute",
+        "toleration": "k for 30 s",
+        "time_source": "timeAdded",
+        "deadline": "2024-05-01T10:00:20Z",
+        "late_seconds": 0.123,
+    }
+
+
+def test_machines_get_a_budgets_no_as_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """A block is told from a failure by its fields; another failure has none."""
+    with caplog.at_level(logging.INFO):
+        LogReporter(NoElection()).report(
+            Refused(REF, "n1", "no", 1, 0.0, 1.0, Block(BlockReason.BUDGET_NOT_READY, "web")), NOW
+        )
+        LogReporter(NoElection()).report(Refused(REF, "n1", "no", 1, 0.0, 1.0), NOW)
+    blocked, failed = caplog.records
+    assert fields(blocked, "block", "budget") == {"block": "budget_not_ready", "budget": "web"}
+    assert not hasattr(failed, "block")
+
+
+def test_refusals_are_told_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    """The first, and then whenever their number has doubled."""
+    with caplog.at_level(logging.INFO):
+        for tries in range(1, 101):
+            LogReporter(NoElection()).report(Refused(REF, "n1", "no", tries, 0.0, 1.0), NOW)
+    assert [record.tries for record in caplog.records] == [1, 2, 4, 8, 16, 32, 64]  # type: ignore[attr-defined]
+
+
+def test_the_deadline_of_the_taint_by_whose_rule_it_went_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Not the earliest one, which another taint brought."""
+    with caplog.at_level(logging.INFO):
+        LogReporter(NoElection()).report(Evicted(REF, "n1", Evict(990.0, VERDICT, (UNTOLERATED, VERDICT)), 0.5), NOW)
+    assert "was evicted 0.50 s after its deadline 2024-05-01T10:00:20Z: taint k=v:NoExecute is tol" in caplog.text
+
+
+def test_a_toleration_that_does_not_count_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """People expect the kindest to count; the first one does."""
+    overruled = TaintVerdict(
+        TAINT, VERDICT.toleration, Toleration(operator="Exists"), 990.0, TimeSource.TIME_ADDED, 1020.0
+    )
+    with caplog.at_level(logging.INFO):
+        LogReporter(NoElection()).report(Scheduled(REF, "n1", Evict(1020.0, overruled, (overruled,))), NOW)
+    assert "is tolerated by [k for 30 s], which comes before [* indefinitely]" in caplog.text
+
+
+def test_a_dry_run_says_so_in_each_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody shall take it for real."""
+    with caplog.at_level(logging.INFO):
+        LogReporter(NoElection(), dry_run=True).report(Evicted(REF, "n1", EVICT, 0.0), NOW)
+    assert caplog.records[0].getMessage().startswith("dry run: pod shop/web-0")
+
+
+@given(st.floats(-1e12, 1e12))
+def test_any_deadline_can_be_told(at: float) -> None:
+    """Absurd tolerations make absurd deadlines, but no errors."""
+    LogReporter(NoElection()).report(Scheduled(REF, "n1", Evict(at, VERDICT, (VERDICT,)), before_at=-at), NOW)
+
+
+@pytest.mark.parametrize(
+    ("effect", "levels"),
+    [
+        (NodeTainted("n1"), ("INFO", "DEBUG")),
+        (NodeCleared("n1"), ("INFO", "DEBUG")),
+        (TaintRewritten("n1", TAINT), ("WARNING", "DEBUG")),
+        (Scheduled(REF, "n1", EVICT), ("INFO", "DEBUG")),
+        (Cancelled(REF, "n1", StayReason.NODE_CLEAN), ("INFO", "DEBUG")),
+        (Evicted(REF, "n1", EVICT, 0.0), ("INFO", "INFO")),
+        (Refused(REF, "n1", "no", 1, 0.0, 1.0), ("WARNING", "WARNING")),
+        (Paused(EVERYTHING, Pause(None, "")), ("WARNING", "WARNING")),
+        (BreakerClosed(), ("WARNING", "WARNING")),
+    ],
+)
+def test_a_standby_whispers_what_every_replica_sees(
+    caplog: pytest.LogCaptureFixture, effect: Effect, levels: tuple[str, str]
+) -> None:
+    """At DEBUG; what it has done itself, and what will hold it when it leads, it says as ever."""
+    gate = FakeGate()
+    reporter = LogReporter(gate)
+    with caplog.at_level(logging.DEBUG):
+        for gate.open in (True, False):
+            reporter.report(effect, NOW)
+    assert tuple(record.levelname for record in caplog.records) == levels

@@ -1,0 +1,145 @@
+"""The list of pods that are to go, in pages: in order, whoever asks, and never in the way of other work."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
+from tests.unit.runtime_fakes import virtually
+
+from taint_eviction.adapters.pending_pages import MAX_PODS, SLICE, Busy, PendingPages, Place, StatusPage
+from taint_eviction.adapters.status_document import state_of
+from taint_eviction.core.facts import PodGone
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.status import Pending
+from taint_eviction_lab.simulation.virtual_clock import virtual_now
+
+
+@dataclass
+class Asking:
+    """Pages of a stage with so many pods, by a clock that is the loop's; making a row takes ``row_seconds``."""
+
+    pods: int = 0
+    row_seconds: float = 0.0
+    on: Stage = field(default_factory=Stage)
+    worked_seconds: float = 0.0
+    looked_at: int = 0
+    max_at_once: int = 0
+
+    def __post_init__(self) -> None:
+        self.on.sees(node(taint()))
+        self.add(*range(self.pods))
+        self.pages = PendingPages(self.on.brain.status, self, state_of)
+        pending = self.on.brain.status.pending
+
+        def counted(now: Moment, keys: Iterable[NamespacedName] | None = None) -> Iterator[Pending]:
+            for key in keys or ():
+                self.looked_at += 1
+                yield from pending(now, [key])
+
+        self.on.brain.status.pending = counted  # type: ignore[method-assign]
+
+    def add(self, *numbers: int) -> None:
+        """Let there be more pods; the higher the number, the sooner they are due."""
+        for number in numbers:
+            self.on.sees(pod(tolerates(10_000 - number), name=f"p{number}", uid=f"u{number}"))
+
+    def now(self) -> Moment:
+        return moment(virtual_now() + self.worked_seconds)
+
+    async def page(self, limit: int = MAX_PODS, after: Place | None = None) -> StatusPage:
+        """Ask for a page of names."""
+        return await self.pages.page(limit, None, after, self._row)
+
+    def _row(self, pending: Pending, now: Moment) -> str:
+        self.worked_seconds += self.row_seconds
+        return pending.record.pod.ref.key.name
+
+    async def notice(self) -> None:
+        """Note how many pods are looked at from one turn of the loop to the next."""
+        while True:
+            before = self.looked_at
+            await asyncio.sleep(0)
+            self.max_at_once = max(self.max_at_once, self.looked_at - before)
+
+
+@virtually
+async def test_pages_follow_each_other_in_order() -> None:
+    """The most overdue first, and each pod once."""
+    asking = Asking(5 * SLICE + 1)
+    names, after, count = [], None, 0
+    while count == 0 or after is not None:
+        page = await asking.page(2 * SLICE, after)
+        names += page.rows
+        after, count = page.last, count + 1
+        assert page.counts == {"waiting": 5 * SLICE + 1}
+    assert (names, count) == ([f"p{number}" for number in range(5 * SLICE, -1, -1)], 3)
+
+
+@virtually
+async def test_a_page_has_a_limit_whatever_is_asked_for() -> None:
+    """The rest is on further pages."""
+    page = await Asking(MAX_PODS + 1).page(10**6)
+    assert (len(page.rows), page.last is not None) == (MAX_PODS, True)
+
+
+@virtually
+async def test_a_page_of_nothing_says_how_many_there_are() -> None:
+    """And names no place: it would be asked for without an end."""
+    page = await Asking(3).page(0)
+    assert (page.rows, page.last, page.counts.total()) == ([], None, 3)
+
+
+@virtually
+async def test_the_loop_turns_after_each_slice() -> None:
+    """Of looking through all pods, and of telling of a page of them: nobody waits for more than a slice."""
+    asking = Asking(2 * MAX_PODS)
+    noticing = asyncio.create_task(asking.notice())
+    await asyncio.gather(*(asking.page() for _ in range(3)))
+    noticing.cancel()
+    await asyncio.gather(noticing, return_exceptions=True)
+    assert asking.looked_at == 2 * MAX_PODS + 3 * MAX_PODS
+    assert 0 < asking.max_at_once <= SLICE
+
+
+@virtually
+async def test_answers_take_a_tenth_of_the_time_at_most() -> None:
+    """After a second of work whoever asks next waits for nine."""
+    asking = Asking(10, row_seconds=0.1)
+    for expected in (0.0, 9.0, 18.0):
+        await asking.page()
+        assert virtual_now() == pytest.approx(expected)
+
+
+@virtually
+async def test_only_so_many_wait_for_their_turn() -> None:
+    """The others are told so at once; later there is room again."""
+    asking = Asking(1)
+    waiting = [asyncio.create_task(asking.page()) for _ in range(17)]
+    await asyncio.sleep(0)
+    with pytest.raises(Busy):
+        await asking.page()
+    await asyncio.gather(*waiting)
+    assert (await asking.page()).rows == ["p0"]
+
+
+@virtually
+async def test_pages_are_of_one_look() -> None:
+    """What comes meanwhile is seen by whoever asks for the first page a second later, and what is gone is left out."""
+    asking = Asking(4)
+    first = await asking.page(2)
+    asking.add(4)
+    asking.on.observe(PodGone(ref("p1", "u1")))
+    await asyncio.sleep(1.5)
+    second = await asking.page(2, first.last)
+    third = await asking.page(2)
+    assert [first.rows, second.rows, third.rows] == [["p3", "p2"], ["p0"], ["p4", "p3"]]
+    assert second.last is None
+
+
+def test_a_place_is_read_as_it_was_written() -> None:
+    """To the last bit of its deadline: else a pod would be left out, or come twice."""
+    place = Place(0.1 + 0.2, NamespacedName("shop", "web-0"))
+    assert Place.parse(str(place)) == place

@@ -1,0 +1,56 @@
+"""Who tells what of several replicas."""
+
+import pytest
+from tests.unit.runtime_fakes import FakeGate
+
+from taint_eviction.adapters.reporters import LeaderReporter
+from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
+from taint_eviction.core.effects import (
+    BreakerClosed,
+    Cancelled,
+    Effect,
+    Evicted,
+    NodeTainted,
+    Refused,
+    TaintRewritten,
+)
+from taint_eviction.core.instants import Moment, TimeSource
+from taint_eviction.core.objects import NamespacedName, PodRef, Taint
+
+REF = PodRef(NamespacedName("shop", "web-0"), "uid-a")
+NOW = Moment(1000.0, 1714557600.0)
+TAINT = Taint("k", "NoExecute")
+VERDICT = TaintVerdict(TAINT, None, None, 990.0, TimeSource.FIRST_SIGHT, 990.0)
+
+
+class Listener:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Effect] = []
+
+    def report(self, effect: Effect, now: Moment) -> None:
+        self.told.append(effect)
+
+
+def told(effect: Effect, leading: bool) -> list[Effect]:
+    gate, listener = FakeGate(), Listener()
+    gate.open = leading
+    LeaderReporter(gate, [listener]).report(effect, NOW)
+    return listener.told
+
+
+SEEN = [Cancelled(REF, "n1", StayReason.NODE_CLEAN), TaintRewritten("n1", TAINT), NodeTainted("n1"), BreakerClosed()]
+DONE = [Evicted(REF, "n1", Evict(990.0, VERDICT, (VERDICT,)), 0.1), Refused(REF, "n1", "no", 1, 0.0, 1.0)]
+
+
+@pytest.mark.parametrize("effect", SEEN)
+def test_what_every_replica_sees_is_told_while_this_one_may_act(effect: Effect) -> None:
+    """Asked at the very moment of telling."""
+    assert (told(effect, leading=True), told(effect, leading=False)) == ([effect], [])
+
+
+@pytest.mark.parametrize("effect", DONE)
+def test_what_this_process_has_done_is_told_also_when_it_no_longer_leads(effect: Effect) -> None:
+    """Nobody else knows of it."""
+    assert told(effect, leading=False) == [effect]

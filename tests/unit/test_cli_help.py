@@ -1,0 +1,73 @@
+"""The command as a whole: its help, with the laboratory and without it, and colours."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+from click.testing import CliRunner, Result
+
+from taint_eviction.cli import cli
+from taint_eviction.cli.exit_codes import ExitCode
+
+HOW_TO_GET_IT = "`pip install .` in a clone of the repository installs it"
+
+
+def command(*arguments: str, **environment: str) -> Result:
+    """Run the command line."""
+    return CliRunner().invoke(cli, list(arguments), env=environment, catch_exceptions=False, color=True)
+
+
+@pytest.fixture
+def without_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the laboratory as absent as it is in the image."""
+    verb = EntryPoint("demo", "no_such_laboratory.demo:demo", "taint_eviction.verbs")
+    monkeypatch.setattr("taint_eviction.cli.entry_points", lambda **_: [verb])
+    monkeypatch.setattr("taint_eviction.cli._LABORATORY_PACKAGE", "no_such_laboratory")
+
+
+def test_help_recommends_the_demo() -> None:
+    """Where the laboratory is installed, its verbs are listed."""
+    shown = " ".join(command("--help").output.split())
+    assert "New here? `taint-eviction demo` shows the controller at work" in shown
+    assert "replay Play scenarios on a virtual clock." in shown
+    assert HOW_TO_GET_IT not in shown
+
+
+@pytest.mark.usefixtures("without_laboratory")
+def test_help_without_the_laboratory_says_how_to_get_it() -> None:
+    """As in the image: it recommends no verb that is not there."""
+    shown = " ".join(command("--help").output.split())
+    assert HOW_TO_GET_IT in shown
+    assert "New here?" not in shown
+    assert "Play scenarios" not in shown
+
+
+@pytest.mark.usefixtures("without_laboratory")
+def test_a_verb_of_the_laboratory_that_is_missing_says_how_to_get_it() -> None:
+    """It is a usage error, whatever its arguments are."""
+    result = command("replay", "--output", "json", "file.yaml")
+    assert result.exit_code == ExitCode.USAGE
+    assert HOW_TO_GET_IT in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("verb", ["plan", "pause", "resume", "breaker reset", "status", "explain", "replay", "demo"])
+def test_each_verb_promises_its_exit_codes(verb: str) -> None:
+    """In its help; those of all verbs are in the command's."""
+    assert "Exit codes: 0 " in " ".join(command(*verb.split(), "--help").output.split())
+    assert "Exit codes of all verbs: 0 fine; 1 " in " ".join(command("--help").output.split())
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)])
+def test_no_color_turns_colours_off(environment: dict[str, str], coloured: bool) -> None:
+    """For every verb, on a terminal too."""
+    shown = command("plan", "tests/planning/data/worked-example-running.yaml", **environment).output
+    assert ("\x1b[" in shown) is coloured
+
+
+def test_run_imports_neither_tables_nor_the_laboratory() -> None:
+    """The controller starts without what only other verbs need."""
+    code = "import sys; from taint_eviction.cli import cli; cli(['run', '--help'], standalone_mode=False);"
+    code += "print([name for name in ('taint_eviction_lab', 'rich') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,67 @@
+"""Whether a condition of ours may be on a pod, and when it is to be taken back."""
+
+import pytest
+from tests.unit.builders import pod
+
+from taint_eviction.core.pod_record import NO_CONDITION, Condition, PodRecord
+from taint_eviction.core.take_backs import TakeBacks
+
+
+def record(uid: str = "a", name: str = "web-0") -> PodRecord:
+    """The record of a pod."""
+    return PodRecord(pod(name=name, uid=uid), 0.0)
+
+
+def test_what_is_to_be_taken_back_keeps_its_time_and_can_be_cancelled() -> None:
+    """To want it again later changes nothing; once cancelled, nothing comes due."""
+    take_backs, a = TakeBacks(), record()
+    take_backs.want(a, 5.0)
+    take_backs.want(a, 9.0)
+    assert (take_backs.next_at(), a.condition.take_back_at) == (5.0, 5.0)
+    take_backs.cancel(a)
+    assert (take_backs.next_at(), a.condition.take_back_at) == (None, None)
+
+
+def test_failed_attempts_are_counted_until_the_condition_is_forgotten() -> None:
+    """A later attempt takes the place of the one that was wanted."""
+    take_backs, a = TakeBacks(), record()
+    assert a.condition == NO_CONDITION
+    take_backs.will_mark(a)
+    take_backs.want(a, 5.0)
+    take_backs.want_again(a, 7.0, 2)
+    assert (a.condition.tries, a.condition.may_be_there, take_backs.next_at()) == (2, True, 7.0)
+    take_backs.forget(a)
+    assert (a.condition, take_backs.next_at()) == (Condition(False, None, 0, 0), None)
+
+
+def test_a_count_outlives_a_take_back_that_was_cancelled() -> None:
+    """The condition is still there, and the next attempt is not the first."""
+    take_backs, a = TakeBacks(), record()
+    take_backs.want_again(a, 7.0, 2)
+    take_backs.cancel(a)
+    take_backs.want(a, 9.0)
+    assert (a.condition.tries, a.condition.take_back_at) == (2, 9.0)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_the_one_that_has_been_due_for_longest_comes_first_and_ties_in_order(anew: bool) -> None:
+    """Also where the hints are placed anew from the records."""
+    take_backs = TakeBacks()
+    records = [record(uid, uid) for uid in ("c", "b", "a", "late")]
+    for each, at in zip(records, (2.0, 2.0, 1.0, 9.0), strict=True):
+        take_backs.want(each, at)
+    if anew:
+        take_backs = TakeBacks()
+        for each in sorted(records, key=lambda each: each.condition.turn):
+            take_backs.place(each)
+    popped = [popped.uid for popped in iter(lambda: take_backs.pop_due(2.0), None) if popped is not None]
+    assert popped == ["a", "c", "b"]
+    assert take_backs.next_at() == 9.0
+
+
+def test_a_record_without_a_take_back_places_no_hint() -> None:
+    """It may carry a condition all the same."""
+    take_backs, a = TakeBacks(), record()
+    take_backs.will_mark(a)
+    take_backs.place(a)
+    assert take_backs.next_at() is None

@@ -1,0 +1,101 @@
+"""Pages name what is there: files, functions, links, layers; and one pod's journey stays short."""
+
+import ast
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "operator"
+PAGES = sorted((ROOT / "docs").glob("**/*.md"))
+LINKING = [ROOT / "README.md", *PAGES, *sorted((ROOT / "tests").glob("*/*.md"))]
+JOURNEY = ROOT / "docs/architecture/journey.md"
+
+# What a newcomer reads in forty minutes.
+MAX_FILES = 12
+MAX_LINES = 2_000
+
+_STEP = re.compile(r"^### \d+\. `([\w./]+\.py)`$", re.MULTILINE)
+_FUNCTION = re.compile(r"`([\w.]+)\(\)`")
+_FILE = re.compile(r"`([\w./-]+\.py)`")
+_LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+def steps() -> dict[str, list[str]]:
+    """Return the functions that the journey names, by the file under whose heading they are."""
+    _, *parts = _STEP.split(JOURNEY.read_text())
+    return {path: _FUNCTION.findall(text) for path, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+@cache
+def functions(path: str) -> frozenset[str]:
+    """Return the functions of a source file, methods as ``Class.method``."""
+    tree = ast.parse((SOURCES / path).read_text())
+    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    for owner in tree.body:
+        if isinstance(owner, ast.ClassDef):
+            methods = (node for node in owner.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+            found |= {f"{owner.name}.{method.name}" for method in methods}
+    return frozenset(found)
+
+
+def lines_of(path: str) -> int:
+    """Count the lines of a source file."""
+    return len((SOURCES / path).read_text().splitlines())
+
+
+@pytest.mark.parametrize("path", steps())
+def test_each_step_of_the_journey_names_functions_of_its_file(path: str) -> None:
+    """A step names at least one function, and each is in the file of its heading."""
+    assert steps()[path]
+    assert set(steps()[path]) <= functions(path)
+
+
+def test_every_function_of_the_journey_belongs_to_a_step() -> None:
+    """None is named before the first heading, where nobody could tell its file."""
+    named = [name for names in steps().values() for name in names]
+    assert sorted(_FUNCTION.findall(JOURNEY.read_text())) == sorted(named)
+
+
+def test_the_journey_has_few_files() -> None:
+    """It has at most twelve, each once."""
+    assert 0 < len(steps()) <= MAX_FILES
+    assert len(_STEP.findall(JOURNEY.read_text())) == len(steps())
+
+
+def test_the_journey_is_short() -> None:
+    """The whole files together have at most two thousand lines."""
+    assert sum(lines_of(path) for path in steps()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_pages_name_exist(page: Path) -> None:
+    """Every source file is there, by its path below the source root."""
+    assert [path for path in _FILE.findall(page.read_text()) if not (SOURCES / path).is_file()] == []
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    """Every link that stays in the repository leads to a file or a directory."""
+    links = [link for link in _LINK.findall(page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    """The list of layers is the contract of import-linter."""
+    page = (ROOT / "docs/architecture/README.md").read_text()
+    shown = re.findall(r"<!-- layers -->\n```\n(.*?)```", page, re.DOTALL)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [floors] = [contract for contract in contracts if "taint_eviction.core" in contract.get("layers", ())]
+    assert [line.replace("taint_eviction.", "") for line in floors["layers"]] == shown[0].splitlines()
+
+
+def test_every_room_is_described() -> None:
+    """The table of rooms has a line for each room of the layers."""
+    page = (ROOT / "docs/architecture/README.md").read_text()
+    [shown] = re.findall(r"<!-- layers -->\n```\n(.*?)```", page, re.DOTALL)
+    described = re.findall(r"^\| `(\w+)` \|", page.split("## Layers of `taint_eviction`")[1], re.MULTILINE)
+    assert described == re.findall(r"\w+", shown)

@@ -1,0 +1,88 @@
+"""Which fields of nodes and pods the watch filter keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from taint_eviction.kopf_shell.kept_fields import node_fields, pod_fields
+
+TAINTS = [{"key": "broken", "effect": "NoExecute"}]
+OWNER = {"manager": "kubectl-taint", "operation": "Update", "time": "t1"}
+
+
+def test_of_a_node_identity_taints_and_readiness_are_kept() -> None:
+    """The condition Ready has its times, but not that of the last heartbeat."""
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "t"}
+    node = {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "1", "labels": {}, "creationTimestamp": "t"},
+        "spec": {"taints": TAINTS, "unschedulable": True, "podCIDR": "10.0.0.0/24"},
+        "status": {
+            "conditions": [{**ready, "lastHeartbeatTime": "t", "message": "m"}, {"type": "MemoryPressure"}],
+            "images": [],
+        },
+    }
+    assert node_fields(node) == {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "1"},
+        "spec": {"taints": TAINTS},
+        "status": {"conditions": [ready]},
+    }
+
+
+def test_of_managed_fields_the_times_of_the_owners_of_taints_are_kept() -> None:
+    """Only of entries without a subresource, and only while there are taints that they date."""
+    fields: dict[str, Any] = {"f:spec": {"f:taints": {}, "f:unschedulable": {}}, "f:metadata": {}}
+    entries = [
+        {**OWNER, "fieldsV1": fields},
+        {**OWNER, "fieldsV1": fields, "subresource": "status"},
+        {"manager": "kubelet", "time": "t2", "fieldsV1": {"f:status": {}}},
+        "odd",
+    ]
+    node: dict[str, Any] = {"metadata": {"managedFields": entries}, "spec": {"taints": TAINTS}}
+    kept = [{"time": "t1", "fieldsV1": {"f:spec": {"f:taints": {}}}}]
+    assert node_fields(node)["metadata"] == {"managedFields": kept}
+    assert node_fields({**node, "spec": {}})["metadata"] == {}
+
+
+def test_of_a_pod_everything_that_decides_is_kept() -> None:
+    """Identity, node, tolerations, phase, times, and the two conditions that are read."""
+    conditions = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "DisruptionTarget", "Ready")]
+    metadata = {"name": "p", "namespace": "d", "uid": "u", "creationTimestamp": "t", "deletionTimestamp": "t"}
+    spec = {"nodeName": "n1", "tolerations": [{"operator": "Exists", "tolerationSeconds": 9223372036854775807}]}
+    status = {"phase": "Running", "startTime": "t"}
+    mirror = {"kubernetes.io/config.mirror": "hash"}
+    pod = {
+        "metadata": {**metadata, "annotations": {**mirror, "other": "x"}, "finalizers": ["f"]},
+        "spec": {**spec, "containers": [{}]},
+        "status": {**status, "conditions": conditions, "podIP": "10.0.0.1"},
+    }
+    assert pod_fields(pod) == {
+        "metadata": {**metadata, "annotations": mirror},
+        "spec": spec,
+        "status": {**status, "conditions": conditions[:2]},
+    }
+
+
+def test_of_a_pods_managed_fields_the_writers_of_disruption_target_are_kept() -> None:
+    """Who wrote the condition's reason, and not when: that time changes with other conditions."""
+    target = 'k:{"type":"DisruptionTarget"}'
+    entries = [
+        {**OWNER, "fieldsV1": {"f:status": {"f:conditions": {target: {"f:reason": {}, "f:status": {}}}}}},
+        {**OWNER, "fieldsV1": {"f:status": {"f:conditions": {target: {"f:status": {}}}}}},
+    ]
+    kept = {"manager": "kubectl-taint", "fieldsV1": {"f:status": {"f:conditions": {target: {"f:reason": {}}}}}}
+    assert pod_fields({"metadata": {"managedFields": entries}}) == {"metadata": {"managedFields": [kept]}}
+
+
+def test_parts_of_another_shape_stay_as_they_are() -> None:
+    """Whoever reads the object finds the same fault in it as in the whole object."""
+    odd: dict[str, Any] = {
+        "metadata": {"annotations": 7, "managedFields": "x"},
+        "spec": [],
+        "status": {"conditions": 1},
+    }
+    assert pod_fields(odd) == odd
+    assert node_fields({"metadata": "x", "spec": 7, "status": None}) == {"metadata": "x", "spec": 7, "status": None}

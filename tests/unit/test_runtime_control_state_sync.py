@@ -1,0 +1,491 @@
+"""The orders in the cluster and those in the brain become the same within seconds, whatever fails on the way."""
+
+import asyncio
+
+import pytest
+from tests.unit.builders import EPOCH
+from tests.unit.runtime_fakes import Body, How, Wire, at, refused, running, slow, times_out, until, virtually
+
+from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.pod_record import WaitReason
+from taint_eviction.runtime.control_state_sync import ControlStateSync
+
+PAUSED = ControlState(cluster=Pause(EPOCH, "looking into it"))
+LATCH = Latch(EPOCH - 1.0, "half of the nodes")
+
+
+class FakeStore(Wire):
+    """An ``OrdersStore``: what is kept, None for nothing; and what was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: ControlState | None = None
+        self.written: list[tuple[float, object]] = []
+
+    async def read(self) -> ControlState | None:
+        """Read."""
+        return await self.carry("READ", "orders", lambda: self.kept)
+
+    async def write_latch(self, latch: Latch) -> None:
+        """Keep a latch, unless it was reset since."""
+        await self.carry("WRITE", "latch", lambda: self._keep_latch(latch))
+
+    async def write_reset(self, reset_epoch: float) -> None:
+        """Keep a reset."""
+        await self.carry("WRITE", "reset", lambda: self._keep(ControlState(reset_epoch=reset_epoch), reset_epoch))
+
+    async def redate(self, stated_epoch: float, epoch: float) -> None:
+        """Date the breaker's state anew."""
+        await self.carry("WRITE", "date", lambda: self._redate(stated_epoch, epoch))
+
+    def _redate(self, stated_epoch: float, epoch: float) -> None:
+        if self.kept is not None and self.kept.breaker_epoch == stated_epoch:
+            self._keep(self.kept.with_breaker_epoch(epoch), ("dated", epoch))
+
+    def _keep_latch(self, latch: Latch) -> None:
+        if self.kept is None or self.kept.reset_epoch is None or self.kept.reset_epoch < latch.since_epoch:
+            self._keep(ControlState(latch=latch), latch)
+
+    def _keep(self, control_state: ControlState, what: object) -> None:
+        self.kept = control_state
+        self.written.append((asyncio.get_running_loop().time(), what))
+
+
+class SyncedBrain:
+    """A brain that knows no orders yet, and a store."""
+
+    def __init__(self, writes: bool = True) -> None:
+        self.body = Body(brain=Controller(control_state=None))
+        self.store = FakeStore()
+        self.standing = ControlStateSync(self.store, self.body.live, self.body.gate, poll_seconds=2.0, writes=writes)
+
+    @property
+    def held(self) -> WaitReason | None:
+        """What holds all evictions."""
+        return self.body.brain.suspension.of_cluster()
+
+    def trip(self, latch: Latch = LATCH) -> None:
+        """Open the breaker, as the brain does by itself."""
+        self.body.brain.breaker.latch = latch
+
+
+@virtually
+async def test_nothing_goes_until_the_orders_were_read() -> None:
+    """And then as they say."""
+    it = SyncedBrain()
+    assert it.held is WaitReason.ORDERS_UNKNOWN
+    async with running(it.standing.run()):
+        await until(0)
+        assert it.held is None
+
+
+@virtually
+@pytest.mark.parametrize("how", [refused(403), refused(503), times_out()])
+async def test_what_cannot_be_read_yet_holds_everything_and_is_read_again_soon(how: How) -> None:
+    """Every quarter of a second, or once more beside a call that has not been answered for 2 s."""
+    it = SyncedBrain()
+    it.store.ever["READ"] = how
+    async with running(it.standing.run()):
+        await until(20)
+        assert (it.held, it.standing.age_seconds()) == (WaitReason.ORDERS_UNKNOWN, 20)
+        del it.store.ever["READ"]
+        await until(22.3)
+        assert it.held is None
+
+
+@virtually
+async def test_a_pause_is_in_force_within_two_seconds_and_ends_as_soon() -> None:
+    """Wherever it is read."""
+    it = SyncedBrain()
+    async with running(it.standing.run()):
+        await until(0.5)
+        it.store.kept = PAUSED
+        await until(1.9)
+        assert it.held is None
+        await until(2)
+        assert it.held is WaitReason.PAUSED
+        it.store.kept = None
+        await until(4)
+        assert it.held is None
+
+
+@virtually
+@pytest.mark.parametrize("ordered_at", [0.1, 1.0, 1.9, 1.99, 2.01])
+async def test_a_pause_is_in_force_in_less_than_five_seconds_however_slow_the_answers(ordered_at: float) -> None:
+    """Each reading takes all but as long as it may: the next begins as if it had been answered at once."""
+    it = SyncedBrain()
+    it.store.ever["READ"] = slow(1.95)
+    async with running(it.standing.run()):
+        at(ordered_at, setattr, it.store, "kept", PAUSED)
+        await until(ordered_at + 4.5)
+        assert it.held is WaitReason.PAUSED
+
+
+@virtually
+@pytest.mark.parametrize("seconds", [2.5, 3.0, 9.9])
+async def test_orders_that_are_always_slow_to_read_are_known_when_they_are_answered(seconds: float) -> None:
+    """A read is bounded by the timeout of calls; that it takes longer than the interval between two is no failure."""
+    it = SyncedBrain()
+    it.store.ever["READ"] = slow(seconds)
+    async with running(it.standing.run()):
+        await until(seconds - 0.01)
+        assert it.held is WaitReason.ORDERS_UNKNOWN
+        await until(seconds)
+        assert it.held is None
+        await until(100)
+        assert it.standing.age_seconds() <= 2 * seconds
+
+
+@virtually
+@pytest.mark.parametrize("ordered_at", [10.0, 10.9, 11.5, 12.3, 13.1])
+async def test_a_pause_is_in_force_within_seconds_though_each_read_takes_three(ordered_at: float) -> None:
+    """While one read is under way, the next begins."""
+    it = SyncedBrain()
+    it.store.ever["READ"] = slow(3)
+    async with running(it.standing.run()):
+        at(ordered_at, setattr, it.store, "kept", PAUSED)
+        await until(ordered_at + 5)
+        assert it.held is WaitReason.PAUSED
+
+
+@virtually
+async def test_reads_that_are_not_answered_do_not_pile_up() -> None:
+    """Two at most are under way: one connection that went dead delays nothing, and a dead server is not flooded."""
+    it = SyncedBrain()
+    it.store.ever["READ"] = times_out(10)
+    async with running(it.standing.run()):
+        await until(25)
+    assert [sent_at for sent_at, _ in it.store.sent()] == [0, 2, 10, 12, 20, 22]
+
+
+@virtually
+async def test_an_answer_that_a_later_question_has_overtaken_says_nothing() -> None:
+    """It is older than what is known."""
+    it = SyncedBrain()
+    async with running(it.standing.run()):
+        await until(1)
+        it.store.kept = PAUSED
+        it.store.will("READ", slow(5))
+        at(3, setattr, it.store, "kept", None)
+        await until(7)
+        assert (it.held, it.standing.age_seconds()) == (None, 1)
+        await until(8)
+        assert it.held is None
+
+
+@virtually
+async def test_a_failure_that_a_later_answer_has_overtaken_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    """They can be read."""
+    it = SyncedBrain()
+    async with running(it.standing.run()):
+        await until(1)
+        it.store.will("READ", times_out(10))
+        await until(20)
+    assert caplog.messages == []
+
+
+@virtually
+@pytest.mark.parametrize("how", [refused(403), refused(500), times_out(), times_out(1.5)])
+async def test_what_cannot_be_read_later_stays_as_it_was(how: How) -> None:
+    """For as long as that lasts, and the age tells."""
+    it = SyncedBrain()
+    it.store.kept = PAUSED
+    async with running(it.standing.run()):
+        await until(1)
+        it.store.ever["READ"] = how
+        it.store.kept = None
+        await until(100)
+        assert (it.held, it.standing.age_seconds()) == (WaitReason.PAUSED, 100)
+        del it.store.ever["READ"]
+        await until(104)
+        assert it.held is None
+
+
+@virtually
+async def test_a_failure_is_told_once_a_minute_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Not with every reading."""
+    caplog.set_level("INFO")
+    it = SyncedBrain()
+    async with running(it.standing.run()):
+        await until(1)
+        it.store.ever["READ"] = refused(403)
+        await until(65)
+        del it.store.ever["READ"]
+        await until(70)
+    last_known = (
+        "the control state (pauses, breaker) cannot be read, what was last read stays in force: refused with 403"
+    )
+    assert caplog.messages == [last_known, last_known, "the control state (pauses, breaker) can be read again"]
+
+
+@virtually
+async def test_a_latch_of_this_process_is_kept_in_the_cluster() -> None:
+    """Within half a second, and once."""
+    it = SyncedBrain()
+    async with running(it.standing.run()):
+        await until(1)
+        it.trip()
+        await until(30)
+    assert [what for _, what in it.store.written] == [LATCH]
+    assert it.store.written[0][0] <= 1.5
+
+
+@virtually
+async def test_a_latch_is_written_until_it_is_kept() -> None:
+    """Whatever fails; and again if its object is deleted."""
+    it = SyncedBrain()
+    it.store.will("WRITE", refused(403), refused(409), refused(500))
+    async with running(it.standing.run()):
+        await until(1)
+        it.trip()
+        await until(6)
+        assert [what for _, what in it.store.written] == [LATCH]
+        it.store.kept = None
+        await until(10)
+        assert it.held is WaitReason.BREAKER_OPEN
+        assert [what for _, what in it.store.written] == [LATCH, LATCH]
+
+
+@virtually
+async def test_only_who_acts_writes() -> None:
+    """A standby learns of the latch by reading."""
+    it = SyncedBrain()
+    it.body.gate.open = False
+    async with running(it.standing.run()):
+        await until(1)
+        it.trip()
+        await until(10)
+        assert it.store.written == []
+        it.body.gate.open = True
+        await until(11)
+    assert [what for _, what in it.store.written] == [LATCH]
+
+
+@virtually
+async def test_a_dry_run_writes_nothing() -> None:
+    """What its breaker does stays with it."""
+    it = SyncedBrain(writes=False)
+    async with running(it.standing.run()):
+        await until(1)
+        it.trip()
+        await until(10)
+        assert it.held is WaitReason.BREAKER_OPEN
+    assert it.store.written == []
+
+
+@virtually
+async def test_a_reset_in_the_cluster_closes_the_breaker_everywhere() -> None:
+    """If it is no older than the latch."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(latch=LATCH)
+    async with running(it.standing.run()):
+        await until(1)
+        assert it.held is WaitReason.BREAKER_OPEN
+        it.store.kept = ControlState(reset_epoch=LATCH.since_epoch - 0.5)
+        await until(3)
+        assert it.held is WaitReason.BREAKER_OPEN
+        it.store.kept = ControlState(reset_epoch=LATCH.since_epoch)
+        await until(5)
+        assert it.held is None
+
+
+@virtually
+async def test_a_breaker_that_closed_by_itself_is_closed_in_the_cluster() -> None:
+    """The latch that stands there is not taken up again."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(latch=LATCH)
+    async with running(it.standing.run()):
+        await until(1)
+        it.body.brain.breaker.reset(EPOCH + 1.5)
+        await until(10)
+        assert it.held is None
+    assert [what for _, what in it.store.written] == [EPOCH + 1.5]
+
+
+@virtually
+async def test_a_latch_that_somebody_wrote_by_hand_is_obeyed_and_left_as_it_is() -> None:
+    """In place of a reset that everybody knows, and older than it by what is written there."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(reset_epoch=EPOCH)
+    async with running(it.standing.run()):
+        await until(1)
+        it.store.kept = ControlState(latch=LATCH)
+        await until(10)
+        assert it.held is WaitReason.BREAKER_OPEN
+    assert it.store.written == []
+
+
+@virtually
+async def test_what_is_kept_already_is_not_written_again_by_who_takes_over() -> None:
+    """It knows the latch from reading it."""
+    it = SyncedBrain()
+    it.body.gate.open = False
+    it.store.kept = ControlState(latch=LATCH)
+    async with running(it.standing.run()):
+        at(5, setattr, it.body.gate, "open", True)
+        await until(10)
+        assert it.held is WaitReason.BREAKER_OPEN
+    assert (it.store.written, it.store.sent("WRITE")) == ([], [])
+
+
+@virtually
+async def test_nothing_is_written_before_it_is_known_what_stands_there() -> None:
+    """A latch of this process may have been reset by then."""
+    it = SyncedBrain()
+    it.store.will("READ", *[refused(503)] * 8)
+    it.trip()
+    async with running(it.standing.run()):
+        await until(1.9)
+        assert it.store.sent("WRITE") == []
+        await until(3)
+    assert [what for _, what in it.store.written] == [LATCH]
+
+
+@virtually
+async def test_who_no_longer_leads_when_the_write_fails_leaves_it_to_who_does() -> None:
+    """The gate is asked before each attempt."""
+    it = SyncedBrain()
+    it.store.ever["WRITE"] = refused(500)
+    async with running(it.standing.run()):
+        await until(1)
+        it.trip()
+        at(3.1, setattr, it.body.gate, "open", False)
+        await until(10)
+    assert {1 <= seconds <= 3.1 for seconds, _ in it.store.sent("WRITE")} == {True}
+    assert 4 <= len(it.store.sent("WRITE")) <= 5
+
+
+# What is dated ahead of the API server
+
+
+AHEAD = EPOCH + 3600.0
+
+
+@virtually
+@pytest.mark.parametrize("kept", [ControlState(reset_epoch=AHEAD), ControlState(latch=Latch(AHEAD, "by hand"))])
+async def test_what_is_dated_ahead_counts_as_when_it_was_first_read_and_is_dated_so(
+    kept: ControlState, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody's clock is an hour fast: whoever acts puts the date right, once, and says so."""
+    it = SyncedBrain()
+    async with running(it.standing.run()):
+        await until(3)
+        it.store.kept = kept
+        await until(30)
+    assert it.store.kept == kept.with_breaker_epoch(EPOCH + 4)
+    assert it.store.written == [(4.5, ("dated", EPOCH + 4))]
+    breaker = it.body.brain.breaker
+    assert EPOCH + 4 in (breaker.reset_epoch, breaker.latch and breaker.latch.since_epoch)
+    assert caplog.messages == ["the state of the breaker is dated 3596 s ahead: it counts from now"]
+
+
+@virtually
+async def test_who_does_not_act_counts_so_too_and_leaves_the_date_to_who_does() -> None:
+    """For as long as it stands there: it counts from the first reading, not from each."""
+    it = SyncedBrain()
+    it.body.gate.open = False
+    it.store.kept = ControlState(reset_epoch=AHEAD)
+    later = Latch(EPOCH + 3, "another wave")
+    async with running(it.standing.run()):
+        await until(3)
+        it.trip(later)
+        await until(30)
+        assert it.held is WaitReason.BREAKER_OPEN
+        assert it.body.brain.breaker.reset_epoch == EPOCH
+        at(30.1, setattr, it.body.gate, "open", True)
+        await until(31)
+    assert [what for _, what in it.store.written] == [("dated", EPOCH), later]
+
+
+@virtually
+async def test_what_has_been_written_meanwhile_is_not_dated_back() -> None:
+    """A human has reset it once more: that stands."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(reset_epoch=AHEAD)
+    it.store.will("WRITE", How(effect_after=1.0))
+    async with running(it.standing.run()):
+        at(0.5, setattr, it.store, "kept", ControlState(reset_epoch=EPOCH + 0.5))
+        await until(10)
+    assert (it.store.kept, it.store.written) == (ControlState(reset_epoch=EPOCH + 0.5), [])
+    assert it.body.brain.breaker.reset_epoch == EPOCH + 0.5
+
+
+@virtually
+async def test_a_date_that_was_put_right_while_it_was_read_closes_nothing_that_has_opened_since() -> None:
+    """What was asked before the write shows the date that was ahead once more: it is no other reset."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(reset_epoch=AHEAD)
+    it.store.ever["READ"] = slow(1.9)
+    it.store.will("WRITE", How(effect_after=1.5))
+    async with running(it.standing.run()):
+        await until(3)
+        it.trip(Latch(EPOCH + 3, "another wave"))
+        await until(3.95)
+        assert it.store.sent() == [(0, "READ"), (2, "WRITE"), (2, "READ"), (3.5, "WRITE")]
+        assert it.held is WaitReason.BREAKER_OPEN
+        await until(10)
+        assert it.held is WaitReason.BREAKER_OPEN
+    assert it.body.brain.breaker.reset_epoch == EPOCH + 1.9
+
+
+@virtually
+async def test_a_date_that_is_ahead_by_the_difference_of_two_clocks_is_put_right_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Clocks of two machines differ a little, always."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(reset_epoch=EPOCH + 1.5)
+    async with running(it.standing.run()):
+        await until(10)
+    assert (it.store.kept, caplog.messages) == (ControlState(reset_epoch=EPOCH), [])
+
+
+@virtually
+async def test_a_reset_closes_what_a_clock_that_was_ahead_has_opened() -> None:
+    """This process' own clock was two hours fast when its breaker opened."""
+    it = SyncedBrain()
+    async with running(it.standing.run()):
+        await until(1)
+        it.trip(Latch(EPOCH + 7200, "half of the nodes"))
+        await until(3)
+        it.store.kept = ControlState(reset_epoch=EPOCH + 7200.001)
+        await until(5)
+        assert it.held is None
+
+
+# What cannot be written
+
+
+@virtually
+async def test_a_latch_that_cannot_be_written_is_told_once_a_minute_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A right is missing, say: who comes next would not know that the breaker is open."""
+    caplog.set_level("INFO")
+    it = SyncedBrain()
+    it.store.ever["WRITE"] = refused(403)
+    async with running(it.standing.run()):
+        await until(1)
+        assert it.standing.unwritten_seconds() == 0
+        it.trip()
+        await until(65)
+        assert it.standing.unwritten_seconds() == 63.5
+        del it.store.ever["WRITE"]
+        await until(70)
+        assert it.standing.unwritten_seconds() == 0
+    lasting = "the state of the breaker cannot be written, and is lost when this process ends: refused with 403"
+    assert caplog.messages == [lasting, lasting, "the state of the breaker has been written"]
+
+
+@virtually
+async def test_who_does_not_act_any_more_has_nothing_to_write() -> None:
+    """It is the next leader's business."""
+    it = SyncedBrain()
+    it.store.ever["WRITE"] = refused(403)
+    async with running(it.standing.run()):
+        await until(1)
+        it.trip()
+        at(30, setattr, it.body.gate, "open", False)
+        await until(31)
+        assert it.standing.unwritten_seconds() == 0
