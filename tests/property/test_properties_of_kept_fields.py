@@ -47,6 +47,7 @@ CONDITIONS = lists(
         reason=st.just("DeletionByTaintManager") | TEXTS,
         lastTransitionTime=TEXTS,
         lastHeartbeatTime=TEXTS,
+        message=st.just("node is shutting down") | TEXTS,
     )
 )
 FIELDS = objects(
@@ -59,6 +60,13 @@ MANAGED = lists(objects(manager=TEXTS, subresource=TEXTS, time=TEXTS, fieldsV1=F
 ANNOTATIONS = mostly(
     st.dictionaries(st.sampled_from(["kubernetes.io/config.mirror", "taint-eviction/hold", "b"]), TEXTS)
 )
+LABELS = TEXTS | st.sampled_from(
+    [
+        "topology.kubernetes.io/zone",
+        "node.kubernetes.io/exclude-disruption",
+        "node-role.kubernetes.io/control-plane",
+    ]
+)
 NAMES = mostly(st.sampled_from(["a", "b"]))
 METADATA = mostly(
     st.fixed_dictionaries(
@@ -67,7 +75,7 @@ METADATA = mostly(
             "resourceVersion": TEXTS,
             "creationTimestamp": TEXTS,
             "deletionTimestamp": TEXTS,
-            "labels": mostly(st.dictionaries(TEXTS, TEXTS, max_size=2)),
+            "labels": mostly(st.dictionaries(LABELS, mostly(TEXTS), max_size=2)),
             "annotations": ANNOTATIONS,
             "managedFields": MANAGED,
             "unread": JSON,

@@ -16,7 +16,7 @@ from taint_eviction.adapters.kubernetes_objects import (
     readable_uid,
 )
 from taint_eviction.core.instants import TimeSource
-from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef, Taint, Toleration
+from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef, Readiness, Taint, Toleration
 
 EPOCH = 1714557600.0
 AT = "2024-05-01T10:00:00Z"
@@ -52,6 +52,49 @@ def test_a_node_is_read() -> None:
     )
     taints = (Taint("a", "NoExecute", "v", EPOCH), Taint("b", "NoSchedule"), Taint("c", "PreferNoSchedule"))
     assert read_node(body) == Parsed(Node("n1", "u-n1", taints, None, 17), ())
+
+
+def test_a_nodes_readiness_zone_and_role_are_read() -> None:
+    """The condition Ready with its time, whether the node is being shut down, and three labels."""
+    body = a_node()
+    body["metadata"]["labels"] = {
+        "topology.kubernetes.io/zone": "a",
+        "node.kubernetes.io/exclude-disruption": "",
+        "node-role.kubernetes.io/control-plane": "",
+        "other": "b",
+    }
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": AT, "message": "node is shutting down"}
+    body["status"] = {"conditions": [{"type": "MemoryPressure", "status": "True"}, ready]}
+    node, complaints = read_node(body)
+    assert (node.ready, node.zone) == (Readiness("False", EPOCH, shutting_down=True), "a")
+    assert (node.exempt, node.control_plane, node.is_ready) == (True, True, False)
+    assert complaints == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaints"),
+    [
+        ({"status": None}, 0),
+        ({"status": "odd"}, 0),
+        ({"status": {"conditions": "odd"}}, 1),
+        ({"status": {"conditions": ["odd", {"type": "Other"}]}}, 0),
+        ({"metadata": {"name": "n1", "uid": "u", "labels": ["odd"]}}, 1),
+        ({"metadata": {"name": "n1", "uid": "u", "labels": {"topology.kubernetes.io/zone": 5}}}, 0),
+    ],
+)
+def test_a_node_without_a_readable_condition_or_labels_still_is_a_node(change: dict[str, Any], complaints: int) -> None:
+    """It has no readiness and no zone, with a complaint where something stands in their place."""
+    parsed = read_node({**a_node(), **change})
+    assert (parsed.value.ready, parsed.value.zone, parsed.value.exempt) == (None, "", False)
+    assert len(parsed.complaints) == complaints
+
+
+def test_a_readiness_whose_time_cannot_be_read_has_none() -> None:
+    """With a complaint that has the field's path; any status that is no text is empty."""
+    ready = {"type": "Ready", "status": True, "lastTransitionTime": "yesterday"}
+    node, complaints = read_node({**a_node(), "status": {"conditions": [ready]}})
+    assert node.ready == Readiness("", None)
+    assert complaints == ("status.conditions[Ready].lastTransitionTime is not a usable time: 'yesterday'",)
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"taints": None}, {"taints": []}])

@@ -32,6 +32,25 @@ def test_of_a_node_identity_taints_and_readiness_are_kept() -> None:
     }
 
 
+def test_of_a_nodes_labels_zone_and_role_are_kept() -> None:
+    """Other labels cost no event when they change."""
+    zone = {"topology.kubernetes.io/zone": "a", "node-role.kubernetes.io/control-plane": ""}
+    exempt = {"node.kubernetes.io/exclude-disruption": "true"}
+    node = {"metadata": {"labels": {**zone, **exempt, "kubernetes.io/hostname": "n"}}}
+    assert node_fields(node) == {"metadata": {"labels": {**zone, **exempt}}}
+    assert node_fields({"metadata": {"labels": {"kubernetes.io/hostname": "n"}}}) == {"metadata": {}}
+
+
+def test_the_message_of_a_nodes_readiness_is_kept_where_the_node_is_shutting_down() -> None:
+    """Any other message may change as often as it likes."""
+    ready = {"type": "Ready", "status": "False", "message": "node is shutting down"}
+    assert node_fields({"status": {"conditions": [ready]}}) == {"status": {"conditions": [ready]}}
+    other = {**ready, "message": "container runtime is down"}
+    assert node_fields({"status": {"conditions": [other]}}) == {
+        "status": {"conditions": [{"type": "Ready", "status": "False"}]}
+    }
+
+
 def test_of_managed_fields_the_times_of_the_owners_of_taints_are_kept() -> None:
     """Only of entries without a subresource, and only while there are taints that they date."""
     fields: dict[str, Any] = {"f:spec": {"f:taints": {}, "f:unschedulable": {}}, "f:metadata": {}}

@@ -32,10 +32,15 @@ from taint_eviction.adapters.json_fields import (
 from taint_eviction.adapters.taints_and_tolerations import read_taints, read_tolerations
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import (
+    CONTROL_PLANE_LABEL,
+    EXEMPT_LABEL,
+    SHUTTING_DOWN,
+    ZONE_LABEL,
     NamespacedName,
     Node,
     Pod,
     PodRef,
+    Readiness,
 )
 from taint_eviction.files.durations import parse_seconds
 
@@ -114,7 +119,50 @@ def _node(body: Mapping[str, Any], complaints: list[str]) -> Node:
     taints, about_taints = read_taints(as_list(spec.get("taints"), "spec.taints"))
     complaints += about_taints
     written_at = _taints_written_at(metadata.get("managedFields"), complaints) if taints else None
-    return Node(name, uid, taints, written_at, version_number(metadata))
+    labels = _node_labels(metadata.get("labels"), complaints)
+    return Node(
+        name,
+        uid,
+        taints,
+        written_at,
+        version_number(metadata),
+        _readiness(body.get("status"), complaints),
+        sys.intern(labels.get(ZONE_LABEL, "")),
+        exempt=EXEMPT_LABEL in labels,
+        control_plane=CONTROL_PLANE_LABEL in labels,
+    )
+
+
+def _node_labels(labels: object, complaints: list[str]) -> Mapping[str, str]:
+    """Return the labels that are read of a node; none of those that cannot be read."""
+    if labels is None:
+        return _NO_LABELS
+    if not is_object(labels):
+        complaints.append("metadata.labels is not an object: the node's zone and role are unknown")
+        return _NO_LABELS
+    return {
+        name: value
+        for name in (ZONE_LABEL, EXEMPT_LABEL, CONTROL_PLANE_LABEL)
+        if isinstance(value := labels.get(name), str)
+    }
+
+
+def _readiness(status: object, complaints: list[str]) -> Readiness | None:
+    """Return the condition Ready; None if there is none, or none that can be read."""
+    conditions = status.get("conditions") if is_object(status) else None
+    if conditions is None:
+        return None
+    if not isinstance(conditions, list):
+        complaints.append("status.conditions is not a list: whether the node is ready is unknown")
+        return None
+    for condition in conditions:
+        if is_object(condition) and condition.get("type") == "Ready":
+            path = "status.conditions[Ready].lastTransitionTime"
+            since = time_or_complaint(condition.get("lastTransitionTime"), path, complaints)
+            status, message = condition.get("status"), condition.get("message")
+            shutting_down = isinstance(message, str) and SHUTTING_DOWN in message
+            return Readiness(status if isinstance(status, str) else "", since, shutting_down)
+    return None
 
 
 def _taints_written_at(managed_fields: object, complaints: list[str]) -> float | None:

@@ -21,6 +21,18 @@ PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
+# Set by somebody who knows that the machine is off: a person, or a remediator.
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+# The labels of nodes that are read.
+ZONE_LABEL = "topology.kubernetes.io/zone"
+EXEMPT_LABEL = "node.kubernetes.io/exclude-disruption"
+CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
+
+# A kubelet that shuts its node down gracefully says so in the message of its condition Ready
+# (pkg/kubelet/nodestatus/setters.go).
+SHUTTING_DOWN = "node is shutting down"
+
 
 class NamespacedName(NamedTuple):
     """The key of a pod: unique at any moment, but reused by a pod that is recreated under the same name."""
@@ -82,13 +94,33 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
+class Readiness:
+    """A node's condition Ready.
+
+    ``status``: True, False or Unknown, as written. ``since``: its lastTransitionTime; None where it has none, or none
+    that can be read. ``shutting_down``: the kubelet says that it shuts the node down gracefully.
+    """
+
+    status: str
+    since: float | None = None
+    shutting_down: bool = False
+
+    @property
+    def is_true(self) -> bool:
+        """Tell whether the node is ready."""
+        return self.status == "True"
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node.
 
     ``taints`` has all effects, in the object's order: those other than NoExecute serve explanations only.
     ``taints_written_at`` is the earliest ``time`` among the managedFields entries that own ``f:spec.f:taints``: the
     last write of anything by a manager that set the list, so never too early; None where no entry owns it.
-    ``resource_version`` is None where it is no number: then no order is known.
+    ``resource_version`` is None where it is no number: then no order is known. ``ready`` is None where the node has no
+    condition Ready. ``zone`` is the label topology.kubernetes.io/zone, "" where there is none. ``exempt``: by the label
+    node.kubernetes.io/exclude-disruption, disruptions of the node do not count. ``control_plane``: by its role's label.
     """
 
     name: str
@@ -96,6 +128,15 @@ class Node:
     taints: tuple[Taint, ...] = ()
     taints_written_at: float | None = None
     resource_version: int | None = None
+    ready: Readiness | None = None
+    zone: str = ""
+    exempt: bool = False
+    control_plane: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether the node says that it is ready."""
+        return self.ready is not None and self.ready.is_true
 
 
 @dataclass(frozen=True, slots=True)

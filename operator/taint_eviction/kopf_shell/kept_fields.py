@@ -7,10 +7,12 @@ same error, as reading the whole object (``tests/property/test_properties_of_kep
 
 from typing import Any
 
+from taint_eviction.core.objects import CONTROL_PLANE_LABEL, EXEMPT_LABEL, SHUTTING_DOWN, ZONE_LABEL
 from taint_eviction.core.text import JsonObject
 
 _OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
-_NODE_METADATA = ("name", "uid", "resourceVersion")
+_NODE_METADATA = ("name", "uid", "resourceVersion", "labels")
+_NODE_LABELS = (ZONE_LABEL, EXEMPT_LABEL, CONTROL_PLANE_LABEL)
 _POD_METADATA = (
     "name",
     "namespace",
@@ -24,22 +26,25 @@ _POD_METADATA = (
 )
 _ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/hold")
 _CONDITION = ("type", "status", "reason", "lastTransitionTime")
-# A condition's lastHeartbeatTime and message change without a change of its status.
-_NODE_CONDITION = ("type", "status", "lastTransitionTime")
+# A condition's lastHeartbeatTime changes without a change of its status.
+_NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")
 _DISRUPTION_TARGET = "DisruptionTarget"
 _OWNED_DISRUPTION_TARGET = f'k:{{"type":"{_DISRUPTION_TARGET}"}}'
 
 
 def node_fields(body: JsonObject) -> JsonObject:
-    """Return what the controller reads of a node: identity, taints with the times of their writes, condition Ready."""
+    """Return what the controller reads of a node: identity, zone and role, taints and their writes, condition Ready."""
     kept = _picked(body, _OBJECT)
     metadata = _narrow(kept, "metadata", (*_NODE_METADATA, "managedFields"))
+    _narrow(metadata, "labels", _NODE_LABELS)
+    if metadata.get("labels") == {}:
+        del metadata["labels"]
     spec, status = _narrow(kept, "spec", ("taints",)), _narrow(kept, "status", ("conditions",))
     if spec.get("taints"):
         _filter_list(metadata, "managedFields", _taints_write)
     else:
         metadata.pop("managedFields", None)
-    _filter_list(status, "conditions", lambda each: _condition(each, ("Ready",), _NODE_CONDITION))
+    _filter_list(status, "conditions", _readiness)
     return kept
 
 
@@ -96,6 +101,14 @@ def _filter_list(part: JsonObject, name: str, keep: Any) -> None:
 
 def _condition(condition: Any, types: tuple[str, ...], names: tuple[str, ...]) -> JsonObject | None:
     return _picked(condition, names) if isinstance(condition, dict) and condition.get("type") in types else None
+
+
+def _readiness(condition: Any) -> JsonObject | None:
+    """Return the condition Ready; with its message only where that says that the node is shutting down."""
+    kept = _condition(condition, ("Ready",), _NODE_CONDITION)
+    if kept is not None and not (isinstance(message := kept.get("message"), str) and SHUTTING_DOWN in message):
+        kept.pop("message", None)
+    return kept
 
 
 def _taints_write(entry: Any) -> JsonObject | None:

@@ -74,6 +74,22 @@ class ActionReading(SuspensionReading):
         fields = self.needed(at, ("node", "by"), ("node",), "writeNode")
         return None if fields is None else do.WriteNode(self.use_node(fields["node"]), self.manager(fields))
 
+    def set_ready(self, at: Marked) -> do.Action | None:
+        """Read ``setReady``."""
+        if isinstance(at.value, str):
+            words = self.words(at, 2, "setReady takes 'NODE STATUS', or a mapping")
+            return do.SetReady(self.use_node(words[0]), self._readiness(words[1])) if words else None
+        fields = self.needed(at, ("node", "status", "message"), ("node", "status"), "setReady")
+        if fields is None:
+            return None
+        message = self.text(fields["message"], "message") if "message" in fields else ""
+        return do.SetReady(self.use_node(fields["node"]), self._readiness(fields["status"]), message)
+
+    def _readiness(self, at: Marked) -> str:
+        if isinstance(at.value, bool):  # YAML takes True and False for more than words.
+            return str(at.value)
+        return self.text(at, "status", ("True", "False", "Unknown"))
+
     def create_node(self, at: Marked) -> do.Action | None:
         """Read ``createNode``."""
         bodies = self.nodes(at)
@@ -169,6 +185,7 @@ _READERS: dict[str, Callable[[ActionReading, Marked], do.Action | None]] = {
     "untaint": ActionReading.remove_taints,
     "setTaints": ActionReading.set_taints,
     "writeNode": ActionReading.write_node,
+    "setReady": ActionReading.set_ready,
     "createNode": ActionReading.create_node,
     "deleteNode": ActionReading.delete_node,
     "recreateNode": ActionReading.recreate_node,

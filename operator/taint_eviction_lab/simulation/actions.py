@@ -50,6 +50,15 @@ class WriteNode:
 
 
 @dataclass(frozen=True, slots=True)
+class SetReady:
+    """Write a node's condition Ready; its lastTransitionTime moves if ``status`` is another than before."""
+
+    node: str
+    status: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateNode:
     """Create a node."""
 
@@ -268,6 +277,7 @@ ClusterAction = (
     | RemoveTaints
     | SetTaints
     | WriteNode
+    | SetReady
     | CreateNode
     | DeleteNode
     | RecreateNode

@@ -52,6 +52,7 @@ TOLERATION = _names("effect key operator tolerationSeconds value")
 NODE_SHORT = {
     **dict.fromkeys(("name", "labels", "annotations", "creationTimestamp", "managedFields"), "metadata"),
     **dict.fromkeys(("taints", "unschedulable"), "spec"),
+    "conditions": "status",
 }
 POD_SHORT = {
     **dict.fromkeys(

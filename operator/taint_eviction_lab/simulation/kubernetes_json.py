@@ -92,6 +92,17 @@ def _taint_identity(taint: Mapping[str, Any]) -> tuple[Any, Any]:
     return taint.get("key"), taint.get("effect")
 
 
+def with_readiness(node: Mapping[str, Any], status: str, message: str, time: str) -> JsonObject:
+    """Return the node with this condition Ready; ``time``: that of the transition, if ``status`` is another."""
+    conditions = list_in(part_of(node, "status"), "conditions")
+    before: Mapping[str, Any] = next((each for each in conditions if each.get("type") == "Ready"), {})
+    since = before.get("lastTransitionTime", time) if before.get("status") == status else time
+    ready = {"type": "Ready", "status": status, "lastTransitionTime": since, "lastHeartbeatTime": time}
+    if message:
+        ready["message"] = message
+    return with_status(node, conditions=[*(each for each in conditions if each.get("type") != "Ready"), ready])
+
+
 # Pods
 
 

@@ -15,7 +15,7 @@ from taint_eviction_lab.simulation.virtual_clock import timestamp, virtual_now
 _REGISTERED_BY, _TAINTED_BY = Manager("kubelet", "v1"), Manager(do.KUBECTL, "v1")
 _WRITTEN = "taint-eviction-lab/written"
 
-NodeAction = do.WriteNode | do.CreateNode | do.DeleteNode | do.RecreateNode | do.FreezeKubelet
+NodeAction = do.WriteNode | do.SetReady | do.CreateNode | do.DeleteNode | do.RecreateNode | do.FreezeKubelet
 TaintAction = do.AddTaints | do.RemoveTaints | do.SetTaints
 
 
@@ -26,6 +26,10 @@ def change_node(cluster: SimulatedCluster, action: NodeAction) -> None:
             node = cluster.body("nodes", action.node)
             annotations = {**(node["metadata"].get("annotations") or {}), _WRITTEN: f"{virtual_now():g}"}
             cluster.update("nodes", kube.with_metadata(node, annotations=annotations), manager=action.manager)
+        case do.SetReady():
+            node = cluster.body("nodes", action.node)
+            ready = kube.with_readiness(node, action.status, action.message, cluster.clock.timestamp())
+            cluster.update("nodes", ready, manager="kubelet")
         case do.CreateNode():
             create_node(cluster, action.body)
         case do.DeleteNode():

@@ -69,7 +69,8 @@ class ObjectReading(TaintReading):
             found = [verbatim]
         else:
             parts = self._parts(at, known.NODE_SHORT, "a node", known.NODE_SPEC, known.NODE_STATUS)
-            found = self._named(parts, self._assemble(parts, {"spec": self._node_spec}), at.line, "a node")
+            readers = {"spec": self._node_spec, "status": self._node_status}
+            found = self._named(parts, self._assemble(parts, readers), at.line, "a node")
         self.node_names |= {body["metadata"]["name"] for body in found}
         return found
 
@@ -172,6 +173,11 @@ class ObjectReading(TaintReading):
     def _node_spec(self, name: str, value: Marked) -> Any:
         if name == "taints":
             return [self.taint(item) for item in self.items(value, name)]
+        return value.plain()
+
+    def _node_status(self, name: str, value: Marked) -> Any:
+        if name == "conditions":
+            return [self._condition(item) for item in self.items(value, name)]
         return value.plain()
 
     def _pod_spec(self, name: str, value: Marked) -> Any:

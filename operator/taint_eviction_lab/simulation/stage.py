@@ -153,7 +153,14 @@ class ReplayStage:
         match action:
             case do.AddTaints() | do.RemoveTaints() | do.SetTaints():
                 change_taints(self.cluster, action)
-            case do.WriteNode() | do.CreateNode() | do.DeleteNode() | do.RecreateNode() | do.FreezeKubelet():
+            case (
+                do.WriteNode()
+                | do.SetReady()
+                | do.CreateNode()
+                | do.DeleteNode()
+                | do.RecreateNode()
+                | do.FreezeKubelet()
+            ):
                 change_node(self.cluster, action)
             case do.CreatePods() | do.DeletePod() | do.RecreatePod() | do.BindPod():
                 change_pods(self.cluster, action)
