@@ -21,7 +21,7 @@ RUN python -m venv --without-pip /opt/taint-eviction
 # requirements.lock says in its head how it is made. Wheels only: nobody else's code runs while this is built.
 COPY requirements.lock ./
 RUN pip --python /opt/taint-eviction install --require-hashes --no-deps --only-binary=:all: --no-compile --requirement requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 # The controller alone: no laboratory, no fake API server.
 COPY operator/taint_eviction ./operator/taint_eviction
 RUN pip --python /opt/taint-eviction install --no-deps --no-index --no-build-isolation --no-compile .
