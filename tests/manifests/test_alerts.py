@@ -60,6 +60,7 @@ def measured() -> dict[str, Labels]:
             leading=lambda: True,
             due=lambda: 4,
             blocked=lambda: {"budget": 1},
+            eviction_loops=lambda: 2,
             breaker_open=lambda: True,
             newly_tainted=lambda: {"others": 6},
             pauses=lambda: {"whole": 1, "node": 2, "namespace": 0},
@@ -250,6 +251,7 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
         )
     ],
     "TaintEvictionBlocked": [({f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0+60x20"}, 7)],
+    "TaintEvictionLoop": [({replica("eviction_loops", "a"): "0x3 1x9", replica("eviction_loops", "b"): "0x12"}, 4)],
     "TaintEvictionApiErrors": [(calls(200, "0+60x30") | calls(500, "0+30x30"), 11)],
     "TaintEvictionEventLoopLag": [
         (buckets("event_loop_lag_seconds", le_1="0x30", le_2_5="0+60x30", le_inf="0+60x30"), 11)
@@ -268,6 +270,7 @@ CALM: list[dict[str, str]] = [
         f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0 60 120 180 240 0x40",
         f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "1.9x45",
         replica("breaker_open", "a"): "0x45",
+        replica("eviction_loops", "a"): "0x45",
         replica("pauses", "a", scope="namespace"): "1x40 0x5",
         replica("orders_age_seconds", "a"): "2x45",
         replica("breaker_unwritten_seconds", "a"): "0 20 0x43",

@@ -57,6 +57,7 @@ FIELDS = objects(
     ),
 )
 MANAGED = lists(objects(manager=TEXTS, subresource=TEXTS, time=TEXTS, fieldsV1=FIELDS))
+OWNERS = lists(objects(kind=TEXTS, name=TEXTS, uid=TEXTS, controller=mostly(st.booleans())))
 ANNOTATIONS = mostly(
     st.dictionaries(st.sampled_from(["kubernetes.io/config.mirror", "taint-eviction/hold", "b"]), TEXTS)
 )
@@ -78,6 +79,7 @@ METADATA = mostly(
             "labels": mostly(st.dictionaries(LABELS, mostly(TEXTS), max_size=2)),
             "annotations": ANNOTATIONS,
             "managedFields": MANAGED,
+            "ownerReferences": OWNERS,
             "unread": JSON,
         },
     )

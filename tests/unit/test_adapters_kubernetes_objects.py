@@ -16,7 +16,7 @@ from taint_eviction.adapters.kubernetes_objects import (
     readable_uid,
 )
 from taint_eviction.core.instants import TimeSource
-from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef, Readiness, Taint, Toleration
+from taint_eviction.core.objects import ControllerRef, NamespacedName, Node, Pod, PodRef, Readiness, Taint, Toleration
 
 EPOCH = 1714557600.0
 AT = "2024-05-01T10:00:00Z"
@@ -222,6 +222,37 @@ def test_a_pod_is_read() -> None:
     )
     ref = PodRef(NamespacedName("ns", "p"), "u-p")
     assert read_pod(body) == Parsed(Pod(ref, "n1", tolerations, EPOCH, TimeSource.START_TIME, 18), ())
+
+
+CONTROLS = {"kind": "DaemonSet", "name": "agents", "uid": "u-1", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("references", "controller", "complaints"),
+    [
+        (None, None, 0),
+        ([{"kind": "Node", "name": "n", "uid": "u"}, CONTROLS], ControllerRef("DaemonSet", "agents", "u-1"), 0),
+        ([{**CONTROLS, "controller": False}], None, 0),
+        ([{**CONTROLS, "controller": "true"}], None, 0),
+        ([{**CONTROLS, "uid": None}, "odd"], None, 0),
+        ("odd", None, 1),
+    ],
+)
+def test_the_owner_that_controls_a_pod_is_read(
+    references: object, controller: ControllerRef | None, complaints: int
+) -> None:
+    """Other owners do not recreate it; one that cannot be read is none."""
+    body = a_pod()
+    body["metadata"]["ownerReferences"] = references
+    pod, told = read_pod(body)
+    assert (pod.controller, len(told)) == (controller, complaints)
+
+
+def test_pods_of_one_owner_share_its_value() -> None:
+    """There may be thousands of them."""
+    one, other = a_pod(), a_pod()
+    one["metadata"]["ownerReferences"], other["metadata"]["ownerReferences"] = [CONTROLS], [dict(CONTROLS)]
+    assert read_pod(one).value.controller is read_pod(other).value.controller
 
 
 def scheduled(status: str, time: object) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from taint_eviction.core.effects import (
     Cancelled,
     Effect,
     Evicted,
+    EvictionLoop,
     NodeCleared,
     NodeTainted,
     Paused,
@@ -29,7 +30,7 @@ from taint_eviction.core.effects import (
     TaintRewritten,
 )
 from taint_eviction.core.instants import Moment, TimeSource
-from taint_eviction.core.objects import NamespacedName, PodRef, Taint, Toleration
+from taint_eviction.core.objects import ControllerRef, NamespacedName, PodRef, Taint, Toleration
 from taint_eviction.runtime.leadership import NoElection
 
 REF = PodRef(NamespacedName("shop", "web-0"), "uid-a")
@@ -112,6 +113,13 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
             "INFO",
             f"{DUE} is due at 2024-05-01T10:01:20Z: taint k=v:NoExecute is tolerated by default by [k for 30 s],"
             " since 2024-05-01T09:59:50Z (timeAdded), and its owner holds it for 60 s",
+        ),
+        (
+            EvictionLoop(REF, "n1", ControllerRef("DaemonSet", "web", "uid-b"), TAINT),
+            "WARNING",
+            "DaemonSet web recreates its pod shop/web-0 on node n1, and taint k=v:NoExecute evicts it again, 3 times"
+            " within 10 minutes: give the DaemonSet a toleration for the taint, without tolerationSeconds, or remove"
+            " the taint",
         ),
         (Paused(EVERYTHING, Pause()), "WARNING", "all evictions are paused"),
         (

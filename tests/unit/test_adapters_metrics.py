@@ -12,6 +12,7 @@ READINGS = Readings(
     leading=lambda: False,
     due=lambda: 4,
     blocked=lambda: {"budget": 1},
+    eviction_loops=lambda: 2,
     breaker_open=lambda: True,
     newly_tainted=lambda: {"others": 6},
     pauses=lambda: {"whole": 1, "node": 2, "namespace": 0},
@@ -87,6 +88,7 @@ def test_states_are_read_when_they_are_scraped() -> None:
     assert sample(metrics, prefix + "clock_offset_seconds") == -0.5
     assert sample(metrics, prefix + "due_evictions") == 4
     assert sample(metrics, prefix + "blocked_evictions", reason="budget") == 1
+    assert sample(metrics, prefix + "eviction_loops") == 2
     assert sample(metrics, prefix + "breaker_open") == 1
     assert sample(metrics, prefix + "newly_tainted_nodes", by="others") == 6
     assert sample(metrics, prefix + "pauses", scope="node") == 2

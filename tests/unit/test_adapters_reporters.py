@@ -10,12 +10,13 @@ from taint_eviction.core.effects import (
     Cancelled,
     Effect,
     Evicted,
+    EvictionLoop,
     NodeTainted,
     Refused,
     TaintRewritten,
 )
 from taint_eviction.core.instants import Moment, TimeSource
-from taint_eviction.core.objects import NamespacedName, PodRef, Taint
+from taint_eviction.core.objects import ControllerRef, NamespacedName, PodRef, Taint
 
 REF = PodRef(NamespacedName("shop", "web-0"), "uid-a")
 NOW = Moment(1000.0, 1714557600.0)
@@ -41,7 +42,11 @@ def told(effect: Effect, leading: bool) -> list[Effect]:
 
 
 SEEN = [Cancelled(REF, "n1", StayReason.NODE_CLEAN), TaintRewritten("n1", TAINT), NodeTainted("n1"), BreakerClosed()]
-DONE = [Evicted(REF, "n1", Evict(990.0, VERDICT, (VERDICT,)), 0.1), Refused(REF, "n1", "no", 1, 0.0, 1.0)]
+DONE = [
+    Evicted(REF, "n1", Evict(990.0, VERDICT, (VERDICT,)), 0.1),
+    EvictionLoop(REF, "n1", ControllerRef("DaemonSet", "web", "uid-b"), TAINT),
+    Refused(REF, "n1", "no", 1, 0.0, 1.0),
+]
 
 
 @pytest.mark.parametrize("effect", SEEN)

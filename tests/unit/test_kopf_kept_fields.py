@@ -85,6 +85,14 @@ def test_of_a_pod_everything_that_decides_is_kept() -> None:
     }
 
 
+def test_of_a_pods_owners_the_one_that_controls_it_is_kept() -> None:
+    """With what names it."""
+    owner = {"kind": "DaemonSet", "name": "agents", "uid": "u", "controller": True}
+    references = [{**owner, "apiVersion": "apps/v1", "blockOwnerDeletion": True}, {**owner, "controller": False}, "odd"]
+    assert pod_fields({"metadata": {"ownerReferences": references}}) == {"metadata": {"ownerReferences": [owner]}}
+    assert pod_fields({"metadata": {"ownerReferences": references[1:]}}) == {"metadata": {}}
+
+
 def test_of_a_pods_managed_fields_the_writers_of_disruption_target_are_kept() -> None:
     """Who wrote the condition's reason, and not when: that time changes with other conditions."""
     target = 'k:{"type":"DisruptionTarget"}'

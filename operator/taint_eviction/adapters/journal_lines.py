@@ -16,6 +16,7 @@ from taint_eviction.core.effects import (
     Cancelled,
     Effect,
     Evicted,
+    EvictionLoop,
     NodeCleared,
     NodeTainted,
     Paused,
@@ -112,12 +113,8 @@ def _toleration(toleration: Toleration) -> dict[str, Any]:
 def effect_line(effect: Effect, now: Moment) -> dict[str, Any]:
     """Return the line about an effect, without its time."""
     match effect:
-        case NodeTainted():
-            return {"what": "tainted", "node": effect.name}
-        case NodeCleared():
-            return {"what": "cleared", "node": effect.name}
-        case TaintRewritten():
-            return {"what": "rewritten", "node": effect.node_name, "taint": str(effect.taint)}
+        case NodeTainted() | NodeCleared() | TaintRewritten():
+            return _about_node(effect)
         case Scheduled():
             due = round(now.epoch_of(effect.decision.fire_at), 3)
             held = {"held_seconds": effect.decision.held_seconds} if effect.decision.held_seconds else {}
@@ -133,8 +130,23 @@ def effect_line(effect: Effect, now: Moment) -> dict[str, Any]:
             about = _about("refused", effect.ref, effect.node_name)
             block = {} if effect.block is None else {"block": effect.block.reason.value, "budget": effect.block.budget}
             return {**about, "tries": effect.tries, "error": effect.message, **block}
+        case EvictionLoop():
+            about = _about("eviction_loop", effect.ref, effect.node_name)
+            return {**about, "controller": str(effect.controller), "taint": str(effect.taint)}
         case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
             return _held(effect)
+        case _:
+            assert_never(effect)
+
+
+def _about_node(effect: NodeTainted | NodeCleared | TaintRewritten) -> dict[str, Any]:
+    match effect:
+        case NodeTainted():
+            return {"what": "tainted", "node": effect.name}
+        case NodeCleared():
+            return {"what": "cleared", "node": effect.name}
+        case TaintRewritten():
+            return {"what": "rewritten", "node": effect.node_name, "taint": str(effect.taint)}
         case _:
             assert_never(effect)
 

@@ -36,6 +36,7 @@ from taint_eviction.core.objects import (
     EXEMPT_LABEL,
     SHUTTING_DOWN,
     ZONE_LABEL,
+    ControllerRef,
     NamespacedName,
     Node,
     Pod,
@@ -49,6 +50,8 @@ HOLD_ANNOTATION = "taint-eviction/hold"
 
 # The number of different sets of labels that are kept for sharing.
 _SHARED_LABELS = 8192
+# The number of different controllers of pods that are.
+_SHARED_CONTROLLERS = 8192
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
@@ -221,6 +224,7 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
         marked=marked,
         hold_seconds=_hold_seconds(annotations.get(HOLD_ANNOTATION), complaints),
         labels=_labels(as_object(metadata.get("labels"), "metadata.labels")),
+        controller=_controller(metadata.get("ownerReferences"), complaints),
     )
 
 
@@ -250,6 +254,26 @@ def _labels(raw: Mapping[str, Any]) -> Mapping[str, str]:
 @lru_cache(_SHARED_LABELS)
 def _shared_labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return MappingProxyType(dict(items))
+
+
+def _controller(references: object, complaints: list[str]) -> ControllerRef | None:
+    """Return the owner that controls the pod; None if there is none, or none that can be read."""
+    if references is None:
+        return None
+    if not isinstance(references, list):
+        complaints.append("metadata.ownerReferences is not a list: what controls the pod is unknown")
+        return None
+    for reference in references:
+        if is_object(reference) and reference.get("controller") is True:
+            kind, name, uid = reference.get("kind"), reference.get("name"), reference.get("uid")
+            if isinstance(kind, str) and isinstance(name, str) and isinstance(uid, str):
+                return _shared_controller(kind, name, uid)
+    return None
+
+
+@lru_cache(_SHARED_CONTROLLERS)
+def _shared_controller(kind: str, name: str, uid: str) -> ControllerRef:
+    return ControllerRef(kind, name, uid)
 
 
 def _conditions(conditions: object, complaints: list[str]) -> tuple[Mapping[str, Any] | None, bool]:

@@ -20,6 +20,7 @@ from taint_eviction.core.effects import (
     Cancelled,
     Effect,
     Evicted,
+    EvictionLoop,
     NodeCleared,
     NodeTainted,
     Paused,
@@ -28,6 +29,7 @@ from taint_eviction.core.effects import (
     Scheduled,
     TaintRewritten,
 )
+from taint_eviction.core.eviction_loops import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.sentences import began, tolerated
@@ -62,6 +64,8 @@ class LogReporter:
                 self._evicted(effect, now)
             case Refused():
                 self._refused(effect, now)
+            case EvictionLoop():
+                self._loops(effect)
             case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
                 self._held(effect)
             case _:
@@ -149,6 +153,23 @@ class LogReporter:
             what="refused",
             **({} if effect.block is None else {"block": effect.block.reason.value, "budget": effect.block.budget}),
             **_fields(effect.ref, effect.node_name),
+        )
+
+    def _loops(self, effect: EvictionLoop) -> None:
+        self._warn(
+            "%s recreates its pod %s on node %s, and taint %s evicts it again, %d times within %g minutes: give the"
+            " %s a toleration for the taint, without tolerationSeconds, or remove the taint",
+            effect.controller,
+            effect.ref,
+            effect.node_name,
+            effect.taint,
+            LOOP_EVICTIONS,
+            LOOP_SECONDS / 60,
+            effect.controller.kind,
+            what="eviction_loop",
+            controller=str(effect.controller),
+            taint=str(effect.taint),
+            **pod_named(effect.ref, effect.node_name),
         )
 
     def _held(self, effect: Paused | Resumed | BreakerOpened | BreakerClosed) -> None:

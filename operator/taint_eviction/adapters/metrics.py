@@ -38,7 +38,8 @@ class Readings:
     nodes and the pods of tainted nodes have been listed. ``watch_ages``: by kind (nodes, pods), the seconds since the
     most silent watch received anything. ``clock_offset_seconds``: how far the host's clock is ahead of the API
     server's. ``leading``: this process may act. ``due``: pods past their deadline whose first attempt has not begun.
-    ``blocked``: pods that budgets block, by reason. ``breaker_open``: the circuit breaker suspends all evictions.
+    ``blocked``: pods that budgets block, by reason. ``eviction_loops``: DaemonSets, once for each node, whose pods are
+    evicted there again and again. ``breaker_open``: the circuit breaker suspends all evictions.
     ``newly_tainted``: nodes that the breaker counts, by who tainted them. ``pauses``: pauses in force, by scope.
     ``orders_age_seconds``: seconds since pauses and latch were last read. ``breaker_unwritten_seconds``: for how long
     the breaker's state could not be written. ``policy_invalid``: the configuration file was rejected, and the previous
@@ -54,6 +55,7 @@ class Readings:
     leading: Callable[[], bool]
     due: Callable[[], float]
     blocked: Callable[[], Mapping[str, float]]
+    eviction_loops: Callable[[], float]
     breaker_open: Callable[[], bool]
     newly_tainted: Callable[[], Mapping[str, float]]
     pauses: Callable[[], Mapping[str, float]]
@@ -132,6 +134,11 @@ class Metrics:
             readings.clock_offset_seconds,
         )
         self._read("due_evictions", "Pods past their deadline whose first attempt has not begun.", readings.due)
+        self._read(
+            "eviction_loops",
+            "DaemonSets whose pods are evicted from one node again and again, once for each node.",
+            readings.eviction_loops,
+        )
         self._read(
             "breaker_open", "1 while the circuit breaker is open and suspends all evictions.", readings.breaker_open
         )

@@ -35,6 +35,9 @@ def readings_of(
         surge = status.surge(clock.now())
         return {"node-lifecycle-controller": surge.lifecycle_nodes, "others": surge.nodes}
 
+    def eviction_loops() -> float:
+        return status.loop_count(clock.now())
+
     return Readings(
         pending=status.pending_count,
         retrying=lambda: len(status.failures()),
@@ -45,6 +48,7 @@ def readings_of(
         leading=gate.may_act,
         due=status.due_count,
         blocked=blocked,
+        eviction_loops=eviction_loops,
         breaker_open=lambda: breaker.latch is not None,
         newly_tainted=newly_tainted,
         pauses=controller.suspension.pauses,

@@ -17,10 +17,12 @@ from taint_eviction.core.effects import (
     Effect,
     Evicted,
     Eviction,
+    EvictionLoop,
     Refused,
     TaintRewritten,
     Work,
 )
+from taint_eviction.core.eviction_loops import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.runtime.ports import Gate, Reporter
@@ -44,7 +46,7 @@ class LeaderReporter:
 
     def report(self, effect: Effect, now: Moment) -> None:
         """Pass the effect on, or ignore it."""
-        if isinstance(effect, Evicted | Refused) or self._gate.may_act():
+        if isinstance(effect, Evicted | EvictionLoop | Refused) or self._gate.may_act():
             for reporter in self._reporters:
                 reporter.report(effect, now)
 
@@ -94,11 +96,22 @@ class EventReporter:
                 self._post(effect.ref, marking_for_deletion(effect.ref))
             case Cancelled() if effect.reason in _ALIVE:
                 self._post(effect.ref, cancelling_deletion(effect.ref))
+            case EvictionLoop():
+                self._recorder.post(effect.ref, "EvictionLoop", self._prefix + _loops(effect), "Warning")
             case _:
                 pass
 
     def _post(self, ref: PodRef, message: str) -> None:
         self._recorder.post(ref, "TaintManagerEviction", self._prefix + message)
+
+
+def _loops(effect: EvictionLoop) -> str:
+    """Return what is wrong and what helps. Who reads a pod's events need not learn the keys of taints."""
+    times = f"{LOOP_EVICTIONS} times within {LOOP_SECONDS / 60:g} minutes"
+    return (
+        f"{effect.controller} recreates its pod on node {effect.node_name}, and it is evicted again, {times}: give the"
+        f" {effect.controller.kind} a toleration for the node's taint, without tolerationSeconds, or remove the taint"
+    )
 
 
 class BreakerEventReporter:

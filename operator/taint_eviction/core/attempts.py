@@ -8,7 +8,7 @@ Errors: what the world does wrong arrives as an ``Outcome``; settling what is no
 
 from typing import assert_never
 
-from taint_eviction.core.deciding import Deciding, evicted
+from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.effects import (
@@ -166,7 +166,7 @@ class Attempts:
         if self._pods.knows(record):
             record.state = Deleted(now.at)
         self._pods.close(record)
-        return [evicted(work.ref, work.node_name, decision, now)]
+        return self._deciding.evicted(record, work.node_name, decision, now)
 
     def _failed(self, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> list[Effect]:
         before = record.failures or FailedAttempts(now.at, 0, now.at, "")

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, Stay, StayReason, decide
 from taint_eviction.core.dispatch import Dispatch
-from taint_eviction.core.effects import Cancelled, Effect, Evicted, Scheduled
+from taint_eviction.core.effects import Cancelled, Effect, Evicted, EvictionLoop, Scheduled
+from taint_eviction.core.eviction_loops import EvictionLoops
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
@@ -45,6 +46,7 @@ class Deciding:
         self._queue = queue
         self._dispatch = dispatch
         self._take_backs = take_backs
+        self.loops = EvictionLoops()
 
     def decide(self, record: PodRecord, now: Moment) -> Decision:
         """Say when and why a pod is to be evicted by what is known now, or why it stays. Changes nothing."""
@@ -102,8 +104,17 @@ class Deciding:
         if decision is None:
             return []
         if asked and reason is StayReason.TERMINATING:
-            return [evicted(record.ref, record.node_name, decision, now)]
+            return self.evicted(record, record.node_name, decision, now)
         return [Cancelled(record.ref, record.node_name, reason, now.at - decision.fire_at)]
+
+    def evicted(self, record: PodRecord, node_name: str, decision: Evict, now: Moment) -> list[Effect]:
+        """Say that a pod was evicted from this node just now, and what that shows."""
+        effects: list[Effect] = [Evicted(record.ref, node_name, decision, max(0.0, now.at - decision.due_at))]
+        controller = record.pod.controller
+        # In a dry run no pod is recreated: the same pod would be counted.
+        if not self.dry_run and self.loops.evicted(controller, node_name, now) and controller is not None:
+            effects.append(EvictionLoop(record.ref, node_name, controller, decision.deciding.taint))
+        return effects
 
     def _want_take_back(self, record: PodRecord, wanted: bool, now: Moment) -> None:
         if wanted and not self.dry_run:
@@ -135,11 +146,6 @@ class Deciding:
         effects = self._unschedule(record, None, now)
         self._pods.close(record)
         return effects
-
-
-def evicted(ref: PodRef, node_name: str, decision: Evict, now: Moment) -> Evicted:
-    """Say that a pod was evicted just now."""
-    return Evicted(ref, node_name, decision, max(0.0, now.at - decision.due_at))
 
 
 def _is_blocked(record: PodRecord, decision: Evict) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from taint_eviction.core.control_state import Latch, Pause, PauseScope
 from taint_eviction.core.decision import Evict, StayReason
-from taint_eviction.core.objects import PodRef, Taint
+from taint_eviction.core.objects import ControllerRef, PodRef, Taint
 
 # What the eviction API may say
 
@@ -122,6 +122,19 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictionLoop:
+    """A DaemonSet, ``controller``, recreates its pods on a tainted node, and they are evicted again and again.
+
+    ``ref`` is the pod that was evicted last, because of ``taint``. See ``eviction_loops``.
+    """
+
+    ref: PodRef
+    node_name: str
+    controller: ControllerRef
+    taint: Taint
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     """People have paused the evictions in ``scope``."""
 
@@ -148,7 +161,7 @@ class BreakerClosed:
     """The circuit breaker lets evictions go on."""
 
 
-PodEffect = Scheduled | Cancelled | Evicted | Refused
+PodEffect = Scheduled | Cancelled | Evicted | Refused | EvictionLoop
 Effect = NodeTainted | NodeCleared | TaintRewritten | PodEffect | Paused | Resumed | BreakerOpened | BreakerClosed
 
 

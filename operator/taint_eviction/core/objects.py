@@ -139,6 +139,17 @@ class Node:
         return self.ready is not None and self.ready.is_true
 
 
+class ControllerRef(NamedTuple):
+    """The object that controls a pod, and recreates it: the owner reference with ``controller: true``."""
+
+    kind: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod.
@@ -147,7 +158,8 @@ class Pod:
     that say so; None where none does. ``terminating``: it has a deletionTimestamp. ``finished``: phase Succeeded or
     Failed. ``mirror``: it stands for a static pod of its kubelet. ``marked``: it has the condition DisruptionTarget,
     status True, with the reason this controller writes. ``hold_seconds``: for how long past its deadline its owner asks
-    to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: indefinitely.
+    to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: indefinitely. ``controller``: the
+    owner that recreates it, None: there is none.
     """
 
     ref: PodRef
@@ -162,3 +174,4 @@ class Pod:
     marked: bool = False
     hold_seconds: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    controller: ControllerRef | None = None

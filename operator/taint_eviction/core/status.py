@@ -117,6 +117,10 @@ class Status:
         """List the failed attempts at all pods that are still to be evicted."""
         return [record.failures for record in self._pods if record.failures is not None]
 
+    def loop_count(self, now: Moment) -> int:
+        """Count the DaemonSets, once for each node, whose pods this process evicts there again and again."""
+        return self._deciding.loops.count(now)
+
     def pending_count(self) -> int:
         """Count the pods that have a deadline or are being evicted."""
         return sum(record.decision is not None for record in self._pods)

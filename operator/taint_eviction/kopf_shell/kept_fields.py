@@ -23,11 +23,13 @@ _POD_METADATA = (
     "labels",
     "annotations",
     "managedFields",
+    "ownerReferences",
 )
 _ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/hold")
 _CONDITION = ("type", "status", "reason", "lastTransitionTime")
 # A condition's lastHeartbeatTime changes without a change of its status.
 _NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")
+_OWNER_REFERENCE = ("kind", "name", "uid", "controller")
 _DISRUPTION_TARGET = "DisruptionTarget"
 _OWNED_DISRUPTION_TARGET = f'k:{{"type":"{_DISRUPTION_TARGET}"}}'
 
@@ -49,13 +51,14 @@ def node_fields(body: JsonObject) -> JsonObject:
 
 
 def pod_fields(body: JsonObject) -> JsonObject:
-    """Return what the controller reads of a pod: identity, node, tolerations, phase, times, hold, conditions."""
+    """Return what the controller reads of a pod: identity, node, tolerations, phase, times, hold, owner, conditions."""
     kept = _picked(body, _OBJECT)
     metadata = _narrow(kept, "metadata", _POD_METADATA)
     _narrow(metadata, "annotations", _ANNOTATIONS)
     if metadata.get("annotations") == {}:
         del metadata["annotations"]
     _filter_list(metadata, "managedFields", _disruption_target_write)
+    _filter_list(metadata, "ownerReferences", _controller)
     _narrow(kept, "spec", ("nodeName", "tolerations"))
     status = _narrow(kept, "status", ("phase", "startTime", "conditions"))
     _filter_list(status, "conditions", lambda each: _condition(each, ("PodScheduled", _DISRUPTION_TARGET), _CONDITION))
@@ -109,6 +112,12 @@ def _readiness(condition: Any) -> JsonObject | None:
     if kept is not None and not (isinstance(message := kept.get("message"), str) and SHUTTING_DOWN in message):
         kept.pop("message", None)
     return kept
+
+
+def _controller(reference: Any) -> JsonObject | None:
+    """Return the reference to the owner that controls the object."""
+    controls = isinstance(reference, dict) and reference.get("controller") is True
+    return _picked(reference, _OWNER_REFERENCE) if controls else None
 
 
 def _taints_write(entry: Any) -> JsonObject | None:

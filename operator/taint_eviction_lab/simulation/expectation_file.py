@@ -31,6 +31,7 @@ _HAPPENINGS = {
     "marked": What.MARKED,
     "unmarked": What.UNMARKED,
     "gone": What.GONE,
+    "loops": What.LOOPS,
 }
 
 

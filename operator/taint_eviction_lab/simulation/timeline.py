@@ -45,6 +45,7 @@ class What(Enum):
     DROPPED = "dropped"
     SAID_EVICTED = "says evicted"
     REFUSED = "refused"
+    LOOPS = "loops"
     PAUSED = "paused"
     RESUMED = "resumed"
     SAID_OPEN = "says open"

@@ -10,6 +10,7 @@ from taint_eviction.core.effects import (
     Cancelled,
     Effect,
     Evicted,
+    EvictionLoop,
     NodeCleared,
     NodeTainted,
     Paused,
@@ -72,6 +73,8 @@ class TimelineReporter:
                 retry_at = self._clock.scenario_second(effect.retry_at)
                 why = f"{effect.message} (try {effect.tries}, again at {retry_at:.3f})"
                 return _about(effect.ref, at, What.REFUSED, why)
+            case EvictionLoop():
+                return _about(effect.ref, at, What.LOOPS, f"{effect.controller} on {effect.node_name}: {effect.taint}")
             case _:
                 assert_never(effect)
 

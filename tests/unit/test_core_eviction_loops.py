@@ -1,0 +1,103 @@
+"""When a DaemonSet's pods that are evicted, recreated and evicted again are told of."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.builders import Stage, moment, node, pod, ref, taint
+
+from taint_eviction.core import eviction_loops
+from taint_eviction.core.controller import Controller
+from taint_eviction.core.effects import Done, Effect, EvictionLoop, Failed
+from taint_eviction.core.eviction_loops import EvictionLoops
+from taint_eviction.core.facts import NodeSeen, PodSeen
+from taint_eviction.core.objects import ControllerRef
+
+AGENTS = ControllerRef("DaemonSet", "agents", "ds-1")
+
+
+def evict_at(loops: EvictionLoops, *instants: float, controller: ControllerRef | None = AGENTS) -> list[float]:
+    """Note evictions at these instants; list those that showed a loop."""
+    return [at for at in instants if loops.evicted(controller, "n1", moment(at))]
+
+
+@pytest.mark.parametrize(
+    ("instants", "told"),
+    [
+        ((0, 300, 600), [600]),
+        ((0, 300.1, 600.1), []),
+        ((0, 1, 2, 3, 4), [2]),
+        ((0, 301, 602, 603), [603]),
+        ((0, 1, 2, 602, 603, 604), [2]),
+        ((0, 1, 2, 602.1, 603, 604), [2, 604]),
+    ],
+)
+def test_the_third_eviction_within_600_seconds_is_told_once(instants: tuple[float, ...], told: list[float]) -> None:
+    """And again only after 600 seconds without an eviction."""
+    assert evict_at(EvictionLoops(), *instants) == told
+
+
+@pytest.mark.parametrize("controller", [None, ControllerRef("StatefulSet", "db", "s-1")])
+def test_only_daemon_sets_recreate_their_pods_on_the_same_node(controller: ControllerRef | None) -> None:
+    """Others leave the choice of the node to the scheduler."""
+    assert evict_at(EvictionLoops(), 0, 1, 2, 3, controller=controller) == []
+
+
+def test_loops_are_counted_until_they_have_ended() -> None:
+    """That is after 600 seconds without an eviction."""
+    loops = EvictionLoops()
+    evict_at(loops, 0, 1)
+    assert loops.count(moment(1)) == 0
+    evict_at(loops, 2, 50)
+    assert [loops.count(moment(at)) for at in (50, 650, 651)] == [1, 1, 0]
+
+
+def test_the_number_of_pairs_that_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one whose latest eviction is the oldest is forgotten first."""
+    monkeypatch.setattr(eviction_loops, "_MAX_REMEMBERED", 2)
+    loops = EvictionLoops()
+    for second, uid in enumerate("abaca"):
+        loops.evicted(ControllerRef("DaemonSet", uid, uid), "n1", moment(second))
+    assert loops.count(moment(9)) == 1
+    assert not loops.evicted(ControllerRef("DaemonSet", "b", "b"), "n1", moment(9))
+
+
+def end(stage: Stage, uid: str) -> list[Effect]:
+    """Let a pod of the DaemonSet be seen on the tainted node, and be evicted at once."""
+    stage.sees(replace(pod(uid=uid), controller=AGENTS))
+    work = stage.take_eviction()
+    stage.send(work)
+    return stage.settle(work, Done())
+
+
+def test_a_loop_names_its_daemon_set_and_the_taint_that_evicts() -> None:
+    """With the pod that was evicted last."""
+    stage = Stage()
+    stage.sees(node(taint("k1")))
+    first, second, third = (end(stage, uid) for uid in "abc")
+    assert (len(first), len(second), third[1:]) == (1, 1, [EvictionLoop(ref(uid="c"), "n1", AGENTS, taint("k1"))])
+    assert stage.brain.status.loop_count(moment(0)) == 1
+
+
+def test_a_deletion_whose_answer_was_lost_counts_once_it_is_seen() -> None:
+    """The pod is seen terminating, and this process has asked for that."""
+    stage = Stage()
+    stage.sees(node(taint("k1")))
+    end(stage, "a")
+    end(stage, "b")
+    stage.sees(replace(pod(uid="c"), controller=AGENTS))
+    work = stage.take_eviction()
+    stage.send(work)
+    stage.settle(work, Failed("no answer", 1))
+    effects = stage.sees(replace(pod(uid="c", terminating=True), controller=AGENTS))
+    assert EvictionLoop(ref(uid="c"), "n1", AGENTS, taint("k1")) in effects
+
+
+def test_a_dry_run_sees_no_loop() -> None:
+    """No pod is recreated: a taint that comes and goes would count the same pod again and again."""
+    brain = Controller(dry_run=True)
+    for version, second in enumerate((0.0, 1.0, 2.0)):
+        brain.observe(NodeSeen(node(taint(), version=2 * version + 1)), moment(second))
+        brain.observe(PodSeen(replace(pod(), controller=AGENTS)), moment(second))
+        [work] = brain.attempts.take_due(moment(second), 1, 0)
+        assert len(brain.attempts.settle(work, Done(), moment(second))) == 1
+        brain.observe(NodeSeen(node(version=2 * version + 2)), moment(second))
