@@ -105,7 +105,8 @@ class Settings:
     take to end when the process stops. ``default_not_ready_seconds`` and ``default_unreachable_seconds``: how long pods
     without a matching toleration tolerate these taints, None: not at all. ``max_hold_seconds``: how long after its
     deadline the annotation ``taint-eviction/hold`` may keep a pod; 0: the annotation is ignored, infinite:
-    indefinitely. ``dry_run_events``: post events about pods in a dry run, too.
+    indefinitely. ``wait_for_shutdown``: while a kubelet shuts its node down gracefully, the taint not-ready evicts
+    nobody from it; False: it does, as upstream. ``dry_run_events``: post events about pods in a dry run, too.
     """
 
     workers: int = 20
@@ -118,6 +119,7 @@ class Settings:
     default_not_ready_seconds: int | None = None
     default_unreachable_seconds: int | None = None
     max_hold_seconds: float = 0.0
+    wait_for_shutdown: bool = False
     policy: EvictionPolicy = field(default_factory=EvictionPolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     control_state: ControlStateSettings = field(default_factory=ControlStateSettings)

@@ -55,6 +55,16 @@ def test_what_is_held_for_ever_stays() -> None:
     assert (pods["held"]["outcome"], pods["held"]["reason"]) == ("stays", "held")
 
 
+@pytest.mark.parametrize(("setting", "outcome"), [("evict", "leaves"), ("wait", "stays")])
+def test_pods_of_a_node_that_shuts_down_gracefully_may_be_left_to_its_kubelet(setting: str, outcome: str) -> None:
+    """And a note names the node in either case."""
+    ready = {"type": "Ready", "status": "False", "message": "node is shutting down"}
+    ending = {**node("node-2", "node.kubernetes.io/not-ready=:NoExecute"), "status": {"conditions": [ready]}}
+    document, pods = foretold("--graceful-shutdown", setting, pods=[ending, pod("web", "node-2")])
+    assert pods["web"]["outcome"] == outcome
+    assert "these nodes shut down gracefully, and their kubelets end the pods, too: node-2" in document["notes"]
+
+
 def test_finished_pods_go_unless_they_are_kept() -> None:
     """As with run."""
     assert foretold(pods=[FINISHED])[1]["finished"]["outcome"] == "leaves"

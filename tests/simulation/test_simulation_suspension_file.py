@@ -50,6 +50,7 @@ settings:
   evictionsPerSecondPerNamespace: 4
   honourHolds: forever
   defaultNotReadySeconds: 30
+  gracefulShutdown: wait
   policy: [{name: a, match: {namespaces: [shop]}, mode: evict}]
   breaker:
     {nodes: 12.5%, lifecycleNodes: exempt, leastNodes: 2, window: 1m, duePods: 9, settle: 0, listWait: 4s,
@@ -60,7 +61,7 @@ timeline:"""
     assert (policy.mode, policy.evict_timeout_seconds) == (EvictionMode.EVICT_THEN_DELETE, 120)
     assert (policy.total, policy.per_node, policy.per_namespace) == (Limit(0.5, 3), Limit(at_once=2), Limit(4))
     assert policy.rules == (PolicyRule("a", namespaces=("shop",), mode=EvictionMode.EVICT),)
-    assert (read.max_hold_seconds, read.default_not_ready_seconds) == (math.inf, 30)
+    assert (read.max_hold_seconds, read.default_not_ready_seconds, read.wait_for_shutdown) == (math.inf, 30, True)
     assert (breaker.enabled, breaker.nodes.percent, breaker.nodes.min_nodes) == (True, 12.5, 2)
     assert (breaker.lifecycle_nodes, breaker.window_seconds, breaker.max_due) == (None, 60, 9)
     assert (breaker.settle_seconds, breaker.list_wait_seconds, breaker.closes_by_itself) == (0, 4, True)

@@ -14,9 +14,9 @@ from taint_eviction.adapters.status_document import ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.core.control_state import ControlState, Pause
-from taint_eviction.core.decision import DecisionPolicy
+from taint_eviction.core.decision import DecisionPolicy, StayReason
 from taint_eviction.core.effects import Block, BlockReason, Done, Failed
-from taint_eviction.core.objects import PREFER_NO_SCHEDULE, Pod, Taint, Toleration
+from taint_eviction.core.objects import PREFER_NO_SCHEDULE, Pod, Readiness, Taint, Toleration
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -157,6 +157,18 @@ def test_a_pod_that_is_held_for_ever_stays() -> None:
     on.sees(node(taint()), held(float("inf"), pod()))
     assert explained(on)["holdAnnotation"] == {"asksSeconds": None, "grantedSeconds": None}
     assert lines(on)[0].startswith("shop/web-0 stays on node n1: its owner holds it indefinitely")
+
+
+@pytest.mark.parametrize(
+    ("waits", "follows"), [(False, "its kubelet ends the pods, too"), (True, f"the taint {NOT_READY} evicts nobody")]
+)
+def test_a_node_that_shuts_down_gracefully_is_told(waits: bool, follows: str) -> None:
+    """In the words of its condition, with what follows from that by the settings."""
+    on = stage(policy=DecisionPolicy(wait_for_shutdown=waits))
+    shutting_down = Readiness("False", shutting_down=True)
+    on.sees(replace(node(taint(NOT_READY)), ready=shutting_down), pod(tolerates(300, NOT_READY)))
+    assert f"  node      its condition Ready says [node is shutting down]: {follows} meanwhile" in lines(on)
+    assert (lines(on)[0] == "shop/web-0 stays on node n1: " + StayReason.SHUTTING_DOWN.value) == waits
 
 
 def test_an_accepted_deletion_is_told() -> None:

@@ -95,6 +95,8 @@ def test_tolerances_and_holds_arrive() -> None:
     assert (read.default_not_ready_seconds, read.default_unreachable_seconds, read.dry_run_events) == (300, 0, True)
     assert settings("--honour-holds", "2h").max_hold_seconds == 7200.0
     assert settings("--honour-holds", "forever").max_hold_seconds == math.inf
+    assert settings("--graceful-shutdown", "wait").wait_for_shutdown
+    assert not settings("--graceful-shutdown", "evict").wait_for_shutdown
 
 
 def test_orders_have_the_name_of_the_lease() -> None:

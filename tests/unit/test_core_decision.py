@@ -180,6 +180,44 @@ def test_an_equal_deadline_names_the_first_taint() -> None:
     assert decision.deciding.taint.key == "k1"
 
 
+# Nodes that shut down gracefully
+
+
+def decided_at_shutdown(which: Pod, *taints: SeenTaint, waits: bool = True) -> Decision:
+    """Decide while the kubelet shuts the node down gracefully."""
+    return decide(which, since(0), taints, DecisionPolicy(wait_for_shutdown=waits), shutting_down=True)
+
+
+def test_by_default_a_graceful_shutdown_changes_nothing() -> None:
+    """As upstream."""
+    decision = decided_at_shutdown(pod(tolerates(30, NOT_READY)), seen(taint(NOT_READY)), waits=False)
+    assert isinstance(decision, Evict)
+    assert (decision.fire_at, decision.deciding.left_to_kubelet) == (30, False)
+
+
+def test_what_only_not_ready_evicts_is_left_to_a_kubelet_that_shuts_its_node_down() -> None:
+    """With the setting; what says so is the taint's verdict, which never ends then."""
+    decision = decided_at_shutdown(pod(tolerates(30, NOT_READY)), seen(taint(NOT_READY)))
+    assert isinstance(decision, Stay)
+    assert decision.reason is StayReason.SHUTTING_DOWN
+    assert [(verdict.fire_at, verdict.left_to_kubelet) for verdict in decision.verdicts] == [(None, True)]
+
+
+def test_another_taint_evicts_from_a_node_that_shuts_down_at_its_own_deadline() -> None:
+    """Though not-ready would have evicted earlier."""
+    which = pod(tolerates(30, NOT_READY), tolerates(60, UNREACHABLE))
+    decision = decided_at_shutdown(which, seen(taint(NOT_READY)), seen(taint(UNREACHABLE)))
+    assert isinstance(decision, Evict)
+    assert (decision.fire_at, decision.deciding.taint.key) == (60, UNREACHABLE)
+
+
+def test_who_tolerates_not_ready_indefinitely_stays_for_that_reason() -> None:
+    """The kubelet's shutdown has nothing to do with it."""
+    decision = decided_at_shutdown(pod(tolerates(None, NOT_READY)), seen(taint(NOT_READY)))
+    assert isinstance(decision, Stay)
+    assert decision.reason is StayReason.TOLERATED
+
+
 # Default tolerances
 
 

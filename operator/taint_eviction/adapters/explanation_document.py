@@ -14,7 +14,7 @@ from taint_eviction.adapters.status_document import (
 )
 from taint_eviction.core.decision import Evict, TaintVerdict
 from taint_eviction.core.instants import Moment, TimeSource
-from taint_eviction.core.objects import NamespacedName, Taint
+from taint_eviction.core.objects import SHUTTING_DOWN, NamespacedName, Taint
 from taint_eviction.core.scheduling import discouraging, repelling
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.core.text import JsonObject
@@ -50,6 +50,7 @@ def explanation_document(explanation: Explanation, status: Status, process: Proc
         "known": True,
         "uid": pod.ref.uid,
         "node": pod.node_name,
+        "nodeSays": SHUTTING_DOWN if node is not None and node.node.is_shutting_down else None,
         "outcome": "deleted" if record.deleted else "leaves" if stays is None else "stays",
         "staysBecause": stays and stays.value,
         "leavesBecause": evict and str(evict.deciding.taint),
@@ -81,6 +82,7 @@ def _verdict(verdict: TaintVerdict, now: Moment) -> JsonObject:
         "since": time_text(verdict.start_at, now),
         "sinceBy": verdict.start_source.value,
         "until": None if verdict.fire_at is None else time_text(verdict.fire_at, now),
+        "leftToKubelet": verdict.left_to_kubelet,
     }
 
 

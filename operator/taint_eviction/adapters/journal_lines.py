@@ -47,6 +47,7 @@ def _settings_as_words(settings: Settings) -> dict[str, Any]:
         "defaultNotReadySeconds": settings.default_not_ready_seconds,
         "defaultUnreachableSeconds": settings.default_unreachable_seconds,
         "honourHolds": _span(settings.max_hold_seconds),
+        "gracefulShutdown": "wait" if settings.wait_for_shutdown else "evict",
         "evictionMode": policy.mode.value,
         "evictTimeout": policy.evict_timeout_seconds,
         "evictionsPerSecond": policy.total.per_second,

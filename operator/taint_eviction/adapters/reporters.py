@@ -31,7 +31,9 @@ from taint_eviction.runtime.ports import Gate, Reporter
 _STOPPED, _GOING_ON = "EvictionsStopped", "EvictionsGoOn"
 
 # Reasons to cancel an eviction while the pod stays: only then does an event have a reader.
-_ALIVE = frozenset({StayReason.NODE_CLEAN, StayReason.TOLERATED, StayReason.FINISHED, StayReason.HELD})
+_ALIVE = frozenset(
+    {StayReason.NODE_CLEAN, StayReason.TOLERATED, StayReason.FINISHED, StayReason.HELD, StayReason.SHUTTING_DOWN}
+)
 
 
 class LeaderReporter:

@@ -11,7 +11,7 @@ from taint_eviction.cli.flags import CONTEXT_SETTINGS
 from taint_eviction.cli.status_views import due_text, keeping
 from taint_eviction.cli.values import PodName
 from taint_eviction.cli.visible import json_text
-from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import began, tolerated
 from taint_eviction.planning.wording import span
 
@@ -53,7 +53,14 @@ def explanation_lines(document: Document) -> list[str]:
     pod = f"{document['namespace']}/{document['name']}"
     if not document["known"]:
         return [f"{click.style(pod, bold=True)} is not known: {document['text']}"]
-    facts = [*_taints(document), *_owner(document), *_eviction(document), *_again(document), *_doubts(document)]
+    facts = [
+        *_taints(document),
+        *_node(document),
+        *_owner(document),
+        *_eviction(document),
+        *_again(document),
+        *_doubts(document),
+    ]
     lines = [f"{click.style(label.ljust(_WIDTH), dim=True)} {fact}" for label, fact in facts]
     return [f"{click.style(pod, bold=True)} {_outcome(document)}", *(f"  {line}" for line in lines)]
 
@@ -90,6 +97,15 @@ def _taints(document: Document) -> Iterator[Fact]:
         yield "since", began(verdict["since"], verdict["sinceBy"])
         if verdict["until"] and verdict["toleration"]:
             yield "until", verdict["until"]
+
+
+def _node(document: Document) -> Iterator[Fact]:
+    """Say that the node shuts down, in the words of its condition Ready."""
+    if document["nodeSays"] is None:
+        return
+    waits = any(verdict["leftToKubelet"] for verdict in document["verdicts"])
+    follows = f"the taint {NOT_READY} evicts nobody" if waits else "its kubelet ends the pods, too"
+    yield "node", f"its condition Ready says [{document['nodeSays']}]: {follows} meanwhile"
 
 
 def _owner(document: Document) -> Iterator[Fact]:

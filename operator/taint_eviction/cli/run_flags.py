@@ -17,6 +17,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 _DEFAULT = Settings()
 _MANUAL, BREAKER_CLOSES_BY_ITSELF = "manual", "by-itself"
+SHUTDOWN_WAITS = "wait"
 _NO_LIMIT, _ONE_SECOND, _NOT_TOLERATED = "no limit", "the evictions of one second", "not tolerated"
 
 _flag = partial(click.option, show_envvar=True, show_default=True)
@@ -107,6 +108,13 @@ _DECIDING = (
         default=_DEFAULT.max_hold_seconds,
         show_default="the annotation is ignored",
         help="How long after its deadline the annotation taint-eviction/hold may keep a pod.",
+    ),
+    _flag(
+        "--graceful-shutdown",
+        type=click.Choice(["evict", SHUTDOWN_WAITS]),
+        default="evict",
+        help="What the taint not-ready does while a kubelet shuts its node down gracefully and ends the pods itself:"
+        " evict them, too, or wait for the kubelet as long as it says so.",
     ),
     _flag(
         "--config",

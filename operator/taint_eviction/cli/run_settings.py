@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from taint_eviction.cli.run_flags import BREAKER_CLOSES_BY_ITSELF
+from taint_eviction.cli.run_flags import BREAKER_CLOSES_BY_ITSELF, SHUTDOWN_WAITS
 from taint_eviction.core.breaker import BreakerPolicy
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.settings import ControlStateSettings, ElectionSettings, RetrySettings, Settings, WatchSettings
@@ -59,6 +59,7 @@ def read_deciding_settings(flags: dict[str, Any]) -> Settings:
         default_not_ready_seconds=flags["default_not_ready_seconds"],
         default_unreachable_seconds=flags["default_unreachable_seconds"],
         max_hold_seconds=flags["honour_holds"],
+        wait_for_shutdown=flags["graceful_shutdown"] == SHUTDOWN_WAITS,
         policy=EvictionPolicy(EvictionMode(flags["eviction_mode"]), flags["evict_timeout"]),
     )
 

@@ -50,7 +50,11 @@ class Deciding:
 
     def decide(self, record: PodRecord, now: Moment) -> Decision:
         """Say when and why a pod is to be evicted by what is known now, or why it stays. Changes nothing."""
-        decision = decide(record.pod, record.bound, self._nodes.taints_on(record.pod.node_name), self._policy)
+        taints, shutting_down = (
+            self._nodes.taints_on(record.pod.node_name),
+            self._nodes.is_shutting_down(record.node_name),
+        )
+        decision = decide(record.pod, record.bound, taints, self._policy, shutting_down)
         return self._dispatch.governed(record, decision, now) if isinstance(decision, Evict) else decision
 
     def redecide(self, record: PodRecord, now: Moment) -> list[Effect]:

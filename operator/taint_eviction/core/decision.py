@@ -8,13 +8,13 @@ Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/t
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource
 from taint_eviction.core.matching import matches
-from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint, Toleration
+from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Pod, Taint, Toleration
 
 
 class StayReason(Enum):
@@ -28,6 +28,7 @@ class StayReason(Enum):
     NODE_CLEAN = "its node has no NoExecute taint"
     TOLERATED = "it tolerates every NoExecute taint of its node indefinitely"
     HELD = "its owner holds it indefinitely, by the annotation taint-eviction/hold"
+    SHUTTING_DOWN = "its node shuts down gracefully, or is ready again: the kubelet ends what must end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,14 @@ class DecisionPolicy:
 
     ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them). ``default_seconds``: by
     taint key, how long pods tolerate it that have no toleration for it. ``max_hold_seconds``: how far past its
-    deadline its owner may hold a pod; 0: not at all, infinite: indefinitely.
+    deadline its owner may hold a pod; 0: not at all, infinite: indefinitely. ``wait_for_shutdown``: the taint not-ready
+    evicts nobody while the kubelet shuts the node down gracefully.
     """
 
     evict_finished: bool = True
     default_seconds: Mapping[str, int] = field(default_factory=dict)
     max_hold_seconds: float = 0.0
+    wait_for_shutdown: bool = False
 
 
 class SeenTaint(NamedTuple):
@@ -59,6 +62,7 @@ class TaintVerdict:
     list that matches too and has other seconds: it would have decided otherwise, but only the first counts.
     ``start_at`` is when the toleration began to run, as ``start_source`` says. ``fire_at`` is when it runs out,
     None for never. ``by_default``: the pod has no such toleration, the policy gives it to all that lack one.
+    ``left_to_kubelet``: it would run out, but the kubelet shuts the node down and ends the pod.
     """
 
     taint: Taint
@@ -68,6 +72,7 @@ class TaintVerdict:
     start_source: TimeSource
     fire_at: float | None
     by_default: bool = False
+    left_to_kubelet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +110,18 @@ class Evict:
 Decision = Stay | Evict
 
 
-def decide(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint] | None, policy: DecisionPolicy) -> Decision:
+def decide(
+    pod: Pod,
+    bound: Sighting | None,
+    taints: Sequence[SeenTaint] | None,
+    policy: DecisionPolicy,
+    shutting_down: bool = False,
+) -> Decision:
     """Decide on ``pod``, bound to its node since ``bound``, while that node has these NoExecute ``taints``.
 
     ``bound`` is None only for pods without a node; ``taints`` is None where the node is not known. The earliest instant
     at which any taint stops being tolerated decides; a taint without matching toleration stops at its start.
+    ``shutting_down``: the node's kubelet says that it shuts the node down gracefully.
     """
     reason = _left_alone(pod, policy)
     if reason is not None:
@@ -121,12 +133,15 @@ def decide(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint] | None,
     if not taints:
         return Stay(StayReason.NODE_CLEAN)
     verdicts = tuple(judge(pod.tolerations, seen, bound, policy) for seen in taints)
+    if shutting_down and policy.wait_for_shutdown:
+        verdicts = tuple(map(_left_to_kubelet, verdicts))
     fire_at, deciding = None, None
     for verdict in verdicts:
         if verdict.fire_at is not None and (fire_at is None or verdict.fire_at < fire_at):
             fire_at, deciding = verdict.fire_at, verdict
     if fire_at is None or deciding is None:
-        return Stay(StayReason.TOLERATED, verdicts)
+        left_to_kubelet = any(verdict.left_to_kubelet for verdict in verdicts)
+        return Stay(StayReason.SHUTTING_DOWN if left_to_kubelet else StayReason.TOLERATED, verdicts)
     held_seconds = min(pod.hold_seconds or 0.0, policy.max_hold_seconds)
     if held_seconds == math.inf:
         return Stay(StayReason.HELD, verdicts)
@@ -158,6 +173,13 @@ def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, p
     span = 0.0 if first is None else _spans(first)
     fire_at = None if span is None else start.start_at + span
     return TaintVerdict(seen.taint, first, overruled, start.start_at, start.source, fire_at, by_default)
+
+
+def _left_to_kubelet(verdict: TaintVerdict) -> TaintVerdict:
+    """Return what a taint means while the kubelet shuts the node down: not-ready, which follows from that, nothing."""
+    if verdict.taint.key != NOT_READY or verdict.fire_at is None:
+        return verdict
+    return replace(verdict, fire_at=None, left_to_kubelet=True)
 
 
 def _spans(toleration: Toleration) -> float | None:

@@ -121,7 +121,8 @@ def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) ->
 
 
 def _decide(nodes: KnownNodes, record: PodRecord, policy: DecisionPolicy, eviction: EvictionPolicy) -> Decision:
-    decision = decide(record.pod, record.bound, nodes.taints_on(record.pod.node_name), policy)
+    taints, shutting_down = nodes.taints_on(record.pod.node_name), nodes.is_shutting_down(record.node_name)
+    decision = decide(record.pod, record.bound, taints, policy, shutting_down)
     return let_go(decision, record.pod, eviction) if isinstance(decision, Evict) else decision
 
 

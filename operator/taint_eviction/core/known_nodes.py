@@ -15,7 +15,7 @@ from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
 from taint_eviction.core.instants import Moment, Sighting, TimeSource, sight
-from taint_eviction.core.objects import NO_EXECUTE, Node, Taint
+from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Node, Taint
 
 
 @dataclass(slots=True)
@@ -23,12 +23,15 @@ class KnownNode:
     """A node, and since when each of its NoExecute taints has been there.
 
     ``asked_at``: when the latest live read or list that showed it was asked for, None: only the watch has shown it.
+    ``shutting_down``: its kubelet shuts it down gracefully, or did until the node became ready again, and the taint
+    not-ready, which the node lifecycle controller removes some seconds later, is still there.
     """
 
     node: Node
     seen_at: float
     sightings: dict[Taint, Sighting] = field(default_factory=dict)
     asked_at: float | None = None
+    shutting_down: bool = False
 
     @property
     def taints(self) -> tuple[SeenTaint, ...]:
@@ -63,6 +66,11 @@ class KnownNodes:
         known = None if name is None else self.known.get(name)
         return None if known is None else known.taints
 
+    def is_shutting_down(self, name: str) -> bool:
+        """Tell whether a node is known whose kubelet shuts it down gracefully; see ``KnownNode``."""
+        known = self.known.get(name)
+        return known is not None and known.shutting_down
+
     def tainted(self) -> Iterator[str]:
         """Go through the names of the nodes that have a NoExecute taint."""
         return (name for name, known in self.known.items() if known.sightings)
@@ -87,7 +95,7 @@ class KnownNodes:
         return max(known.node.resource_version or 0, self._heard_version or 0)
 
     def put(self, fact: NodeSeen, now: Moment) -> NodeChange | None:
-        """Take in a node; None if the fact is old news or changes nothing about NoExecute taints."""
+        """Take in a node; None if the fact is old news or changes nothing by which its pods are decided."""
         node, known = fact.node, self.known.get(fact.node.name)
         last = None if known is None else (known.node.resource_version, known.seen_at)
         if self._gone.is_old(node.uid, node.resource_version, last, fact.asked_at):
@@ -109,8 +117,10 @@ class KnownNodes:
         }
         if asked_at is None and same is not None:
             asked_at = same.asked_at
-        self.known[node.name] = KnownNode(node, now.at, sightings, asked_at)
+        shutting_down = _shutting_down(node, sightings, before=same is not None and same.shutting_down)
+        self.known[node.name] = KnownNode(node, now.at, sightings, asked_at, shutting_down)
         changed = same is None or _starts(sightings) != _starts(before)
+        changed = changed or (same is not None and same.shutting_down != shutting_down)
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
 
     def _last_seen(self, known: KnownNode | None) -> float:
@@ -178,6 +188,12 @@ def _taint_sighting(
     elif fact.asked_at is not None:
         return before
     return Sighting(before.start_at, before.source, object_time)
+
+
+def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool) -> bool:
+    """Tell whether the kubelet shuts the node down gracefully; ``before``: it did so far. See ``KnownNode``."""
+    ready_again = before and node.is_ready and any(taint.key == NOT_READY for taint in sightings)
+    return node.is_shutting_down or ready_again
 
 
 def _starts(sightings: dict[Taint, Sighting]) -> dict[Taint, float]:

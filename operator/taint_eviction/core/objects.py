@@ -138,6 +138,11 @@ class Node:
         """Tell whether the node says that it is ready."""
         return self.ready is not None and self.ready.is_true
 
+    @property
+    def is_shutting_down(self) -> bool:
+        """Tell whether its kubelet shuts the node down gracefully; once Ready is Unknown, the kubelet is gone."""
+        return self.ready is not None and self.ready.shutting_down and self.ready.status == "False"
+
 
 class ControllerRef(NamedTuple):
     """The object that controls a pod, and recreates it: the owner reference with ``controller: true``."""

@@ -1,5 +1,7 @@
 """A plan in words: durations, instants, reasons, notes, and the summary line."""
 
+from collections.abc import Iterator
+
 from taint_eviction.adapters.kubernetes_objects import HOLD_ANNOTATION
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
@@ -174,12 +176,21 @@ def skipped_kinds(inventory: Inventory) -> str:
     return ", ".join([f"{count} {kind}" for kind, count in kinds] + ([f"{rest} others"] if rest else []))
 
 
+def _about_nodes(plan: Plan) -> Iterator[str]:
+    shutting_down = [name for name, facts in plan.inventory.nodes.items() if facts.node.is_shutting_down]
+    named = {
+        "the input lacks these nodes, to which pods are bound": sorted(plan.unknown_nodes),
+        "these nodes shut down gracefully, and their kubelets end the pods, too": sorted(shutting_down),
+    }
+    for what, names in named.items():
+        if names:
+            yield f"{what}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}"
+
+
 def notes(plan: Plan) -> list[str]:
     """Say what else readers of this plan should know, a sentence each."""
     found = list(plan.notes)
-    if plan.unknown_nodes:
-        named = ", ".join(sorted(plan.unknown_nodes)[:5]) + (", …" if len(plan.unknown_nodes) > 5 else "")
-        found.append(f"the input lacks these nodes, to which pods are bound: {named}")
+    found += _about_nodes(plan)
     if skipped := skipped_kinds(plan.inventory):
         found.append(f"skipped objects of other kinds: {skipped}")
     if plan.inventory.repeated:

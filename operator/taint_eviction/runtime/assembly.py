@@ -112,4 +112,6 @@ def decision_policy(settings: Settings) -> DecisionPolicy:
     """Return the settings that decisions depend on."""
     defaults = {NOT_READY: settings.default_not_ready_seconds, UNREACHABLE: settings.default_unreachable_seconds}
     default_seconds = {key: seconds for key, seconds in defaults.items() if seconds is not None}
-    return DecisionPolicy(settings.evict_finished, default_seconds, settings.max_hold_seconds)
+    return DecisionPolicy(
+        settings.evict_finished, default_seconds, settings.max_hold_seconds, settings.wait_for_shutdown
+    )

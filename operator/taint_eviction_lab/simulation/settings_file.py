@@ -24,7 +24,7 @@ _LIMITS = {"total": "", "per_node": "PerNode", "per_namespace": "PerNamespace"}
 _RATE, _BURST, _AT_ONCE = "evictionsPerSecond", "evictionsBurst", "evictionsAtOnce"
 _POLICY = ("evictionMode", "evictTimeout", "policy")
 _WORLD = ("replicas", "defaultTolerationSeconds", "readyAfter", "apiServers", "quartzDrift")
-_OTHERS = ("workers", "wholeClusterFrom", "evictFinished", "dryRun", "honourHolds", "breaker")
+_OTHERS = ("workers", "wholeClusterFrom", "evictFinished", "dryRun", "honourHolds", "gracefulShutdown", "breaker")
 
 SETTINGS = frozenset(
     {
@@ -107,6 +107,9 @@ class SettingsReading(SuspensionReading):
             changes |= {"dry_run": True, "election": lease}
         if "honourHolds" in fields:
             changes["max_hold_seconds"] = self._max_hold(fields["honourHolds"])
+        if "gracefulShutdown" in fields:
+            word = self.text(fields["gracefulShutdown"], "gracefulShutdown", ("evict", "wait"))
+            changes["wait_for_shutdown"] = word == "wait"
         if "breaker" in fields:
             changes["breaker"] = self._breaker(fields["breaker"])
         return replace(default, **changes)
