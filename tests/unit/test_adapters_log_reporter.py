@@ -27,6 +27,7 @@ from taint_eviction.core.effects import (
     Refused,
     Resumed,
     Scheduled,
+    StrayTaint,
     TaintRewritten,
 )
 from taint_eviction.core.instants import Moment, TimeSource
@@ -61,6 +62,12 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
             "WARNING",
             "the value of taint k=v:NoExecute on node n1 has changed: its tolerations start again,"
             " and never end if this repeats",
+        ),
+        (
+            StrayTaint("n1", TAINT),
+            "WARNING",
+            "node n1 has reported for more than a minute that it is ready, and still has taint k=v:NoExecute, which"
+            " evicts pods as any taint does: remove it, or see why the node lifecycle controller does not",
         ),
         (
             Scheduled(REF, "n1", EVICT),

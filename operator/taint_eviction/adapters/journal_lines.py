@@ -18,11 +18,13 @@ from taint_eviction.core.effects import (
     Evicted,
     EvictionLoop,
     NodeCleared,
+    NodeEffect,
     NodeTainted,
     Paused,
     Refused,
     Resumed,
     Scheduled,
+    StrayTaint,
     TaintRewritten,
 )
 from taint_eviction.core.instants import Moment
@@ -114,7 +116,7 @@ def _toleration(toleration: Toleration) -> dict[str, Any]:
 def effect_line(effect: Effect, now: Moment) -> dict[str, Any]:
     """Return the line about an effect, without its time."""
     match effect:
-        case NodeTainted() | NodeCleared() | TaintRewritten():
+        case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint():
             return _about_node(effect)
         case Scheduled():
             due = round(now.epoch_of(effect.decision.fire_at), 3)
@@ -140,7 +142,7 @@ def effect_line(effect: Effect, now: Moment) -> dict[str, Any]:
             assert_never(effect)
 
 
-def _about_node(effect: NodeTainted | NodeCleared | TaintRewritten) -> dict[str, Any]:
+def _about_node(effect: NodeEffect) -> dict[str, Any]:
     match effect:
         case NodeTainted():
             return {"what": "tainted", "node": effect.name}
@@ -148,6 +150,8 @@ def _about_node(effect: NodeTainted | NodeCleared | TaintRewritten) -> dict[str,
             return {"what": "cleared", "node": effect.name}
         case TaintRewritten():
             return {"what": "rewritten", "node": effect.node_name, "taint": str(effect.taint)}
+        case StrayTaint():
+            return {"what": "stray_taint", "node": effect.node_name, "taint": str(effect.taint)}
         case _:
             assert_never(effect)
 

@@ -22,11 +22,13 @@ from taint_eviction.core.effects import (
     Evicted,
     EvictionLoop,
     NodeCleared,
+    NodeEffect,
     NodeTainted,
     Paused,
     Refused,
     Resumed,
     Scheduled,
+    StrayTaint,
     TaintRewritten,
 )
 from taint_eviction.core.eviction_loops import LOOP_EVICTIONS, LOOP_SECONDS
@@ -48,14 +50,8 @@ class LogReporter:
     def report(self, effect: Effect, now: Moment) -> None:
         """Log an effect."""
         match effect:
-            case NodeTainted():
-                self._seen(
-                    "node %s has NoExecute taints: watching its pods", effect.name, what="tainted", node=effect.name
-                )
-            case NodeCleared():
-                self._seen("node %s no longer has NoExecute taints", effect.name, what="cleared", node=effect.name)
-            case TaintRewritten():
-                self._rewritten(effect)
+            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint():
+                self._about_node(effect)
             case Scheduled():
                 self._scheduled(effect, now)
             case Cancelled():
@@ -80,6 +76,21 @@ class LogReporter:
     def _warn(self, text: str, *args: object, **fields: Any) -> None:
         self._log(text, *args, level=logging.WARNING, **fields)
 
+    def _about_node(self, effect: NodeEffect) -> None:
+        match effect:
+            case NodeTainted():
+                self._seen(
+                    "node %s has NoExecute taints: watching its pods", effect.name, what="tainted", node=effect.name
+                )
+            case NodeCleared():
+                self._seen("node %s no longer has NoExecute taints", effect.name, what="cleared", node=effect.name)
+            case TaintRewritten():
+                self._rewritten(effect)
+            case StrayTaint():
+                self._stray(effect)
+            case _:
+                assert_never(effect)
+
     def _rewritten(self, effect: TaintRewritten) -> None:
         self._seen(
             "the value of taint %s on node %s has changed: its tolerations start again, and never end if this repeats",
@@ -87,6 +98,17 @@ class LogReporter:
             effect.node_name,
             level=logging.WARNING,
             what="rewritten",
+            node=effect.node_name,
+            taint=str(effect.taint),
+        )
+
+    def _stray(self, effect: StrayTaint) -> None:
+        self._warn(
+            "node %s has reported for more than a minute that it is ready, and still has taint %s, which evicts pods as"
+            " any taint does: remove it, or see why the node lifecycle controller does not",
+            effect.node_name,
+            effect.taint,
+            what="stray_taint",
             node=effect.node_name,
             taint=str(effect.taint),
         )

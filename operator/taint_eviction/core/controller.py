@@ -41,6 +41,7 @@ from taint_eviction.core.objects import PodRef
 from taint_eviction.core.pod_record import UNDECIDED, Deleted
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.status import Status
+from taint_eviction.core.stray_taints import StrayTaints
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 
@@ -101,6 +102,7 @@ class Controller:
         # Whether all nodes have been listed once: what is found until then was there before.
         self._nodes_listed = False
         self._evaluated_at = -math.inf
+        self._stray_taints = StrayTaints()
 
     # What was seen
 
@@ -135,6 +137,8 @@ class Controller:
         name, breaker = fact.node.name, self.breaker
         found = not self._nodes_listed and name not in self.nodes.known
         change = self.nodes.put(fact, now)
+        if (known := self.nodes.known.get(name)) is not None:
+            self._stray_taints.node_seen(known.node, known.sightings, now)
         if change is None:
             return []
         taints = self.nodes.known[name].sightings
@@ -155,6 +159,7 @@ class Controller:
         known = self.nodes.drop(fact, now)
         if known is None:
             return []
+        self._stray_taints.node_gone(fact.name)
         self.breaker.node_changed(fact.name, ())
         effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
         return effects + self._deciding.redecide_all(self.pods.on_node(fact.name), now)
@@ -194,6 +199,8 @@ class Controller:
     def evaluate(self, now: Moment) -> list[Effect]:
         """Let the circuit breaker judge what is going on; the leader calls it often, and before it takes work.
 
+        Tells of taints that stay though their node is ready, too.
+
         After a long time without a call nobody has asked budgets either, so the patience with them begins anew.
         """
         away, self._evaluated_at = now.at > self._evaluated_at + _EVALUATES_SECONDS, now.at
@@ -204,7 +211,7 @@ class Controller:
         effects = self._dispatch.evaluate(now)
         if away or effects:
             anew += self._deciding.redecide_failing(now)
-        return anew + effects
+        return [*anew, *effects, *self._stray_taints.tell(now)]
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
         """Go on with another policy of evicting."""

@@ -72,6 +72,14 @@ class TaintRewritten:
 
 
 @dataclass(frozen=True, slots=True)
+class StrayTaint:
+    """A taint of the node lifecycle controller stays on a node that reports that it is ready; see ``stray_taints``."""
+
+    node_name: str
+    taint: Taint
+
+
+@dataclass(frozen=True, slots=True)
 class Scheduled:
     """A pod has a deadline. ``before_at`` is the one it had so far, None where it had none."""
 
@@ -162,7 +170,8 @@ class BreakerClosed:
 
 
 PodEffect = Scheduled | Cancelled | Evicted | Refused | EvictionLoop
-Effect = NodeTainted | NodeCleared | TaintRewritten | PodEffect | Paused | Resumed | BreakerOpened | BreakerClosed
+NodeEffect = NodeTainted | NodeCleared | TaintRewritten | StrayTaint
+Effect = NodeEffect | PodEffect | Paused | Resumed | BreakerOpened | BreakerClosed
 
 
 # Work

@@ -39,6 +39,7 @@ class What(Enum):
     TAINTED = "tainted"
     CLEARED = "cleared"
     REWRITTEN = "rewritten"
+    STRAY = "stray"
     SCHEDULED = "scheduled"
     # A deadline that has lost its reason, and one that went with its pod.
     CANCELLED = "cancelled"

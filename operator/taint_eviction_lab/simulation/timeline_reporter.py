@@ -12,12 +12,14 @@ from taint_eviction.core.effects import (
     Evicted,
     EvictionLoop,
     NodeCleared,
+    NodeEffect,
     NodeTainted,
     Paused,
     PodEffect,
     Refused,
     Resumed,
     Scheduled,
+    StrayTaint,
     TaintRewritten,
 )
 from taint_eviction.core.instants import Moment
@@ -39,12 +41,8 @@ class TimelineReporter:
 
     def _entry(self, effect: Effect, at: float) -> TimelineEntry:
         match effect:
-            case NodeTainted():
-                return TimelineEntry(at, What.TAINTED, effect.name)
-            case NodeCleared():
-                return TimelineEntry(at, What.CLEARED, effect.name)
-            case TaintRewritten():
-                return TimelineEntry(at, What.REWRITTEN, effect.node_name, why=str(effect.taint))
+            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint():
+                return _about_node(effect, at)
             case Paused():
                 return TimelineEntry(at, What.PAUSED, str(effect.scope), why=effect.pause.reason, scope=effect.scope)
             case Resumed():
@@ -85,6 +83,20 @@ class TimelineReporter:
         if verdict.toleration is not None:
             why = f"{verdict.taint} is tolerated for {verdict.toleration.toleration_seconds} s from {start}"
         return f"{why}, and held for {decision.held_seconds:g} s more" if decision.held_seconds else why
+
+
+def _about_node(effect: NodeEffect, at: float) -> TimelineEntry:
+    match effect:
+        case NodeTainted():
+            return TimelineEntry(at, What.TAINTED, effect.name)
+        case NodeCleared():
+            return TimelineEntry(at, What.CLEARED, effect.name)
+        case TaintRewritten():
+            return TimelineEntry(at, What.REWRITTEN, effect.node_name, why=str(effect.taint))
+        case StrayTaint():
+            return TimelineEntry(at, What.STRAY, effect.node_name, why=str(effect.taint))
+        case _:
+            assert_never(effect)
 
 
 def _about(
