@@ -6,7 +6,7 @@ Values only: nothing here acts on them. ``problems`` returns everything that is 
 import math
 from dataclasses import dataclass, field
 
-from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.policy import EvictionPolicy
 
 

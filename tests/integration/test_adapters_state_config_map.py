@@ -16,7 +16,8 @@ from fake_apiserver import LoggedRequest
 from taint_eviction.adapters.answers import failure_reason
 from taint_eviction.adapters.control_state_data import latch_text, reset_text
 from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.core.breaker import Breaker, BreakerPolicy
+from taint_eviction.core.breaker import Breaker
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.pod_record import WaitReason

@@ -15,7 +15,7 @@ from tests.stage.objects import KEY, add_nodes, add_pod, deleted, deletes, toler
 from tests.stage.waiting import now
 
 from fake_apiserver import ApiServer, WallClock
-from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.runtime.clock import ServerClock
 
 # A deadline that is moved by so much is met by no test's patience, or is over at once.

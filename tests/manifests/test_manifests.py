@@ -12,7 +12,7 @@ import yaml
 from tests.manifests.test_kinds import BUILDS, MANIFESTS, described, needs_kubectl, render
 
 from taint_eviction import __version__
-from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.matching import matches
 from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
 from taint_eviction.core.policy import EvictionPolicy

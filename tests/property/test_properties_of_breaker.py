@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.property.strategies import examples
 from tests.unit.builders import EPOCH, Stage, epoch, node, pod, taint, tolerates
 
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Done
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodGone, PodSeen, PodsReleased

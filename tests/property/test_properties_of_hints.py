@@ -15,7 +15,7 @@ from tests.property.strategies import examples
 from tests.unit.builders import moment, node, pod, taint, tolerates
 from tests.unit.hints import fill_anew
 
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, SeenTaint

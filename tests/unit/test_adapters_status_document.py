@@ -12,7 +12,7 @@ from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerate
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.status_document import STATES, LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Block, BlockReason, Failed

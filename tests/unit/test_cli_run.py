@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from taint_eviction.cli.run import run
 from taint_eviction.cli.run_settings import read_settings
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.settings import ControlStateSettings, Settings
 

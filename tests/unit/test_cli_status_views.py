@@ -9,7 +9,7 @@ from tests.unit.test_adapters_status_document import LEADER, SINCE, STANDBY, fai
 
 from taint_eviction.adapters.status_document import ProcessState
 from taint_eviction.cli.status_views import status_lines
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.effects import Block, BlockReason
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from tests.unit.builders import epoch, moment, node, since, taint
 
-from taint_eviction.core.breaker import Breaker, BreakerPolicy, NodeThreshold, TaintSurge
+from taint_eviction.core.breaker import Breaker, TaintSurge
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import Latch
-from taint_eviction.core.facts import PodsSwept
+from taint_eviction.core.facts import NodeSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Taint
@@ -23,6 +24,8 @@ class Watched:
     def __init__(self, policy: BreakerPolicy = TWO, nodes: int = 10) -> None:
         self.breaker = Breaker(policy)
         self.nodes = {f"n{number}": KnownNode(node(name=f"n{number}"), 0.0) for number in range(nodes)}
+        for known in self.nodes.values():
+            self.breaker.outages.see(NodeSeen(known.node), moment(0))
 
     def taint(self, *numbers: int, at: float, key: str = "k1", evicts: bool = True) -> None:
         """Let nodes be tainted since ``at``, and a pod of each have to go."""
@@ -47,6 +50,7 @@ class Watched:
         """Let a node be gone."""
         del self.nodes[f"n{number}"]
         self.breaker.node_changed(f"n{number}", ())
+        self.breaker.outages.forget(f"n{number}")
 
     def surge(self, now: float, due: int = 0) -> tuple[int, int]:
         """Say how many nodes are newly tainted by people, and by the node lifecycle controller."""

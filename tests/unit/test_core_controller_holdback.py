@@ -6,7 +6,8 @@ import pytest
 from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint, tolerates
 from tests.unit.hints import hints
 
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold, TaintSurge
+from taint_eviction.core.breaker import TaintSurge
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, Evict, StayReason

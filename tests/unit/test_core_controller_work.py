@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
 
-from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.decision import Evict, StayReason
 from taint_eviction.core.effects import (
     CalledOff,

@@ -3,7 +3,8 @@
 import pytest
 from tests.unit.builders import epoch, moment, node, since, taint
 
-from taint_eviction.core.breaker import Breaker, BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker import Breaker
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey

@@ -20,7 +20,7 @@ from tests.unit.runtime_fakes import (
     virtually,
 )
 
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import BreakerOpened, Eviction, Outcome, TakeBack, Work
 from taint_eviction.core.facts import NodeSeen, PodSeen

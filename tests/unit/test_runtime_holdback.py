@@ -6,7 +6,7 @@ import pytest
 from tests.unit.builders import epoch, node, pod, ref, taint
 from tests.unit.runtime_fakes import Body, How, at, blocked, refused, running, slow, times_out, until, virtually
 
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import BreakerOpened

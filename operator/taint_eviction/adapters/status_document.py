@@ -12,7 +12,7 @@ from typing import assert_never
 from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.pending_pages import StatusPage
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Block

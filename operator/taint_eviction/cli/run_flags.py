@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from taint_eviction.cli.values import HoldSpan, HostPort, Seconds, Threshold
-from taint_eviction.core.breaker import NodeThreshold
+from taint_eviction.core.breaker_policy import NodeThreshold
 from taint_eviction.core.policy import EvictionMode
 from taint_eviction.settings import Settings
 
@@ -170,13 +170,26 @@ _BREAKER = (
         "--breaker-min-nodes",
         type=int,
         default=NodeThreshold().min_nodes,
-        help="Minimum number of newly tainted nodes for a share to open the breaker.",
+        help="Minimum number of nodes for a share to open the breaker.",
     ),
     _flag(
         "--breaker-lifecycle-nodes",
         type=Threshold(exempt="exempt"),
         default="55%",
-        help="The same for nodes that are not ready or unreachable. With exempt, they never open the breaker.",
+        help="Open the breaker when more nodes than this stopped being ready within --breaker-window of each other and"
+        " still are not when a pod is about to be evicted because of that. exempt: it does not matter how many.",
+    ),
+    _flag(
+        "--breaker-zone",
+        type=Threshold(exempt="off"),
+        default="off",
+        help="The same for the nodes of each zone, so that a zone that is lost as a whole is held. off: its pods are"
+        " evicted, unless --breaker-lifecycle-nodes is exceeded.",
+    ),
+    _flag(
+        "--breaker-without-control-plane",
+        is_flag=True,
+        help="Leave control-plane nodes out of both.",
     ),
     _span("--breaker-window", _DEFAULT.breaker.window_seconds, "How long a taint counts as new."),
     _flag(

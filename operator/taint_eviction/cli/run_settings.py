@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from taint_eviction.cli.run_flags import BREAKER_CLOSES_BY_ITSELF, SHUTDOWN_WAITS
-from taint_eviction.core.breaker import BreakerPolicy
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.settings import ControlStateSettings, ElectionSettings, RetrySettings, Settings, WatchSettings
 
@@ -66,11 +66,13 @@ def read_deciding_settings(flags: dict[str, Any]) -> Settings:
 
 def _breaker(flags: dict[str, Any]) -> BreakerPolicy:
     min_nodes = flags["breaker_min_nodes"]
-    lifecycle_nodes = flags["breaker_lifecycle_nodes"]
+    lifecycle_nodes, zone = flags["breaker_lifecycle_nodes"], flags["breaker_zone"]
     return BreakerPolicy(
         enabled=flags["breaker"],
         nodes=replace(flags["breaker_nodes"], min_nodes=min_nodes),
         lifecycle_nodes=None if lifecycle_nodes is None else replace(lifecycle_nodes, min_nodes=min_nodes),
+        zone=None if zone is None else replace(zone, min_nodes=min_nodes),
+        without_control_plane=flags["breaker_without_control_plane"],
         window_seconds=flags["breaker_window"],
         max_due=flags["breaker_due_pods"],
         settle_seconds=flags["breaker_settle"],

@@ -8,7 +8,7 @@ import click
 from yarl import URL
 
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
-from taint_eviction.core.breaker import NodeThreshold
+from taint_eviction.core.breaker_policy import NodeThreshold
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.files.durations import parse_seconds
 

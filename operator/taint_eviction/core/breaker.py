@@ -4,6 +4,9 @@ A node counts if a new taint (by the taint's own time, not by when this process 
 breaker remembers which taints did, so that a node still counts after its pods are gone. A taint that was removed, or
 that was there before the last reset, does not count.
 
+What the node lifecycle controller taints is counted by the nodes' conditions (``outages``), and not before an eviction
+because of it is due: until then the nodes may be ready again. Only where a condition says nothing does the taint count.
+
 It judges by what is known to exist, not by what has been listed: evictions wait for the first lists of newly tainted
 nodes (``eviction_queue``). If that wait ends without a node's list, the node counts, unless no pod of the listed nodes
 with the same taint has to leave.
@@ -19,86 +22,13 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import Latch
 from taint_eviction.core.facts import PodsSwept
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Taint
-
-_LIFECYCLE_KEYS = frozenset({NOT_READY, UNREACHABLE})
-
-
-@dataclass(frozen=True, slots=True)
-class NodeThreshold:
-    """How many nodes are too many: a number, a share of all nodes in percent, or whichever is exceeded first.
-
-    None: no such bound. A share counts from ``min_nodes`` nodes on, so that two nodes of three are not yet a surge.
-    """
-
-    number: int | None = None
-    percent: float | None = None
-    min_nodes: int = 3
-
-    def exceeded_by(self, count: int, total: int) -> bool:
-        """Tell whether ``count`` of ``total`` nodes are more than it allows."""
-        if self.number is not None and count > self.number:
-            return True
-        return self.percent is not None and count >= self.min_nodes and 100 * count > self.percent * total
-
-    def __str__(self) -> str:
-        """Say what it allows."""
-        parts = [] if self.number is None else [f"{self.number}"]
-        if self.percent is not None:
-            parts.append(f"{self.percent:g} %")
-        return " or ".join(parts) or "any number"
-
-    def problems(self, what: str) -> list[str]:
-        """Say everything that is wrong with it, a sentence each; ``what`` names it."""
-        found = []
-        if self.number is not None and self.number < 0:
-            found.append(f"{what}: a number of nodes is not negative, as {self.number} is")
-        if self.percent is not None and not 0 <= self.percent < 100:
-            found.append(f"{what}: more than {self.percent:g} % of the nodes can never be; write less than 100")
-        if self.min_nodes < 1:
-            found.append(f"{what}: a share counts from 1 node on at the earliest, not {self.min_nodes}")
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class BreakerPolicy:
-    """When evictions stop by themselves until somebody resets the breaker; off by default, as in Kubernetes.
-
-    ``nodes``: how many newly tainted nodes within ``window_seconds`` it tolerates; ``lifecycle_nodes``: the same for
-    nodes that the node lifecycle controller tainted (not-ready, unreachable), None: they are exempt. ``max_due``: how
-    many pods may be due at once, None: any number. ``settle_seconds``: how long each eviction waits, so that a surge of
-    taints shows itself before its first pods are gone; ``list_wait_seconds``: how long an eviction waits at most for
-    the first lists of newly tainted nodes. ``closes_by_itself``: it closes when the cause, which this process must have
-    seen, is gone; otherwise a human resets it.
-    """
-
-    enabled: bool = False
-    nodes: NodeThreshold = NodeThreshold(percent=25.0)
-    lifecycle_nodes: NodeThreshold | None = NodeThreshold(percent=55.0)
-    window_seconds: float = 300.0
-    max_due: int | None = None
-    settle_seconds: float = 2.0
-    list_wait_seconds: float = 10.0
-    closes_by_itself: bool = False
-
-    def problems(self) -> list[str]:
-        """Say everything that is wrong with these values, a sentence each."""
-        found = self.nodes.problems("breaker")
-        if self.lifecycle_nodes is not None:
-            found += self.lifecycle_nodes.problems("breaker, not-ready and unreachable nodes")
-        if not 0 < self.window_seconds < math.inf:
-            found.append(f"the breaker's window must be more than 0 seconds, not {self.window_seconds:g}")
-        if not 0 <= self.settle_seconds < math.inf:
-            found.append(f"the breaker's settling must not be negative, as {self.settle_seconds:g} s is")
-        if not 0 <= self.list_wait_seconds < math.inf:
-            found.append(f"the breaker's wait for lists must not be negative, as {self.list_wait_seconds:g} s is")
-        if self.max_due is not None and self.max_due < 0:
-            found.append(f"the breaker's number of due pods must not be negative, as {self.max_due} is")
-        return found
+from taint_eviction.core.objects import Taint
+from taint_eviction.core.outages import LIFECYCLE_KEYS, Evictions, Outages, is_dated, no_evictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +66,7 @@ class Breaker:
         self._found: dict[str, dict[Taint, float]] = {}
         # Whether something may have raised a count or a share since the last evaluation.
         self._news = False
+        self.outages = Outages(policy)
         # From when on it may close by itself. The cause of a latch that was found in the cluster may not have been
         # listed yet, so unless it was seen it counts as gone only after a full window.
         self._may_close_at: float | None = None
@@ -193,7 +124,7 @@ class Breaker:
     @property
     def has_news(self) -> bool:
         """Tell whether it has to evaluate before anything is evicted."""
-        return self.policy.enabled and self._news
+        return self.policy.enabled and (self._news or (self.outages.news and bool(self.outages.lost)))
 
     def surge(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> TaintSurge:
         """Count what is new since the window began; the window stands still while the breaker is open."""
@@ -201,8 +132,8 @@ class Breaker:
         by_people = by_lifecycle = 0
         for name, taints in (self._evicting | self._presumed(nodes)).items():
             new = [taint.key for taint in taints if nodes[name].sightings[taint].start_at > newest_old]
-            if new and _LIFECYCLE_KEYS.issuperset(new):
-                by_lifecycle += 1
+            if new and LIFECYCLE_KEYS.issuperset(new):
+                by_lifecycle += not is_dated(nodes[name].node) and self.outages.zone_of(name) is not None
             elif new:
                 by_people += 1
         return TaintSurge(by_people, by_lifecycle, len(nodes), due, sum(1 for _ in self._awaited(nodes, now)))
@@ -231,11 +162,15 @@ class Breaker:
         newest_old = now.at - self.policy.window_seconds
         if self.latch is not None:
             newest_old = min(newest_old, now.instant_of(self.latch.since_epoch) - self.policy.window_seconds)
-        if self.reset_epoch is not None:
-            newest_old = max(newest_old, now.instant_of(self.reset_epoch))
-        return newest_old
+        return max(newest_old, self.known_at(now))
 
-    def evaluate(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> None:
+    def known_at(self, now: Moment) -> float:
+        """Return the instant of the last reset by a human: what began before that is known."""
+        return -math.inf if self.reset_epoch is None else now.instant_of(self.reset_epoch)
+
+    def evaluate(
+        self, nodes: Mapping[str, KnownNode], due: int, now: Moment, evictions: Evictions = no_evictions
+    ) -> None:
         """Open if there is too much; close if that is allowed without a human and the cause is gone."""
         self.count_due(due)
         if not self.policy.enabled:
@@ -243,13 +178,16 @@ class Breaker:
         max_due = self.policy.max_due
         too_many_due = max_due is not None and due - self._known_due > max_due
         if self.latch is None:
-            if self._news or too_many_due:
-                self._news = False
-                cause = self._cause(self.surge(nodes, due, now), too_many_due)
+            if self._news or too_many_due or self.outages.news:
+                counts = self._news or too_many_due
+                cause = self._cause(self.surge(nodes, due, now), too_many_due) if counts else None
+                cause = cause or self.outages.too_much(evictions, True, self.known_at(now))
+                self._news = self.outages.news = False
                 self.latch = None if cause is None else Latch(now.server_epoch, cause)
                 self._may_close_at = now.at
         elif self.policy.closes_by_itself and not self.latch.unreadable:
-            if self._cause(self.surge(nodes, due, now), too_many_due) is not None:
+            cause = self._cause(self.surge(nodes, due, now), too_many_due)
+            if cause or self.outages.too_much(evictions, False, self.known_at(now)):
                 self._may_close_at = now.at
             elif self._may_close_at is None:
                 self._may_close_at = now.at + self.policy.window_seconds
@@ -283,8 +221,8 @@ class Breaker:
         if policy.nodes.exceeded_by(surge.nodes, surge.total):
             return f"{surge.nodes} of {surge.total} nodes {window}, more than {policy.nodes}"
         lifecycle = policy.lifecycle_nodes
-        if lifecycle is not None and lifecycle.exceeded_by(surge.lifecycle_nodes, surge.total):
-            seen = f"{surge.lifecycle_nodes} of {surge.total} nodes not ready or unreachable"
+        if lifecycle is not None and lifecycle.exceeded_by(surge.lifecycle_nodes, self.outages.total):
+            seen = f"{surge.lifecycle_nodes} of {self.outages.total} nodes not ready or unreachable"
             return f"{seen}, {window}, more than {lifecycle}"
         if too_many_due:
             return f"{surge.due} pods due at once, more than {policy.max_due}"

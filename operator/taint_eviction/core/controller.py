@@ -15,7 +15,8 @@ import math
 from typing import assert_never
 
 from taint_eviction.core.attempts import Attempts
-from taint_eviction.core.breaker import Breaker, BreakerPolicy
+from taint_eviction.core.breaker import Breaker
+from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import DecisionPolicy
@@ -82,7 +83,7 @@ class Controller:
             lambda key: self.suspension.of_flow(key) is not None,
             self.pods,
         )
-        self._dispatch = Dispatch(eviction_policy, self._queue, self.breaker, self.suspension, self.nodes)
+        self._dispatch = Dispatch(eviction_policy, self._queue, self.breaker, self.suspension, self.nodes, self.pods)
         take_backs = TakeBacks()
         self._deciding = Deciding(
             policy or DecisionPolicy(), self.nodes, self.pods, self._queue, self._dispatch, take_backs, dry_run=dry_run
@@ -113,6 +114,7 @@ class Controller:
                 return self._node_seen(fact, now)
             case NodesHeard():
                 self.nodes.hear(fact, now)
+                self.breaker.outages.hear(now)
                 return []
             case NodeGone():
                 return self._node_gone(fact, now)
@@ -136,9 +138,11 @@ class Controller:
     def _node_seen(self, fact: NodeSeen, now: Moment) -> list[Effect]:
         name, breaker = fact.node.name, self.breaker
         found = not self._nodes_listed and name not in self.nodes.known
-        change = self.nodes.put(fact, now)
-        if (known := self.nodes.known.get(name)) is not None:
+        change, known = self.nodes.put(fact, now), self.nodes.known.get(name)
+        if known is not None:
             self._stray_taints.node_seen(known.node, known.sightings, now)
+            if known.node is fact.node:
+                breaker.outages.see(fact, now)
         if change is None:
             return []
         taints = self.nodes.known[name].sightings
@@ -161,6 +165,7 @@ class Controller:
             return []
         self._stray_taints.node_gone(fact.name)
         self.breaker.node_changed(fact.name, ())
+        self.breaker.outages.forget(fact.name)
         effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
         return effects + self._deciding.redecide_all(self.pods.on_node(fact.name), now)
 

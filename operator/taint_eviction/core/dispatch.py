@@ -5,6 +5,7 @@ to them, and lets the queue move on. Decides on no pod and makes no call.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from taint_eviction.core.breaker import Breaker
@@ -17,6 +18,7 @@ from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.governing import governed, governed_in_turn, handling_of
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Token
 from taint_eviction.core.pod_record import (
     InFlight,
@@ -38,12 +40,19 @@ class Dispatch:
     """Answers how and when evictions go; see the module."""
 
     def __init__(
-        self, policy: EvictionPolicy, queue: EvictionQueue, breaker: Breaker, suspension: Suspension, nodes: KnownNodes
+        self,
+        policy: EvictionPolicy,
+        queue: EvictionQueue,
+        breaker: Breaker,
+        suspension: Suspension,
+        nodes: KnownNodes,
+        pods: KnownPods,
     ) -> None:
         self.policy = policy
         self._breaker = breaker
         self._suspension = suspension
         self._nodes = nodes
+        self._pods = pods
         self._queue = queue
 
     # How
@@ -98,7 +107,8 @@ class Dispatch:
 
     def advance(self, now: Moment) -> None:
         """Let what is due by now move on."""
-        self._queue.advance(now.at, self._breaker.unlisted_since(self._nodes.known, now))
+        if self._queue.advance(now.at, self._breaker.unlisted_since(self._nodes.known, now)):
+            self._breaker.outages.news = True
         self._breaker.presume(self._queue.waited_until)
 
     def take(self, now: Moment, retry: bool) -> tuple[PodRecord, tuple[Token, ...]] | None:
@@ -133,6 +143,7 @@ class Dispatch:
         before, effects = self._suspension.control_state, self._suspension.order(control_state, now)
         if control_state != before:
             self._queue.reconsider()
+            self._breaker.outages.news = True
         self.advance(now)
         self._breaker.count_due(self._queue.due())
         return effects
@@ -140,15 +151,24 @@ class Dispatch:
     def evaluate(self, now: Moment) -> list[Effect]:
         """Let the circuit breaker judge what is going on; to be asked before work is taken."""
         self.advance(now)
-        return self._suspension.evaluate(self._nodes.known, self._queue.due(), now)
+        return self._suspension.evaluate(self._nodes.known, self._queue.due(), now, self.evictions)
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> None:
         """Go on with another policy; what is wanted is to be scheduled again after that."""
         self.policy = policy
         self._suspension.change_policy(policy)
         self._queue.change_policy(policy, now.at)
+        self._breaker.outages.news = True
 
     # Questions
+
+    def evictions(self, node_name: str, due: bool) -> Iterator[PodRecord]:
+        """Go through a node's pods that are to be evicted; ``due``: those that are due and whose flow nobody holds."""
+        for record in self._pods.on_node(node_name):
+            state = record.state
+            is_due = isinstance(state, Settling | Queued) and self._suspension.of_flow(state.schedule.flow) is None
+            if record.decision is not None and (is_due or not due):
+                yield record
 
     def state(self, record: PodRecord, decision: Evict, now: Moment) -> PendingState:
         """Say in which state a pod is that is to be evicted by this decision.

@@ -61,6 +61,7 @@ class EvictionQueue:
         self._more_seconds = max(0.0, list_wait_seconds - self._settle_seconds)
         self._unlisted_since = math.inf
         self._is_held = is_held
+        self._has_moved = False
         self._turns = itertools.count(1)
         self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
         self._due_first, self._due_again = (FairQueue(is_held, self._limits.buckets) for _ in range(2))
@@ -140,9 +141,12 @@ class EvictionQueue:
         entry = self._governed_anew.pop_due(now)
         return None if entry is None else self._pods.known[entry.ref.key]
 
-    def advance(self, now: float, unlisted_since: float = math.inf) -> None:
-        """Let what is due by now move on; ``unlisted_since``: a node has been newly tainted and unlisted since then."""
-        self._unlisted_since = unlisted_since
+    def advance(self, now: float, unlisted_since: float = math.inf) -> bool:
+        """Let what is due by now move on; tell whether anything did.
+
+        ``unlisted_since``: a node has been newly tainted and unlisted since then.
+        """
+        self._unlisted_since, self._has_moved = unlisted_since, False
         while (entry := self._first_tries.pop_due(now)) is not None:
             self._move_on(entry.ref)
         while (at := self._settled_at()) is not None and at <= now and (entry := self._settling.pop_due(now)):
@@ -151,11 +155,13 @@ class EvictionQueue:
             self._move_on(entry.ref)
         while (entry := self._retries.pop_due(now)) is not None:
             self._move_on(entry.ref)
+        return self._has_moved
 
     def _move_on(self, ref: PodRef) -> None:
         record = self._pods.known[ref.key]
         if isinstance(record.state, Waiting | Settling | Retrying):
             self._enter(record, self.after(record.state))
+            self._has_moved = True
 
     def after(self, state: Waiting | Settling | Retrying) -> Settling | Queued:
         """Return the state that follows when the time of this one has passed."""

@@ -12,6 +12,7 @@ from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Pa
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.outages import Evictions, no_evictions
 from taint_eviction.core.pod_record import WaitReason
 from taint_eviction.core.policy import EvictionPolicy
 
@@ -68,12 +69,17 @@ class Suspension:
         self._closed_epoch = min(self._closed_epoch, now.server_epoch)
         return effects + self._noting_breaker(lambda: self._take_latch(control_state))
 
-    def evaluate(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> list[Effect]:
+    def evaluate(
+        self, nodes: Mapping[str, KnownNode], due: int, now: Moment, evictions: Evictions = no_evictions
+    ) -> list[Effect]:
         """Let the breaker evaluate, once the control state has been read."""
         if self.control_state is None:
             return []
-        due_to_go = 0 if self.control_state.cluster is not None else due
-        effects = self._noting_breaker(lambda: self._breaker.evaluate(nodes, due_to_go, now))
+        is_paused = self.control_state.cluster is not None
+        due_to_go = 0 if is_paused else due
+        if is_paused and self._breaker.latch is None:
+            evictions = no_evictions
+        effects = self._noting_breaker(lambda: self._breaker.evaluate(nodes, due_to_go, now, evictions))
         if BreakerClosed() in effects:
             self._closed_epoch = now.server_epoch
         return effects

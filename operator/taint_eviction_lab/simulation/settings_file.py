@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.settings import Settings
@@ -33,7 +33,18 @@ SETTINGS = frozenset(
     }
 )
 _BREAKER_SPANS = {"window": "window_seconds", "settle": "settle_seconds", "listWait": "list_wait_seconds"}
-BREAKER_SETTINGS = frozenset({*_BREAKER_SPANS, "nodes", "leastNodes", "lifecycleNodes", "duePods", "closesByItself"})
+BREAKER_SETTINGS = frozenset(
+    {
+        *_BREAKER_SPANS,
+        "nodes",
+        "leastNodes",
+        "lifecycleNodes",
+        "zone",
+        "withoutControlPlane",
+        "duePods",
+        "closesByItself",
+    }
+)
 
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
 _EXEMPT, _FOR_EVER = "exempt", "forever"
@@ -153,15 +164,19 @@ class SettingsReading(SuspensionReading):
         if "lifecycleNodes" in fields:
             is_exempt = fields["lifecycleNodes"].value == _EXEMPT
             lifecycle = None if is_exempt else self._threshold(fields["lifecycleNodes"], "lifecycleNodes", _EXEMPT)
+        zone = self._threshold(fields["zone"], "zone") if "zone" in fields else None
         nodes = self._threshold(fields["nodes"], "nodes") if "nodes" in fields else policy.nodes
         if least is not None:
             nodes = replace(nodes, min_nodes=least)
             lifecycle = None if lifecycle is None else replace(lifecycle, min_nodes=least)
+            zone = None if zone is None else replace(zone, min_nodes=least)
         if "duePods" in fields:
             changes["max_due"] = self.whole_number(fields["duePods"], "duePods", 0)
         if "closesByItself" in fields:
             changes["closes_by_itself"] = self.boolean(fields["closesByItself"], "closesByItself")
-        return replace(policy, nodes=nodes, lifecycle_nodes=lifecycle, **changes)
+        if "withoutControlPlane" in fields:
+            changes["without_control_plane"] = self.boolean(fields["withoutControlPlane"], "withoutControlPlane")
+        return replace(policy, nodes=nodes, lifecycle_nodes=lifecycle, zone=zone, **changes)
 
     def _threshold(self, at: Marked, what: str, *others: str) -> NodeThreshold:
         if isinstance(at.value, str) and (found := _PERCENTAGE.fullmatch(at.value)):

@@ -21,7 +21,7 @@ from tests.simulation.exploring.truth import (
     tolerates,
 )
 
-from taint_eviction.core.breaker import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import Latch
 from taint_eviction_lab.simulation.audit import Trace
 from taint_eviction_lab.simulation.virtual_clock import server_time

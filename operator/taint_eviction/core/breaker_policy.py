@@ -1,0 +1,83 @@
+"""When the circuit breaker opens, as operators choose it. Values only: what is counted is ``breaker``'s business."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeThreshold:
+    """How many nodes are too many: a number, a share of all nodes in percent, or whichever is exceeded first.
+
+    None: no such bound. A share counts from ``min_nodes`` nodes on, so that two nodes of three are not yet a surge.
+    """
+
+    number: int | None = None
+    percent: float | None = None
+    min_nodes: int = 3
+
+    def exceeded_by(self, count: int, total: int) -> bool:
+        """Tell whether ``count`` of ``total`` nodes are more than it allows."""
+        if self.number is not None and count > self.number:
+            return True
+        return self.percent is not None and count >= self.min_nodes and 100 * count > self.percent * total
+
+    def __str__(self) -> str:
+        """Say what it allows."""
+        parts = [] if self.number is None else [f"{self.number}"]
+        if self.percent is not None:
+            parts.append(f"{self.percent:g} %")
+        return " or ".join(parts) or "any number"
+
+    def problems(self, what: str) -> list[str]:
+        """Say everything that is wrong with it, a sentence each; ``what`` names it."""
+        found = []
+        if self.number is not None and self.number < 0:
+            found.append(f"{what}: a number of nodes is not negative, as {self.number} is")
+        if self.percent is not None and not 0 <= self.percent < 100:
+            found.append(f"{what}: more than {self.percent:g} % of the nodes can never be; write less than 100")
+        if self.min_nodes < 1:
+            found.append(f"{what}: a share counts from 1 node on at the earliest, not {self.min_nodes}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    """When evictions stop by themselves until somebody resets the breaker; off by default, as in Kubernetes.
+
+    ``nodes``: how many newly tainted nodes within ``window_seconds`` it tolerates; ``lifecycle_nodes``: the same for
+    nodes that stopped being ready within that time of each other, and still are not when an eviction because of that is
+    about to go, None: any number. ``zone``: the same for the nodes of each zone, None: a zone that is lost as a whole
+    does not matter by itself. ``without_control_plane``: control-plane nodes do not count in either. ``max_due``: how
+    many pods may be due at once, None: any number. ``settle_seconds``: how long each eviction waits, so that a surge of
+    taints shows itself before its first pods are gone; ``list_wait_seconds``: how long an eviction waits at most for
+    the first lists of newly tainted nodes. ``closes_by_itself``: it closes when the cause, which this process must have
+    seen, is gone; otherwise a human resets it.
+    """
+
+    enabled: bool = False
+    nodes: NodeThreshold = NodeThreshold(percent=25.0)
+    lifecycle_nodes: NodeThreshold | None = NodeThreshold(percent=55.0)
+    zone: NodeThreshold | None = None
+    without_control_plane: bool = False
+    window_seconds: float = 300.0
+    max_due: int | None = None
+    settle_seconds: float = 2.0
+    list_wait_seconds: float = 10.0
+    closes_by_itself: bool = False
+
+    def problems(self) -> list[str]:
+        """Say everything that is wrong with these values, a sentence each."""
+        found = self.nodes.problems("breaker")
+        if self.lifecycle_nodes is not None:
+            found += self.lifecycle_nodes.problems("breaker, not-ready and unreachable nodes")
+        if self.zone is not None:
+            found += self.zone.problems("breaker, nodes of a zone (--breaker-zone)")
+        if not 0 < self.window_seconds < math.inf:
+            found.append(f"the breaker's window must be more than 0 seconds, not {self.window_seconds:g}")
+        if not 0 <= self.settle_seconds < math.inf:
+            found.append(f"the breaker's settling must not be negative, as {self.settle_seconds:g} s is")
+        if not 0 <= self.list_wait_seconds < math.inf:
+            found.append(f"the breaker's wait for lists must not be negative, as {self.list_wait_seconds:g} s is")
+        if self.max_due is not None and self.max_due < 0:
+            found.append(f"the breaker's number of due pods must not be negative, as {self.max_due} is")
+        return found

@@ -1,0 +1,205 @@
+"""Which nodes are not ready, since when, and how many of them became so together.
+
+The node lifecycle controller taints a few nodes of an outage at a time (0.1 a second and zone, or fewer), but sets the
+conditions of all at once. So an outage is counted by the condition Ready. A node whose condition is missing, or does
+not say since when, is not counted here: ``breaker`` counts it by its taint.
+
+A node's outage begins when its condition stops being True, whatever it is after that (False, Unknown). What was seen
+beats what is dated: an outage begins no earlier than the node was last known to be ready.
+
+Nodes with the label node.kubernetes.io/exclude-disruption count neither as not ready nor among all nodes; nor do those
+of the control plane if the policy says so. Pure: an observation costs the same however many nodes there are.
+
+Reference: pkg/controller/nodelifecycle/node_lifecycle_controller.go
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
+from taint_eviction.core.facts import NodeSeen
+from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment
+from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Node, Readiness
+from taint_eviction.core.pod_record import PodRecord
+
+LIFECYCLE_KEYS = frozenset({NOT_READY, UNREACHABLE})
+
+# The pods of a node that are to be evicted; True: only those that are due and whose flow nobody holds.
+Evictions = Callable[[str, bool], Iterable[PodRecord]]
+
+
+@dataclass(frozen=True, slots=True)
+class LostNodes:
+    """Nodes that stopped being ready within the window of one of them, ``name``, and still are not.
+
+    ``count`` of ``total`` nodes; ``zone`` None: of all nodes, else of those of this zone.
+    """
+
+    name: str
+    lost_at: float
+    count: int
+    total: int
+    zone: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenNode:
+    """A node as it was observed last; ``lost_at`` None: it is ready, or does not say since when it is not."""
+
+    uid: str
+    zone: str
+    counts: bool
+    ready: Readiness | None
+    seen_at: float
+    lost_at: float | None
+
+
+class Outages:
+    """The nodes that count, and the outages among them."""
+
+    def __init__(self, policy: BreakerPolicy) -> None:
+        self._policy = policy
+        self._nodes: dict[str, _SeenNode] = {}
+        # Nodes that count, by zone; and of these the ones that are not ready, with the instant at which that began.
+        self._zones: Counter[str] = Counter()
+        self.lost: dict[str, float] = {}
+        # Whether an outage may have become too much, or evictions due, since it was asked last (``Breaker.evaluate``).
+        self.news = False
+        self._heard_at = -math.inf
+
+    # What is seen
+
+    def hear(self, now: Moment) -> None:
+        """Note that the watch of nodes has brought everything there was."""
+        self._heard_at = now.at
+
+    def see(self, fact: NodeSeen, now: Moment) -> None:
+        """Take in a node."""
+        node, before = fact.node, self._nodes.get(fact.node.name)
+        same = before if before is not None and before.uid == node.uid else None
+        counts = not node.exempt and not (self._policy.without_control_plane and node.control_plane)
+        seen_at = now.at if fact.asked_at is None else fact.asked_at
+        seen = _SeenNode(node.uid, node.zone, counts, node.ready, seen_at, self._lost_at(fact, same, now))
+        if before is not None and (before.zone, before.counts, before.lost_at) == (node.zone, counts, seen.lost_at):
+            self._nodes[node.name] = seen
+            return
+        self.forget(node.name)
+        self._nodes[node.name] = seen
+        if counts:
+            self._zones[node.zone] += 1
+            if seen.lost_at is not None:
+                self.lost[node.name] = seen.lost_at
+
+    def forget(self, name: str) -> None:
+        """Note that a node is gone."""
+        before = self._nodes.pop(name, None)
+        self.lost.pop(name, None)
+        if before is not None and before.counts:
+            self._zones[before.zone] -= 1
+        self.news = True
+
+    def _lost_at(self, fact: NodeSeen, same: _SeenNode | None, now: Moment) -> float | None:
+        ready = fact.node.ready
+        if ready is None or ready.is_true or ready.since is None:
+            return None
+        was = None if same is None else same.ready
+        if same is not None and was is not None and same.lost_at is not None:
+            # Over a gap of the watch, a later date may mean that it was ready in between; with the same status it does.
+            stayed = ready.since == was.since or (ready.status != was.status and not fact.after_gap)
+            if stayed:
+                return same.lost_at
+        lost_at = min(now.at, now.instant_of(ready.since + TRUNCATION_SECONDS))
+        if same is not None and was is not None and was.is_true:
+            lost_at = max(lost_at, same.seen_at, self._heard_at)
+        return lost_at
+
+    # What follows
+
+    @property
+    def total(self) -> int:
+        """Count the nodes that count."""
+        return self._zones.total()
+
+    @property
+    def zones(self) -> Mapping[str, int]:
+        """Count the nodes that count by zone, "" for those without one."""
+        return +self._zones
+
+    def zone_of(self, name: str) -> str | None:
+        """Return the zone of a node, "" for none; None: the node does not count."""
+        seen = self._nodes.get(name)
+        return seen.zone if seen is not None and seen.counts else None
+
+    def not_ready(self) -> Iterator[str]:
+        """Go through the nodes that count and are not ready, for whatever time."""
+        return (name for name, seen in self._nodes.items() if seen.counts and seen.ready and not seen.ready.is_true)
+
+    def together(self, known_at: float) -> Iterator[LostNodes]:
+        """Go through the nodes that are not ready, each with how many others became so within its window.
+
+        That is: within the policy's window before or after it. What began by ``known_at`` is known to people and does
+        not count. First for all nodes, then for zones if they have a threshold.
+        """
+        lost = {name: at for name, at in self.lost.items() if at > known_at}
+        yield from self._counted(lost, None)
+        if self._policy.zone is not None:
+            by_zone: dict[str, dict[str, float]] = {}
+            for name, at in lost.items():
+                by_zone.setdefault(self._nodes[name].zone, {})[name] = at
+            for zone, nodes in by_zone.items():
+                if zone:
+                    yield from self._counted(nodes, zone)
+
+    def _counted(self, lost: Mapping[str, float], zone: str | None) -> Iterator[LostNodes]:
+        starts, window = sorted(lost.values()), self._policy.window_seconds
+        total = self.total if zone is None else self._zones[zone]
+        for name, at in lost.items():
+            count = bisect_right(starts, at + window) - bisect_left(starts, at - window)
+            yield LostNodes(name, at, count, total, zone)
+
+    def too_much(self, evictions: Evictions, due: bool, known_at: float) -> str | None:
+        """Say in a sentence what is too much: nodes lost together, with an eviction because of that (``due``: soon)."""
+        for lost in self.together(known_at):
+            threshold = self.threshold(lost.zone)
+            if threshold is None or not threshold.exceeded_by(lost.count, lost.total):
+                continue
+            if self.has_caused(lost, evictions(lost.name, due)):
+                where = "" if lost.zone is None else f" of zone {lost.zone}"
+                within = f"stopped being ready within {self._policy.window_seconds:g} s of {lost.name}"
+                return f"{lost.count} of {lost.total} nodes{where} {within} and still are not, more than {threshold}"
+        return None
+
+    def threshold(self, zone: str | None) -> NodeThreshold | None:
+        """Return how many nodes of a zone, None: of all, may be lost."""
+        return self._policy.lifecycle_nodes if zone is None else self._policy.zone if zone else None
+
+    def names(self, lost: LostNodes, known_at: float) -> set[str]:
+        """Name the nodes of an outage."""
+        window = self._policy.window_seconds
+        return {name for name, at in self.lost.items() if at > known_at and abs(at - lost.lost_at) <= window}
+
+    def has_caused(self, lost: LostNodes, evictions: Iterable[PodRecord]) -> bool:
+        """Tell whether one of these evictions from the node of an outage is due to that.
+
+        That of a pod which came when the node had long been lost is not.
+        """
+        return any(
+            record.decision is not None
+            and record.decision.deciding.taint.key in LIFECYCLE_KEYS
+            and record.bound is not None
+            and record.bound.start_at <= lost.lost_at + self._policy.window_seconds
+            for record in evictions
+        )
+
+
+def no_evictions(_: str, __: bool) -> Iterable[PodRecord]:
+    """Return none: of ``Evictions`` the one under which nobody goes."""
+    return ()
+
+
+def is_dated(node: Node) -> bool:
+    """Tell whether a node's condition says since when it is not ready, or that it is."""
+    return node.ready is not None and (node.ready.is_true or node.ready.since is not None)
