@@ -176,6 +176,7 @@ KNOWN_BUGS: dict[str, Patch] = {
     "breaker-first-sight": holding.breaker_counts_by_first_sight,
     "breaker-last-write": holding.breaker_takes_last_writes_for_dates,
     "breaker-listed": holding.breaker_judges_what_is_listed,
+    "breaker-taints": holding.breaker_counts_lost_nodes_by_taints,
     "latch-lost": holding.latch_is_lost_at_restart,
     "reset-ahead": holding.dated_ahead_counts_as_dated,
     "no-settling": holding.waves_do_not_settle,

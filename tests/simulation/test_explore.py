@@ -46,6 +46,7 @@ CAUGHT_BY = {
     "breaker-first-sight": (9, "opened for nothing"),
     "breaker-last-write": (11, "opened for nothing"),
     "breaker-listed": (9, "before it was judged"),
+    "breaker-taints": (9, "in an outage"),
     "latch-lost": (9, "closed too early"),
     "reset-ahead": (9, "in a wave"),
     "no-settling": (9, "not settled"),

@@ -4,6 +4,7 @@ import math
 
 from tests.simulation.scenario_texts import ONE_POD
 
+from taint_eviction.core.breaker_policy import NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.policy import EvictionMode, Limit, PolicyRule
 from taint_eviction_lab.simulation.scenario import read_scenario
@@ -54,7 +55,7 @@ settings:
   policy: [{name: a, match: {namespaces: [shop]}, mode: evict}]
   breaker:
     {nodes: 12.5%, lifecycleNodes: exempt, leastNodes: 2, window: 1m, duePods: 9, settle: 0, listWait: 4s,
-     closesByItself: yes}
+     closesByItself: yes, zone: 3, withoutControlPlane: yes}
 timeline:"""
     read = read_scenario(ONE_POD.replace("timeline:", settings), "s.yaml").settings
     policy, breaker = read.policy, read.breaker
@@ -64,5 +65,6 @@ timeline:"""
     assert (read.max_hold_seconds, read.default_not_ready_seconds, read.wait_for_shutdown) == (math.inf, 30, True)
     assert (breaker.enabled, breaker.nodes.percent, breaker.nodes.min_nodes) == (True, 12.5, 2)
     assert (breaker.lifecycle_nodes, breaker.window_seconds, breaker.max_due) == (None, 60, 9)
+    assert (breaker.zone, breaker.without_control_plane) == (NodeThreshold(3, min_nodes=2), True)
     assert (breaker.settle_seconds, breaker.list_wait_seconds, breaker.closes_by_itself) == (0, 4, True)
     assert not read_scenario(ONE_POD, "s.yaml").settings.breaker.enabled

@@ -201,6 +201,19 @@ def test_pauses_are_listed_the_widest_first() -> None:
     ]
 
 
+ALL = {
+    "zone": None,
+    "nodes": 3,
+    "notReady": 0,
+    "newlyNotReady": 0,
+    "newlyTainted": 1,
+    "counted": 1,
+    "sharePercent": 33.3,
+    "threshold": "55 %",
+    "nodeNames": ["n3"],
+}
+
+
 def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
     """Nodes newly tainted by people and by the node lifecycle controller, and pods that are due."""
     policy = BreakerPolicy(True, NodeThreshold(2, 25.0), max_due=100, settle_seconds=0.0)
@@ -218,9 +231,11 @@ def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
         "unlistedNodes": 2,
         "opensAt": [
             "more than 2 or 25 % of the nodes newly tainted within 300 s (the share counts from 3 on)",
-            "more than 55 % of the nodes not ready or unreachable within that time (the share counts from 3 on)",
+            "more than 55 % of the nodes lost within that time of each other, and still not ready when a pod is due"
+            " because of that (the share counts from 3 on)",
             "more than 100 pods due at once",
         ],
+        "zones": [ALL, {**ALL, "zone": "", "threshold": None}],
     }
     on.brain.order(ControlState(latch=Latch(EPOCH, "3 of 3 nodes")), moment(0))
     breaker = status(on)["breaker"]

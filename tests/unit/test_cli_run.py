@@ -71,11 +71,14 @@ def test_each_flag_of_the_breaker_arrives() -> None:
         *("--breaker", "--breaker-nodes", "25%,40", "--breaker-min-nodes", "5", "--breaker-lifecycle-nodes", "10"),
         *("--breaker-window", "10m", "--breaker-due-pods", "500", "--breaker-settle", "5s"),
         *("--breaker-list-wait", "15s", "--breaker-closes", "by-itself"),
+        *("--breaker-zone", "90%", "--breaker-without-control-plane"),
     )
     assert read.breaker == BreakerPolicy(
         enabled=True,
         nodes=NodeThreshold(40, 25.0, 5),
         lifecycle_nodes=NodeThreshold(10, None, 5),
+        zone=NodeThreshold(None, 90.0, 5),
+        without_control_plane=True,
         window_seconds=600.0,
         max_due=500,
         settle_seconds=5.0,
@@ -87,6 +90,12 @@ def test_each_flag_of_the_breaker_arrives() -> None:
 def test_nodes_that_are_not_ready_may_be_exempt_from_the_breaker() -> None:
     """Then no number of them opens it."""
     assert settings("--breaker-lifecycle-nodes", "exempt").breaker.lifecycle_nodes is None
+
+
+@pytest.mark.parametrize("flags", [(), ("--breaker-zone", "off")])
+def test_a_lost_zone_opens_nothing_unless_it_is_set(flags: tuple[str, ...]) -> None:
+    """As without a breaker."""
+    assert settings(*flags).breaker.zone is None
 
 
 def test_tolerances_and_holds_arrive() -> None:

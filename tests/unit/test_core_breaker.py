@@ -123,6 +123,7 @@ def test_the_defaults_have_no_problems_and_are_off() -> None:
     assert policy.max_due is None
     assert (policy.nodes, policy.lifecycle_nodes) == (NodeThreshold(percent=25.0), NodeThreshold(percent=55.0))
     assert not policy.closes_by_itself
+    assert (policy.zone, policy.without_control_plane) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +135,10 @@ def test_the_defaults_have_no_problems_and_are_off() -> None:
         (
             BreakerPolicy(lifecycle_nodes=NodeThreshold(percent=1.0, min_nodes=0)),
             "breaker, not-ready and unreachable nodes: a share counts from 1 node on at the earliest, not 0",
+        ),
+        (
+            BreakerPolicy(zone=NodeThreshold(percent=100.0)),
+            "breaker, nodes of a zone (--breaker-zone): more than 100 % of the nodes can never be",
         ),
         (BreakerPolicy(window_seconds=0.0), "the breaker's window must be more than 0 seconds, not 0"),
         (BreakerPolicy(window_seconds=math.inf), "the breaker's window must be more than 0 seconds, not inf"),

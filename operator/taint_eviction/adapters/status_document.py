@@ -13,6 +13,7 @@ from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.pending_pages import StatusPage
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_table import ZoneRow
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Block
@@ -69,6 +70,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
             **_latch(breaker.latch),
             **_surge(status, now),
             "opensAt": _thresholds(breaker.policy),
+            "zones": [_zone(row) for row in status.zones(now)] if breaker.policy.enabled else [],
         },
         "ordersKnown": control_state is not None,
         "pauses": [] if control_state is None else list(_pauses(control_state)),
@@ -136,6 +138,21 @@ def _surge(status: Status, now: Moment) -> JsonObject:
     }
 
 
+def _zone(row: ZoneRow) -> JsonObject:
+    """Say what is counted of a zone; of all nodes where its name is None."""
+    return {
+        "zone": row.zone,
+        "nodes": row.nodes,
+        "notReady": row.not_ready,
+        "newlyNotReady": row.newly_not_ready,
+        "newlyTainted": row.newly_tainted,
+        "counted": row.counted,
+        "sharePercent": round(100 * row.counted / row.nodes, 1) if row.nodes else 0.0,
+        "threshold": row.threshold and str(row.threshold),
+        "nodeNames": list(row.names),
+    }
+
+
 def _latch(latch: Latch | None) -> JsonObject:
     if latch is None:
         return {"open": False, "since": None, "cause": None}
@@ -149,8 +166,11 @@ def _thresholds(policy: BreakerPolicy) -> list[str]:
     if policy.lifecycle_nodes is not None:
         min_nodes = _min_nodes(policy.lifecycle_nodes)
         found.append(
-            f"more than {policy.lifecycle_nodes} of the nodes not ready or unreachable within that time{min_nodes}"
+            f"more than {policy.lifecycle_nodes} of the nodes lost within that time of each other, and still not ready"
+            f" when a pod is due because of that{min_nodes}"
         )
+    if policy.zone is not None:
+        found.append(f"more than {policy.zone} of the nodes of a zone lost like that{_min_nodes(policy.zone)}")
     if policy.max_due is not None:
         found.append(f"more than {policy.max_due} pods due at once")
     return found

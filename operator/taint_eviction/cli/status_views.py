@@ -13,6 +13,18 @@ from taint_eviction.planning.wording import many, span
 _STATES = {"inFlight": "in flight", "due": "due", "retrying": "retrying", "blocked": "blocked", "held": "held"}
 # By the word that is shown.
 _COLOURS = {"in flight": "cyan", "retrying": "red", "blocked": "magenta", "held": "yellow", "due": "cyan"}
+_ZONE_COUNTS = ("notReady", "newlyNotReady", "newlyTainted", "counted")
+_ZONE_HEADER = (
+    "ZONE",
+    "NODES",
+    "NOT READY",
+    "NEWLY NOT READY",
+    "NEWLY TAINTED",
+    "COUNTED",
+    "SHARE",
+    "THRESHOLD",
+    "COUNTED NODES",
+)
 _HEADER = ("DUE", "STATE", "POD", "NODE", "WHY")
 
 _bold = partial(click.style, bold=True)
@@ -32,7 +44,7 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
         lines.append(_bad(f"not ready: {document['notReadyBecause']}"))
     # A controller of another version may have none.
     lines += map(_bad, document.get("warnings", ()))
-    lines += [_breaker(document["breaker"]), *map(_pause, document["pauses"])]
+    lines += [_breaker(document["breaker"]), *_zones(document["breaker"]), *map(_pause, document["pauses"])]
     if document["ordersKnown"] is False:
         lines.append(_doubtful("pauses have not been read yet: nothing is evicted"))
     paused = [rule["name"] for rule in document["policy"]["rules"] if rule["paused"]]
@@ -73,6 +85,23 @@ def _breaker(breaker: Mapping[str, Any]) -> str:
     if unlisted := breaker.get("unlistedNodes"):
         seen += f", pods of {many(unlisted, 'node')} not listed yet"
     return f"circuit breaker: {_good('closed')}; {seen}; it opens at {', or '.join(breaker['opensAt'])}"
+
+
+def _zones(breaker: Mapping[str, Any]) -> list[str]:
+    """Write what it counts as a table of zones; nothing where it is closed and there is nothing to count."""
+    # A controller of another version may tell none.
+    rows = [row for row in breaker.get("zones", ()) if any(row[count] for count in _ZONE_COUNTS)]
+    if not rows or not (breaker["open"] or any(row["counted"] or row["newlyTainted"] for row in rows)):
+        return []
+    return table_lines(_ZONE_HEADER, [_zone(row) for row in rows])
+
+
+def _zone(row: Mapping[str, Any]) -> tuple[str, ...]:
+    zone = "all" if row["zone"] is None else row["zone"] or "(none)"
+    more = row["counted"] - len(row["nodeNames"])
+    names = ", ".join([*row["nodeNames"], *([f"… and {more} more"] if more > 0 else [])])
+    counts = (str(row[count]) for count in _ZONE_COUNTS)
+    return zone, str(row["nodes"]), *counts, f"{row['sharePercent']:g} %", row["threshold"] or "", names
 
 
 def _pause(pause: Mapping[str, Any]) -> str:

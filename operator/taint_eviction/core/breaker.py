@@ -128,37 +128,35 @@ class Breaker:
 
     def surge(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> TaintSurge:
         """Count what is new since the window began; the window stands still while the breaker is open."""
-        newest_old = self._newest_old(now)
-        by_people = by_lifecycle = 0
-        for name, taints in (self._evicting | self._presumed(nodes)).items():
+        by_people, by_lifecycle = self.newly_tainted(nodes, now)
+        unlisted = sum(1 for _ in self._awaited(nodes, now))
+        return TaintSurge(len(by_people), len(by_lifecycle), len(nodes), due, unlisted)
+
+    def newly_tainted(self, nodes: Mapping[str, KnownNode], now: Moment) -> tuple[set[str], set[str]]:
+        """Name the nodes that others have newly tainted; and the node lifecycle controller, where taints count."""
+        newest_old = self.newest_old(now)
+        by_people, by_lifecycle = set(), set()
+        presumed = _presumed(nodes, self.unlisted, self._waited_until, self._evicting)
+        for name, taints in (self._evicting | presumed).items():
             new = [taint.key for taint in taints if nodes[name].sightings[taint].start_at > newest_old]
-            if new and LIFECYCLE_KEYS.issuperset(new):
-                by_lifecycle += not is_dated(nodes[name].node) and self.outages.zone_of(name) is not None
-            elif new:
-                by_people += 1
-        return TaintSurge(by_people, by_lifecycle, len(nodes), due, sum(1 for _ in self._awaited(nodes, now)))
+            if new and not LIFECYCLE_KEYS.issuperset(new):
+                by_people.add(name)
+            elif new and not is_dated(nodes[name].node) and self.outages.zone_of(name) is not None:
+                by_lifecycle.add(name)
+        return by_people, by_lifecycle
 
     def unlisted_since(self, nodes: Mapping[str, KnownNode], now: Moment) -> float:
         """Return since when a newly tainted node has waited for the list of its pods; infinite: there is none."""
         return next(self._awaited(nodes, now), math.inf) if self.policy.enabled else math.inf
 
     def _awaited(self, nodes: Mapping[str, KnownNode], now: Moment) -> Iterator[float]:
-        newest_old = self._newest_old(now)
+        newest_old = self.newest_old(now)
         for name, since in self.unlisted.items():
             if name in nodes and any(taint.start_at > newest_old for taint in nodes[name].sightings.values()):
                 yield since
 
-    def _presumed(self, nodes: Mapping[str, KnownNode]) -> dict[str, set[Taint]]:
-        """Return the nodes whose lists did not come in time, with the taints that may evict pods of theirs."""
-        missing = [name for name, since in self.unlisted.items() if since <= self._waited_until and name in nodes]
-        if not missing:
-            return {}
-        evicting = {_kind(taint) for taints in self._evicting.values() for taint in taints}
-        listed = (known.sightings for name, known in nodes.items() if name not in self.unlisted)
-        tolerated = {_kind(taint) for taints in listed for taint in taints} - evicting
-        return {name: {taint for taint in nodes[name].sightings if _kind(taint) not in tolerated} for name in missing}
-
-    def _newest_old(self, now: Moment) -> float:
+    def newest_old(self, now: Moment) -> float:
+        """Return the instant by which what began is old: before the window, or before the last reset."""
         newest_old = now.at - self.policy.window_seconds
         if self.latch is not None:
             newest_old = min(newest_old, now.instant_of(self.latch.since_epoch) - self.policy.window_seconds)
@@ -232,3 +230,19 @@ class Breaker:
 def _kind(taint: Taint) -> tuple[str, str]:
     """Return by what a toleration matches a NoExecute taint."""
     return taint.key, taint.value
+
+
+def _presumed(
+    nodes: Mapping[str, KnownNode],
+    unlisted: Mapping[str, float],
+    waited_until: float,
+    evicting: Mapping[str, Collection[Taint]],
+) -> dict[str, set[Taint]]:
+    """Return the nodes whose lists did not come in time, with the taints that may evict pods of theirs."""
+    missing = [name for name, since in unlisted.items() if since <= waited_until and name in nodes]
+    if not missing:
+        return {}
+    evicted = {_kind(taint) for taints in evicting.values() for taint in taints}
+    listed = (known.sightings for name, known in nodes.items() if name not in unlisted)
+    tolerated = {_kind(taint) for taints in listed for taint in taints} - evicted
+    return {name: {taint for taint in nodes[name].sightings if _kind(taint) not in tolerated} for name in missing}

@@ -28,6 +28,7 @@ from taint_eviction.core.pod_record import (
     Retrying,
     Schedule,
     Settling,
+    Step,
     Waiting,
     WaitingState,
     WaitReason,
@@ -163,10 +164,18 @@ class Dispatch:
     # Questions
 
     def evictions(self, node_name: str, due: bool) -> Iterator[PodRecord]:
-        """Go through a node's pods that are to be evicted; ``due``: those that are due and whose flow nobody holds."""
+        """Go through a node's pods that are to be evicted; ``due``: those that are about to be.
+
+        They are due and nobody holds their flow, or they are in flight and their deletion has not been asked for.
+        """
         for record in self._pods.on_node(node_name):
-            state = record.state
-            is_due = isinstance(state, Settling | Queued) and self._suspension.of_flow(state.schedule.flow) is None
+            match record.state:
+                case Settling(schedule=schedule) | Queued(schedule=schedule):
+                    is_due = self._suspension.of_flow(schedule.flow) is None
+                case InFlight(schedule=schedule, step=step):
+                    is_due = schedule is not None and step is not Step.ENDING
+                case _:
+                    is_due = False
             if record.decision is not None and (is_due or not due):
                 yield record
 

@@ -4,10 +4,11 @@ Asking changes nothing. Not here: how it is written (``adapters``).
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from taint_eviction.core.breaker import Breaker, TaintSurge
+from taint_eviction.core.breaker_table import ZoneRow, counted_nodes, zone_rows
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import Decision, Evict
@@ -106,8 +107,14 @@ class Status:
         return self._suspension.control_state
 
     def surge(self, now: Moment) -> TaintSurge:
-        """Say what the circuit breaker sees."""
-        return self.breaker.surge(self.nodes.known, self.due_count(), now)
+        """Say what the circuit breaker sees; of outages those because of which pods are to be evicted."""
+        surge = self.breaker.surge(self.nodes.known, self.due_count(), now)
+        counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
+        return replace(surge, lifecycle_nodes=len(counted))
+
+    def zones(self, now: Moment) -> list[ZoneRow]:
+        """Say the same by zone."""
+        return zone_rows(self.breaker, self.nodes.known, self._dispatch.evictions, now)
 
     def due_count(self) -> int:
         """Count the pods that are due and have not been attempted, held ones left out."""

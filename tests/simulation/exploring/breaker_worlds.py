@@ -37,6 +37,28 @@ class BreakerWorlds(Quarters):
         pods = [{"name": name, "nodeName": name, "tolerations": ["a for 9000"]} for name in names]
         return Quarter([*names], pods, steps=steps)
 
+    def _partition(self, begin: float) -> Quarter:
+        """Let many nodes be lost at once, and one be tainted every 10 s; or many kubelets restart, and two be tainted.
+
+        By the time a pod is due, the former are tainted in part, and the latter are ready again.
+        """
+        rng, names = self._rng, [f"lost-{number}" for number in range(1, 6)]
+        at, restarts = round(begin + 6.0, 3), rng.random() < 0.25
+        key, status = ("not-ready", "False") if restarts else ("unreachable", "Unknown")
+        taint = {"key": f"node.kubernetes.io/{key}", "effect": "NoExecute", "timeAdded": "now"}
+        steps: list[JsonObject] = [{"at": begin, "resetBreaker": {}}]
+        steps += [{"at": at, "setReady": f"{name} {status}"} for name in names]
+        for index, name in enumerate(names[:3]):
+            after = 0.1 + index * (1.0 if restarts else 10.0)
+            steps.append({"at": round(at + after, 3), "taint": {"node": name, "taints": [taint]}})
+        ready_at = round(at + (5.0 if restarts else 30.0), 3)
+        steps += [{"at": ready_at, "setReady": f"{name} True"} for name in names]
+        steps += [{"at": round(ready_at + 0.5, 3), "untaint": name} for name in names[:3]]
+        ready: JsonObject = {"type": "Ready", "status": "True", "lastTransitionTime": -3600}
+        tolerations = [f"node.kubernetes.io/{key} for 8"]
+        pods = [{"name": name, "nodeName": name, "tolerations": tolerations} for name in names]
+        return Quarter([{"name": name, "conditions": [ready]} for name in names], pods, steps=steps)
+
     def _reset_ahead(self, begin: float) -> Quarter:
         """Let somebody reset the breaker whose clock is fast, and many nodes be tainted after that."""
         rng, names = self._rng, [f"ahead-{number}" for number in range(1, 6)]

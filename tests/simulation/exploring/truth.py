@@ -24,13 +24,16 @@ TaintIdentity = tuple[str, str, str]
 class NodeState:
     """A node from ``since`` on; ``taints`` has its NoExecute taints (key, value, timeAdded) and when each began.
 
-    ``written_at``: when its list of taints was last written, the latest that its object can tell.
+    ``written_at``: when its list of taints was last written, the latest that its object can tell. ``lost_at``: since
+    when its condition Ready has not been True, None: it is, or there is none; ``has_condition``: there is one.
     """
 
     since: float
     uid: str
     taints: dict[TaintIdentity, float]
     written_at: float
+    lost_at: float | None = None
+    has_condition: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,14 @@ class Truth:
         unwritten = before is not None and before.uid == metadata["uid"] and self._lists.get(metadata["uid"]) == told
         self._lists[metadata["uid"]] = told
         written_at = before.written_at if before is not None and unwritten else now
-        state = self.versions[metadata["resourceVersion"]] = NodeState(now, metadata["uid"], taints, written_at)
+        conditions = change.body.get("status", {}).get("conditions") or ()
+        ready = next((one for one in conditions if one["type"] == "Ready"), None)
+        lost_at = None
+        if ready is not None and ready["status"] != "True":
+            since = before.lost_at if before is not None and before.uid == metadata["uid"] else None
+            lost_at = now if since is None else since
+        state = NodeState(now, metadata["uid"], taints, written_at, lost_at, ready is not None)
+        self.versions[metadata["resourceVersion"]] = state
         states.append((now, state))
 
     def _began(self, uid: str, identity: TaintIdentity, now: float) -> float:

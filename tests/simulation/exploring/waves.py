@@ -42,7 +42,8 @@ _LONG_SECONDS = 20.0
 class _Seen:
     """What one process has seen: the latest of each object, with when it was; a node's also since when tainted.
 
-    ``found``: by node, the taints without a date that were there when it was seen first.
+    ``found``: by node, the taints without a date that were there when it was seen first. ``lost``: since when it has
+    seen that a node is not ready.
     ``began_at``: since when it acts, as far as has been noticed.
     """
 
@@ -50,6 +51,7 @@ class _Seen:
     found: dict[str, set[TaintIdentity]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     pods: dict[str, tuple[float, PodState]] = field(default_factory=dict)
+    lost: dict[str, float] = field(default_factory=dict)
     reset_at: float = -NEVER
     surge_at: float | None = None
     began_at: float = NEVER
@@ -99,6 +101,10 @@ class SurgeJudge:
         if isinstance(state, PodState):
             seen.pods[metadata["uid"]] = at, state
             return
+        if state.lost_at is None:
+            seen.lost.pop(metadata["name"], None)
+        else:
+            seen.lost.setdefault(metadata["name"], at)
         undated = {identity for identity in state.taints if not identity[2]}
         seen.found[metadata["name"]] = undated & seen.found.get(metadata["name"], undated)
         since, before = seen.nodes.get(metadata["name"], (at, state))
@@ -138,6 +144,7 @@ class SurgeJudge:
                 continue
             if min(node.taints.values()) > newest_old and self._has_who_goes(seen, name, since, node):
                 new.append(node)
+        new = [node for node in new if not node.has_condition or not _is_by_lifecycle(node)]
         return self._is_surge(*_counted(new), len(seen.nodes))
 
     def _has_who_goes(self, seen: _Seen, name: str, since: float, node: NodeState) -> bool:
@@ -164,6 +171,7 @@ class SurgeJudge:
             return
         self._begin(seen, trace)
         self._check_judged(seen, trace)
+        self._check_outage(seen, trace)
         self._look(seen, trace)
         if seen.surge_at is None:
             return
@@ -185,10 +193,33 @@ class SurgeJudge:
             if there is None or not there.taints or (there.uid, there.taints) != (node.uid, node.taints):
                 continue
             known = since <= trace.at - _LOOK_SECONDS
+            known = known and not (there.has_condition and _is_by_lifecycle(there))
             if known and newest_old < min(there.taints.values()) <= due and self._has_had_who_goes(seen, name, there):
                 new.append(there)
         if self._is_surge(*_counted(new), len(seen.nodes)):
             self._breach("before it was judged", trace, f"{len(new)} nodes of {len(seen.nodes)} had been tainted")
+
+    def _check_outage(self, seen: _Seen, trace: Trace) -> None:
+        """Check that no pod goes because its node is lost while too many are, as this process has seen."""
+        pod, threshold = self._truth.pods[trace.uid][-1], self._policy.lifecycle_nodes
+        there = self._truth.node_now(pod.node)
+        if self._policy.closes_by_itself or threshold is None or there is None or there.lost_at is None:
+            return
+        acting = max(self._acts_since(trace.process, trace.at), seen.reset_at)
+        soon = trace.at - _LOOK_SECONDS
+        if acting > soon or not there.taints or any(key not in _LIFECYCLE for key, _, _ in there.taints):
+            return
+        window = self._policy.window_seconds - _OFF_SECONDS
+        if pod.bound_at > there.lost_at + window or pod.node not in seen.lost or there.lost_at <= seen.reset_at + 1.0:
+            return
+        count = 0
+        for name, seen_at in seen.lost.items():
+            node = self._truth.node_now(name)
+            if node is None or node.lost_at is None or seen_at > soon or node.lost_at <= seen.reset_at + _LATE_SECONDS:
+                continue
+            count += abs(node.lost_at - there.lost_at) <= window
+        if _exceeds(threshold, count, len(seen.nodes)):
+            self._breach("in an outage", trace, f"{count} of {len(seen.nodes)} nodes were lost with {pod.node}")
 
     def _has_had_who_goes(self, seen: _Seen, name: str, node: NodeState) -> bool:
         """Tell whether a pod has been there since before the node was tainted that has to go."""
@@ -210,6 +241,8 @@ class SurgeJudge:
         for name in self._truth.nodes:
             states = self._truth.node_states(name, opened_at - _OLD_SECONDS)
             total += all(states)
+            if self._watched and states[-1] is not None and states[-1].has_condition:
+                states = self._truth.node_states(name, opened_at - _OFF_SECONDS - self._behind_seconds)
             count += any(state is not None and self._may_seem_new(name, state, newest_old) for state in states)
         thresholds = [self._policy.nodes, self._policy.lifecycle_nodes]
         if not any(one is not None and _exceeds(one, count, total) for one in thresholds):
@@ -221,6 +254,8 @@ class SurgeJudge:
         Whoever begins anew may take the last write of whoever set a taint for its date only while pods are there that
         do not tolerate it at all: else they would have gone long ago.
         """
+        if node.has_condition and _is_by_lifecycle(node):
+            return node.lost_at is not None
         if any(began_at > newest_old for began_at in node.taints.values()):
             return True
         if not node.taints or node.since <= newest_old:
@@ -245,6 +280,8 @@ class SurgeJudge:
         for name in self._truth.nodes:
             node = self._truth.node_now(name)
             if node is None or not node.taints or node.since > long_ago or min(node.taints.values()) <= newest_old:
+                continue
+            if node.has_condition and _is_by_lifecycle(node):
                 continue
             pods = [pod for _, pod in self._truth.living() if pod.node == name and pod.since <= long_ago]
             found = seen.found.get(name, set())
@@ -277,6 +314,11 @@ def _counted(nodes: list[NodeState]) -> tuple[int, int]:
     by_people = sum(all(key not in _LIFECYCLE for key, _, _ in node.taints) for node in nodes)
     by_lifecycle = sum(all(key in _LIFECYCLE for key, _, _ in node.taints) for node in nodes)
     return by_people, by_lifecycle
+
+
+def _is_by_lifecycle(node: NodeState) -> bool:
+    """Tell whether a node has taints of the node lifecycle controller alone: its condition counts, if it has one."""
+    return all(key in _LIFECYCLE for key, _, _ in node.taints)
 
 
 def _exceeds(threshold: NodeThreshold, count: int, total: int) -> bool:

@@ -33,7 +33,7 @@ class Worlds(SlowWorlds, BreakerWorlds):
             if rng.random() < 0.75:
                 quarter += world(round(rng.uniform(1.0, 40.0) + (last + _CALM_SECONDS if self._mild else 0.0), 3))
         if "breaker" in self._kinds and not self._mild:
-            for turn in (self._slow_lists, self._old_taints, self._reset_ahead):
+            for turn in (self._slow_lists, self._old_taints, self._reset_ahead, self._partition):
                 if rng.random() < 0.95:
                     quarter += turn(last + 3.0)
                     last = max(float(step["at"]) for step in quarter.steps)

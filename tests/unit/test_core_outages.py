@@ -1,0 +1,206 @@
+"""Which nodes are not ready since when, and how many of them became so together."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.builders import Stage, epoch, moment, node, pod, taint, tolerates
+
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
+from taint_eviction.core.breaker_table import ZoneRow
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.effects import BreakerClosed, BreakerOpened
+from taint_eviction.core.facts import NodeGone, NodeSeen
+from taint_eviction.core.objects import UNREACHABLE, Node, Readiness
+from taint_eviction.core.outages import Outages
+
+POLICY = BreakerPolicy(enabled=True, lifecycle_nodes=NodeThreshold(number=1), window_seconds=100.0)
+
+
+def ready(status: str = "Unknown", since: float | None = 0.0) -> Readiness:
+    """A condition."""
+    return Readiness(status, None if since is None else epoch(since))
+
+
+def lost(which: Readiness | None, name: str = "n1", *, after_gap: bool = False, zone: str = "") -> NodeSeen:
+    """A node with this condition."""
+    return NodeSeen(replace(node(name=name), ready=which, zone=zone), after_gap=after_gap)
+
+
+def seen(*facts: tuple[float, NodeSeen], policy: BreakerPolicy = POLICY) -> Outages:
+    """What is known after these."""
+    it = Outages(policy)
+    for at, fact in facts:
+        it.see(fact, moment(at))
+    return it
+
+
+@pytest.mark.parametrize(
+    ("condition", "lost_at"),
+    [
+        (ready(since=10), {"n1": 11}),
+        (ready("False", since=10), {"n1": 11}),
+        (ready(since=500), {"n1": 50}),
+        (ready("True", since=10), {}),
+        (ready(since=None), {}),
+        (None, {}),
+    ],
+)
+def test_an_outage_begins_as_its_condition_says(condition: Readiness | None, lost_at: dict[str, float]) -> None:
+    """Not in the future, and not where there is no time: a second later than told, since times are cut off."""
+    assert seen((50, lost(condition))).lost == lost_at
+
+
+def test_what_was_seen_beats_what_is_dated() -> None:
+    """It was ready, or the watch brought nothing else, after the instant that is told."""
+    it = seen((50, lost(ready("True", -900))))
+    it.see(lost(ready("False", 10)), moment(80))
+    assert it.lost == {"n1": 50}
+    it.see(lost(ready("True", 85)), moment(85))
+    it.hear(moment(95))
+    it.see(lost(ready("False", 10)), moment(97))
+    assert it.lost == {"n1": 95}
+
+
+def test_an_outage_lasts_while_the_node_is_not_seen_ready() -> None:
+    """Whatever the condition is instead of True."""
+    it = seen((50, lost(ready("False", 10))), (60, lost(ready("Unknown", 55))), (70, lost(ready("Unknown", 55))))
+    assert it.lost == {"n1": 11}
+
+
+@pytest.mark.parametrize(("status", "after_gap"), [("Unknown", False), ("Unknown", True), ("False", True)])
+def test_a_node_that_was_ready_in_between_is_lost_anew(status: str, after_gap: bool) -> None:
+    """The same status since later proves it; over a gap of the watch another status may hide it."""
+    it = seen((50, lost(ready("Unknown", 10))), (90, lost(ready(status, 80), after_gap=after_gap)))
+    assert it.lost == {"n1": 81}
+
+
+def test_another_node_of_that_name_begins_anew() -> None:
+    """It has another UID."""
+    it = seen((50, lost(ready(since=10))))
+    it.see(NodeSeen(replace(node(name="n1", uid="other"), ready=ready(since=40))), moment(60))
+    assert (it.lost, it.total) == ({"n1": 41}, 1)
+    it.forget("n1")
+    assert (it.lost, it.total, it.zones) == ({}, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("label", "setting", "total"),
+    [("exempt", False, 0), ("control_plane", False, 1), ("control_plane", True, 0), ("none", True, 1)],
+)
+def test_nodes_that_do_not_count_do_so_on_neither_side(label: str, setting: bool, total: int) -> None:
+    """By their label, or as control-plane nodes if it is set so; also once they get the label."""
+    labels = {"exempt": label == "exempt", "control_plane": label == "control_plane"}
+    it = Outages(replace(POLICY, without_control_plane=setting))
+    it.see(lost(ready(since=10)), moment(50))
+    it.see(NodeSeen(replace(lost(ready(since=10)).node, **labels)), moment(51))  # type: ignore[arg-type]
+    assert (len(it.lost), it.total) == (total, total)
+
+
+def test_nodes_count_together_that_were_lost_within_the_window() -> None:
+    """Before or after each of them; not those of which people know."""
+    it = seen(*((1000, lost(ready(since=at - 1), f"n{at}")) for at in (0, 100, 101, 300)))
+    assert {each.name: each.count for each in it.together(-1)} == {"n0": 2, "n100": 3, "n101": 2, "n300": 1}
+    assert {each.name: each.count for each in it.together(100)} == {"n101": 1, "n300": 1}
+
+
+def test_zones_count_where_they_have_a_threshold() -> None:
+    """By their own nodes; nodes without a zone are none."""
+    facts = [(1000.0, lost(ready(since=0), f"n{zone}{number}", zone=zone)) for zone in ("a", "") for number in range(2)]
+    it = seen(*facts, policy=replace(POLICY, zone=NodeThreshold(percent=50.0)))
+    assert {(each.zone, each.count, each.total) for each in it.together(-1)} == {(None, 4, 4), ("a", 2, 2)}
+
+
+# With pods
+
+
+def lost_node(name: str, *, zone: str = "east", since: float = 0.0, tainted: bool = True) -> Node:
+    """A node that is lost, and tainted or yet to be."""
+    return replace(node(*([taint(UNREACHABLE)] if tainted else []), name=name), ready=ready(since=since), zone=zone)
+
+
+def partition(**policy: object) -> Stage:
+    """Two of three nodes are lost; the pod on one of them tolerates that for 30 s."""
+    on = Stage(breaker=replace(POLICY, **policy))  # type: ignore[arg-type]
+    healthy = replace(node(name="n3"), ready=ready("True"), zone="west")
+    on.at(5).sees(lost_node("n1"), lost_node("n2", tainted=False), healthy)
+    on.sees(pod(tolerates(30, UNREACHABLE), on="n1", bound_at=-50))
+    on.lists("n1")
+    return on
+
+
+CAUSE = "2 of 3 nodes stopped being ready within 100 s of n1 and still are not, more than 1"
+
+
+def opened(on: Stage) -> list[str]:
+    """Let it judge; say why it opens."""
+    return [effect.latch.cause for effect in on.evaluate() if isinstance(effect, BreakerOpened)]
+
+
+def test_it_opens_when_an_eviction_is_due() -> None:
+    """Not before, though all is known; and before the pod goes."""
+    on = partition()
+    assert opened(on.at(34.5)) == []
+    assert opened(on.at(35)) == [CAUSE]
+    assert on.take() == []
+
+
+def test_it_opens_while_the_last_eviction_is_in_flight() -> None:
+    """What has not been sent is yet to go."""
+    on = partition()
+    on.sees(replace(lost_node("n2", tainted=False), ready=ready("True", 4), resource_version=9))
+    assert opened(on.at(35)) == []
+    assert opened(on.at(37.1)) == []
+    work = on.take_eviction()
+    on.sees(replace(lost_node("n2", since=36, tainted=False), resource_version=10))
+    assert opened(on.at(38)) == [CAUSE]
+    assert not on.decide_again(work)
+
+
+def test_a_pause_is_no_time_in_which_anybody_goes() -> None:
+    """It opens when the pause ends, if the nodes are still lost by then."""
+    on = partition()
+    on.order(ControlState(namespaces={"shop": object()}))  # type: ignore[dict-item]
+    assert opened(on.at(40)) == []
+    on.order(ControlState())
+    assert opened(on.at(41)) == [CAUSE]
+
+
+def test_a_pod_that_came_to_a_node_that_was_lost_goes() -> None:
+    """Its eviction is not due to the outage."""
+    on = partition()
+    on.observe(NodeGone("n1"))
+    on.at(150).sees(lost_node("n1"), pod(tolerates(30, UNREACHABLE), uid="b", name="b", on="n1", bound_at=145))
+    assert opened(on.at(190)) == []
+
+
+def test_it_closes_by_itself_when_the_nodes_are_ready() -> None:
+    """Not because nothing is due for a moment."""
+    on = partition(closes_by_itself=True)
+    assert opened(on.at(35)) == [CAUSE]
+    on.sees(replace(pod(tolerates(300, UNREACHABLE), on="n1", bound_at=-50), resource_version=7))
+    assert on.at(36).evaluate() == []
+    on.sees(replace(node(name="n2"), ready=ready("True", 37), resource_version=11))
+    assert on.at(38).evaluate() == [BreakerClosed()]
+
+
+def test_the_table_has_a_row_of_all_nodes_and_one_a_zone() -> None:
+    """The worst zone first, also before anything is due."""
+    threshold = NodeThreshold(percent=90.0)
+    on = partition(zone=threshold)
+    assert on.brain.status.zones(moment(5)) == [
+        ZoneRow(None, 3, 2, 2, 0, 2, NodeThreshold(number=1), ("n1", "n2")),
+        ZoneRow("east", 2, 2, 2, 0, 2, threshold, ("n1", "n2")),
+        ZoneRow("west", 1, 0, 0, 0, 0, threshold, ()),
+    ]
+    assert on.brain.status.surge(moment(5)).lifecycle_nodes == 2
+
+
+def test_the_table_is_bounded() -> None:
+    """Twenty zones, ten names of each."""
+    on = Stage(breaker=POLICY)
+    for number in range(30):
+        on.at(5).sees(lost_node(f"n{number:02}", zone=f"zone-{number:02}"))
+    on.sees(pod(tolerates(30, UNREACHABLE), on="n00", bound_at=-50))
+    rows = on.brain.status.zones(moment(5))
+    assert [row.zone for row in rows] == [None, *(f"zone-{number:02}" for number in range(20))]
+    assert (rows[0].counted, rows[0].names) == (30, tuple(f"n{number:02}" for number in range(10)))
