@@ -19,10 +19,10 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Token, TokenBucket
-from taint_eviction.core.outages import Outages
 from taint_eviction.core.pod_record import InFlight, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.suspension import Suspension
+from taint_eviction.core.unready_nodes import UnreadyNodes
 from taint_eviction.runtime.backoff import backoff_seconds
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 
@@ -97,7 +97,7 @@ def breaker_counts_by_first_sight(patch: pytest.MonkeyPatch) -> None:
 def breaker_counts_lost_nodes_by_taints(patch: pytest.MonkeyPatch) -> None:
     """Whether nodes are ready does not matter: those count that the node lifecycle controller has tainted so far."""
     patch.setattr("taint_eviction.core.breaker.is_dated", lambda _: False)
-    patch.setattr(Outages, "too_much", lambda *_: None)
+    patch.setattr(UnreadyNodes, "too_much", lambda *_: None)
 
 
 def latch_is_lost_at_restart(patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ class Watched:
         self.breaker = Breaker(policy)
         self.nodes = {f"n{number}": KnownNode(node(name=f"n{number}"), 0.0) for number in range(nodes)}
         for known in self.nodes.values():
-            self.breaker.outages.see(NodeSeen(known.node), moment(0))
+            self.breaker.unready.see(NodeSeen(known.node), moment(0))
 
     def taint(self, *numbers: int, at: float, key: str = "k1", evicts: bool = True) -> None:
         """Let nodes be tainted since ``at``, and a pod of each have to go."""
@@ -50,7 +50,7 @@ class Watched:
         """Let a node be gone."""
         del self.nodes[f"n{number}"]
         self.breaker.node_changed(f"n{number}", ())
-        self.breaker.outages.forget(f"n{number}")
+        self.breaker.unready.forget(f"n{number}")
 
     def surge(self, now: float, due: int = 0) -> tuple[int, int]:
         """Say how many nodes are newly tainted by people, and by the node lifecycle controller."""

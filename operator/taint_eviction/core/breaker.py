@@ -4,8 +4,9 @@ A node counts if a new taint (by the taint's own time, not by when this process 
 breaker remembers which taints did, so that a node still counts after its pods are gone. A taint that was removed, or
 that was there before the last reset, does not count.
 
-What the node lifecycle controller taints is counted by the nodes' conditions (``outages``), and not before an eviction
-because of it is due: until then the nodes may be ready again. Only where a condition says nothing does the taint count.
+What the node lifecycle controller taints is counted by the nodes' conditions (``unready_nodes``), and not before an
+eviction because of it is due: until then the nodes may be ready again. Only where a condition says nothing does the
+taint count.
 
 It judges by what is known to exist, not by what has been listed: evictions wait for the first lists of newly tainted
 nodes (``eviction_queue``). If that wait ends without a node's list, the node counts, unless no pod of the listed nodes
@@ -28,7 +29,7 @@ from taint_eviction.core.facts import PodsSwept
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.objects import Taint
-from taint_eviction.core.outages import LIFECYCLE_KEYS, Evictions, Outages, is_dated, no_evictions
+from taint_eviction.core.unready_nodes import LIFECYCLE_KEYS, Evictions, UnreadyNodes, is_dated, no_evictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Breaker:
         self._found: dict[str, dict[Taint, float]] = {}
         # Whether something may have raised a count or a share since the last evaluation.
         self._news = False
-        self.outages = Outages(policy)
+        self.unready = UnreadyNodes(policy)
         # From when on it may close by itself. The cause of a latch that was found in the cluster may not have been
         # listed yet, so unless it was seen it counts as gone only after a full window.
         self._may_close_at: float | None = None
@@ -124,7 +125,7 @@ class Breaker:
     @property
     def has_news(self) -> bool:
         """Tell whether it has to evaluate before anything is evicted."""
-        return self.policy.enabled and (self._news or (self.outages.news and bool(self.outages.lost)))
+        return self.policy.enabled and (self._news or (self.unready.news and bool(self.unready.lost)))
 
     def surge(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> TaintSurge:
         """Count what is new since the window began; the window stands still while the breaker is open."""
@@ -141,7 +142,7 @@ class Breaker:
             new = [taint.key for taint in taints if nodes[name].sightings[taint].start_at > newest_old]
             if new and not LIFECYCLE_KEYS.issuperset(new):
                 by_people.add(name)
-            elif new and not is_dated(nodes[name].node) and self.outages.zone_of(name) is not None:
+            elif new and not is_dated(nodes[name].node) and self.unready.zone_of(name) is not None:
                 by_lifecycle.add(name)
         return by_people, by_lifecycle
 
@@ -176,16 +177,16 @@ class Breaker:
         max_due = self.policy.max_due
         too_many_due = max_due is not None and due - self._known_due > max_due
         if self.latch is None:
-            if self._news or too_many_due or self.outages.news:
+            if self._news or too_many_due or self.unready.news:
                 counts = self._news or too_many_due
                 cause = self._cause(self.surge(nodes, due, now), too_many_due) if counts else None
-                cause = cause or self.outages.too_much(evictions, True, self.known_at(now))
-                self._news = self.outages.news = False
+                cause = cause or self.unready.too_much(evictions, True, self.known_at(now))
+                self._news = self.unready.news = False
                 self.latch = None if cause is None else Latch(now.server_epoch, cause)
                 self._may_close_at = now.at
         elif self.policy.closes_by_itself and not self.latch.unreadable:
             cause = self._cause(self.surge(nodes, due, now), too_many_due)
-            if cause or self.outages.too_much(evictions, False, self.known_at(now)):
+            if cause or self.unready.too_much(evictions, False, self.known_at(now)):
                 self._may_close_at = now.at
             elif self._may_close_at is None:
                 self._may_close_at = now.at + self.policy.window_seconds
@@ -219,8 +220,8 @@ class Breaker:
         if policy.nodes.exceeded_by(surge.nodes, surge.total):
             return f"{surge.nodes} of {surge.total} nodes {window}, more than {policy.nodes}"
         lifecycle = policy.lifecycle_nodes
-        if lifecycle is not None and lifecycle.exceeded_by(surge.lifecycle_nodes, self.outages.total):
-            seen = f"{surge.lifecycle_nodes} of {self.outages.total} nodes not ready or unreachable"
+        if lifecycle is not None and lifecycle.exceeded_by(surge.lifecycle_nodes, self.unready.total):
+            seen = f"{surge.lifecycle_nodes} of {self.unready.total} nodes not ready or unreachable"
             return f"{seen}, {window}, more than {lifecycle}"
         if too_many_due:
             return f"{surge.due} pods due at once, more than {policy.max_due}"

@@ -12,7 +12,7 @@ from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import NodeThreshold
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.outages import Evictions
+from taint_eviction.core.unready_nodes import Evictions
 
 MAX_ZONES, MAX_NAMES = 20, 10
 
@@ -21,7 +21,7 @@ MAX_ZONES, MAX_NAMES = 20, 10
 class ZoneRow:
     """A zone, "" for nodes without one; None: all nodes.
 
-    ``nodes``: those that count (see ``outages``); all other figures are of these. ``not_ready``: however long;
+    ``nodes``: those that count (see ``unready_nodes``); all other figures are of these. ``not_ready``: however long;
     ``newly_not_ready``: within the window. ``newly_tainted``: by others than the node lifecycle controller, so that
     pods are to be evicted. ``counted``: those that were lost together and because of which pods are to be evicted, due
     or not yet; ``names``: some of them. ``threshold``: how many of those there may be, None: any number.
@@ -39,12 +39,12 @@ class ZoneRow:
 
 def zone_rows(breaker: Breaker, nodes: Mapping[str, KnownNode], evictions: Evictions, now: Moment) -> list[ZoneRow]:
     """Make the table: first the row of all nodes, then those of zones, the worst first."""
-    outages, newest_old = breaker.outages, breaker.newest_old(now)
+    unready, newest_old = breaker.unready, breaker.newest_old(now)
     tainted, _ = breaker.newly_tainted(nodes, now)
     counted = counted_nodes(breaker, nodes, evictions, now)
     columns = (
-        tuple(outages.not_ready()),
-        [name for name, lost_at in outages.lost.items() if lost_at > newest_old],
+        tuple(unready.not_ready()),
+        [name for name, lost_at in unready.lost.items() if lost_at > newest_old],
         tainted,
         counted,
     )
@@ -52,24 +52,24 @@ def zone_rows(breaker: Breaker, nodes: Mapping[str, KnownNode], evictions: Evict
     def row(zone: str | None, total: int, counts: tuple[int, ...], names: Iterable[str]) -> ZoneRow:
         not_ready, newly_not_ready, newly_tainted, lost = counts
         some = tuple(sorted(names)[:MAX_NAMES])
-        return ZoneRow(zone, total, not_ready, newly_not_ready, newly_tainted, lost, outages.threshold(zone), some)
+        return ZoneRow(zone, total, not_ready, newly_not_ready, newly_tainted, lost, unready.threshold(zone), some)
 
-    by_zone = [Counter(map(outages.zone_of, column)) for column in columns]
+    by_zone = [Counter(map(unready.zone_of, column)) for column in columns]
     rows = [
-        row(zone, total, tuple(column[zone] for column in by_zone), [n for n in counted if outages.zone_of(n) == zone])
-        for zone, total in outages.zones.items()
+        row(zone, total, tuple(column[zone] for column in by_zone), [n for n in counted if unready.zone_of(n) == zone])
+        for zone, total in unready.zones.items()
     ]
     rows.sort(key=lambda row: (-row.counted, -row.newly_not_ready, -row.newly_tainted, -row.not_ready, row.zone or ""))
     whole = tuple(column.total() - column[None] for column in by_zone)
-    return [row(None, outages.total, whole, counted), *rows[:MAX_ZONES]]
+    return [row(None, unready.total, whole, counted), *rows[:MAX_ZONES]]
 
 
 def counted_nodes(
     breaker: Breaker, nodes: Mapping[str, KnownNode], evictions: Evictions, now: Moment
 ) -> frozenset[str]:
     """Name the nodes of the largest outage because of which pods are to be evicted, and those that count by taints."""
-    outages, known_at = breaker.outages, breaker.known_at(now)
+    unready, known_at = breaker.unready, breaker.known_at(now)
     _, by_taint = breaker.newly_tainted(nodes, now)
-    together = sorted((lost for lost in outages.together(known_at) if lost.zone is None), key=lambda lost: -lost.count)
-    worst = next((lost for lost in together if outages.has_caused(lost, evictions(lost.name, False))), None)
-    return frozenset(by_taint if worst is None else by_taint | outages.names(worst, known_at))
+    together = sorted((lost for lost in unready.together(known_at) if lost.zone is None), key=lambda lost: -lost.count)
+    worst = next((lost for lost in together if unready.has_caused(lost, evictions(lost.name, False))), None)
+    return frozenset(by_taint if worst is None else by_taint | unready.names(worst, known_at))

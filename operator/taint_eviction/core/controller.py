@@ -114,7 +114,7 @@ class Controller:
                 return self._node_seen(fact, now)
             case NodesHeard():
                 self.nodes.hear(fact, now)
-                self.breaker.outages.hear(now)
+                self.breaker.unready.hear(now)
                 return []
             case NodeGone():
                 return self._node_gone(fact, now)
@@ -142,7 +142,7 @@ class Controller:
         if known is not None:
             self._stray_taints.node_seen(known.node, known.sightings, now)
             if known.node is fact.node:
-                breaker.outages.see(fact, now)
+                breaker.unready.see(fact, now)
         if change is None:
             return []
         taints = self.nodes.known[name].sightings
@@ -165,7 +165,7 @@ class Controller:
             return []
         self._stray_taints.node_gone(fact.name)
         self.breaker.node_changed(fact.name, ())
-        self.breaker.outages.forget(fact.name)
+        self.breaker.unready.forget(fact.name)
         effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
         return effects + self._deciding.redecide_all(self.pods.on_node(fact.name), now)
 

@@ -109,7 +109,7 @@ class Dispatch:
     def advance(self, now: Moment) -> None:
         """Let what is due by now move on."""
         if self._queue.advance(now.at, self._breaker.unlisted_since(self._nodes.known, now)):
-            self._breaker.outages.news = True
+            self._breaker.unready.news = True
         self._breaker.presume(self._queue.waited_until)
 
     def take(self, now: Moment, retry: bool) -> tuple[PodRecord, tuple[Token, ...]] | None:
@@ -144,7 +144,7 @@ class Dispatch:
         before, effects = self._suspension.control_state, self._suspension.order(control_state, now)
         if control_state != before:
             self._queue.reconsider()
-            self._breaker.outages.news = True
+            self._breaker.unready.news = True
         self.advance(now)
         self._breaker.count_due(self._queue.due())
         return effects
@@ -159,7 +159,7 @@ class Dispatch:
         self.policy = policy
         self._suspension.change_policy(policy)
         self._queue.change_policy(policy, now.at)
-        self._breaker.outages.news = True
+        self._breaker.unready.news = True
 
     # Questions
 

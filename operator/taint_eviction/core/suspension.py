@@ -12,9 +12,9 @@ from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Pa
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.outages import Evictions, no_evictions
 from taint_eviction.core.pod_record import WaitReason
 from taint_eviction.core.policy import EvictionPolicy
+from taint_eviction.core.unready_nodes import Evictions, no_evictions
 
 
 class Suspension:

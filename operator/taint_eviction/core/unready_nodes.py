@@ -57,7 +57,7 @@ class _SeenNode:
     lost_at: float | None
 
 
-class Outages:
+class UnreadyNodes:
     """The nodes that count, and the outages among them."""
 
     def __init__(self, policy: BreakerPolicy) -> None:

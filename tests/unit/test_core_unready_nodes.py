@@ -11,7 +11,7 @@ from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened
 from taint_eviction.core.facts import NodeGone, NodeSeen
 from taint_eviction.core.objects import UNREACHABLE, Node, Readiness
-from taint_eviction.core.outages import Outages
+from taint_eviction.core.unready_nodes import UnreadyNodes
 
 POLICY = BreakerPolicy(enabled=True, lifecycle_nodes=NodeThreshold(number=1), window_seconds=100.0)
 
@@ -26,9 +26,9 @@ def lost(which: Readiness | None, name: str = "n1", *, after_gap: bool = False, 
     return NodeSeen(replace(node(name=name), ready=which, zone=zone), after_gap=after_gap)
 
 
-def seen(*facts: tuple[float, NodeSeen], policy: BreakerPolicy = POLICY) -> Outages:
+def seen(*facts: tuple[float, NodeSeen], policy: BreakerPolicy = POLICY) -> UnreadyNodes:
     """What is known after these."""
-    it = Outages(policy)
+    it = UnreadyNodes(policy)
     for at, fact in facts:
         it.see(fact, moment(at))
     return it
@@ -90,7 +90,7 @@ def test_another_node_of_that_name_begins_anew() -> None:
 def test_nodes_that_do_not_count_do_so_on_neither_side(label: str, setting: bool, total: int) -> None:
     """By their label, or as control-plane nodes if it is set so; also once they get the label."""
     labels = {"exempt": label == "exempt", "control_plane": label == "control_plane"}
-    it = Outages(replace(POLICY, without_control_plane=setting))
+    it = UnreadyNodes(replace(POLICY, without_control_plane=setting))
     it.see(lost(ready(since=10)), moment(50))
     it.see(NodeSeen(replace(lost(ready(since=10)).node, **labels)), moment(51))  # type: ignore[arg-type]
     assert (len(it.lost), it.total) == (total, total)
