@@ -143,33 +143,44 @@ class UnreadyNodes:
         That is: within the policy's window before or after it. What began by ``known_at`` is known to people and does
         not count. First for all nodes, then for zones if they have a threshold.
         """
+        for zone, nodes in self._groups(known_at):
+            yield from self._counted(nodes, zone)
+
+    def _groups(self, known_at: float) -> Iterator[tuple[str | None, Mapping[str, float]]]:
         lost = {name: at for name, at in self.lost.items() if at > known_at}
-        yield from self._counted(lost, None)
-        if self._policy.zone is not None:
-            by_zone: dict[str, dict[str, float]] = {}
-            for name, at in lost.items():
-                by_zone.setdefault(self._nodes[name].zone, {})[name] = at
-            for zone, nodes in by_zone.items():
-                if zone:
-                    yield from self._counted(nodes, zone)
+        yield None, lost
+        if self._policy.zone is None:
+            return
+        by_zone: dict[str, dict[str, float]] = {}
+        for name, at in lost.items():
+            by_zone.setdefault(self._nodes[name].zone, {})[name] = at
+        by_zone.pop("", None)
+        yield from by_zone.items()
+
+    def _total(self, zone: str | None) -> int:
+        return self.total if zone is None else self._zones[zone]
 
     def _counted(self, lost: Mapping[str, float], zone: str | None) -> Iterator[LostNodes]:
-        starts, window = sorted(lost.values()), self._policy.window_seconds
-        total = self.total if zone is None else self._zones[zone]
+        starts, window, total = sorted(lost.values()), self._policy.window_seconds, self._total(zone)
         for name, at in lost.items():
             count = bisect_right(starts, at + window) - bisect_left(starts, at - window)
             yield LostNodes(name, at, count, total, zone)
 
     def too_much(self, evictions: Evictions, due: bool, known_at: float) -> str | None:
         """Say in a sentence what is too much: nodes lost together, with an eviction because of that (``due``: soon)."""
-        for lost in self.together(known_at):
-            threshold = self.threshold(lost.zone)
-            if threshold is None or not threshold.exceeded_by(lost.count, lost.total):
+        for zone, nodes in self._groups(known_at):
+            threshold = self.threshold(zone)
+            # Most outages are too small whatever their window is, and are to cost nothing.
+            if threshold is None or not threshold.exceeded_by(len(nodes), self._total(zone)):
                 continue
-            if self.has_caused(lost, evictions(lost.name, due)):
-                where = "" if lost.zone is None else f" of zone {lost.zone}"
-                within = f"stopped being ready within {self._policy.window_seconds:g} s of {lost.name}"
-                return f"{lost.count} of {lost.total} nodes{where} {within} and still are not, more than {threshold}"
+            for lost in self._counted(nodes, zone):
+                is_too_much = threshold.exceeded_by(lost.count, lost.total)
+                if is_too_much and self.has_caused(lost, evictions(lost.name, due)):
+                    where = "" if zone is None else f" of zone {zone}"
+                    within = f"stopped being ready within {self._policy.window_seconds:g} s of {lost.name}"
+                    return (
+                        f"{lost.count} of {lost.total} nodes{where} {within} and still are not, more than {threshold}"
+                    )
         return None
 
     def threshold(self, zone: str | None) -> NodeThreshold | None:
