@@ -19,7 +19,7 @@ _JUST_AFTER_SECONDS = 0.001
 def breaker() -> None:
     """Reset the circuit breaker.
 
-    It stops all evictions when too many nodes are tainted at once.
+    It stops all evictions when too many nodes are tainted or lost at once.
     """
 
 
@@ -30,8 +30,8 @@ def reset(**flags: Any) -> None:
 
     Evictions go on, and the breaker counts tainted nodes anew.
 
-    Look at the nodes first: pods that are due are evicted within seconds. To let evictions go on step by step, first
-    pause nodes or namespaces with `taint-eviction pause`.
+    Look at the nodes first (`taint-eviction status` has a table of zones): pods that are due are evicted within
+    seconds. To let evictions go on step by step, first pause nodes or namespaces with `taint-eviction pause`.
 
     The reset is written even if the cluster says that the breaker is closed: a controller that could not write to the
     cluster may hold evictions back all the same.

@@ -158,7 +158,7 @@ _LIMITS = (
 )
 
 _BREAKER = (
-    _flag("--breaker", is_flag=True, help="Suspend all evictions when too many nodes are newly tainted."),
+    _flag("--breaker", is_flag=True, help="Suspend all evictions when too many nodes are newly tainted or lost."),
     _flag(
         "--breaker-nodes",
         type=Threshold(),
