@@ -1,9 +1,16 @@
-"""For all tests: what freezegun must leave alone, no event loop but those asked for, and figures at the end."""
+"""For all tests: bytecode, what freezegun must leave alone, no event loop unasked for, and figures at the end."""
 
 import asyncio
+import os
+import sys
 
 import freezegun
 import pytest
+
+# Where the environment forbids bytecode, as images of Python often do, each worker would compile all tests anew with
+# each run, and each process that a test starts the whole controller.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Hypothesis measures its own work with clocks. kubernetes loads its models when its attributes are looked at, as
 # freezegun does with every module, and models that are made while the clock is frozen are broken for good.

@@ -16,7 +16,8 @@ import aiohttp
 from tests.stage.waiting import PATIENCE_SECONDS
 
 from taint_eviction.adapters.credentials import Connection
-from taint_eviction.runtime.clock import read_monotonic
+from taint_eviction.adapters.kubernetes_times import format_micro_time
+from taint_eviction.runtime.clock import read_monotonic, read_wall
 
 Json = dict[str, Any]
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -24,6 +25,10 @@ STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 
 # No scheduler goes by this name, so that nobody but the test binds a pod.
 NO_SCHEDULER = "taint-eviction-test"
+# Where the node lifecycle controller looks for a sign of life of each node, and how often there is one. Clusters that
+# wait for the shortest time wait for several of these.
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+HEARTBEAT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -66,17 +71,21 @@ class ClusterUnderTest:
         await self.call("POST", f"/api/v1/namespaces/{self.prefix}/serviceaccounts", account, fine=(404, 409))
         watching = asyncio.Event()
         self._watch = asyncio.create_task(self._follow(watching))
+        self._heartbeat = asyncio.create_task(self._keep_alive())
         await watching.wait()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._watch.cancel()
-        await asyncio.gather(self._watch, return_exceptions=True)
+        for task in (self._watch, self._heartbeat):
+            task.cancel()
+        _, end = await asyncio.gather(self._watch, self._heartbeat, return_exceptions=True)
+        assert isinstance(end, asyncio.CancelledError), end
         listed = await self.call("GET", f"/api/v1/namespaces/{self.prefix}/pods")
         for pod in listed["items"]:
             await self.remove_pod(pod["metadata"]["name"])
         for name in self._nodes:
             await self.call("DELETE", f"/api/v1/nodes/{name}", fine=(404,))
+            await self.call("DELETE", f"{LEASES}/{name}", fine=(404,))
         await self.call("DELETE", f"/api/v1/namespaces/{self.prefix}", fine=(404,))
         await self._session.close()
 
@@ -108,14 +117,26 @@ class ClusterUnderTest:
         """Create a node whose condition Ready says so, or says that it is not.
 
         The node lifecycle controller gives a node without that condition a taint of its own within seconds. It believes
-        what the condition says for 40 s (before Kubernetes 1.32; 50 s since), and no test lasts that long.
+        what the condition says as long as the node's Lease is renewed, which it is until the end of the test.
         """
         name = self.node_name(short)
+        await self.call("POST", LEASES, {"metadata": {"name": name}, "spec": self._sign_of_life(name)})
         self._nodes.add(name)
         status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
         node = {"metadata": {"name": name}, "spec": {"taints": list(taints)}, "status": status}
         created: Json = await self.call("POST", "/api/v1/nodes", node)
         return created
+
+    @staticmethod
+    def _sign_of_life(name: str) -> Json:
+        return {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": format_micro_time(read_wall())}
+
+    async def _keep_alive(self) -> None:
+        """Renew the Leases of all nodes, as their kubelets would."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            for name in sorted(self._nodes):
+                await self.call("PATCH", f"{LEASES}/{name}", {"spec": self._sign_of_life(name)}, headers=MERGE)
 
     async def delete_node(self, short: str) -> None:
         """Delete a node; its pods stay."""
