@@ -25,7 +25,7 @@ from tests.simulation.known_bugs import KNOWN_BUGS
 from taint_eviction_lab.simulation.scenario import read_scenario
 
 ROOT = Path(__file__).parent.parent.parent
-FIXED_SEEDS = range(96)
+FIXED_SEEDS = range(48)
 NEW_SEEDS = 24
 # So many runs a scenario may take to be made short for the failure that tells it.
 SHRINKING_PLAYS = 30
