@@ -114,6 +114,10 @@ _TABLE = (
     ),
     ResourceType("", "v1", "configmaps", "configmap", "ConfigMap", True, ("cm",)),
     ResourceType(
+        "", "v1", "persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", True, ("pvc",),
+        subresources=(_status("PersistentVolumeClaim"),),
+    ),
+    ResourceType(
         "", "v1", "namespaces", "namespace", "Namespace", False, ("ns",),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         subresources=(_status("Namespace"),), kept_fields={"status.phase": ("status", "phase")},
@@ -121,6 +125,10 @@ _TABLE = (
     ResourceType(
         "policy", "v1", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", True, ("pdb",),
         subresources=(_status("PodDisruptionBudget"),), has_generation=True, unconditional_update=False,
+    ),
+    ResourceType(
+        "storage.k8s.io", "v1", "volumeattachments", "volumeattachment", "VolumeAttachment", False,
+        subresources=(_status("VolumeAttachment"),),
     ),
     ResourceType(
         "coordination.k8s.io", "v1", "leases", "lease", "Lease", True,

@@ -1,21 +1,27 @@
 """``taint-eviction explain``: why a pod leaves its node or stays, as a running controller sees it."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 import orjson
 
-from taint_eviction.cli.asking import Ask, Document, ask, ask_flags, put
+from taint_eviction.adapters.status_document import API_VERSION
+from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
+from taint_eviction.cli.failover_reads import examine
+from taint_eviction.cli.failover_views import failover_lines
 from taint_eviction.cli.flags import CONTEXT_SETTINGS
 from taint_eviction.cli.status_views import due_text, keeping
 from taint_eviction.cli.values import PodName
 from taint_eviction.cli.visible import json_text
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import began, tolerated
+from taint_eviction.failover.document import unread_document
 from taint_eviction.planning.wording import span
 
 _WIDTH = 9
+_ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
 _MODES = {
     "delete": "by a DELETE: PodDisruptionBudgets do not apply",
     "evict": "by the eviction API: PodDisruptionBudgets may refuse it",
@@ -34,18 +40,42 @@ def explain(pod: NamespacedName, **flags: Any) -> None:
     Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
     rights to get leases and pods/proxy.
 
-    Exit codes: 0 answered, also for a pod that the controller does not know (in JSON known is false then); 2 wrong
-    usage; 3 no controller answers.
+    Of a pod that was asked to go and is still there, says what holds it, and what to do first. For that it reads the
+    cluster itself, with your rights: the pod, its node and the node's Lease, its claims, VolumeAttachments, and pods of
+    its namespace. What you may not read is named.
+
+    Exit codes: 0 answered, also for a pod that the controller does not know (in JSON known is false then), and without
+    a controller for a pod that is Terminating; 2 wrong usage; 3 no controller answers.
     """
+    ask(flags, lambda asking: _answer(asking, pod, flags))
 
-    async def answer(asking: Ask) -> None:
-        document = await asking("/explain", {"pod": str(pod)})
-        if flags["output"] == "json":
-            click.echo(json_text(document, orjson.OPT_INDENT_2))
-        else:
-            click.echo("\n".join(put(explanation_lines, document)))
 
-    ask(flags, answer)
+async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) -> None:
+    document, failover = await asyncio.gather(_asked(asking, pod), examine(pod, flags))
+    if isinstance(document, Unanswered):
+        if not failover["terminating"]:
+            raise document
+        document = _unexplained(pod, document)
+    elif flags["server"] and failover["uid"] not in (None, document.get("uid", failover["uid"])):
+        # Reads of another cluster than the replica's would explain another pod.
+        failover = unread_document(_ANOTHER_CLUSTER)
+    if flags["output"] == "json":
+        click.echo(json_text({**document, "failover": failover}, orjson.OPT_INDENT_2))
+    else:
+        click.echo("\n".join([*put(explanation_lines, document), *put(failover_lines, failover)]))
+
+
+async def _asked(asking: Ask, pod: NamespacedName) -> Document | Unanswered:
+    try:
+        return await asking("/explain", {"pod": str(pod)})
+    except Unanswered as why:
+        return why
+
+
+def _unexplained(pod: NamespacedName, why: Unanswered) -> Document:
+    """Return what there is to say of a pod when no controller answers."""
+    head = {"apiVersion": API_VERSION, "kind": "Explanation", "namespace": pod.namespace, "name": pod.name}
+    return {**head, "known": False, "text": f"no controller answers: {why}"}
 
 
 def explanation_lines(document: Document) -> list[str]:

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
+from taint_eviction.cli.failover_reads import count_terminating, show_stuck
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.cli.values import Seconds
@@ -25,6 +26,8 @@ _OTHER_LINES = 12
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @flag("--namespace", "-n", help="List and count the pods of this namespace only.")
+@flag("--all-namespaces", "-A", is_flag=True, help="List and count the pods of all namespaces, as without -n.")
+@flag("--stuck", is_flag=True, help="List the pods that stay Terminating instead, what holds them, and what to do.")
 @flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
 @flag("--watch", "-w", is_flag=True, help="Ask repeatedly until interrupted.")
 @flag("--interval", type=Seconds(), default=2.0, help="Time between two questions of --watch.")
@@ -37,11 +40,21 @@ def status(**flags: Any) -> None:
     Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
     rights to get leases and pods/proxy. JSON is one document; with --watch, one document a line.
 
-    Exit codes: 0 answered; 2 wrong usage; 3 no controller answers.
+    A line counts the pods that are Terminating on nodes that are not Ready (not with --watch or in JSON). --stuck lists
+    these, and others past their grace period, by node. Both read the cluster with your rights: nodes and pods, and
+    for --stuck Leases in kube-node-lease, claims and VolumeAttachments, too. --stuck asks no controller.
+
+    Exit codes: 0 answered; 2 wrong usage; 3 no controller answers, or for --stuck no API server.
     """
+    namespace = "" if flags["all_namespaces"] else flags["namespace"] or ""
+    if flags["stuck"]:
+        if flags["watch"] or flags["server"]:
+            raise click.UsageError("--stuck reads the cluster, once: neither --watch nor --server goes with it")
+        show_stuck(namespace, flags["output"], flags)
+        return
     query: dict[str, str | int] = {"limit": flags["limit"]}
-    if flags["namespace"]:
-        query["namespace"] = flags["namespace"]
+    if namespace:
+        query["namespace"] = namespace
     ask(flags, lambda asking: _watch(asking, query, flags) if flags["watch"] else _show_once(asking, query, flags))
 
 
@@ -62,7 +75,8 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
     if flags["output"] == "json":
         click.echo(json_text(document, orjson.OPT_INDENT_2))
     else:
-        click.echo("\n".join(put(status_lines, document)))
+        terminating = await count_terminating(str(query.get("namespace", "")), flags)
+        click.echo("\n".join(put(partial(status_lines, more=terminating), document)))
 
 
 async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from taint_eviction.cli.tables import table_lines
+from taint_eviction.cli.visible import visible
 from taint_eviction.core.sentences import tolerated
 from taint_eviction.planning.wording import many, span
 
@@ -33,9 +34,10 @@ _bad = partial(click.style, fg="red", bold=True)
 _doubtful = partial(click.style, fg="yellow")
 
 
-def status_lines(document: Mapping[str, Any], max_pods: int | None = None) -> list[str]:
-    """Write a status with at most ``max_pods`` pods; None: with all that are in it."""
-    return [*_headline(document), *_pods(document, max_pods)]
+def status_lines(document: Mapping[str, Any], max_pods: int | None = None, more: str = "") -> list[str]:
+    """Write a status with at most ``max_pods`` pods; None: with all that are in it. ``more`` is a line before them."""
+    doubts = [_doubtful(visible(more))] if more else []
+    return [*_headline(document), *doubts, *_pods(document, max_pods)]
 
 
 def _headline(document: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,8 @@ poddisruptionbudgets, and to create pods/eviction: without the latter two the pl
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
@@ -33,12 +34,12 @@ async def read_cluster(calls: ApiCalls, progress: Callable[[int], None]) -> Inve
     inventory = Inventory()
     reader = InventoryReader(inventory)
     for resource, kind in (("nodes", "Node"), ("pods", "Pod")):
-        async for item in _list(calls, ApiRequest("list", resource)):
+        async for item in list_items(calls, ApiRequest("list", resource)):
             reader.put({**item, "kind": kind}, "cluster")
             if len(inventory) % _PAGE == 0:
                 progress(len(inventory))
     try:
-        async for item in _list(calls, ApiRequest("list", "poddisruptionbudgets", group=_POLICY)):
+        async for item in list_items(calls, ApiRequest("list", "poddisruptionbudgets", group=_POLICY)):
             reader.put({**item, "kind": "PodDisruptionBudget"}, "cluster")
     except CallFailed as error:
         if error.reason not in (FailureReason.FORBIDDEN, FailureReason.NOT_FOUND):
@@ -48,14 +49,13 @@ async def read_cluster(calls: ApiCalls, progress: Callable[[int], None]) -> Inve
     return inventory
 
 
-async def _list(calls: ApiCalls, call: ApiRequest) -> AsyncIterator[dict[str, Any]]:
+async def list_items(calls: ApiCalls, call: ApiRequest) -> AsyncGenerator[dict[str, Any], None]:
     """Go through a list page by page; when the token of a page has expired, once more from the beginning."""
     token, limit = "", _PAGE
     while True:
-        query: dict[str, str | int] = {"limit": limit, "continue": token} if token else {"limit": limit}
-        answer = await calls.make(
-            ApiRequest(call.verb, call.resource, query=query if limit else None, group=call.group)
-        )
+        paged: dict[str, str | int] = {"limit": limit} if limit else {}
+        following: dict[str, str | int] = {"continue": token} if token else {}
+        answer = await calls.make(replace(call, query={**(call.query or {}), **paged, **following}))
         if token and answer.outcome is Outcome.EXPIRED:
             token, limit = "", 0
             continue

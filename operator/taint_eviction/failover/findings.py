@@ -1,0 +1,143 @@
+"""What holds a pod that is Terminating: objects in, findings out, what to do first comes first. Pure.
+
+The words are in ``wording``. Reference: kubernetes/pkg/controller/podgc, volume/attachdetach, kubelet's Lease.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from taint_eviction.failover import wording
+from taint_eviction.failover.objects import AttachmentObject, ClaimObject, NodeLease, NodeObject, PodObject
+from taint_eviction.failover.wording import Finding
+
+# Object times are whole seconds.
+_SECOND = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverCase:
+    """A pod, and what was read about what may hold it.
+
+    ``node`` None: the node does not exist if ``node_checked``, else nothing is known of it. ``lease`` None: not known,
+    or there is none. ``siblings`` are pods of its namespace, of any owner.
+    """
+
+    pod: PodObject
+    now_epoch: float
+    node: NodeObject | None = None
+    node_checked: bool = True
+    lease: NodeLease | None = None
+    claims: tuple[ClaimObject, ...] = ()
+    attachments: tuple[AttachmentObject, ...] = ()
+    siblings: tuple[PodObject, ...] = ()
+
+    @property
+    def node_gone(self) -> bool:
+        """Tell whether the pod is an orphan of a deleted node."""
+        return self.node is None and self.node_checked and bool(self.pod.node)
+
+    @property
+    def silent(self) -> bool:
+        """Tell whether the kubelet is silent. A Lease that is renewed is later news than the condition Ready."""
+        if self.node is None:
+            return False
+        return self.node.ready == "Unknown" if self.lease is None else self.lease.expired(self.now_epoch)
+
+    @property
+    def kubelet_done(self) -> bool:
+        """Tell whether neither the kubelet nor PodGC has anything left to do: finalizers alone keep the pod."""
+        return self.pod.grace_seconds == 0 and bool(self.pod.finalizers)
+
+
+def stuck(case: FailoverCase) -> bool:
+    """Tell whether a pod is past its grace period, or on a node that is not Ready, silent or gone."""
+    if case.pod.deletion_epoch is None:
+        return False
+    if case.node_gone or case.silent or (case.node is not None and not case.node.is_ready):
+        return True
+    return case.now_epoch >= case.pod.deletion_epoch
+
+
+def find(case: FailoverCase) -> tuple[Finding, ...]:
+    """Say what holds a pod; nothing if nobody asked it to go."""
+    if case.pod.deletion_epoch is None:
+        return ()
+    ends = () if case.kubelet_done else (*_node(case), *_grace(case, case.pod.deletion_epoch))
+    return (*ends, *_finalizers(case), *_volumes(case), *_replacement(case))
+
+
+def _node(case: FailoverCase) -> Iterator[Finding]:
+    node, pod = case.node, case.pod
+    if node is None:
+        if case.node_gone:
+            yield wording.orphan(pod)
+        return
+    taken_out = node.out_of_service and not node.is_ready
+    if taken_out:
+        yield wording.out_of_service(node)
+    if case.silent:
+        yield wording.kubelet_silent(node, case.lease, case.now_epoch, taken_out=bool(taken_out))
+    if node.out_of_service and node.is_ready:
+        yield wording.out_of_service_but_ready(node)
+
+
+def _grace(case: FailoverCase, ends_epoch: float) -> Iterator[Finding]:
+    """Say whether the kubelet is late. Of one that is silent, or whose node is gone, nothing is to be expected."""
+    if case.silent or case.node_gone:
+        return
+    if case.now_epoch < ends_epoch:
+        yield wording.grace_period(ends_epoch, case.now_epoch)
+    else:
+        yield wording.past_grace_period(case.pod, case.node, case.lease, ends_epoch, case.now_epoch)
+
+
+def _finalizers(case: FailoverCase) -> Iterator[Finding]:
+    for finalizer in case.pod.finalizers:
+        yield wording.finalizer(case.pod, finalizer)
+
+
+def _volumes(case: FailoverCase) -> Iterator[Finding]:
+    """Say which volumes keep a replacement from using them, and what drivers report."""
+    pod, ends = case.pod, case.pod.deletion_epoch or 0.0
+    ending_in_time = case.now_epoch < ends and not case.silent and not case.node_gone
+    for claim in case.claims:
+        for attachment in case.attachments:
+            if not claim.volume or attachment.volume != claim.volume:
+                continue
+            here = attachment.node == pod.node
+            if attachment.detach_error or (here and not claim.shared and not ending_in_time):
+                yield wording.volume_attached(claim, attachment, gone=here and case.node_gone, silent=case.silent)
+            if attachment.attach_error and not here:
+                yield wording.volume_not_attached(claim, attachment)
+
+
+def _replacement(case: FailoverCase) -> Iterator[Finding]:
+    owner = case.pod.owner
+    if owner is None:
+        return
+    if owner.kind == "StatefulSet":
+        yield wording.replacement_waits_for_name(owner)
+        return
+    pending = [each for each in case.siblings if _replaces(each, case.pod) and each.phase == "Pending"]
+    if pending:
+        # The oldest has waited longest.
+        first = min(pending, key=lambda each: (each.created_epoch or 0.0, each.name))
+        waits_for = _missing_volume(first, case)
+        yield wording.replacement_pending(first, owner, len(pending) - 1, waits_for)
+
+
+def _replaces(other: PodObject, pod: PodObject) -> bool:
+    """Tell whether a pod was created by the same owner since this one was asked to go."""
+    if other.owner is None or pod.owner is None or other.owner.uid != pod.owner.uid or other.uid == pod.uid:
+        return False
+    asked, created = pod.asked_epoch, other.created_epoch
+    return other.deletion_epoch is None and asked is not None and created is not None and created >= asked - _SECOND
+
+
+def _missing_volume(replacement: PodObject, case: FailoverCase) -> str:
+    """Name the volume that a replacement on another node waits for; "" if it waits for none."""
+    if not replacement.node or replacement.node == case.pod.node:
+        return ""
+    held = {each.volume for each in case.attachments if each.node == case.pod.node}
+    wanted = (claim for claim in case.claims if claim.name in replacement.claims and not claim.shared)
+    return next((claim.volume for claim in wanted if claim.volume in held), "")

@@ -1,0 +1,289 @@
+"""What holds pods that stay Terminating, as people ask: ``explain``, ``status`` and ``status --stuck``, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stage.controlled import controlling
+from tests.stage.objects import KEY, Json, add_nodes, add_pod, write_kubeconfig
+from tests.stage.processes import CommandResult, invoked
+from tests.stage.waiting import until
+
+from fake_apiserver import ApiServer, node_object
+from taint_eviction.failover import cluster as failover_cluster
+
+OUT_OF_SERVICE = "kubectl taint nodes n1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+LONG_AGO = "2026-01-01T00:00:00"
+NO_CONTROLLER = "there is no Lease kube-system/taint-eviction-controller"
+
+
+@dataclass
+class DownNode:
+    """A server on which node n1 is down, and its kubeconfig."""
+
+    server: ApiServer
+    config: str
+
+    async def run(self, *words: str) -> CommandResult:
+        """Run a command with the kubeconfig."""
+        return await invoked(*words, "--kubeconfig", self.config)
+
+    async def lines(self, *words: str) -> list[str]:
+        """Return what a command prints that must succeed."""
+        said = await self.run(*words)
+        assert said.code == 0, said.complaints
+        return said.out.splitlines()
+
+    def forbid(self, *resources: str) -> None:
+        """Take the right to read these."""
+        self.server.answerer.authorize = lambda info: info.resource_name not in resources
+
+
+def owner(kind: str, name: str) -> list[Json]:
+    """Make the reference to an owner that controls a pod."""
+    return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}]
+
+
+def add_down_node(server: ApiServer, name: str) -> None:
+    """Create a node whose kubelet has been silent for long, with its Lease."""
+    server.kubelets.freeze(name)
+    node = node_object(name, server.clock.timestamp())
+    [ready] = [each for each in node["status"]["conditions"] if each["type"] == "Ready"]
+    ready |= {
+        "status": "Unknown",
+        "message": "Kubelet stopped posting node status.",
+        "lastTransitionTime": f"{LONG_AGO}Z",
+    }
+    server.create("nodes", node)
+    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": f"{LONG_AGO}.000000Z"}
+    server.create("leases", {"metadata": {"name": name, "namespace": "kube-node-lease"}, "spec": spec})
+
+
+def add_volume(server: ApiServer, claim: str, volume: str, node: str, **status: Any) -> None:
+    """Create a claim, and the attachment of its volume."""
+    spec = {"volumeName": volume, "accessModes": ["ReadWriteOnce"]}
+    server.create("persistentvolumeclaims", {"metadata": {"name": claim, "namespace": "default"}, "spec": spec})
+    attachment = {"attacher": "ebs.example.com", "nodeName": node, "source": {"persistentVolumeName": volume}}
+    status = {"attached": True, **status}
+    server.create("volumeattachments", {"metadata": {"name": f"csi-{volume}"}, "spec": attachment, "status": status})
+
+
+def add_claiming_pod(server: ApiServer, name: str, node: str, claim: str, **metadata: Any) -> None:
+    """Create a pod with a claim."""
+    containers = [{"name": "main", "image": "pause"}]
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    spec = {"containers": containers, "nodeName": node, "volumes": volumes}
+    server.create("pods", {"metadata": {"name": name, **metadata}, "spec": spec})
+
+
+@pytest.fixture
+async def outage(tmp_path: Path) -> AsyncIterator[DownNode]:
+    """A StatefulSet's pod with a volume and a Deployment's pod were asked to go; n2 is well."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n2")
+        server.kubelets.frozen_nodes |= {"n2", "gone"}
+        add_down_node(server, "n1")
+        add_claiming_pod(server, "db-0", "n1", "data-db-0", ownerReferences=owner("StatefulSet", "db"))
+        add_volume(server, "data-db-0", "pv-1", "n1", detachError={"message": "\x1b[31mdevice is busy"})
+        add_pod(server, "web-old", "n1", ownerReferences=owner("ReplicaSet", "web"))
+        add_pod(server, "well", "n2")
+        for name in ("db-0", "web-old"):
+            server.delete("pods", name, grace_period_seconds=30)
+        add_pod(server, "web-new", None, ownerReferences=owner("ReplicaSet", "web"))
+        yield DownNode(server, str(write_kubeconfig(tmp_path / "config", server)))
+
+
+async def test_explain_says_what_holds_a_pod_without_a_controller(outage: DownNode) -> None:
+    """First things first, in the objects' own words; what the terminal would obey is shown. Exit code 0."""
+    said = await outage.run("explain", "default/db-0")
+    assert (said.code, said.complaints) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0].startswith("default/db-0 is not known: no controller answers: " + NO_CONTROLLER)
+    assert lines[2].startswith("it has been Terminating for ")
+    assert lines[3].startswith("  1. the kubelet of n1 is silent: it last renewed its Lease ")
+    assert f"Ready is Unknown since {LONG_AGO}Z (Kubelet stopped posting node status.)" in lines[3]
+    assert lines[5] == f"       {OUT_OF_SERVICE}"
+    assert lines[6].startswith("  2. volume pv-1 (claim data-db-0) is still attached to n1; ebs.example.com cannot")
+    assert lines[6].endswith("[31mdevice is busy")
+    assert "\x1b" not in said.out
+    assert lines[9].startswith("  3. StatefulSet db cannot create its replacement before this pod is gone")
+    assert "not checked" not in said.out
+
+
+async def test_explain_has_it_as_json(outage: DownNode) -> None:
+    """Under failover."""
+    said = await outage.run("explain", "default/web-old", "-o", "json")
+    document = json.loads(said.out)
+    assert (document["known"], document["name"]) == (False, "web-old")
+    failover = document["failover"]
+    assert (failover["terminating"], failover["node"], failover["unchecked"]) == (True, "n1", [])
+    assert [finding["cause"] for finding in failover["findings"]] == ["kubeletSilent", "noReplacement"]
+    assert failover["findings"][0]["command"] == OUT_OF_SERVICE
+    assert failover["findings"][1]["text"].startswith("web-new, which ReplicaSet web created since then, is Pending: ")
+
+
+async def test_explain_adds_it_to_what_the_controller_says(tmp_path: Path) -> None:
+    """Of a pod that is not Terminating, there is nothing to add."""
+    async with ApiServer(seed=1) as server:
+        add_down_node(server, "n1")
+        add_pod(server, "web-0", "n1")
+        config = str(write_kubeconfig(tmp_path / "config", server))
+        async with controlling(server) as controlled:
+            at = ("--server", f"http://127.0.0.1:{controlled.listen.port}", "--kubeconfig", config)
+            before = await invoked("explain", "default/web-0", *at)
+            assert "Terminating" not in before.out
+            server.taint("n1", KEY)
+            await until(lambda: "deletionTimestamp" in (server.get("pods", "web-0") or {})["metadata"])
+            after = await invoked("explain", "default/web-0", *at, "-o", "json")
+            document = json.loads(after.out)
+            assert (document["known"], document["node"]) == (True, "n1")
+            assert document["failover"]["findings"][0]["cause"] == "kubeletSilent"
+
+
+async def test_a_replica_of_another_cluster_is_noticed(outage: DownNode, tmp_path: Path) -> None:
+    """Its pod has another UID than the one that the kubeconfig leads to."""
+    async with ApiServer(seed=2) as other:
+        add_nodes(other, "n9")
+        other.taint("n9", KEY)
+        add_pod(other, "db-0", "n9", {"operator": "Exists"})
+        async with controlling(other) as controlled:
+            said = await outage.run("explain", "default/db-0", "--server", f"http://127.0.0.1:{controlled.listen.port}")
+    assert said.code == 0
+    assert said.out.splitlines()[-1].endswith("has another pod of this name: is it another cluster?")
+    assert "kubelet" not in said.out
+
+
+async def test_reads_that_are_forbidden_are_named(outage: DownNode) -> None:
+    """The rest is found all the same."""
+    outage.forbid("volumeattachments", "leases")
+    lines = await outage.lines("explain", "default/db-0", "--lease-name", "nobody")
+    assert lines[3].startswith("  1. the kubelet of n1 is silent: its condition Ready is Unknown")
+    assert lines[-2:] == [
+        "  not checked: Leases in kube-node-lease: you may not get them",
+        "  not checked: VolumeAttachments: you may not list them",
+    ]
+    outage.forbid("volumeattachments", "leases", "nodes", "persistentvolumeclaims")
+    unchecked = json.loads((await outage.run("explain", "default/db-0", "-o", "json")).out)["failover"]["unchecked"]
+    assert [each.partition(":")[0] for each in unchecked] == [
+        "Nodes",
+        "Leases in kube-node-lease",
+        "PersistentVolumeClaims",
+    ]
+
+
+async def test_explain_without_the_right_to_read_pods_needs_a_controller(outage: DownNode) -> None:
+    """Then there is nothing to say."""
+    outage.forbid("pods")
+    said = await outage.run("explain", "default/db-0")
+    assert (said.code, said.out) == (3, "")
+    assert NO_CONTROLLER in said.complaints
+
+
+async def test_explain_without_a_controller_says_nothing_of_a_living_pod(outage: DownNode) -> None:
+    """As before: only a controller knows whether it goes."""
+    said = await outage.run("explain", "default/well")
+    assert (said.code, said.out) == (3, "")
+
+
+# status --stuck
+
+
+async def test_stuck_pods_are_listed_by_node(outage: DownNode) -> None:
+    """With causes, and the first step once; pods of the well node that go in time are not among them."""
+    outage.server.delete("pods", "well", grace_period_seconds=300)
+    lines = await outage.lines("status", "--stuck", "-A")
+    assert lines[:4] == ["2 pods stuck Terminating on 1 node", "", "n1: 2 pods", lines[3]]
+    assert lines[3].split() == ["SINCE", "POD", "CAUSES"]
+    assert lines[4].endswith("  default/db-0     kubelet silent, volume attached, no replacement")
+    assert lines[5].endswith("  default/web-old  kubelet silent, no replacement")
+    assert lines[6].startswith("  - the kubelet of n1 is silent: ")
+    assert lines[-1] == f"      {OUT_OF_SERVICE}"
+
+
+async def test_pods_of_a_living_node_are_stuck_past_their_grace_period(outage: DownNode) -> None:
+    """So are those of a deleted one."""
+    add_pod(outage.server, "orphan", "gone")
+    for name in ("well", "orphan"):
+        outage.server.delete("pods", name, grace_period_seconds=1)
+    pods: list[Json] = []
+
+    async def are_four() -> bool:
+        nonlocal pods
+        pods = json.loads((await outage.run("status", "--stuck", "-o", "json")).out)["pods"]
+        return len(pods) == 4
+
+    await until(are_four)
+    assert [(pod["node"], pod["name"], pod["findings"][0]["cause"]) for pod in pods] == [
+        ("gone", "orphan", "nodeDeleted"),
+        ("n1", "db-0", "kubeletSilent"),
+        ("n1", "web-old", "kubeletSilent"),
+        ("n2", "well", "pastGracePeriod"),
+    ]
+
+
+async def test_stuck_pods_may_be_those_of_one_namespace(outage: DownNode) -> None:
+    """Whoever may only read that one is told how to ask."""
+    assert await outage.lines("status", "--stuck", "-n", "elsewhere") == ["no pod is stuck Terminating"]
+    outage.server.answerer.authorize = lambda info: info.namespace == "default"
+    said = await outage.run("status", "--stuck")
+    assert (said.code, said.out) == (3, "")
+    assert said.complaints.endswith("; -n asks for one namespace\n")
+
+
+async def test_what_may_not_be_read_of_stuck_pods_is_named(outage: DownNode) -> None:
+    """Without nodes, only those past their grace periods are known to be stuck."""
+    outage.forbid("volumeattachments")
+    lines = await outage.lines("status", "--stuck", "-n", "default")
+    assert lines[-1] == "  not checked: VolumeAttachments: you may not list them"
+    outage.forbid("nodes", "leases")
+    lines = await outage.lines("status", "--stuck", "-n", "default")
+    assert lines == [
+        "no pod is stuck Terminating",
+        "  not checked: Nodes: you may not list them",
+        "  not checked: Leases in kube-node-lease: you may not get them",
+    ]
+
+
+async def test_more_pods_than_are_read_are_told(outage: DownNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of nodes that are not Ready are read first."""
+    monkeypatch.setattr(failover_cluster, "MAX_PODS", 1)
+    lines = await outage.lines("status", "--stuck")
+    assert lines[0] == "2 pods stuck Terminating on 1 node"
+    assert lines[-1] == "  not checked: Pods: only the first 1 were read"
+
+
+async def test_a_stuck_list_changes_nothing(outage: DownNode) -> None:
+    """Nor does explain: they read."""
+    await outage.lines("status", "--stuck")
+    await outage.lines("explain", "default/db-0")
+    assert {entry.verb for entry in outage.server.requests.select()} <= {"get", "list"}
+
+
+@pytest.mark.parametrize("words", [("--watch",), ("--server", "http://127.0.0.1:1")])
+async def test_stuck_goes_with_no_flag_that_asks_a_controller(words: tuple[str, ...]) -> None:
+    """It asks the API server, once."""
+    said = await invoked("status", "--stuck", *words)
+    assert (said.code, said.out) == (2, "")
+
+
+# The line of the status
+
+
+async def test_status_counts_pods_terminating_on_nodes_that_are_not_ready(outage: DownNode) -> None:
+    """From reads of whoever asks; what may not be read is said."""
+    async with controlling(outage.server) as controlled:
+        at = ("--server", f"http://127.0.0.1:{controlled.listen.port}")
+        lines = await outage.lines("status", *at)
+        [line] = [line for line in lines if "Terminating" in line]
+        assert line.startswith("2 pods Terminating on nodes that are not Ready: n1 (2); see status --stuck")
+        assert "Terminating" not in (await outage.run("status", *at, "-o", "json")).out
+        outage.forbid("nodes")
+        lines = await outage.lines("status", *at)
+        assert (
+            "pods Terminating on nodes that are not Ready could not be checked: Nodes or Pods: you may not list them"
+        ) in lines
