@@ -139,10 +139,18 @@ async def test_explain_adds_it_to_what_the_controller_says(tmp_path: Path) -> No
             assert "Terminating" not in before.out
             server.taint("n1", KEY)
             await until(lambda: "deletionTimestamp" in (server.get("pods", "web-0") or {})["metadata"])
+            words = (await invoked("explain", "default/web-0", *at)).out
+            assert words.startswith("default/web-0 has been evicted from node n1: ")
+            assert "  1. the kubelet of n1 is silent: " in words
             after = await invoked("explain", "default/web-0", *at, "-o", "json")
             document = json.loads(after.out)
             assert (document["known"], document["node"]) == (True, "n1")
             assert document["failover"]["findings"][0]["cause"] == "kubeletSilent"
+            server.answerer.authorize = lambda info: info.resource_name != "pods"
+            words = (await invoked("explain", "default/web-0", *at)).out
+            assert words.splitlines()[-1].endswith(
+                "whether it is Terminating, and what holds it: Pods: you may not get them"
+            )
 
 
 async def test_a_replica_of_another_cluster_is_noticed(outage: DownNode, tmp_path: Path) -> None:

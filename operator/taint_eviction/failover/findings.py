@@ -44,6 +44,11 @@ class FailoverCase:
         return self.node.ready == "Unknown" if self.lease is None else self.lease.expired(self.now_epoch)
 
     @property
+    def dead(self) -> bool:
+        """Tell whether nothing is to be expected of the kubelet. A Lease alone may be wrong: nodes have clocks."""
+        return self.node_gone or (self.silent and self.node is not None and not self.node.ready_by_kubelet)
+
+    @property
     def kubelet_done(self) -> bool:
         """Tell whether neither the kubelet nor PodGC has anything left to do: finalizers alone keep the pod."""
         return self.pod.grace_seconds == 0 and bool(self.pod.finalizers)
@@ -82,13 +87,14 @@ def _node(case: FailoverCase) -> Iterator[Finding]:
 
 
 def _grace(case: FailoverCase, ends_epoch: float) -> Iterator[Finding]:
-    """Say whether the kubelet is late. Of one that is silent, or whose node is gone, nothing is to be expected."""
-    if case.silent or case.node_gone:
+    """Say whether the kubelet is late, unless it is dead."""
+    if case.dead:
         return
     if case.now_epoch < ends_epoch:
         yield wording.grace_period(ends_epoch, case.now_epoch)
     else:
-        yield wording.past_grace_period(case.pod, case.node, case.lease, ends_epoch, case.now_epoch)
+        lease = None if case.silent else case.lease
+        yield wording.past_grace_period(case.pod, case.node, lease, ends_epoch, case.now_epoch)
 
 
 def _finalizers(case: FailoverCase) -> Iterator[Finding]:
@@ -99,14 +105,14 @@ def _finalizers(case: FailoverCase) -> Iterator[Finding]:
 def _volumes(case: FailoverCase) -> Iterator[Finding]:
     """Say which volumes keep a replacement from using them, and what drivers report."""
     pod, ends = case.pod, case.pod.deletion_epoch or 0.0
-    ending_in_time = case.now_epoch < ends and not case.silent and not case.node_gone
+    ending_in_time = case.now_epoch < ends and not case.dead
     for claim in case.claims:
         for attachment in case.attachments:
             if not claim.volume or attachment.volume != claim.volume:
                 continue
             here = attachment.node == pod.node
             if attachment.detach_error or (here and not claim.shared and not ending_in_time):
-                yield wording.volume_attached(claim, attachment, gone=here and case.node_gone, silent=case.silent)
+                yield wording.volume_attached(claim, attachment, gone=here and case.node_gone, dead=case.dead)
             if attachment.attach_error and not here:
                 yield wording.volume_not_attached(claim, attachment)
 

@@ -84,6 +84,11 @@ class NodeObject:
         """Tell whether PodGC takes it for ready."""
         return self.ready == "True"
 
+    @property
+    def ready_by_kubelet(self) -> bool:
+        """Tell whether the condition Ready is the kubelet's word; Unknown is the node lifecycle controller's."""
+        return self.ready in ("True", "False")
+
 
 @dataclass(frozen=True, slots=True)
 class NodeLease:

@@ -64,8 +64,11 @@ def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, 
     text = f"the kubelet of {node.name} is silent: {'; '.join(_signs(node, lease, now_epoch))}"
     if taken_out:
         return Finding(Cause.KUBELET_SILENT, text, "nothing more: PodGC acts without the kubelet")
-    if node.is_ready:
-        soon = "look again in a minute: the node lifecycle controller has not marked the node yet"
+    if node.ready_by_kubelet:
+        soon = (
+            "look again in a minute: Ready becomes Unknown if the kubelet stays silent; if it does not, the node's"
+            " clock is wrong, or kube-controller-manager does not run"
+        )
         return Finding(Cause.KUBELET_SILENT, text, soon, _command("kubectl", "describe", "node", node.name))
     return Finding(
         Cause.KUBELET_SILENT,
@@ -182,7 +185,7 @@ def finalizer(pod: PodObject, entry: FinalizerEntry) -> Finding:
 # Volumes
 
 
-def volume_attached(claim: ClaimObject, attachment: AttachmentObject, *, gone: bool, silent: bool) -> Finding:
+def volume_attached(claim: ClaimObject, attachment: AttachmentObject, *, gone: bool, dead: bool) -> Finding:
     """No other node may use it meanwhile."""
     state = "is still attached to" if attachment.attached else "is not yet released by"
     text = f"volume {claim.volume} (claim {claim.name}) {state} {attachment.node}"
@@ -190,7 +193,7 @@ def volume_attached(claim: ClaimObject, attachment: AttachmentObject, *, gone: b
     if attachment.detach_error:
         text += f"; {attachment.attacher} cannot detach it: {attachment.detach_error}"
         does = f"look at the log of {attachment.attacher} (its controller)"
-    elif gone or silent:
+    elif dead:
         does = "it is detached 6 m after the pod is gone, and at once if the node is out of service"
     else:
         does = "it is detached once the kubelet has ended the pod and unmounted it"

@@ -1,0 +1,88 @@
+"""What holds pods, as people read it at a terminal and in a pipe."""
+
+from typing import Any
+
+import click
+import pytest
+
+from taint_eviction.cli import failover_views
+from taint_eviction.cli.failover_views import failover_lines, stuck_lines, terminating_line
+from taint_eviction.failover.cluster import Terminating
+
+COMMAND = "kubectl taint nodes ip-10-0-3-17.eu-central-1.compute.internal node.kubernetes.io/out-of-service=x:NoExecute"
+
+
+def step(number: int = 1, command: str | None = None) -> dict[str, Any]:
+    """Make a finding."""
+    return {"cause": "kubeletSilent", "text": f"text {number}", "next": f"step {number}", "command": command}
+
+
+def held(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Make what is known of a pod."""
+    known = {"terminating": True, "terminatingSeconds": 430, "askedToGoAt": "2030-01-01T00:00:00Z", "unchecked": []}
+    return {**known, "namespace": "shop", "name": "db-0", "node": "n1", "findings": list(findings), **more}
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be at a terminal of 80 columns."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_findings_are_numbered_and_the_command_has_a_line_of_its_own() -> None:
+    """In a pipe a sentence is a line."""
+    long = {**step(1, COMMAND), "text": "text " * 40 + "end"}
+    assert failover_lines(held(long, step(2))) == [
+        "",
+        click.style("it has been Terminating for 7 m 10 s, asked to go at 2030-01-01T00:00:00Z:", bold=True),
+        f"  1. {'text ' * 40}end",
+        "     next: step 1",
+        f"       {click.style(COMMAND, fg='cyan')}",
+        "  2. text 2",
+        "     next: step 2",
+    ]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_wraps_sentences_but_never_a_command() -> None:
+    """Whoever copies it gets all of it."""
+    lines = [click.unstyle(line) for line in failover_lines(held({**step(1, COMMAND), "text": "text " * 40}))]
+    assert lines.count(f"       {COMMAND}") == 1
+    assert max(len(line) for line in lines if COMMAND not in line) <= 80
+    assert lines[3].startswith("     text text")
+
+
+def test_nothing_is_said_of_a_pod_that_is_not_terminating() -> None:
+    """It may not exist."""
+    assert failover_lines(held(terminating=False)) == []
+
+
+def test_a_pod_that_could_not_be_read_is_told() -> None:
+    """And why."""
+    [line] = failover_lines(held(terminating=None, unchecked=["Pods: you may not get them"]))
+    assert line == "  not checked: whether it is Terminating, and what holds it: Pods: you may not get them"
+
+
+def test_a_step_of_many_pods_is_shown_once_and_few_of_many_steps() -> None:
+    """The others are counted."""
+    same = stuck_lines({"pods": [held(step()), held(step(), name="db-1")], "unchecked": []})
+    assert [line for line in same if "step" in line] == ["    next: step 1"]
+    pods = [held(step(number), name=f"db-{number}") for number in range(9)]
+    lines = stuck_lines({"pods": pods, "unchecked": ["Nodes: you may not list them"]})
+    assert sum("next: " in line for line in lines) == failover_views._MAX_STEPS
+    assert lines[-2:] == [
+        "  … and 4 other first steps; see explain NAMESPACE/POD",
+        "  not checked: Nodes: you may not list them",
+    ]
+
+
+def test_the_line_of_the_status_names_the_nodes_with_most_pods() -> None:
+    """And what was not read."""
+    assert terminating_line(Terminating({}, ())) == ""
+    assert terminating_line(Terminating({"a": 1, "b": 3}, ())) == (
+        "4 pods Terminating on nodes that are not Ready: b (3), a (1); see status --stuck"
+    )
+    many = terminating_line(Terminating({f"n{number:02}": 1 for number in range(12)}, ("Nodes: not all",)))
+    assert many.endswith("n09 (1), …; see status --stuck; Nodes: not all")
+    assert terminating_line(Terminating({}, ("Nodes: not all",))) == "Nodes: not all"
