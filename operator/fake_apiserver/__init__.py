@@ -7,6 +7,7 @@ nothing of the rest of the project.
 from .clock import WallClock
 from .faults import Fault
 from .kubeconfig import kubeconfig
+from .node_lifecycle import NodeLifecycleSettings
 from .population import node_object, pod_object, populate
 from .request_log import LoggedRequest
 from .server import ApiServer
@@ -19,6 +20,7 @@ __all__ = [
     "ApiServer",
     "Fault",
     "LoggedRequest",
+    "NodeLifecycleSettings",
     "Snapshot",
     "StatusError",
     "Taps",

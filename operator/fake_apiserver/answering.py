@@ -55,6 +55,8 @@ class Answerer:
     ready: bool = True
     """False answers 503 to everything, as a server does that has lost its etcd."""
     control: ControlHandler | None = None
+    before_read: Callable[[str], None] = lambda _: None
+    """Told which kind is about to be read, by its plural."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The handler that the HTTP server calls for every request."""
@@ -105,6 +107,8 @@ class Answerer:
         body = None
         if info.verb in _WRITES:
             body = decode_body(raw, entry.content_type, is_patch=info.verb == "patch")
+        elif info.resource is not None:
+            self.before_read(info.resource.plural)
         entry.body = body
         fault = self.faults.take(info, entry.user_agent, self._node_of(info)) if self.faults.rules else None
         if fault is None:

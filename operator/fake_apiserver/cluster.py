@@ -15,6 +15,9 @@ from .clock import CallLater, WallClock, call_later
 from .defaults import Admission, Identities
 from .deletion import DeleteOptions, delete
 from .kubelet import Kubelets, NodeChoice, Recreation, Recreations
+from .node_heartbeats import NodeHeartbeats
+from .node_lifecycle import NodeLifecycleController, NodeLifecycleSettings
+from .node_taints import LifecycleWriter
 from .records import Selection, StoredObject
 from .registry import Registry, WriteOptions
 from .resources import RESOURCES
@@ -31,7 +34,9 @@ class FakeCluster:
     """Starts empty.
 
     `recorder` hears of each change before anybody reacts to it, within the write and in order. `scale` says how many
-    pods there should be for a budget: by default those that are there or will be recreated.
+    pods there should be for a budget: by default those that are there or will be recreated. With `node_lifecycle` nodes
+    have Leases, and those whose kubelets are silent are tainted; None for neither. `machine_clock` is the clock of
+    kubelets and kube-controller-manager: by default the server's.
     """
 
     def __init__(
@@ -44,6 +49,8 @@ class FakeCluster:
         scale: Scale | None = None,
         history_size: int = 10_000,
         first_resource_version: int = 1000,
+        node_lifecycle: NodeLifecycleSettings | None = None,
+        machine_clock: WallClock | None = None,
     ) -> None:
         self.clock = clock or WallClock()
         self.store = ObjectStore(history_size, first_resource_version)
@@ -56,6 +63,20 @@ class FakeCluster:
             self.store.subscribe(recorder)
         for subscriber in (self.kubelets.notice, self.recreations.notice, self.budgets.notice):
             self.store.subscribe(subscriber)
+        self.node_lifecycle = (
+            None
+            if node_lifecycle is None
+            else self._node_lifecycle(node_lifecycle, machine_clock or self.clock, call_later)
+        )
+
+    def _node_lifecycle(
+        self, settings: NodeLifecycleSettings, clock: WallClock, call_later: CallLater
+    ) -> NodeLifecycleController:
+        heartbeats = NodeHeartbeats(self.registry, self.kubelets, clock, call_later, settings.renew_seconds)
+        controller = NodeLifecycleController(LifecycleWriter(self.registry, clock), heartbeats, call_later, settings)
+        self.store.subscribe(heartbeats.notice)
+        self.store.subscribe(controller.notice)
+        return controller
 
     def _scale(self, budget: StoredObject, selector: LabelSelector, pods: Sequence[PodHealth]) -> int:
         return len(pods) + self.recreations.missing(budget.namespace, selector)
@@ -86,6 +107,7 @@ class FakeCluster:
 
     def get(self, plural: str, name: str, namespace: str = "") -> JsonObject | None:
         """The current object, None where there is none; `namespace` "" is `default` for namespaced kinds."""
+        self._write_leases(plural)
         record = self.store.get(plural, self._namespace(plural, namespace), name)
         return record.decode() if record is not None else None
 
@@ -97,10 +119,15 @@ class FakeCluster:
         self, plural: str, *, namespace: str | None = None, label_selector: str = "", field_selector: str = ""
     ) -> Objects:
         """Current objects in key order; `namespace` None means all."""
+        self._write_leases(plural)
         resource = RESOURCES[plural]
         fields = parse_field_selector(field_selector, resource)
         selection = Selection(resource, namespace, parse_label_selector(label_selector), fields)
         return [record.decode() for record in self.store.select(selection)]
+
+    def _write_leases(self, plural: str) -> None:
+        if plural == "leases" and self.node_lifecycle is not None:
+            self.node_lifecycle.heartbeats.write_leases()
 
     def update(self, plural: str, obj: Mapping[str, Any], *, manager: str = "simulation") -> JsonObject:
         """Replaces an object whole, spec and status at once, whatever its resourceVersion; raises 404."""

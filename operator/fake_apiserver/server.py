@@ -16,6 +16,7 @@ from .connection import abort_connections
 from .control import Control
 from .defaults import Identities
 from .faults import Faults
+from .node_lifecycle import NodeLifecycleSettings
 from .request_log import RequestLog
 from .store import Snapshot
 from .streaming import StreamSettings
@@ -45,20 +46,22 @@ class ApiServer(FakeCluster):
         seed: int | None = None,
         history_size: int = 10_000,
         watch_queue_limit: int = 100_000,
+        node_lifecycle: NodeLifecycleSettings | None = None,
     ) -> None:
         self.host, self.port = host, port
         self._ssl_context = ssl_context
         self.watches = WatchHub(watch_queue_limit)
         # Watchers hear of a change before anybody reacts to it, so that events come in order.
         super().__init__(
-            clock=clock, identities=Identities(seed), recorder=self.watches.publish, history_size=history_size
-        )
+            clock=clock, identities=Identities(seed), recorder=self.watches.publish, history_size=history_size,
+            node_lifecycle=node_lifecycle,
+        )  # fmt: skip
         self.watching = StreamSettings()
         self.requests = RequestLog()
         self.faults = Faults(seed)
         self.answerer = Answerer(
             self.registry, self.watches, self.clock, self.requests, self.faults, self.watching, tokens, authorize,
-            control=Control(self).handle,
+            control=Control(self).handle, before_read=self._write_leases,
         )  # fmt: skip
         self._runner: web.ServerRunner | None = None
         for name in _NAMESPACES:
@@ -86,6 +89,8 @@ class ApiServer(FakeCluster):
         self.port = runner.addresses[0][1]
         self.kubelets.resume()
         self.recreations.resume()
+        if self.node_lifecycle is not None:
+            self.node_lifecycle.resume()
 
     async def stop(self) -> None:
         """Stops listening and resets every connection, as a machine that loses its power does; idempotent."""
@@ -94,6 +99,8 @@ class ApiServer(FakeCluster):
             return
         self.kubelets.suspend()
         self.recreations.suspend()
+        if self.node_lifecycle is not None:
+            self.node_lifecycle.suspend()
         abort_connections(runner)
         await runner.cleanup()
 

@@ -1,10 +1,10 @@
 """The fake API server's cluster without HTTP: clocks and timers from outside, a recorder, and its budgets."""
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.unit.hand_time import HandTime
 
 from fake_apiserver import StatusError, WallClock
 from fake_apiserver.cluster import FakeCluster
@@ -15,42 +15,6 @@ from fake_apiserver.resources import RESOURCES
 BUDGETS = "poddisruptionbudgets"
 READY = {"type": "Ready", "status": "True"}
 NOON = 1_893_499_200.0  # 2030-01-01T12:00:00Z
-
-
-class _Timer:
-    """One call to come; ``at`` is when."""
-
-    def __init__(self, at: float, act: Callable[[], object]) -> None:
-        self.at, self.act, self.cancelled = at, act, False
-
-    def cancel(self) -> None:
-        """It does not come."""
-        self.cancelled = True
-
-
-class HandTime:
-    """Wall clock and timers that a test moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._timers: list[_Timer] = []
-
-    def call_later(self, seconds: float, act: Callable[[], object]) -> _Timer:
-        """Take a call."""
-        timer = _Timer(self.seconds + seconds, act)
-        self._timers.append(timer)
-        return timer
-
-    def pass_by(self, seconds: float) -> None:
-        """Let so much time pass, and do what is due, one after the other."""
-        until = self.seconds + seconds
-        while due := [timer for timer in self._timers if timer.at <= until]:
-            first = min(due, key=lambda timer: timer.at)
-            self._timers.remove(first)
-            self.seconds = first.at
-            if not first.cancelled:
-                first.act()
-        self.seconds = until
 
 
 def pod(name: str = "p1", namespace: str = "default", **status: Any) -> dict[str, Any]:
