@@ -8,6 +8,7 @@ import pytest
 from taint_eviction_lab.simulation.action_file import ACTIONS
 from taint_eviction_lab.simulation.expectation_file import BREAKER_CLAIMS, CLAIMS
 from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.lifecycle_file import LIFECYCLE_SETTINGS
 from taint_eviction_lab.simulation.scenario import GIVEN, read_scenario
 from taint_eviction_lab.simulation.settings_file import BREAKER_SETTINGS, SETTINGS
 from taint_eviction_lab.wiring import replay_scenario
@@ -24,7 +25,13 @@ def test_the_example_on_the_page_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "word", sorted({*ACTIONS, *CLAIMS, *SETTINGS, *BREAKER_SETTINGS, *GIVEN, *(call.value for call in CallKind)})
+    "word",
+    sorted(
+        {
+            *(*ACTIONS, *CLAIMS, *SETTINGS, *BREAKER_SETTINGS, *LIFECYCLE_SETTINGS, *GIVEN),
+            *(call.value for call in CallKind),
+        }
+    ),
 )
 def test_every_word_of_the_format_is_on_the_page(word: str) -> None:
     """Actions, expectations, settings, what is given, and calls."""

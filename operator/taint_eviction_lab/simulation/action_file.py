@@ -10,10 +10,10 @@ from taint_eviction.files.marked_yaml import Marked
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.actions import KUBECTL
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
-from taint_eviction_lab.simulation.suspension_file import SuspensionReading
+from taint_eviction_lab.simulation.lifecycle_file import LifecycleReading
 
 
-class ActionReading(SuspensionReading):
+class ActionReading(LifecycleReading):
     """Reads actions; None where a problem leaves nothing to do."""
 
     def action(self, keyword: str, at: Marked) -> do.Action | None:
@@ -191,6 +191,10 @@ _READERS: dict[str, Callable[[ActionReading, Marked], do.Action | None]] = {
     "recreateNode": ActionReading.recreate_node,
     "freezeKubelet": ActionReading.freeze_kubelet,
     "thawKubelet": ActionReading.thaw_kubelet,
+    "silence": ActionReading.silence,
+    "speak": ActionReading.speak,
+    "shutDown": ActionReading.shut_down,
+    "restartLifecycle": ActionReading.restart_lifecycle,
     "create": ActionReading.create_pods,
     "delete": ActionReading.delete_pod,
     "recreate": ActionReading.recreate_pod,

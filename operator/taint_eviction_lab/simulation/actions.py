@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction_lab.simulation.faults import CallFault, Picked
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
+from taint_eviction_lab.simulation.lifecycle_actions import LifecycleAction
 from taint_eviction_lab.simulation.suspension_actions import SuspensionAction
 
 # Who changes taints, as managedFields tell it, where a scenario names nobody.
@@ -309,6 +310,7 @@ Action = (
     | RelistWatches
     | StepHostClock
     | StepServerClock
+    | LifecycleAction
     | SuspensionAction
 )
 

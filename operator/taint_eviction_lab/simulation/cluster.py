@@ -15,6 +15,7 @@ from fake_apiserver.budgets import PodHealth
 from fake_apiserver.clock import Timer, WallClock
 from fake_apiserver.cluster import FakeCluster
 from fake_apiserver.defaults import Identities
+from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from fake_apiserver.records import Selection, StoredObject
 from fake_apiserver.resources import RESOURCES
 from fake_apiserver.selectors import FieldTerm, LabelSelector
@@ -22,7 +23,7 @@ from taint_eviction.core.objects import NamespacedName
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.recorder import ClusterRecorder, JsonObject, RecordedChange
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
-from taint_eviction_lab.simulation.virtual_clock import ServerClocks, virtual_now
+from taint_eviction_lab.simulation.virtual_clock import ServerClocks, server_time, virtual_now
 
 FIRST_VERSION = 100
 # How long after a change the disruption controller has counted.
@@ -80,6 +81,7 @@ class SimulatedCluster(FakeCluster):
         default_toleration_seconds: int | None = 300,
         ready_seconds: float = 0.0,
         clocks: ServerClocks | None = None,
+        node_lifecycle: NodeLifecycleSettings | None = None,
     ) -> None:
         self.clocks = clocks or ServerClocks()
         self.ready_seconds = ready_seconds
@@ -93,6 +95,8 @@ class SimulatedCluster(FakeCluster):
             scale=_MaxScale(),
             history_size=sys.maxsize,
             first_resource_version=FIRST_VERSION,
+            node_lifecycle=node_lifecycle,
+            machine_clock=WallClock(source=lambda: server_time(virtual_now())),
         )
         self.admission.default_toleration_seconds = default_toleration_seconds
         self.budgets.delay_seconds = _COUNTING_SECONDS

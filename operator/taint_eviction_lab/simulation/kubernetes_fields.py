@@ -50,7 +50,7 @@ TOLERATION = _names("effect key operator tolerationSeconds value")
 
 # What may stand at the top of a scenario's object, and the part of the object where it belongs.
 NODE_SHORT = {
-    **dict.fromkeys(("name", "labels", "annotations", "creationTimestamp", "managedFields"), "metadata"),
+    **dict.fromkeys(("name", "labels", "annotations", "creationTimestamp", "managedFields", "zone"), "metadata"),
     **dict.fromkeys(("taints", "unschedulable"), "spec"),
     "conditions": "status",
 }

@@ -9,6 +9,7 @@ from typing import Any
 from taint_eviction.core.text import JsonObject as JsonObject  # noqa: PLC0414 - other modules import it from here
 
 HOLD_ANNOTATION = "taint-eviction/hold"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 CONDITION_TYPE = "DisruptionTarget"
 
 
@@ -75,6 +76,11 @@ def sound(body: Mapping[str, Any]) -> JsonObject:
 def taints_of(node: Mapping[str, Any]) -> list[JsonObject]:
     """Return the node's taints."""
     return list_in(part_of(node, "spec"), "taints")
+
+
+def with_zone(node: Mapping[str, Any], zone: str) -> JsonObject:
+    """Return the node with the label that says in which zone it is."""
+    return with_metadata(node, labels={**part_of(part_of(node, "metadata"), "labels"), ZONE_LABEL: zone})
 
 
 def add_taints(present: Sequence[JsonObject], added: Sequence[JsonObject]) -> list[JsonObject]:

@@ -70,7 +70,10 @@ class ObjectReading(TaintReading):
         else:
             parts = self._parts(at, known.NODE_SHORT, "a node", known.NODE_SPEC, known.NODE_STATUS)
             readers = {"spec": self._node_spec, "status": self._node_status}
-            found = self._named(parts, self._assemble(parts, readers), at.line, "a node")
+            body = self._assemble(parts, readers)
+            if (zone := body["metadata"].pop("zone", None)) is not None:
+                body = kube.with_zone(body, zone)
+            found = self._named(parts, body, at.line, "a node")
         self.node_names |= {body["metadata"]["name"] for body in found}
         return found
 
@@ -146,7 +149,7 @@ class ObjectReading(TaintReading):
         return [{**body, "metadata": {**body["metadata"], "name": each}} for each in names]
 
     def _metadata(self, name: str, value: Marked) -> Any:
-        if name in ("name", "namespace", "uid"):
+        if name in ("name", "namespace", "uid", "zone"):
             return self.text(value, name)
         if name in ("creationTimestamp", "deletionTimestamp"):
             return self.time(value, name)

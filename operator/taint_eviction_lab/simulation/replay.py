@@ -102,6 +102,7 @@ class _Replay:
             reporters=reporters,
             replicas=scenario.replicas,
             clocks=scenario.clocks,
+            node_lifecycle=scenario.node_lifecycle,
         )
         # Every pod that ever was, so that one that came and went is judged, too.
         self._names: set[NamespacedName] = set()

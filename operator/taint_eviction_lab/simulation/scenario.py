@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.files.marked_yaml import Malformed, Marked, load
 from taint_eviction.settings import Settings
@@ -36,7 +37,7 @@ class Scenario:
     no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
     there are, the one that is elected acts; None: one, without election. ``control_state`` is what stands in the
     ConfigMap at the beginning; None: there is none. ``breaker`` None: it is expected never to open. ``clocks``: of API
-    servers and controllers.
+    servers and controllers. ``node_lifecycle``: how nodes are tainted whose kubelets are silent; None: they are not.
     """
 
     file: str
@@ -55,6 +56,7 @@ class Scenario:
     control_state: ControlState | None = None
     breaker: BreakerExpectation | None = None
     clocks: ClockSettings = RIGHT_CLOCKS
+    node_lifecycle: NodeLifecycleSettings | None = None
 
 
 def read_scenario(text: str, file: str) -> Scenario:
@@ -106,6 +108,7 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
             control_state=self.control_state(given["orders"]) if "orders" in given else None,
             breaker=self.breaker_expectation(top.get("expect")),
             clocks=settings.clocks,
+            node_lifecycle=settings.node_lifecycle,
         )
 
     def _check_numbers(self, what: str, named: list[tuple[int, int]], there_are: int) -> None:

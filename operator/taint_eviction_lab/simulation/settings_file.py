@@ -5,11 +5,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.settings import Settings
-from taint_eviction_lab.simulation.suspension_file import SuspensionReading
+from taint_eviction_lab.simulation.lifecycle_file import LifecycleReading
 from taint_eviction_lab.simulation.virtual_clock import ClockSettings
 
 # Setting → field, for each part of the settings.
@@ -23,7 +24,7 @@ _DEFAULTS = {
 _LIMITS = {"total": "", "per_node": "PerNode", "per_namespace": "PerNamespace"}
 _RATE, _BURST, _AT_ONCE = "evictionsPerSecond", "evictionsBurst", "evictionsAtOnce"
 _POLICY = ("evictionMode", "evictTimeout", "policy")
-_WORLD = ("replicas", "defaultTolerationSeconds", "readyAfter", "apiServers", "quartzDrift")
+_WORLD = ("replicas", "defaultTolerationSeconds", "readyAfter", "apiServers", "quartzDrift", "nodeLifecycle")
 _OTHERS = ("workers", "wholeClusterFrom", "evictFinished", "dryRun", "honourHolds", "gracefulShutdown", "breaker")
 
 SETTINGS = frozenset(
@@ -62,6 +63,7 @@ class ScenarioSettings:
     ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
     no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
     there are, the one that is elected acts; None: one, without election. ``clocks``: of API servers and controllers.
+    ``node_lifecycle``: how nodes are tainted whose kubelets are silent; None: they are not.
     """
 
     settings: Settings
@@ -69,9 +71,10 @@ class ScenarioSettings:
     ready_seconds: float
     replicas: int | None
     clocks: ClockSettings
+    node_lifecycle: NodeLifecycleSettings | None = None
 
 
-class SettingsReading(SuspensionReading):
+class SettingsReading(LifecycleReading):
     """Reads settings."""
 
     def settings(self, at: Marked) -> ScenarioSettings:
@@ -85,7 +88,8 @@ class SettingsReading(SuspensionReading):
             admission = None if value.value is None else self.whole_number(value, "defaultTolerationSeconds", 0)
         ready_seconds = self.seconds(fields["readyAfter"], "readyAfter", 0.0) if "readyAfter" in fields else 0.0
         replicas = self.whole_number(fields["replicas"], "replicas", 1) if "replicas" in fields else None
-        return ScenarioSettings(settings, admission, ready_seconds, replicas, self._clocks(fields))
+        lifecycle = self.node_lifecycle(fields["nodeLifecycle"]) if "nodeLifecycle" in fields else None
+        return ScenarioSettings(settings, admission, ready_seconds, replicas, self._clocks(fields), lifecycle)
 
     def _clocks(self, fields: Fields) -> ClockSettings:
         servers = self.whole_number(fields["apiServers"], "apiServers", 1) if "apiServers" in fields else 1

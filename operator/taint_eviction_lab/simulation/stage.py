@@ -7,18 +7,21 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
+from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from fake_apiserver.status import StatusError
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import kubernetes_json as kube
+from taint_eviction_lab.simulation import lifecycle_actions as let
 from taint_eviction_lab.simulation.audit import Auditor, unaudited
 from taint_eviction_lab.simulation.calls import Network, Parsing, World
 from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster
 from taint_eviction_lab.simulation.control_state import SimulatedControlState
 from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind, Picked
 from taint_eviction_lab.simulation.lease import SimulatedLease
+from taint_eviction_lab.simulation.lifecycle_steps import change_lifecycle
 from taint_eviction_lab.simulation.node_steps import change_node, change_taints, create_node
 from taint_eviction_lab.simulation.pod_steps import change_pods, create_pod, write_pod
 from taint_eviction_lab.simulation.pod_writes import PodWrites
@@ -56,10 +59,13 @@ class ReplayStage:
         replicas: int | None = None,
         clocks: ClockSettings = RIGHT_CLOCKS,
         auditor: Auditor = unaudited,
+        node_lifecycle: NodeLifecycleSettings | None = None,
     ) -> None:
         self.timeline = timeline
         server_clocks = ServerClocks(clocks.api_servers)
-        self.cluster = SimulatedCluster(timeline, default_toleration_seconds, ready_seconds, server_clocks)
+        self.cluster = SimulatedCluster(
+            timeline, default_toleration_seconds, ready_seconds, server_clocks, node_lifecycle
+        )
         self.control_state = SimulatedControlState(timeline, parsing.control_state)
         self.faults = CallFaults()
         self.gate = SimulatedGate()
@@ -90,7 +96,7 @@ class ReplayStage:
         budgets: Iterable[kube.JsonObject] = (),
         control_state: ControlState | None = None,
     ) -> None:
-        """Put there what is there from the beginning; budgets are counted already."""
+        """Put there what is there from the beginning; budgets are counted already, and kubelets have spoken."""
         for node in nodes:
             create_node(self.cluster, node)
         for pod in pods:
@@ -98,6 +104,8 @@ class ReplayStage:
         for budget in budgets:
             create_budget(self.cluster, budget)
         self.cluster.budgets.catch_up()
+        if self.cluster.node_lifecycle is not None:
+            self.cluster.node_lifecycle.resume()
         self.control_state.control_state = control_state
 
     # The controllers
@@ -121,6 +129,9 @@ class ReplayStage:
         self.faults.clear()
         for replica in self.replicas:
             replica.make_peace()
+        if (lifecycle := self.cluster.node_lifecycle) is not None:
+            for node in sorted(lifecycle.heartbeats.silent_nodes):
+                lifecycle.heartbeats.speak(node)
         for node in sorted(self.cluster.kubelets.frozen_nodes):
             self.cluster.kubelets.thaw(node)
         for pod in self.cluster.pods():
@@ -149,7 +160,7 @@ class ReplayStage:
                 except StatusError as refusal:
                     raise Impossible(refusal.message) from refusal
 
-    def _change_cluster(self, action: do.ClusterAction | SuspensionAction) -> None:
+    def _change_cluster(self, action: do.ClusterAction | let.LifecycleAction | SuspensionAction) -> None:
         match action:
             case do.AddTaints() | do.RemoveTaints() | do.SetTaints():
                 change_taints(self.cluster, action)
@@ -166,6 +177,8 @@ class ReplayStage:
                 change_pods(self.cluster, action)
             case do.ChangeTolerations() | do.FinishPod() | do.RemoveFinalizers() | do.ResetCondition() | do.SetHold():
                 write_pod(self.cluster, action)
+            case let.SilenceKubelets() | let.HearKubelets() | let.ShutDown() | let.RestartLifecycle():
+                change_lifecycle(self.cluster, action)
             case _:
                 change_suspension(action, self.cluster, self.control_state, self.replicas)
 

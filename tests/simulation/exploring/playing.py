@@ -104,6 +104,7 @@ class _Playing:
             ready_seconds=scenario.ready_seconds,
             replicas=scenario.replicas or 1,
             clocks=scenario.clocks,
+            node_lifecycle=scenario.node_lifecycle,
             auditor=self._trace,
             reporters=lambda _, gate: production_reporters(_PostedEvents(gate, self._note_posted), gate),
         )

@@ -158,6 +158,7 @@ class _Sieved:
             ready_seconds=scenario.ready_seconds,
             replicas=scenario.replicas,
             clocks=scenario.clocks,
+            node_lifecycle=scenario.node_lifecycle,
             auditor=self._trace,
         )
         control_state = self._stage.control_state
