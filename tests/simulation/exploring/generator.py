@@ -6,6 +6,8 @@ any part of a document is a document again: that is how it is shrunk.
 
 import random
 
+from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
+from tests.simulation.exploring.quarters import Quarter
 from tests.simulation.exploring.racing import Races
 from tests.simulation.exploring.random_faults import RandomFaults
 from tests.simulation.exploring.restraining import KINDS, LOST, NAMESPACES, RACING, JsonObject
@@ -89,6 +91,9 @@ class _Author:
             steps += restraints.let_go(_last(steps) + 1.0)
         quarter += (afterthought := worlds.afterthought(_last(steps)))
         steps += afterthought.steps
+        if "breaker" not in restraints.kinds:
+            quarter += (lifecycle := self._lifecycle(given, settings, _last(steps)))
+            steps += lifecycle.steps
         quarter.join(given, settings, steps)
         return {
             "about": f"Made up from seed {self._seed}.",
@@ -98,6 +103,13 @@ class _Author:
             "timeline": sorted(steps, key=lambda step: float(step["at"])),
             "expect": {},
         }
+
+    def _lifecycle(self, given: JsonObject, settings: JsonObject, last: float) -> Quarter:
+        """Make up what befalls kubelets: amid everything else, or where evictions must be punctual, after it."""
+        others = [node if isinstance(node, str) else node["name"] for node in given["nodes"]]
+        restrained = self._restraints.kinds - {"holds"}
+        begin = last + 1.0 if self._mild else 1.0
+        return LifecycleWorlds(self._seed, settings).lifecycle(begin, None if restrained else others)
 
     def _settings(self) -> JsonObject:
         rng = self._rng
