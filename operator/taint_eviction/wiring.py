@@ -99,7 +99,8 @@ def build(
         return gate.may_act()
 
     def may_evict() -> bool:
-        return suspension.of_cluster() is None
+        # What an open breaker holds has been asked for by the final decision, right before this.
+        return suspension.of_cluster(exempt=True) is None
 
     client = connection.api_client(may_act, may_evict)
     calls = ApiCalls(client, settings.call_timeout_seconds, clock.heard_date, metrics.called)

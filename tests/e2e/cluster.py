@@ -78,8 +78,8 @@ class ClusterUnderTest:
     async def __aexit__(self, *_: object) -> None:
         for task in (self._watch, self._heartbeat):
             task.cancel()
-        _, end = await asyncio.gather(self._watch, self._heartbeat, return_exceptions=True)
-        assert isinstance(end, asyncio.CancelledError), end
+        await asyncio.wait((self._watch, self._heartbeat))
+        assert self._heartbeat.cancelled(), self._heartbeat.exception()
         listed = await self.call("GET", f"/api/v1/namespaces/{self.prefix}/pods")
         for pod in listed["items"]:
             await self.remove_pod(pod["metadata"]["name"])

@@ -67,6 +67,7 @@ def measured() -> dict[str, Labels]:
             orders_age_seconds=lambda: 1.5,
             breaker_unwritten_seconds=lambda: 2.5,
             policy_invalid=lambda: False,
+            ready_out_of_service=lambda: 1,
             credential_failures=lambda: 3,
         )
     )
@@ -256,6 +257,7 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionEventLoopLag": [
         (buckets("event_loop_lag_seconds", le_1="0x30", le_2_5="0+60x30", le_inf="0+60x30"), 11)
     ],
+    "TaintEvictionReadyOutOfService": [({replica("ready_out_of_service_nodes", "a"): "0 1x40"}, 31)],
     "TaintEvictionBuiltInActive": [({f'{PREFIX}builtin_active_total{{{JOB},instance="a"}}': "0x5 1x10"}, 6)],
     "TaintEvictionClockOffset": [({f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "-3x20"}, 10)],
 }
@@ -275,6 +277,7 @@ CALM: list[dict[str, str]] = [
         replica("orders_age_seconds", "a"): "2x45",
         replica("breaker_unwritten_seconds", "a"): "0 20 0x43",
         replica("policy_invalid", "a"): "0x45",
+        replica("ready_out_of_service_nodes", "a"): "2x20 0x5 1x20",  # somebody removes the taint in time
         replica("due_evictions", "a"): "1x45",  # never the same pod
     }
     | buckets("limiter_wait_seconds", le_2_5="0+60x45", le_inf="0+60x45")

@@ -28,7 +28,13 @@ from taint_eviction.core.pod_record import UNDECIDED, InFlight, PodRecord, Queue
 from taint_eviction.core.policy import UNLIMITED, EvictionPolicy, Limit, PolicyRule
 
 NODES = ("n1", "n2", "n3")
-KEYS = st.builds(FlowKey, st.sampled_from(NODES), st.sampled_from(["shop", "bank"]), st.sampled_from(["", "slow"]))
+KEYS = st.builds(
+    FlowKey,
+    st.sampled_from(NODES),
+    st.sampled_from(["shop", "bank"]),
+    st.sampled_from(["", "slow"]),
+    st.sampled_from([False, False, True]),
+)
 UIDS = st.sampled_from([f"p{number}" for number in range(12)])
 LIMITS = st.one_of(
     st.just(UNLIMITED),
@@ -47,7 +53,9 @@ Scope = tuple[str, str]
 
 
 def scopes_of(key: FlowKey) -> tuple[Scope, ...]:
-    """Name all that may limit a lane."""
+    """Name all that may limit a lane; nothing limits an exempt one."""
+    if key.exempt:
+        return ()
     return ("total", ""), ("node", key.node_name), ("namespace", key.namespace), ("rule", key.rule)
 
 
@@ -221,7 +229,10 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @rule(retry=st.booleans(), most=st.integers(1, 6))
     def take(self, retry: bool, most: int) -> None:
-        """Something is taken if and only if something may go; of a node the most overdue; and nodes take turns."""
+        """Something is taken if and only if something may go; of a node the most overdue; and nodes take turns.
+
+        What is exempt goes before all else, the most overdue first, and takes no turn.
+        """
         self.queue.advance(self.now)
         for _ in range(most):
             before = self.may_go(retry)
@@ -234,8 +245,11 @@ class LimitsMachine(RuleBasedStateMachine):
             record.state = InFlight(TakeBack(record.ref, "", 0), record.state.schedule, tokens)
             uid = record.ref.uid
             key, fire_at = before[uid]
-            assert fire_at == min(at for other, at in before.values() if other.node_name == key.node_name)
-            self.check_turns({other.node_name for other, _ in before.values()}, key.node_name, retry)
+            assert key.exempt == any(other.exempt for other, _ in before.values())
+            rivals = [(other, at) for other, at in before.values() if other.exempt or not key.exempt]
+            assert fire_at == min(at for other, at in rivals if key.exempt or other.node_name == key.node_name)
+            if not key.exempt:
+                self.check_turns({other.node_name for other, _ in before.values()}, key.node_name, retry)
             limited = {scope for scope in scopes_of(key) if limit_of(self.history.policy, scope) != UNLIMITED}
             self.flying[uid] = Begun(key, limited)
             self.history.begun.append(self.flying[uid])

@@ -19,6 +19,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.limits import Token, TokenBucket
+from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE
 from taint_eviction.core.pod_record import InFlight, PodRecord
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.suspension import Suspension
@@ -151,6 +152,17 @@ def first_taints_rule_shields(patch: pytest.MonkeyPatch) -> None:
     """W24: the taint with the earliest deadline decides by whose rule a pod goes, whatever else is due."""
     patch.setattr("taint_eviction.core.dispatch.governed", lambda decision, *_: decision)
     patch.setattr("taint_eviction.core.dispatch.governed_in_turn", lambda decision, _, __, at: iter([(at, decision)]))
+
+
+def out_of_service_waits(patch: pytest.MonkeyPatch) -> None:
+    """W23: the taint out-of-service is one like any other, so budgets, limits and the breaker hold what it is about."""
+    patch.setattr("taint_eviction.core.policy.EvictionPolicy.on", lambda policy, _: policy)
+
+
+def out_of_service_passes_when_ready(patch: pytest.MonkeyPatch) -> None:
+    """W23: whether a node that is said to be out of service is ready again is not asked."""
+    carries = property(lambda node: node.carries(OUT_OF_SERVICE, NO_EXECUTE))
+    patch.setattr("taint_eviction.core.objects.Node.is_out_of_service", carries)
 
 
 def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:

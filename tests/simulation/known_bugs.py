@@ -169,6 +169,8 @@ KNOWN_BUGS: dict[str, Patch] = {
     "W8": gives_up_after_five_tries,
     "W11": trusts_its_watch,
     "W13": deletes_the_terminating_again,
+    "W23": holding.out_of_service_waits,
+    "out-of-service-ready": holding.out_of_service_passes_when_ready,
     "W24": holding.first_taints_rule_shields,
     "limit-at-begin": holding.limits_count_when_begun,
     "token-kept": holding.tokens_are_kept,

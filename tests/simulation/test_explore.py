@@ -39,6 +39,8 @@ CAUGHT_BY = {
     "W8": (0, "not evicted"),
     "W11": (0, "no fresh read"),
     "W13": (0, "deleted again"),
+    "W23": (1, "wrong call"),
+    "out-of-service-ready": (12, "wrong call"),
     "W24": (0, "not evicted"),
     "limit-at-begin": (4, "over a limit"),
     "token-kept": (4, "not evicted"),

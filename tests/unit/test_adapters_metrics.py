@@ -19,6 +19,7 @@ READINGS = Readings(
     orders_age_seconds=lambda: 1.5,
     breaker_unwritten_seconds=lambda: 2.5,
     policy_invalid=lambda: False,
+    ready_out_of_service=lambda: 2,
     credential_failures=lambda: 3,
 )
 
@@ -96,6 +97,7 @@ def test_states_are_read_when_they_are_scraped() -> None:
     assert sample(metrics, prefix + "breaker_unwritten_seconds") == 2.5
     assert sample(metrics, prefix + "credential_failures_total") == 3
     assert sample(metrics, prefix + "policy_invalid") == 0
+    assert sample(metrics, prefix + "ready_out_of_service_nodes") == 2
     assert sample(metrics, prefix + "watch_age_seconds", kind="nodes") == 1
     assert sample(metrics, prefix + "watch_age_seconds", kind="pods") is None
     assert sample(metrics, "leader_election_master_status", name="taint-eviction-controller") == 0

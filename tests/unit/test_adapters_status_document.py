@@ -115,6 +115,7 @@ def test_a_pod_that_waits_is_told_with_taint_toleration_and_deadline() -> None:
         "mode": "delete",
         "deletesAt": None,
         "rule": None,
+        "outOfService": False,
     }
 
 
@@ -229,6 +230,7 @@ def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
         "totalNodes": 3,
         "duePods": 0,
         "unlistedNodes": 2,
+        "outOfServiceNodes": 0,
         "opensAt": [
             "more than 2 or 25 % of the nodes newly tainted within 300 s (the share counts from 3 on)",
             "more than 55 % of the nodes lost within that time of each other, and still not ready when a pod is due"

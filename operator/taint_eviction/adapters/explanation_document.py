@@ -16,15 +16,18 @@ from taint_eviction.core.decision import Evict, TaintVerdict
 from taint_eviction.core.instants import Moment, TimeSource
 from taint_eviction.core.objects import SHUTTING_DOWN, NamespacedName, Taint
 from taint_eviction.core.scheduling import discouraging, repelling
+from taint_eviction.core.sentences import STARTS_NO_EVICTION, out_of_service_note
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.core.text import JsonObject
 
 _KIND = "Explanation"
 
 
-def unknown_document(key: NamespacedName, process: ProcessState, now: Moment) -> JsonObject:
+def unknown_document(key: NamespacedName, status: Status, process: ProcessState, now: Moment) -> JsonObject:
     """Say what can be said of a pod that is not known."""
     text = "there is no such pod, or its node has no NoExecute taint: only pods on nodes that have one are known"
+    if STARTS_NO_EVICTION in status.out_of_service_notes().values():
+        text += f"; {STARTS_NO_EVICTION}"
     if process.why_not:
         text = f"this replica does not know all pods: {process.why_not}"
     return {
@@ -59,6 +62,7 @@ def explanation_document(explanation: Explanation, status: Status, process: Proc
         "verdicts": [_verdict(verdict, now) for verdict in decision.verdicts],
         "holdAnnotation": None if pod.hold_seconds is None else _annotation(pod.hold_seconds, evict),
         "eviction": pending and eviction(pending, status, process, now),
+        "nodeNote": (node and out_of_service_note(node.node)) or None,
         "notSchedulableAgain": [str(taint) for taint in repelling(pod.tolerations, taints)],
         "preferablyNotScheduledAgain": [str(taint) for taint in discouraging(pod.tolerations, taints)],
     }

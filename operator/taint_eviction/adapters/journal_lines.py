@@ -21,6 +21,7 @@ from taint_eviction.core.effects import (
     NodeEffect,
     NodeTainted,
     Paused,
+    ReadyOutOfService,
     Refused,
     Resumed,
     Scheduled,
@@ -116,7 +117,7 @@ def _toleration(toleration: Toleration) -> dict[str, Any]:
 def effect_line(effect: Effect, now: Moment) -> dict[str, Any]:
     """Return the line about an effect, without its time."""
     match effect:
-        case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint():
+        case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint() | ReadyOutOfService():
             return _about_node(effect)
         case Scheduled():
             due = round(now.epoch_of(effect.decision.fire_at), 3)
@@ -152,6 +153,8 @@ def _about_node(effect: NodeEffect) -> dict[str, Any]:
             return {"what": "rewritten", "node": effect.node_name, "taint": str(effect.taint)}
         case StrayTaint():
             return {"what": "stray_taint", "node": effect.node_name, "taint": str(effect.taint)}
+        case ReadyOutOfService():
+            return {"what": "ready_out_of_service", "node": effect.node_name}
         case _:
             assert_never(effect)
 

@@ -25,6 +25,7 @@ from taint_eviction.core.effects import (
     NodeEffect,
     NodeTainted,
     Paused,
+    ReadyOutOfService,
     Refused,
     Resumed,
     Scheduled,
@@ -33,7 +34,7 @@ from taint_eviction.core.effects import (
 )
 from taint_eviction.core.eviction_loops import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import PodRef
+from taint_eviction.core.objects import OUT_OF_SERVICE, PodRef
 from taint_eviction.core.sentences import began, tolerated
 from taint_eviction.runtime.ports import Gate
 
@@ -50,7 +51,7 @@ class LogReporter:
     def report(self, effect: Effect, now: Moment) -> None:
         """Log an effect."""
         match effect:
-            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint():
+            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint() | ReadyOutOfService():
                 self._about_node(effect)
             case Scheduled():
                 self._scheduled(effect, now)
@@ -88,6 +89,8 @@ class LogReporter:
                 self._rewritten(effect)
             case StrayTaint():
                 self._stray(effect)
+            case ReadyOutOfService():
+                self._ready_out_of_service(effect)
             case _:
                 assert_never(effect)
 
@@ -111,6 +114,16 @@ class LogReporter:
             what="stray_taint",
             node=effect.node_name,
             taint=str(effect.taint),
+        )
+
+    def _ready_out_of_service(self, effect: ReadyOutOfService) -> None:
+        self._seen(
+            "node %s is ready, but has the taint %s: the taint keeps pods away until somebody removes it",
+            effect.node_name,
+            OUT_OF_SERVICE,
+            level=logging.WARNING,
+            what="ready_out_of_service",
+            node=effect.node_name,
         )
 
     def _scheduled(self, effect: Scheduled, now: Moment) -> None:

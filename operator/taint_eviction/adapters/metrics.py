@@ -44,6 +44,7 @@ class Readings:
     ``orders_age_seconds``: seconds since pauses and latch were last read. ``breaker_unwritten_seconds``: for how long
     the breaker's state could not be written. ``policy_invalid``: the configuration file was rejected, and the previous
     one is in force. ``credential_failures``: how often credentials could not be read or renewed.
+    ``ready_out_of_service``: nodes that are ready though they have the taint out-of-service.
     """
 
     pending: Callable[[], float]
@@ -63,6 +64,7 @@ class Readings:
     breaker_unwritten_seconds: Callable[[], float]
     policy_invalid: Callable[[], bool]
     credential_failures: Callable[[], float]
+    ready_out_of_service: Callable[[], float]
 
 
 class Metrics:
@@ -147,6 +149,11 @@ class Metrics:
             "breaker_unwritten_seconds",
             "Seconds for which the circuit breaker's state could not be written.",
             readings.breaker_unwritten_seconds,
+        )
+        self._read(
+            "ready_out_of_service_nodes",
+            "Nodes that are ready though they have the taint node.kubernetes.io/out-of-service.",
+            readings.ready_out_of_service,
         )
         self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
         self.registry.register(

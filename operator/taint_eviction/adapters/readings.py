@@ -56,4 +56,5 @@ def readings_of(
         breaker_unwritten_seconds=lambda: 0.0 if control_state is None else control_state.unwritten_seconds(),
         policy_invalid=policy_invalid,
         credential_failures=credential_failures,
+        ready_out_of_service=status.ready_out_of_service_count,
     )

@@ -75,6 +75,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
         "ordersKnown": control_state is not None,
         "pauses": [] if control_state is None else list(_pauses(control_state)),
         "taintedNodes": sum(1 for _ in status.nodes.tainted()),
+        "outOfServiceNodes": [{"node": name, "text": note} for name, note in status.out_of_service_notes().items()],
         "counts": {state: page.counts[state] for state in STATES},
         "pendingTotal": page.counts.total(),
         "pending": page.rows,
@@ -135,6 +136,7 @@ def _surge(status: Status, now: Moment) -> JsonObject:
         "totalNodes": surge.total,
         "duePods": surge.due,
         "unlistedNodes": surge.unlisted,
+        "outOfServiceNodes": surge.out_of_service,
     }
 
 
@@ -240,6 +242,7 @@ def eviction(pending: Pending, status: Status, process: ProcessState, now: Momen
         "mode": handling.mode.value,
         "deletesAt": time_text(pending.asks_until, now) if math.isfinite(pending.asks_until) else None,
         "rule": handling.rule and handling.rule.name,
+        "outOfService": handling.exempt,
     }
 
 

@@ -60,5 +60,5 @@ class StatusEndpoints:
         key, now, process = NamespacedName(namespace, name), self._clock.now(), self._process()
         explanation = self._status.explain(key, now)
         if explanation is None:
-            return 200, unknown_document(key, process, now)
+            return 200, unknown_document(key, self._status, process, now)
         return 200, explanation_document(explanation, self._status, process, now)

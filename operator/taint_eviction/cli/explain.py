@@ -16,7 +16,7 @@ from taint_eviction.cli.status_views import due_text, keeping
 from taint_eviction.cli.values import PodName
 from taint_eviction.cli.visible import json_text
 from taint_eviction.core.objects import NOT_READY, NamespacedName
-from taint_eviction.core.sentences import began, tolerated
+from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began, tolerated
 from taint_eviction.failover.document import unread_document
 from taint_eviction.planning.wording import span
 
@@ -88,6 +88,7 @@ def explanation_lines(document: Document) -> list[str]:
         *_node(document),
         *_owner(document),
         *_eviction(document),
+        *_service(document),
         *_again(document),
         *_doubts(document),
     ]
@@ -155,6 +156,10 @@ def _eviction(document: Document) -> Iterator[Fact]:
         yield "now", "it is being evicted"
     for keeps in keeping(eviction):
         yield "held" if eviction["blockedBy"] is None and eviction["error"] is None else "blocked", keeps
+    # A controller of another version may not say it.
+    if eviction.get("outOfService"):
+        yield "how", BY_DELETE_OUT_OF_SERVICE
+        return
     rule = "" if eviction["rule"] is None else f" (rule {eviction['rule']} of the policy)"
     yield "how", _MODES.get(eviction["mode"], eviction["mode"]) + _until(eviction) + rule
 
@@ -166,6 +171,11 @@ def _until(eviction: Mapping[str, Any]) -> str:
     return {"evict": " indefinitely", "evict-then-delete": " for a bounded time, then by a DELETE"}.get(
         eviction["mode"], ""
     )
+
+
+def _service(document: Document) -> Iterator[Fact]:
+    if note := document.get("nodeNote"):
+        yield "node", note
 
 
 def _again(document: Document) -> Iterator[Fact]:

@@ -9,7 +9,7 @@ import click
 
 from taint_eviction.cli.tables import Row, table_lines
 from taint_eviction.cli.visible import visible
-from taint_eviction.core.sentences import began
+from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began
 from taint_eviction.planning.plan import Plan, PlannedBudget, PlannedNode
 from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.wording import held_by, leaves, moment, notes, paused, summary, why
@@ -86,6 +86,8 @@ def _when(pod: PlannedPod, plan: Plan) -> tuple[str, str]:
 
 def _why(pod: PlannedPod, plan: Plan) -> str:
     parts = [why(pod.forecast)]
+    if pod.out_of_service:
+        parts.append(BY_DELETE_OUT_OF_SERVICE)
     if pod.blocked:
         deleted = "" if pod.deleted_at is None else f" until {moment(pod.deleted_at, plan.now)}, then it is deleted"
         parts.append(f"BLOCKED: {held_by(pod)}{deleted}")

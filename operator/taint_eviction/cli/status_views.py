@@ -8,7 +8,7 @@ import click
 
 from taint_eviction.cli.tables import table_lines
 from taint_eviction.cli.visible import visible
-from taint_eviction.core.sentences import tolerated
+from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
 from taint_eviction.planning.wording import many, span
 
 _STATES = {"inFlight": "in flight", "due": "due", "retrying": "retrying", "blocked": "blocked", "held": "held"}
@@ -49,6 +49,7 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
     lines += [_breaker(document["breaker"]), *_zones(document["breaker"]), *map(_pause, document["pauses"])]
     if document["ordersKnown"] is False:
         lines.append(_doubtful("pauses have not been read yet: nothing is evicted"))
+    lines += [_doubtful(f"node {each['node']}: {each['text']}") for each in document.get("outOfServiceNodes", ())]
     paused = [rule["name"] for rule in document["policy"]["rules"] if rule["paused"]]
     return lines + [_doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
 
@@ -142,7 +143,8 @@ def due_text(seconds: float) -> str:
 
 
 def _why(pod: Mapping[str, Any]) -> str:
-    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *keeping(pod)])
+    how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
+    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *keeping(pod)])
 
 
 def keeping(eviction: Mapping[str, Any]) -> list[str]:

@@ -60,19 +60,27 @@ class Attempts:
     def take_due(self, now: Moment, max_works: int, max_retries: int) -> list[Work]:
         """Begin what is due: at most ``max_works``, first tries before retries, in the order of ``fair_queue``.
 
-        At most ``max_retries`` of them are retries or take-backs. Each is in flight until it is settled.
+        Exempt evictions go before all others, among themselves in the same order. At most ``max_retries`` of all are
+        retries or take-backs. Each is in flight until it is settled.
         """
-        taken: list[Work] = []
         self._deciding.redecide_governed_anew(now)  # Moves no deadline, so there is no effect to report.
         self._dispatch.advance(now)
-        while len(taken) < max_works and (first := self._dispatch.take(now, retry=False)) is not None:
-            taken.append(self._begin_eviction(*first, now))
-        room = min(max_works, len(taken) + max_retries)
+        taken = self._begin_evictions(now, max_works, only_exempt=True)
+        urgent = self._begin_evictions(now, min(max_works - len(taken), max_retries), retry=True, only_exempt=True)
+        taken += urgent
+        taken += self._begin_evictions(now, max_works - len(taken))
+        room = min(max_works, len(taken) + max_retries - len(urgent))
         while len(taken) < room and (ref := self._take_backs.pop_due(now.at)) is not None:
             taken.append(self._begin_take_back(ref))
-        while len(taken) < room and (again := self._dispatch.take(now, retry=True)) is not None:
-            taken.append(self._begin_eviction(*again, now))
-        return taken
+        return taken + self._begin_evictions(now, room - len(taken), retry=True)
+
+    def _begin_evictions(
+        self, now: Moment, max_works: int, *, retry: bool = False, only_exempt: bool = False
+    ) -> list[Work]:
+        begun: list[Work] = []
+        while len(begun) < max_works and (next_one := self._dispatch.take(now, retry, only_exempt)) is not None:
+            begun.append(self._begin_eviction(*next_one, now))
+        return begun
 
     def _begin_eviction(self, record: PodRecord, tokens: tuple[Token, ...], now: Moment) -> Eviction:
         state, decision = record.state, record.decision

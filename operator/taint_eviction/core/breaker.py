@@ -29,6 +29,7 @@ from taint_eviction.core.facts import PodsSwept
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.objects import Taint
+from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.unready_nodes import LIFECYCLE_KEYS, Evictions, UnreadyNodes, is_dated, no_evictions
 
 
@@ -37,6 +38,7 @@ class TaintSurge:
     """What the breaker counts: newly tainted nodes (by the node lifecycle controller, by others), all nodes, due pods.
 
     ``nodes``: those tainted by others. ``unlisted``: newly tainted nodes whose pods have not been listed since.
+    ``out_of_service``: nodes that are newly out of service, see ``OutOfServiceNodes.newly``.
     """
 
     nodes: int
@@ -44,16 +46,20 @@ class TaintSurge:
     total: int
     due: int
     unlisted: int = 0
+    out_of_service: int = 0
 
 
 class Breaker:
     """Counts, opens and closes. ``latch`` is set while it is open.
 
+    ``holds_exempt``: while it is open, it holds evictions from nodes that are out of service, too: so many are newly.
     ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant, oldest first.
     """
 
-    def __init__(self, policy: BreakerPolicy) -> None:
+    def __init__(self, policy: BreakerPolicy, out_of_service: OutOfServiceNodes | None = None) -> None:
         self.policy = policy
+        self._out_of_service = out_of_service or OutOfServiceNodes()
+        self.holds_exempt = False
         self.latch: Latch | None = None
         # Taints from before the last reset by a human do not count; in the API server's time, as the latch.
         self.reset_epoch: float | None = None
@@ -131,7 +137,8 @@ class Breaker:
         """Count what is new since the window began; the window stands still while the breaker is open."""
         by_people, by_lifecycle = self.newly_tainted(nodes, now)
         unlisted = sum(1 for _ in self._awaited(nodes, now))
-        return TaintSurge(len(by_people), len(by_lifecycle), len(nodes), due, unlisted)
+        newly_off = self._out_of_service.newly(nodes, self.newest_old(now))
+        return TaintSurge(len(by_people), len(by_lifecycle), len(nodes), due, unlisted, newly_off)
 
     def newly_tainted(self, nodes: Mapping[str, KnownNode], now: Moment) -> tuple[set[str], set[str]]:
         """Name the nodes that others have newly tainted; and the node lifecycle controller, where taints count."""
@@ -172,6 +179,8 @@ class Breaker:
     ) -> None:
         """Open if there is too much; close if that is allowed without a human and the cause is gone."""
         self.count_due(due)
+        newly_off = self._out_of_service.newly(nodes, self.newest_old(now))
+        self.holds_exempt = self.policy.nodes.exceeded_by(newly_off, len(nodes))
         if not self.policy.enabled:
             return
         max_due = self.policy.max_due
@@ -217,6 +226,8 @@ class Breaker:
         """Say what is too much, with figures; None if nothing is."""
         policy = self.policy
         window = f"newly tainted within {policy.window_seconds:g} s"
+        if policy.nodes.exceeded_by(surge.out_of_service, surge.total):
+            return f"{surge.out_of_service} of {surge.total} nodes out of service, {window}, more than {policy.nodes}"
         if policy.nodes.exceeded_by(surge.nodes, surge.total):
             return f"{surge.nodes} of {surge.total} nodes {window}, more than {policy.nodes}"
         lifecycle = policy.lifecycle_nodes

@@ -39,6 +39,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import PodRef
+from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.pod_record import UNDECIDED, Deleted
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.status import Status
@@ -74,7 +75,8 @@ class Controller:
         gone, eviction_policy, breaker = GoneObjects(), eviction_policy or EvictionPolicy(), breaker or BreakerPolicy()
         self.nodes = KnownNodes(gone)
         self.pods = KnownPods(gone)
-        self.breaker = Breaker(breaker)
+        self.out_of_service = OutOfServiceNodes()
+        self.breaker = Breaker(breaker, self.out_of_service)
         self.suspension = Suspension(eviction_policy, self.breaker, control_state)
         self._queue = EvictionQueue(
             eviction_policy,
@@ -97,6 +99,7 @@ class Controller:
             dispatch=self._dispatch,
             breaker=self.breaker,
             suspension=self.suspension,
+            out_of_service=self.out_of_service,
         )
         # Names of the nodes whose pods are watched: tainted now, or tainted lately and not yet released.
         self._watched: set[str] = set()
@@ -139,17 +142,18 @@ class Controller:
         name, breaker = fact.node.name, self.breaker
         found = not self._nodes_listed and name not in self.nodes.known
         change, known = self.nodes.put(fact, now), self.nodes.known.get(name)
+        effects: list[Effect] = [*self.out_of_service.observe(name, known)]
         if known is not None:
             self._stray_taints.node_seen(known.node, known.sightings, now)
             if known.node is fact.node:
                 breaker.unready.see(fact, now)
         if change is None:
-            return []
+            return effects
         taints = self.nodes.known[name].sightings
         breaker.node_changed(name, taints)
         if found:
             breaker.node_found(name, taints)
-        effects: list[Effect] = [TaintRewritten(name, taint) for taint in change.rewritten]
+        effects += [TaintRewritten(name, taint) for taint in change.rewritten]
         if change.is_tainted and not change.was_tainted:
             if name not in self._watched:
                 breaker.unlisted[name] = now.at
@@ -164,6 +168,7 @@ class Controller:
         if known is None:
             return []
         self._stray_taints.node_gone(fact.name)
+        self.out_of_service.observe(fact.name, None)
         self.breaker.node_changed(fact.name, ())
         self.breaker.unready.forget(fact.name)
         effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []

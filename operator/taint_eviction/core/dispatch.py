@@ -60,15 +60,20 @@ class Dispatch:
 
     def governed(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
         """Return the decision with the taint that governs now as ``deciding``."""
-        return governed(decision, record.pod, self.policy, now.at)
+        return governed(decision, record.pod, self._policy_for(record), now.at)
+
+    def _policy_for(self, record: PodRecord) -> EvictionPolicy:
+        known = self._nodes.known.get(record.node_name)
+        return self.policy.on(None if known is None else known.node)
 
     def handling(self, record: PodRecord, decision: Evict) -> Handling:
         """Say what the policy says of a pod that is to be evicted."""
-        return handling_of(decision.deciding, record.pod, self.policy)
+        return handling_of(decision.deciding, record.pod, self._policy_for(record))
 
     def _flow(self, record: PodRecord, decision: Evict) -> FlowKey:
-        rule = self.handling(record, decision).rule
-        return FlowKey(record.node_name, record.ref.key.namespace, "" if rule is None else rule.name)
+        handling = self.handling(record, decision)
+        rule = "" if handling.rule is None else handling.rule.name
+        return FlowKey(record.node_name, record.ref.key.namespace, rule, handling.exempt)
 
     def begin(self, record: PodRecord, decision: Evict, schedule: Schedule, now: Moment) -> bool:
         """Tell whether the attempt that begins now asks the eviction API, and correct the patience with budgets.
@@ -90,7 +95,7 @@ class Dispatch:
 
     def announce(self, record: PodRecord, decision: Evict, now: Moment) -> Schedule:
         """Announce to the breaker for which taints a pod is to be evicted; return where and when that is to begin."""
-        in_turn = list(governed_in_turn(decision, record.pod, self.policy, now.at))
+        in_turn = list(governed_in_turn(decision, record.pod, self._policy_for(record), now.at))
         for _, governing in in_turn:
             self._tell_breaker(record, governing)
         flow, failures = self._flow(record, decision), record.failures
@@ -112,24 +117,29 @@ class Dispatch:
             self._breaker.unready.news = True
         self._breaker.presume(self._queue.waited_until)
 
-    def take(self, now: Moment, retry: bool) -> tuple[PodRecord, tuple[Token, ...]] | None:
+    def take(self, now: Moment, retry: bool, only_exempt: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
         """Take the eviction whose turn it is, of first tries or of retries, with its tokens; None if none may go.
 
-        None may before the circuit breaker has evaluated what is new.
+        None may before the circuit breaker has evaluated what is new; while it is open, exempt ones may.
         """
-        if self._suspension.of_cluster() is not None or self._breaker.has_news:
+        if self._stopped(exempt=True) or (self._breaker.has_news and not self._stopped()):
             return None
-        return self._queue.take(now.at, retry)
+        return self._queue.take(now.at, retry, only_exempt or self._stopped())
 
     def next_at(self, now: float, retries: bool) -> float | None:
         """Say when something moves on or may go next, None if nothing does; ``retries`` False: of first tries alone."""
-        return self._queue.next_at(now, retries, stopped=self._suspension.of_cluster() is not None)
+        stopped, only_exempt = self._stopped(exempt=True), self._stopped()
+        return self._queue.next_at(now, retries, stopped=stopped, only_exempt=only_exempt)
+
+    def _stopped(self, exempt: bool = False) -> bool:
+        return self._suspension.of_cluster(exempt) is not None
 
     # What holds it back
 
     def held(self, record: PodRecord, decision: Evict) -> WaitReason | None:
         """Say what people, a rule or the breaker hold back of a pod that is to be evicted, None if nothing."""
-        return self._suspension.of_cluster() or self._suspension.of_flow(self._flow(record, decision))
+        flow = self._flow(record, decision)
+        return self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
 
     def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight) -> bool:
         """Tell whether an eviction that was begun may still be sent: nothing holds it, nor does another rule govern it.

@@ -80,6 +80,13 @@ class StrayTaint:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadyOutOfService:
+    """A node is ready though somebody said that it is out of service: probably the taint was forgotten."""
+
+    node_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scheduled:
     """A pod has a deadline. ``before_at`` is the one it had so far, None where it had none."""
 
@@ -170,7 +177,7 @@ class BreakerClosed:
 
 
 PodEffect = Scheduled | Cancelled | Evicted | Refused | EvictionLoop
-NodeEffect = NodeTainted | NodeCleared | TaintRewritten | StrayTaint
+NodeEffect = NodeTainted | NodeCleared | TaintRewritten | StrayTaint | ReadyOutOfService
 Effect = NodeEffect | PodEffect | Paused | Resumed | BreakerOpened | BreakerClosed
 
 

@@ -7,7 +7,8 @@ turn it is.
 
 An eviction settles where a circuit breaker is on: for ``settle_seconds``, in which a surge of taints may show itself,
 and for the first lists of nodes that were newly tainted until then, but no longer than ``list_wait_seconds``. Both
-count from its deadline, or from when that became known. What is held back anyway need not settle.
+count from its deadline, or from when that became known. What is held back anyway need not settle, nor need what is
+exempt: of that the breaker judges by nodes alone.
 
 The limits (``limits``) are state of their own, and so is whose node had its turn (``fair_queue``).
 
@@ -165,7 +166,8 @@ class EvictionQueue:
 
     def after(self, state: Waiting | Settling | Retrying) -> Settling | Queued:
         """Return the state that follows when the time of this one has passed."""
-        if isinstance(state, Waiting) and self._settles and not self._is_held(state.schedule.flow):
+        flow = state.schedule.flow
+        if isinstance(state, Waiting) and self._settles and not (flow.exempt or self._is_held(flow)):
             return Settling(state.until + self._settle_seconds, state.schedule)
         return Queued(state.schedule)
 
@@ -174,9 +176,9 @@ class EvictionQueue:
         at = self._settling.next_fire_at()
         return at if at is None or at < self._unlisted_since else at + self._more_seconds
 
-    def take(self, now: float, retry: bool) -> tuple[PodRecord, tuple[Token, ...]] | None:
+    def take(self, now: float, retry: bool, only_exempt: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
         """Take out the pod whose turn it is, of first tries or of retries, with its tokens; None if none may go."""
-        taken = (self._due_again if retry else self._due_first).take(now)
+        taken = (self._due_again if retry else self._due_first).take(now, only_exempt)
         if taken is None:
             return None
         ref, tokens = taken
@@ -208,13 +210,17 @@ class EvictionQueue:
         """Count the first tries that are due and not held back, settling ones included."""
         return len(self._settling) + self._due_first.free
 
-    def next_at(self, now: float, retries: bool, stopped: bool) -> float | None:
-        """Say when something moves on or may go next; ``retries`` False: of first tries; ``stopped``: none may go."""
+    def next_at(self, now: float, retries: bool, stopped: bool, only_exempt: bool = False) -> float | None:
+        """Say when something moves on or may go next; ``retries`` False: of first tries.
+
+        ``stopped``: none may go; ``only_exempt``: only exempt ones may.
+        """
         instants = [self._first_tries.next_fire_at(), self._settled_at(), self._governed_anew.next_fire_at()]
         if not stopped:
-            instants.append(self._due_first.next_at(now))
+            instants.append(self._due_first.next_at(now, only_exempt))
         if retries:
-            instants += [self._retries.next_fire_at(), None if stopped else self._due_again.next_at(now)]
+            again = None if stopped else self._due_again.next_at(now, only_exempt)
+            instants += [self._retries.next_fire_at(), again]
         return min((instant for instant in instants if instant is not None), default=None)
 
     # What else may change

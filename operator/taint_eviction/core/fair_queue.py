@@ -5,6 +5,9 @@ flow as a whole. A flow whose limit is used up waits aside with all others that 
 has room, it calls the first of them, which takes part again. A flow that is held waits until that is reconsidered.
 Every pod that waits can be cancelled.
 
+Exempt flows stand before all others, the most overdue first. No limit applies to them, and their evictions take no turn
+away from their node.
+
 A node that comes later takes part from the current turn on: it neither overtakes the others indefinitely, nor waits
 until they are done. In each turn the node with the most overdue pod is first. So while a node waits, no other node gets
 more than one turn more than it.
@@ -30,11 +33,15 @@ def _outnumber(held: Sized, live: int) -> bool:
 
 
 class FlowKey(NamedTuple):
-    """What the pods of a flow have in common; ``rule`` is the name of the policy's rule, "" where none matched."""
+    """What the pods of a flow have in common; ``rule`` is the name of the policy's rule, "" where none matched.
+
+    ``exempt``: its pods go first, and without limits.
+    """
 
     node_name: str
     namespace: str
     rule: str
+    exempt: bool = False
 
 
 class _Entry(NamedTuple):
@@ -129,10 +136,14 @@ class FairQueue:
             del self._entries[ref.key]
             self._leave(entry.flow)
 
-    def take(self, now: float) -> tuple[PodRef, tuple[Token, ...]] | None:
+    def take(self, now: float, only_exempt: bool = False) -> tuple[PodRef, tuple[Token, ...]] | None:
         """Take out the pod whose turn it is, and reserve a token of each of its limits; None if none may go."""
         while (flow := self._called_first(now)) is not None:
-            buckets = self._buckets(*flow.key, now)
+            if flow.key.exempt:
+                return self._serve(flow), ()
+            if only_exempt:
+                return None
+            buckets = self._buckets(flow.key.node_name, flow.key.namespace, flow.key.rule, now)
             lacking = next((bucket for bucket in buckets if not bucket.has_room(now)), None)
             if lacking is None:
                 tokens = tuple(bucket.begin() for bucket in buckets)
@@ -151,9 +162,12 @@ class FairQueue:
             if at is not None:
                 heapq.heappush(self._calls, (at, self._count(), bucket))
 
-    def next_at(self, now: float) -> float | None:
+    def next_at(self, now: float, only_exempt: bool = False) -> float | None:
         """Return when the next pod may be taken if only time passes; None: not before something else happens."""
-        if self._first(self._ready) is not None:
+        first = self._first(self._ready)
+        if only_exempt:
+            return now if first is not None and first.key.exempt else None
+        if first is not None:
             return now
         call = self._next_call()
         return None if call is None else max(now, call[0])
@@ -182,7 +196,7 @@ class FairQueue:
     def _place(self, flow: _Flow) -> _Place:
         while self._entries.get(flow.entries[0].ref.key) is not flow.entries[0]:
             heapq.heappop(flow.entries)
-        turn = max(self._turn, self._next_turns.get(flow.key.node_name, 0))
+        turn = -1 if flow.key.exempt else max(self._turn, self._next_turns.get(flow.key.node_name, 0))
         return _Place(turn, flow.entries[0].fire_at, flow.entries[0].order, flow)
 
     def _first(self, places: list[_Place]) -> _Flow | None:
@@ -238,13 +252,17 @@ class FairQueue:
     def _serve(self, flow: _Flow) -> PodRef:
         entry = heapq.heappop(flow.entries)
         del self._entries[entry.ref.key]
-        self._turn = max(self._turn, self._next_turns.get(flow.key.node_name, 0))
-        self._next_turns[flow.key.node_name] = self._turn + 1
+        if not flow.key.exempt:
+            self._count_turn(flow.key.node_name)
+        self._leave(flow)
+        return entry.ref
+
+    def _count_turn(self, node_name: str) -> None:
+        self._turn = max(self._turn, self._next_turns.get(node_name, 0))
+        self._next_turns[node_name] = self._turn + 1
         if _outnumber(self._next_turns, len(self._flows)):
             waiting = {key.node_name for key in self._flows}
             self._next_turns = {name: turn for name, turn in self._next_turns.items() if name in waiting}
-        self._leave(flow)
-        return entry.ref
 
     def _leave(self, flow: _Flow) -> None:
         flow.live -= 1

@@ -44,12 +44,14 @@ class WhatIf:
 class PodForecast:
     """What becomes of one pod: ``decision`` with the changes, ``unchanged`` without them.
 
-    ``orphaned``: its node was deleted under it; what becomes of it then is the pod garbage collector's work.
+    ``eviction``: the policy as it is for the pods of its node. ``orphaned``: its node was deleted under it; what
+    becomes of it then is the pod garbage collector's work.
     """
 
     pod: Pod
     decision: Decision
     unchanged: Decision
+    eviction: EvictionPolicy
     orphaned: bool = False
 
     @property
@@ -83,20 +85,28 @@ def forecast(
         known_nodes.put(NodeSeen(node), now)
     for pod in pods:
         known_pods.put(PodSeen(pod), now)
-    unchanged = {record.ref: _decide(known_nodes, record, policy, eviction) for record in known_pods.known.values()}
+    policies = _by_node(known_nodes, eviction)
+    unchanged = {
+        record.ref: _decide(known_nodes, record, policy, policies.get(record.node_name, eviction))
+        for record in known_pods.known.values()
+    }
     _change(known_nodes, known_pods, what_if, now)
+    changed_policies = _by_node(known_nodes, eviction)
     forecasts = []
     for pod in pods:
         before = unchanged.get(pod.ref)
         if before is None:
             continue
         record = known_pods.known[pod.ref.key]
-        if _leaves_before(what_if.at, before, record.pod, eviction) and now.at < what_if.at:
+        unchanged_policy = policies.get(record.node_name, eviction)
+        if _leaves_before(what_if.at, before, record.pod, unchanged_policy) and now.at < what_if.at:
             # It has left before anything is changed.
-            forecasts.append(PodForecast(record.pod, before, before))
+            forecasts.append(PodForecast(record.pod, before, before, unchanged_policy))
             continue
         orphaned = record.pod.node_name in what_if.deleted_nodes
-        forecasts.append(PodForecast(record.pod, _decide(known_nodes, record, policy, eviction), before, orphaned))
+        changed_policy = changed_policies.get(record.node_name, eviction)
+        decision = _decide(known_nodes, record, policy, changed_policy)
+        forecasts.append(PodForecast(record.pod, decision, before, changed_policy, orphaned))
     return forecasts
 
 
@@ -118,6 +128,10 @@ def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) ->
         record = pods.find(ref)
         if record is not None:
             pods.put(PodSeen(replace(record.pod, tolerations=tolerations)), then)
+
+
+def _by_node(nodes: KnownNodes, eviction: EvictionPolicy) -> dict[str, EvictionPolicy]:
+    return {name: eviction.on(known.node) for name, known in nodes.known.items()}
 
 
 def _decide(nodes: KnownNodes, record: PodRecord, policy: DecisionPolicy, eviction: EvictionPolicy) -> Decision:

@@ -1,7 +1,8 @@
 """Which taint decides how a pod goes, where several are due: the one whose rule lets it go soonest.
 
 Each due taint has a rule of the policy (or none), and that rule counts as a whole. So a rule that pauses one taint does
-not shield the pod from another. Decides neither whether nor when a pod is due: that is ``decision``'s business.
+not shield the pod from another. Every policy that is passed is that of the pod's node (``EvictionPolicy.on``). Decides
+neither whether nor when a pod is due: that is ``decision``'s business.
 """
 
 import math
@@ -18,7 +19,7 @@ def governed(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Ev
 
     Of taints whose rules are alike the one with the earliest deadline governs.
     """
-    if not policy.rules or len(decision.verdicts) == 1:
+    if policy.same_for_all_taints or len(decision.verdicts) == 1:
         return decision
     at = max(at, decision.fire_at)
     due = [
@@ -34,7 +35,7 @@ def governed_in_turn(decision: Evict, pod: Pod, policy: EvictionPolicy, at: floa
     while next_at is not None:
         governing = governed(decision, pod, policy, next_at)
         yield next_at, governing
-        if not policy.rules or len(decision.verdicts) == 1:
+        if policy.same_for_all_taints or len(decision.verdicts) == 1:
             return
         haste = handling_of(governing.deciding, pod, policy).haste
         hastier = (verdict for verdict in decision.verdicts if handling_of(verdict, pod, policy).haste < haste)

@@ -9,7 +9,7 @@ taint may have been removed and set again.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
@@ -24,7 +24,8 @@ class KnownNode:
 
     ``asked_at``: when the latest live read or list that showed it was asked for, None: only the watch has shown it.
     ``shutting_down``: its kubelet shuts it down gracefully, or did until the node became ready again, and the taint
-    not-ready, which the node lifecycle controller removes some seconds later, is still there.
+    not-ready, which the node lifecycle controller removes some seconds later, is still there. ``ready_version``: the
+    version of a live read ahead of the watch of which only the condition Ready was taken in.
     """
 
     node: Node
@@ -32,6 +33,7 @@ class KnownNode:
     sightings: dict[Taint, Sighting] = field(default_factory=dict)
     asked_at: float | None = None
     shutting_down: bool = False
+    ready_version: int = 0
 
     @property
     def taints(self) -> tuple[SeenTaint, ...]:
@@ -108,6 +110,9 @@ class KnownNodes:
             self._gone.remember(known.node.uid, now)
         if same is not None and self._is_for_the_watch_to_bring(fact, same):
             return self._let_go_of_absent(fact, same)
+        ready_version = 0
+        if same is not None and fact.asked_at is None and (node.resource_version or 0) < same.ready_version:
+            node, ready_version = replace(node, ready=same.node.ready), same.ready_version
         before = {} if same is None else same.sightings
         absent_at, asked_at = self._last_seen(same), fact.asked_at
         sightings = {
@@ -118,9 +123,10 @@ class KnownNodes:
         if asked_at is None and same is not None:
             asked_at = same.asked_at
         shutting_down = _shutting_down(node, sightings, before=same is not None and same.shutting_down)
-        self.known[node.name] = KnownNode(node, now.at, sightings, asked_at, shutting_down)
+        self.known[node.name] = KnownNode(node, now.at, sightings, asked_at, shutting_down, ready_version)
         changed = same is None or _starts(sightings) != _starts(before)
         changed = changed or (same is not None and same.shutting_down != shutting_down)
+        changed = changed or (same is not None and same.node.is_out_of_service != node.is_out_of_service)
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
 
     def _last_seen(self, known: KnownNode | None) -> float:
@@ -139,10 +145,16 @@ class KnownNodes:
         return any(taint.time_added is None and taint in known.sightings for taint in fact.node.taints)
 
     def _let_go_of_absent(self, fact: NodeSeen, known: KnownNode) -> NodeChange | None:
-        """Take in of an answer that is ahead of the watch only which taints are absent: those evict nobody any more."""
+        """Take in of an answer that is ahead of the watch only which taints are absent: those evict nobody any more.
+
+        And whether the node is ready, which decides how the pods of a node go that is out of service.
+        """
         sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
+        was_out_of_service = known.node.is_out_of_service
+        known.node = replace(known.node, ready=fact.node.ready)
+        known.ready_version = fact.node.resource_version or 0
         if len(sightings) == len(known.sightings):
-            return None
+            return NodeChange(True, True) if known.node.is_out_of_service != was_out_of_service else None
         known.sightings, known.asked_at = sightings, fact.asked_at
         return NodeChange(True, True)
 

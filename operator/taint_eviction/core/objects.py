@@ -143,6 +143,15 @@ class Node:
         """Tell whether its kubelet shuts the node down gracefully; once Ready is Unknown, the kubelet is gone."""
         return self.ready is not None and self.ready.shutting_down and self.ready.status == "False"
 
+    def carries(self, key: str, effect: str) -> bool:
+        """Tell whether it has a taint with this key and effect."""
+        return any(taint.key == key and taint.effect == effect for taint in self.taints)
+
+    @property
+    def is_out_of_service(self) -> bool:
+        """Tell whether somebody says, by a NoExecute taint, that the machine is off, and the node does not deny it."""
+        return not self.is_ready and self.carries(OUT_OF_SERVICE, NO_EXECUTE)
+
 
 class ControllerRef(NamedTuple):
     """The object that controls a pod, and recreates it: the owner reference with ``controller: true``."""

@@ -7,10 +7,11 @@ decides where several are due (``governing``).
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from taint_eviction.core.label_selectors import LabelSelector, chooses
+from taint_eviction.core.objects import OUT_OF_SERVICE, Node
 
 
 class EvictionMode(Enum):
@@ -92,6 +93,10 @@ class PolicyRule:
             and chooses(self.pod_selector, labels)
         )
 
+    def names(self, taint_key: str) -> bool:
+        """Tell whether it is about this key in particular: by its name, or by a pattern other than ``*`` alone."""
+        return any(pattern != "*" and _named(taint_key, (pattern,)) for pattern in self.taint_keys)
+
 
 def _named(name: str, patterns: tuple[str, ...]) -> bool:
     return not patterns or any(
@@ -101,11 +106,16 @@ def _named(name: str, patterns: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """What holds for one pod: ``rule`` is the one that matched, None where none did."""
+    """What holds for one pod: ``rule`` is the one that matched, None where none did.
+
+    ``exempt``: the pod goes because its node is out of service, first in line, and neither limits nor an open breaker
+    hold it (but see ``out_of_service``).
+    """
 
     rule: PolicyRule | None
     mode: EvictionMode
     evict_timeout_seconds: float
+    exempt: bool = False
 
     @property
     def paused(self) -> bool:
@@ -117,6 +127,8 @@ class Handling:
         """A key to sort by: what lets a pod go sooner comes first; all that is paused comes last, and is alike."""
         if self.paused:
             return (math.inf,)
+        if self.exempt:
+            return (-math.inf,)
         patience = self.evict_timeout_seconds if self.mode is EvictionMode.EVICT_THEN_DELETE else 0.0
         size = UNLIMITED.size if self.rule is None else self.rule.limit.size
         return (_MODES_BY_HASTE.index(self.mode), patience, *(-each for each in size))
@@ -128,7 +140,8 @@ class EvictionPolicy:
 
     ``evict_timeout_seconds``: for how long EVICT_THEN_DELETE goes on asking the eviction API while budgets refuse, from
     the first refusal of a series that nothing interrupts. ``total`` limits all evictions together, ``per_node`` those
-    of each node, ``per_namespace`` those of each namespace.
+    of each node, ``per_namespace`` those of each namespace. ``out_of_service``: it is about the pods of a node that is
+    (see ``on``).
     """
 
     mode: EvictionMode = EvictionMode.DELETE
@@ -137,10 +150,26 @@ class EvictionPolicy:
     per_node: Limit = UNLIMITED
     per_namespace: Limit = UNLIMITED
     rules: tuple[PolicyRule, ...] = field(default=())
+    out_of_service: bool = False
+
+    def on(self, node: Node | None) -> "EvictionPolicy":
+        """Return the policy as it is for the pods of a node: one that is out of service has a rule of its own."""
+        return replace(self, out_of_service=True) if node is not None and node.is_out_of_service else self
+
+    @property
+    def same_for_all_taints(self) -> bool:
+        """Tell whether it does not matter because of which taint a pod goes."""
+        return not self.rules and not self.out_of_service
 
     def handling(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> Handling:
-        """Say what holds for a pod that goes because of a taint with this key."""
-        rule = next((rule for rule in self.rules if rule.matches(taint_key, namespace, labels)), None)
+        """Say what holds for a pod that goes because of a taint with this key.
+
+        Of a node that is out of service it goes by a DELETE, unless a rule that matches it names that very taint.
+        """
+        matching = [rule for rule in self.rules if rule.matches(taint_key, namespace, labels)]
+        if self.out_of_service and taint_key == OUT_OF_SERVICE and not any(rule.names(taint_key) for rule in matching):
+            return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, exempt=True)
+        rule = matching[0] if matching else None
         if rule is None:
             return Handling(None, self.mode, self.evict_timeout_seconds)
         timeout = self.evict_timeout_seconds if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds

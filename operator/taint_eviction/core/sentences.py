@@ -1,6 +1,17 @@
 """Sentences that logs, tables, pictures and documents have in common."""
 
 from taint_eviction.core.instants import TimeSource
+from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
+
+# How a pod goes whose node is out of service.
+BY_DELETE_OUT_OF_SERVICE = (
+    "by a DELETE, before all others: its node is out of service and not ready, so neither PodDisruptionBudgets nor"
+    " limits apply"
+)
+STARTS_NO_EVICTION = (
+    f"the taint {OUT_OF_SERVICE} with another effect than NoExecute starts no eviction; while the node is not ready,"
+    " the pod garbage collector force-deletes its pods that are terminating already"
+)
 
 _SEEN = {TimeSource.FIRST_SIGHT.value: "first seen then", TimeSource.LAST_ABSENT.value: "not there until then"}
 
@@ -18,3 +29,12 @@ def tolerated(taint: object, toleration: object | None, by_default: bool = False
 def began(instant: str, source: str) -> str:
     """Say when a taint or a binding began; ``source``: the value of the ``TimeSource`` that says so."""
     return f"{instant} ({_SEEN.get(source, source)})"
+
+
+def out_of_service_note(node: Node) -> str:
+    """Say what somebody should know of a node that has the taint out-of-service, "" if nothing."""
+    if not any(taint.key == OUT_OF_SERVICE for taint in node.taints):
+        return ""
+    if node.is_ready:
+        return f"it is ready, but has the taint {OUT_OF_SERVICE}, which keeps pods away until somebody removes it"
+    return "" if node.carries(OUT_OF_SERVICE, NO_EXECUTE) else STARTS_NO_EVICTION

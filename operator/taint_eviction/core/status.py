@@ -19,6 +19,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.pod_record import (
     InFlight,
     PendingState,
@@ -30,6 +31,7 @@ from taint_eviction.core.pod_record import (
     WaitReason,
 )
 from taint_eviction.core.policy import EvictionPolicy, Handling
+from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction.core.suspension import Suspension
 
 
@@ -87,6 +89,7 @@ class Status:
         dispatch: Dispatch,
         breaker: Breaker,
         suspension: Suspension,
+        out_of_service: OutOfServiceNodes,
     ) -> None:
         self.nodes = nodes
         self.breaker = breaker
@@ -95,6 +98,7 @@ class Status:
         self._queue = queue
         self._dispatch = dispatch
         self._suspension = suspension
+        self._out_of_service = out_of_service
 
     @property
     def policy(self) -> EvictionPolicy:
@@ -115,6 +119,16 @@ class Status:
     def zones(self, now: Moment) -> list[ZoneRow]:
         """Say the same by zone."""
         return zone_rows(self.breaker, self.nodes.known, self._dispatch.evictions, now)
+
+    def out_of_service_notes(self) -> dict[str, str]:
+        """Say by the name of each node with the taint out-of-service what somebody should know of it, if anything."""
+        known = self.nodes.known
+        notes = ((name, out_of_service_note(known[name].node)) for name in self._out_of_service.names())
+        return {name: note for name, note in notes if note}
+
+    def ready_out_of_service_count(self) -> int:
+        """Count the nodes that are ready though they have the taint out-of-service."""
+        return sum(self.nodes.known[name].node.is_ready for name in self._out_of_service.names())
 
     def due_count(self) -> int:
         """Count the pods that are due and have not been attempted, held ones left out."""

@@ -30,11 +30,11 @@ class Suspension:
         """Go on with another policy's rules."""
         self._paused_rules = frozenset(rule.name for rule in policy.rules if rule.pause)
 
-    def of_cluster(self) -> WaitReason | None:
-        """Return what holds all evictions, None if nothing does."""
+    def of_cluster(self, exempt: bool = False) -> WaitReason | None:
+        """Return what holds all evictions, or all ``exempt`` ones; None if nothing does."""
         if self.control_state is None:
             return WaitReason.ORDERS_UNKNOWN
-        if self._breaker.latch is not None:
+        if self._breaker.latch is not None and (not exempt or self._breaker.holds_exempt):
             return WaitReason.BREAKER_OPEN
         return None if self.control_state.cluster is None else WaitReason.PAUSED
 

@@ -89,7 +89,9 @@ def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _by_rule(handling: Handling | None) -> dict[str, str]:
+def _by_rule(handling: Handling | None) -> dict[str, Any]:
+    if handling is not None and handling.exempt:
+        return {"mode": handling.mode.value, "outOfService": True}
     if handling is None or handling.rule is None:
         return {}
     return {"rule": handling.rule.name, "mode": handling.mode.value}

@@ -5,7 +5,7 @@ Made from an inventory and a what-if. Decisions are made in ``core.forecast``; `
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from taint_eviction.core.decision import DecisionPolicy, Evict
 from taint_eviction.core.disruption_budgets import (
@@ -24,6 +24,7 @@ from taint_eviction.core.label_selectors import chooses
 from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Taint
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.core.scheduling import discouraging, repelling
+from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction.planning.inventory import Inventory, Owner, PodFacts
 from taint_eviction.planning.planned_pod import PlannedPod
 
@@ -122,7 +123,7 @@ def make_plan(
     plan = Plan(now, what_if, described, eviction.mode, inventory, pods, notes=list(inventory.notes))
     found = [(pod.leaves_at, pod.ref.key, pod) for pod in pods if pod.leaves_at is not None]
     plan.leaving = [pod for _, _, pod in sorted(found, key=lambda each: each[:2])]
-    _add_handling(plan, eviction)
+    _add_handling(plan)
     _add_nodes(plan)
     _add_scheduling(plan)
     _add_up(plan)
@@ -130,18 +131,20 @@ def make_plan(
     return plan
 
 
-def _add_handling(plan: Plan, eviction: EvictionPolicy) -> None:
+def _add_handling(plan: Plan) -> None:
     for pod in plan.leaving:
         decision = pod.forecast.decision
         if isinstance(decision, Evict):
-            pod.handling = handling_of(decision.deciding, pod.forecast.pod, eviction)
-            pod.deletes_at = deletes_at(decision, pod.forecast.pod, eviction)
+            pod.handling = handling_of(decision.deciding, pod.forecast.pod, pod.forecast.eviction)
+            pod.deletes_at = deletes_at(decision, pod.forecast.pod, pod.forecast.eviction)
 
 
 def _add_nodes(plan: Plan) -> None:
     for name, facts in plan.inventory.nodes.items():
         taints = plan.what_if.taints.get(name, facts.node.taints)
         plan.nodes[name] = PlannedNode(name, facts.zone, taints, name in plan.what_if.deleted_nodes, Tally())
+        if note := out_of_service_note(replace(facts.node, taints=taints)):
+            plan.notes.append(f"node {name}: {note}")
 
 
 def _add_scheduling(plan: Plan) -> None:

@@ -60,6 +60,11 @@ class PlannedPod:
         return rule.name if rule is not None and rule.pause else ""
 
     @property
+    def out_of_service(self) -> bool:
+        """Tell whether it goes by a DELETE because its node is out of service."""
+        return self.handling is not None and self.handling.exempt
+
+    @property
     def asks_to_be_held(self) -> bool:
         """Tell whether its owner asks to hold it for longer than is granted."""
         decision = self.forecast.decision

@@ -40,6 +40,7 @@ class What(Enum):
     CLEARED = "cleared"
     REWRITTEN = "rewritten"
     STRAY = "stray"
+    READY_OUT_OF_SERVICE = "ready, though out of service"
     SCHEDULED = "scheduled"
     # A deadline that has lost its reason, and one that went with its pod.
     CANCELLED = "cancelled"

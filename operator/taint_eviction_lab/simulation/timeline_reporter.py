@@ -16,6 +16,7 @@ from taint_eviction.core.effects import (
     NodeTainted,
     Paused,
     PodEffect,
+    ReadyOutOfService,
     Refused,
     Resumed,
     Scheduled,
@@ -41,7 +42,7 @@ class TimelineReporter:
 
     def _entry(self, effect: Effect, at: float) -> TimelineEntry:
         match effect:
-            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint():
+            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint() | ReadyOutOfService():
                 return _about_node(effect, at)
             case Paused():
                 return TimelineEntry(at, What.PAUSED, str(effect.scope), why=effect.pause.reason, scope=effect.scope)
@@ -95,6 +96,8 @@ def _about_node(effect: NodeEffect, at: float) -> TimelineEntry:
             return TimelineEntry(at, What.REWRITTEN, effect.node_name, why=str(effect.taint))
         case StrayTaint():
             return TimelineEntry(at, What.STRAY, effect.node_name, why=str(effect.taint))
+        case ReadyOutOfService():
+            return TimelineEntry(at, What.READY_OUT_OF_SERVICE, effect.node_name)
         case _:
             assert_never(effect)
 

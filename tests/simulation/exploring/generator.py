@@ -7,6 +7,7 @@ any part of a document is a document again: that is how it is shrunk.
 import random
 
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
+from tests.simulation.exploring.out_of_service import add_out_of_service
 from tests.simulation.exploring.quarters import Quarter
 from tests.simulation.exploring.racing import Races
 from tests.simulation.exploring.random_faults import RandomFaults
@@ -26,7 +27,9 @@ _TURNS = (*_MILD_TURNS, "refuse")
 
 def made_up(seed: int) -> JsonObject:
     """Return the document of a seed."""
-    return _Author(random.Random(f"exploration {seed}"), seed).document()
+    document = _Author(random.Random(f"exploration {seed}"), seed).document()
+    add_out_of_service(document, seed)
+    return document
 
 
 class _Author:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
 from tests.simulation.exploring.told import TICK, Breach, shown
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at, tolerated_for
 
@@ -30,12 +31,16 @@ _PATIENT_SECONDS = 100.0
 
 
 class Way(NamedTuple):
-    """How a pod is to go if one taint decides: the rule that matches, "" for none, and what follows from it."""
+    """How a pod is to go if one taint decides: the rule that matches, "" for none, and what follows from it.
+
+    ``exempt``: its node is out of service and not ready, so no budget and no limit is asked.
+    """
 
     rule: str
     mode: EvictionMode
     timeout_seconds: float
     paused: bool
+    exempt: bool = False
 
 
 @dataclass
@@ -89,7 +94,7 @@ class HandlingJudge:
         pods = [pod for pod in self._truth.pod_states(uid, since) if not pod.left_alone]
         nodes = [node for node in self._truth.node_states(pods[-1].node or "", since) if node] if pods else []
         return {
-            self._way(pod, taint[0])
+            self._way(pod, taint[0], node.unready_at <= due_by)
             for pod in pods
             for node in nodes
             for taint, began_at in node.taints.items()
@@ -116,15 +121,31 @@ class HandlingJudge:
             if is_held(pod.node or "", pod.namespace):
                 del acts.first_refused[uid]
 
-    def _way(self, pod: PodState, taint_key: str) -> Way:
-        for rule in self._rules:
-            of_key = not rule.taint_keys or any(fnmatch.fnmatchcase(taint_key, one) for one in rule.taint_keys)
-            of_space = not rule.namespaces or any(fnmatch.fnmatchcase(pod.namespace, one) for one in rule.namespaces)
-            if of_key and of_space and all(_chosen(term, pod) for term in rule.pod_selector):
-                own = rule.evict_timeout_seconds
-                timeout = self._policy.evict_timeout_seconds if own is None else own
-                return Way(rule.name, rule.mode or self._policy.mode, timeout, rule.pause)
-        return Way("", self._policy.mode, self._policy.evict_timeout_seconds, False)
+    def is_exempt_by_all(self, uid: str, since: float, due_by: float) -> bool:
+        """Tell whether a pod was exempt by that time whatever state it and its node have had since ``since``."""
+        pods = self._truth.pod_states(uid, since)
+        nodes = self._truth.node_states(pods[-1].node or "", since)
+        return all(
+            node is not None
+            and not pod.left_alone
+            and any(
+                self._way(pod, taint[0], node.unready_at <= due_by).exempt
+                and due_at(replace(node, taints={taint: began_at}), pod) <= due_by
+                for taint, began_at in node.taints.items()
+            )
+            for pod in pods
+            for node in nodes
+        )
+
+    def _way(self, pod: PodState, taint_key: str, unready: bool) -> Way:
+        matching = [rule for rule in self._rules if _matches(rule, pod, taint_key)]
+        if taint_key == OUT_OF_SERVICE and unready and not any(_names(rule, taint_key) for rule in matching):
+            return Way("", EvictionMode.DELETE, 0.0, False, exempt=True)
+        if not matching:
+            return Way("", self._policy.mode, self._policy.evict_timeout_seconds, False)
+        rule, own = matching[0], matching[0].evict_timeout_seconds
+        timeout = self._policy.evict_timeout_seconds if own is None else own
+        return Way(rule.name, rule.mode or self._policy.mode, timeout, rule.pause)
 
     # What is sent
 
@@ -162,7 +183,8 @@ class HandlingJudge:
         if not ways:
             return
         if trace.call is CallKind.EVICT:
-            if all(way.mode is EvictionMode.DELETE for way in ways):
+            exempt = self.is_exempt_by_all(trace.uid, trace.at - _OLD_SECONDS, trace.at - _OLD_SECONDS)
+            if exempt or all(way.mode is EvictionMode.DELETE for way in ways):
                 self._breach("wrong call", trace, "it is to be deleted, not to be asked for")
             return
         if any(way.mode is EvictionMode.DELETE for way in ways):
@@ -219,6 +241,8 @@ class HandlingJudge:
         if len({way.rule for way in ways}) == 1:
             (rule,) = {way.rule for way in ways}
             limits |= {("rule", one.name): one.limit for one in self._rules if one.name == rule}
+        if any(way.exempt for way in ways):
+            limits = {}
         acts.sent[trace.number] = _Sent(trace.at, set(limits))
         for scope, limit in limits.items():
             self._check_limit(scope, limit, trace, acts)
@@ -237,6 +261,16 @@ class HandlingJudge:
             if count > burst + limit.per_second * (trace.at - first.at) + 1e-4:
                 self._breach("over a limit", trace, f"{count} since {first.at:.3f}, {name}: {limit}")
                 return
+
+
+def _matches(rule: PolicyRule, pod: PodState, taint_key: str) -> bool:
+    of_key = not rule.taint_keys or any(fnmatch.fnmatchcase(taint_key, one) for one in rule.taint_keys)
+    of_space = not rule.namespaces or any(fnmatch.fnmatchcase(pod.namespace, one) for one in rule.namespaces)
+    return of_key and of_space and all(_chosen(term, pod) for term in rule.pod_selector)
+
+
+def _names(rule: PolicyRule, taint_key: str) -> bool:
+    return any(key != "*" and fnmatch.fnmatchcase(taint_key, key) for key in rule.taint_keys)
 
 
 def _chosen(term: Requirement, pod: PodState) -> bool:

@@ -194,6 +194,8 @@ class SuspensionJudge:
         ways = self._handling.ways(trace.uid, trace.at - _LOOK_BACK_SECONDS, trace.at + TICK)
         if ways and all(way.paused for way in ways):
             self._breach("paused", trace, "by a rule of the policy")
+        if any(way.exempt for way in ways) and not self._surges.holds_exempt(trace):
+            return
         by_itself = self._settings.breaker.closes_by_itself
         if read.latch is not None and (read.latch.unreadable or not by_itself):
             since = read.latch.since_epoch - server_time(0.0)

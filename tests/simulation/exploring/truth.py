@@ -26,6 +26,7 @@ class NodeState:
 
     ``written_at``: when its list of taints was last written, the latest that its object can tell. ``lost_at``: since
     when its condition Ready has not been True, None: it is, or there is none; ``has_condition``: there is one.
+    ``unready_at``: since when it has not been ready, by its condition or for want of one; ``NEVER`` if it is.
     """
 
     since: float
@@ -34,6 +35,11 @@ class NodeState:
     written_at: float
     lost_at: float | None = None
     has_condition: bool = False
+    unready_at: float = -NEVER
+
+    def carries(self, key: str) -> bool:
+        """Tell whether it has a NoExecute taint with this key."""
+        return any(identity[0] == key for identity in self.taints)
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,11 @@ def tolerates(toleration: dict[str, Any], key: str, value: str) -> bool:
         mine, theirs = _number(toleration.get("value", "")), _number(value)
         return mine is not None and theirs is not None and (theirs > mine if operator == "Gt" else theirs < mine)
     return operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == value)
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def _number(text: str) -> int | None:
@@ -179,7 +190,10 @@ class Truth:
         if ready is not None and ready["status"] != "True":
             since = before.lost_at if before is not None and before.uid == metadata["uid"] else None
             lost_at = now if since is None else since
-        state = NodeState(now, metadata["uid"], taints, written_at, lost_at, ready is not None)
+        unready_at = NEVER
+        if not _is_ready(change.body):
+            unready_at = before.unready_at if before is not None and before.unready_at < NEVER else now
+        state = NodeState(now, metadata["uid"], taints, written_at, lost_at, ready is not None, unready_at)
         self.versions[metadata["resourceVersion"]] = state
         states.append((now, state))
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.simulation.exploring.excuses import Disturbances
+from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
 from tests.simulation.exploring.told import Breach, shown
 from tests.simulation.exploring.truth import (
     NEVER,
@@ -177,6 +178,20 @@ class SurgeJudge:
             return
         if trace.at > max(seen.surge_at, self._acts_since(trace.process, trace.at)) + _LOOK_SECONDS:
             self._breach("in a wave", trace, f"{trace.process} saw it at {seen.surge_at:.3f}")
+
+    def holds_exempt(self, trace: Trace) -> bool:
+        """Tell whether more nodes than it tolerates are newly out of service, as a process has long seen for sure."""
+        seen = self._seen.get(trace.process)
+        if seen is None or self._acts_since(trace.process, trace.at) > trace.at - _LOOK_SECONDS:
+            return False
+        newest_old = max(trace.at - self._policy.window_seconds, seen.reset_at) + _OFF_SECONDS
+        unready, count = False, 0
+        for name, (_, node) in seen.nodes.items():
+            states = self._truth.node_states(name, trace.at - _LOOK_SECONDS)
+            if all(state == node and state.carries(OUT_OF_SERVICE) for state in states):
+                count += min(at for identity, at in node.taints.items() if identity[0] == OUT_OF_SERVICE) > newest_old
+                unready |= node.unready_at < NEVER
+        return unready and _exceeds(self._policy.nodes, count, len(self._truth.nodes))
 
     def _check_judged(self, seen: _Seen, trace: Trace) -> None:
         """Check that no pod goes before the nodes are judged that were tainted before it was due, listed or not."""

@@ -1,0 +1,56 @@
+"""Which nodes somebody said are out of service, so that pods leave them without further guards.
+
+The taint node.kubernetes.io/out-of-service is the word of a person or a remediator that the machine is off. The pod
+garbage collector then force-deletes the node's pods and frees their volumes, but only those that are terminating
+already. So while the node is not ready, its pods are deleted at once (``EvictionPolicy.handling``). The breaker judges
+by nodes alone how many are too many: it opens, and holds these pods, too, when more nodes carry the key newly than its
+threshold allows. Their pods need not be listed for that, nor need their evictions settle.
+
+On a node that is ready it is a taint like any other, and was probably forgotten.
+
+Reference: pkg/controller/podgc; https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/
+"""
+
+from collections.abc import Mapping
+
+from taint_eviction.core.effects import ReadyOutOfService
+from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.objects import OUT_OF_SERVICE
+
+
+class OutOfServiceNodes:
+    """The names of the nodes that carry the key, with whatever effect."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        # Those that were seen ready with it since it was set: that is told once.
+        self._told: set[str] = set()
+
+    def observe(self, name: str, known: KnownNode | None) -> list[ReadyOutOfService]:
+        """Take in what is known of a node, None: it is gone."""
+        if known is None or not any(taint.key == OUT_OF_SERVICE for taint in known.node.taints):
+            self._names.discard(name)
+            self._told.discard(name)
+            return []
+        self._names.add(name)
+        if not known.node.is_ready or name in self._told:
+            return []
+        self._told.add(name)
+        return [ReadyOutOfService(name)]
+
+    def names(self) -> list[str]:
+        """Return them in order."""
+        return sorted(self._names)
+
+    def newly(self, nodes: Mapping[str, KnownNode], newest_old: float) -> int:
+        """Count the nodes that carry the key with NoExecute and since after ``newest_old``; 0 if all are ready.
+
+        If all are ready, it is a taint like any other. If one is not, the ready ones count as well: somebody may have
+        tainted nodes by mistake.
+        """
+        if not any(nodes[name].node.is_out_of_service for name in self._names):
+            return 0
+        return sum(
+            any(taint.key == OUT_OF_SERVICE and since.start_at > newest_old for taint, since in sightings.items())
+            for sightings in (nodes[name].sightings for name in self._names)
+        )

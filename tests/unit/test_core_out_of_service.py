@@ -1,0 +1,205 @@
+"""Nodes that somebody said are out of service: how their pods go, what the breaker counts, and what is told of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.builders import Stage, moment, no_schedule, node, pod, taint, tolerates
+from tests.unit.test_adapters_explanation_document import explained
+from tests.unit.test_adapters_status_document import one_due, stage, status
+
+from taint_eviction.cli.explain import explanation_lines
+from taint_eviction.cli.status_views import status_lines
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
+from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.core.effects import Effect, NodeTainted, ReadyOutOfService
+from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard
+from taint_eviction.core.instants import Sighting, TimeSource
+from taint_eviction.core.known_nodes import KnownNode
+from taint_eviction.core.objects import OUT_OF_SERVICE, Node, Readiness, Taint
+from taint_eviction.core.out_of_service import OutOfServiceNodes
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
+from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, STARTS_NO_EVICTION
+
+OFF = taint(OUT_OF_SERVICE)
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without colours: these are put in by click.style."""
+    monkeypatch.setattr("taint_eviction.cli.explain.click.style", lambda text, **_: text)
+
+
+READY, UNKNOWN = Readiness("True"), Readiness("Unknown")
+ASKS = EvictionPolicy(EvictionMode.EVICT)
+FORGOTTEN = f"it is ready, but has the taint {OUT_OF_SERVICE}, which keeps pods away until somebody removes it"
+
+
+def off(*taints: Taint, ready: Readiness | None = UNKNOWN, **fields: Any) -> Node:
+    """A node with these taints, out-of-service unless others are given."""
+    return replace(node(*(taints or (OFF,)), **fields), ready=ready)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_out_of_service"),
+    [
+        (off(), True),
+        (off(ready=None), True),
+        (off(ready=Readiness("False")), True),
+        (off(ready=READY), False),
+        (off(no_schedule(OUT_OF_SERVICE)), False),
+        (off(taint("k1")), False),
+        (off(taint("k1"), OFF), True),
+    ],
+)
+def test_a_node_is_out_of_service_by_its_taint_while_it_is_not_ready(told: Node, is_out_of_service: bool) -> None:
+    """Without a condition Ready as well, as for the pod garbage collector; with effect NoExecute only."""
+    assert told.is_out_of_service is is_out_of_service
+
+
+@pytest.mark.parametrize(
+    ("rule", "exempt"),
+    [
+        (PolicyRule("r"), True),
+        (PolicyRule("r", ("*",)), True),
+        (PolicyRule("r", (), ("shop",)), True),
+        (PolicyRule("r", ("k1",)), True),
+        (PolicyRule("r", (OUT_OF_SERVICE,), ("bank",)), True),
+        (PolicyRule("r", (OUT_OF_SERVICE,)), False),
+        (PolicyRule("r", ("node.kubernetes.io/*",)), False),
+        (PolicyRule("r", ("k1", OUT_OF_SERVICE), ("shop",)), False),
+    ],
+)
+def test_a_rule_that_names_the_taint_counts(rule: PolicyRule, exempt: bool) -> None:
+    """By its name or a pattern other than ``*``, where the rule matches the pod."""
+    policy = EvictionPolicy(EvictionMode.EVICT, rules=(rule,))
+    assert policy.on(off()).handling(OUT_OF_SERVICE, "shop", {}).exempt is exempt
+    assert policy.on(off()).handling("k1", "shop", {}).exempt is False
+    assert policy.on(off(ready=READY)).handling(OUT_OF_SERVICE, "shop", {}).exempt is False
+    assert policy.on(None) is policy
+
+
+def test_another_rule_before_the_one_that_names_the_taint_counts_as_ever() -> None:
+    """The first rule that matches says how the pod goes."""
+    first, second = PolicyRule("first", pause=True), PolicyRule("second", (OUT_OF_SERVICE,))
+    assert EvictionPolicy(rules=(first, second)).on(off()).handling(OUT_OF_SERVICE, "shop", {}).rule is first
+
+
+def test_nothing_lets_a_pod_go_sooner() -> None:
+    """Not even a DELETE without limits."""
+    exempt = ASKS.on(off()).handling(OUT_OF_SERVICE, "shop", {})
+    assert exempt.mode is EvictionMode.DELETE
+    assert exempt.haste < EvictionPolicy().handling("k1", "shop", {}).haste
+
+
+def known(ready: Readiness | None, since: float, told: Taint = OFF) -> KnownNode:
+    """A node that has had a taint since then."""
+    return KnownNode(off(told, ready=ready), since, {told: Sighting(since, TimeSource.FIRST_SIGHT, None)})
+
+
+def test_nodes_count_that_are_newly_out_of_service() -> None:
+    """If one of them is not ready, so do those that are ready; taints from before the window do not."""
+    seen, nodes = OutOfServiceNodes(), {"a": known(UNKNOWN, 20), "b": known(READY, 30), "c": known(UNKNOWN, 5)}
+    nodes["d"] = KnownNode(off(no_schedule(OUT_OF_SERVICE)), 20)
+    for name, one in nodes.items():
+        seen.observe(name, one)
+    assert seen.newly(nodes, 10) == 2
+    assert seen.newly(nodes, 25) == 1
+    assert seen.newly({**nodes, "a": known(READY, 20), "c": known(READY, 5)}, 10) == 0
+    seen.observe("a", None)
+    assert seen.newly(nodes, 10) == 1
+
+
+def test_a_ready_node_is_told_once_until_the_taint_is_gone() -> None:
+    """However often it is seen, and however often it is not ready in between."""
+    on = Stage()
+
+    def told(*taints: Taint, ready: Readiness | None) -> list[Effect]:
+        found = on.brain.observe(NodeSeen(replace(node(*taints), ready=ready)), moment(on.now))
+        return [effect for effect in found if isinstance(effect, ReadyOutOfService)]
+
+    assert told(OFF, ready=UNKNOWN) == []
+    assert told(OFF, ready=READY) == [ReadyOutOfService("n1")]
+    assert told(OFF, ready=READY) == told(OFF, ready=UNKNOWN) == told(OFF, ready=READY) == []
+    assert told(ready=READY) == []
+    assert told(no_schedule(OUT_OF_SERVICE), ready=READY) == [ReadyOutOfService("n1")]
+    on.brain.observe(NodeGone("n1", "uid-n1"), moment(on.now))
+    assert on.brain.status.out_of_service_notes() == {}
+
+
+def test_a_live_read_ahead_of_the_watch_tells_whether_the_node_is_ready() -> None:
+    """And an event from before that read does not undo it, though its taint counts."""
+    on = Stage()
+    on.brain.observe(NodeSeen(off(version=5)), moment(0))
+    on.brain.observe(NodesHeard(5), moment(0))
+    on.brain.observe(NodeSeen(off(ready=READY, version=9), asked_at=1.0), moment(2))
+    nodes = on.brain.nodes.known
+    assert (nodes["n1"].node.is_ready, nodes["n1"].node.resource_version) == (True, 5)
+    on.brain.observe(NodeSeen(off(version=7)), moment(3))
+    on.brain.observe(NodeSeen(off(version=8)), moment(3))
+    assert (nodes["n1"].node.is_ready, nodes["n1"].node.resource_version) == (True, 8)
+    on.brain.observe(NodeSeen(off(version=10)), moment(4))
+    assert not nodes["n1"].node.is_ready
+
+
+def test_an_open_breaker_lets_exempt_pods_go_unless_too_many_nodes_are() -> None:
+    """Others stay; once more nodes are out of service than its threshold allows, nobody goes."""
+    on = stage(breaker=BreakerPolicy(True, NodeThreshold(1)), control_state=ControlState(latch=Latch(0.0, "people")))
+    on.sees(node(taint(), name="n2"), pod(name="b", uid="b", on="n2"), off(), pod(), pod(name="c", uid="c"))
+    on.brain.evaluate(moment(0))
+    assert [work.ref.uid for work in on.brain.attempts.take_due(moment(0), 1, 1)] == ["a"]
+    on.sees(off(name="n3"))
+    on.brain.evaluate(moment(1))
+    assert on.brain.attempts.take_due(moment(1), 9, 9) == []
+    assert (on.brain.attempts.next_at(1) or 0.0) > 1
+
+
+def test_exempt_retries_go_before_first_tries() -> None:
+    """A pod that a budget refused does not wait behind others once its node is out of service."""
+    on = stage(eviction_policy=EvictionPolicy(EvictionMode.EVICT, total=Limit(at_once=2)))
+    on.sees(off(), pod(), node(taint(), name="n2"), pod(name="b", uid="b", on="n2"), pod(name="c", uid="c", on="n2"))
+    assert [work.ref.uid for work in on.brain.attempts.take_due(moment(0), 2, 1)] == ["a", "b"]
+
+
+# What is told
+
+
+def test_a_pod_is_told_to_go_by_a_delete_because_its_node_is_out_of_service() -> None:
+    """In status and explain, for machines and people."""
+    on = stage(eviction_policy=ASKS)
+    on.sees(off(), pod(tolerates(30, OUT_OF_SERVICE)))
+    document = status(on)
+    assert (document["pending"][0]["mode"], document["pending"][0]["outOfService"]) == ("delete", True)
+    assert BY_DELETE_OUT_OF_SERVICE in status_lines(document)[-1]
+    assert explained(on)["eviction"]["outOfService"] is True
+    assert f"how       {BY_DELETE_OUT_OF_SERVICE}" in "\n".join(explanation_lines(explained(on)))
+    on.sees(off(ready=READY, version=9))
+    assert (status(on)["pending"][0]["mode"], status(on)["pending"][0]["outOfService"]) == ("evict", False)
+
+
+def test_a_node_that_is_ready_though_out_of_service_is_told() -> None:
+    """In status by its name, in explain beside the pod, and as a number."""
+    on = Stage()
+    on.sees(off(ready=READY), pod(tolerates(300, OUT_OF_SERVICE)), off(name="n2"))
+    assert status(on)["outOfServiceNodes"] == [{"node": "n1", "text": FORGOTTEN}]
+    assert any(f"node n1: {FORGOTTEN}" in line for line in status_lines(status(on)))
+    assert explained(on)["nodeNote"] == FORGOTTEN
+    assert f"node      {FORGOTTEN}" in "\n".join(explanation_lines(explained(on)))
+    assert on.brain.status.ready_out_of_service_count() == 1
+
+
+def test_no_schedule_is_told_to_start_no_eviction() -> None:
+    """And what the pod garbage collector does, also of a pod that is not known because nothing evicts it."""
+    on = Stage()
+    on.sees(off(taint("k1"), no_schedule(OUT_OF_SERVICE)), pod())
+    assert status(on)["outOfServiceNodes"] == [{"node": "n1", "text": STARTS_NO_EVICTION}]
+    assert explained(on)["nodeNote"] == STARTS_NO_EVICTION
+    assert explained(on, name="shop/other")["text"].endswith(f"; {STARTS_NO_EVICTION}")
+
+
+def test_a_plain_node_is_told_nothing_of() -> None:
+    """Neither by status nor by explain."""
+    on = one_due()
+    assert status(on)["outOfServiceNodes"] == []
+    assert explained(on)["nodeNote"] is None
+    assert on.brain.observe(NodeSeen(node(taint(), name="n7")), moment(1)) == [NodeTainted("n7")]
