@@ -24,6 +24,7 @@ from taint_eviction.core.effects import (
     NodeCleared,
     NodeTainted,
     Paused,
+    ReadyOutOfService,
     Refused,
     Resumed,
     Scheduled,
@@ -68,6 +69,12 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
             "WARNING",
             "node n1 has reported for more than a minute that it is ready, and still has taint k=v:NoExecute, which"
             " evicts pods as any taint does: remove it, or see why the node lifecycle controller does not",
+        ),
+        (
+            ReadyOutOfService("n1"),
+            "WARNING",
+            "node n1 is ready, but has the taint node.kubernetes.io/out-of-service:"
+            " the taint keeps pods away until somebody removes it",
         ),
         (
             Scheduled(REF, "n1", EVICT),
@@ -236,6 +243,7 @@ def test_any_deadline_can_be_told(at: float) -> None:
         (NodeTainted("n1"), ("INFO", "DEBUG")),
         (NodeCleared("n1"), ("INFO", "DEBUG")),
         (TaintRewritten("n1", TAINT), ("WARNING", "DEBUG")),
+        (ReadyOutOfService("n1"), ("WARNING", "DEBUG")),
         (Scheduled(REF, "n1", EVICT), ("INFO", "DEBUG")),
         (Cancelled(REF, "n1", StayReason.NODE_CLEAN), ("INFO", "DEBUG")),
         (Evicted(REF, "n1", EVICT, 0.0), ("INFO", "INFO")),
