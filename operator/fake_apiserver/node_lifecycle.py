@@ -71,6 +71,7 @@ class NodeLifecycleController:
     _queues: dict[str, ZoneTaintQueue] = field(default_factory=dict)
     _health: dict[str, _Health] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
+    _nodes: dict[int, JsonObject] = field(default_factory=dict)
     _changed: dict[str, None] = field(default_factory=dict)
     _timers: dict[str, Timer] = field(default_factory=dict)
     _serving_at: float = math.inf
@@ -88,8 +89,9 @@ class NodeLifecycleController:
         self._running = False
         for timer in self._timers.values():
             timer.cancel()
-        for memory in (self._timers, self.zone_states, self._queues, self._health, self._known, self._changed):
+        for memory in (self._timers, self.zone_states, self._queues, self._health, self._changed, self._nodes):
             memory.clear()
+        self._known.clear()
         self._serving_at = math.inf
 
     def resume(self) -> None:
@@ -118,7 +120,7 @@ class NodeLifecycleController:
     # Looking at nodes
 
     def _monitor(self) -> None:
-        nodes = [record.decode() for record in self._store.select(Selection(_NODES))]
+        nodes = self._read_nodes()
         self._get_to_know(nodes)
         ready_by_zone: dict[str, list[bool]] = {}
         for node in nodes:
@@ -130,6 +132,14 @@ class NodeLifecycleController:
         self._judge_zones(ready_by_zone, nodes)
         self._arm()
         self._timers["monitor"] = self.call_later(self.settings.period_seconds, self._monitor)
+
+    def _read_nodes(self) -> list[JsonObject]:
+        """All nodes as they are now, for reading only; decoded once a version, since a pass finds most as they were."""
+        before, self._nodes = self._nodes, {}
+        for record in self._store.select(Selection(_NODES)):
+            known = before.get(record.resource_version)
+            self._nodes[record.resource_version] = record.decode() if known is None else known
+        return list(self._nodes.values())
 
     def _get_to_know(self, nodes: list[JsonObject]) -> None:
         for node in nodes:
