@@ -110,6 +110,21 @@ def test_zones_count_where_they_have_a_threshold() -> None:
     assert {(each.zone, each.count, each.total) for each in it.together(-1)} == {(None, 4, 4), ("a", 2, 2)}
 
 
+@pytest.mark.parametrize(
+    ("zones", "asks"),
+    [(["a"], False), (["a", "b"], False), (["a", "a"], True), (["", ""], False), (["a", "b", "c"], True)],
+)
+def test_a_small_outage_is_no_news(zones: list[str], asks: bool) -> None:
+    """Whoever has one broken node looks no further, whatever else happens; a node that is gone is lost no more."""
+    policy = replace(POLICY, lifecycle_nodes=NodeThreshold(number=2), zone=NodeThreshold(number=1))
+    it = seen(
+        *((50, lost(ready(since=10), f"n{number}", zone=zone)) for number, zone in enumerate(zones)), policy=policy
+    )
+    assert it.has_news is asks
+    it.forget("n0")
+    assert it.has_news is False
+
+
 # With pods
 
 

@@ -131,7 +131,7 @@ class Breaker:
     @property
     def has_news(self) -> bool:
         """Tell whether it has to evaluate before anything is evicted."""
-        return self.policy.enabled and (self._news or (self.unready.news and bool(self.unready.lost)))
+        return self.policy.enabled and (self._news or self.unready.has_news)
 
     def surge(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> TaintSurge:
         """Count what is new since the window began; the window stands still while the breaker is open."""
@@ -186,7 +186,7 @@ class Breaker:
         max_due = self.policy.max_due
         too_many_due = max_due is not None and due - self._known_due > max_due
         if self.latch is None:
-            if self._news or too_many_due or self.unready.news:
+            if self._news or too_many_due or self.unready.has_news:
                 counts = self._news or too_many_due
                 cause = self._cause(self.surge(nodes, due, now), too_many_due) if counts else None
                 cause = cause or self.unready.too_much(evictions, True, self.known_at(now))

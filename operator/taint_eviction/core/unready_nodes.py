@@ -66,6 +66,7 @@ class UnreadyNodes:
         # Nodes that count, by zone; and of these the ones that are not ready, with the instant at which that began.
         self._zones: Counter[str] = Counter()
         self.lost: dict[str, float] = {}
+        self._lost_in: Counter[str] = Counter()
         # Whether an outage may have become too much, or evictions due, since it was asked last (``Breaker.evaluate``).
         self.news = False
         self._heard_at = -math.inf
@@ -92,13 +93,14 @@ class UnreadyNodes:
             self._zones[node.zone] += 1
             if seen.lost_at is not None:
                 self.lost[node.name] = seen.lost_at
+                self._lost_in[node.zone] += 1
 
     def forget(self, name: str) -> None:
         """Note that a node is gone."""
         before = self._nodes.pop(name, None)
-        self.lost.pop(name, None)
         if before is not None and before.counts:
             self._zones[before.zone] -= 1
+            self._lost_in[before.zone] -= self.lost.pop(name, None) is not None
         self.news = True
 
     def _lost_at(self, fact: NodeSeen, same: _SeenNode | None, now: Moment) -> float | None:
@@ -137,6 +139,18 @@ class UnreadyNodes:
         """Go through the nodes that count and are not ready, for whatever time."""
         return (name for name, seen in self._nodes.items() if seen.counts and seen.ready and not seen.ready.is_true)
 
+    @property
+    def has_news(self) -> bool:
+        """Tell whether ``too_much`` may have another answer than before: most outages are too small in any case."""
+        return self.news and (
+            self._is_exceeded(None, len(self.lost))
+            or (self._policy.zone is not None and any(self._is_exceeded(*zone) for zone in self._lost_in.items()))
+        )
+
+    def _is_exceeded(self, zone: str | None, count: int) -> bool:
+        threshold, total = self.threshold(zone), self.total if zone is None else self._zones[zone]
+        return threshold is not None and threshold.exceeded_by(count, total)
+
     def together(self, known_at: float) -> Iterator[LostNodes]:
         """Go through the nodes that are not ready, each with how many others became so within its window.
 
@@ -157,11 +171,9 @@ class UnreadyNodes:
         by_zone.pop("", None)
         yield from by_zone.items()
 
-    def _total(self, zone: str | None) -> int:
-        return self.total if zone is None else self._zones[zone]
-
     def _counted(self, lost: Mapping[str, float], zone: str | None) -> Iterator[LostNodes]:
-        starts, window, total = sorted(lost.values()), self._policy.window_seconds, self._total(zone)
+        starts, window = sorted(lost.values()), self._policy.window_seconds
+        total = self.total if zone is None else self._zones[zone]
         for name, at in lost.items():
             count = bisect_right(starts, at + window) - bisect_left(starts, at - window)
             yield LostNodes(name, at, count, total, zone)
@@ -169,19 +181,18 @@ class UnreadyNodes:
     def too_much(self, evictions: Evictions, due: bool, known_at: float) -> str | None:
         """Say in a sentence what is too much: nodes lost together, with an eviction because of that (``due``: soon)."""
         for zone, nodes in self._groups(known_at):
-            threshold = self.threshold(zone)
-            # Most outages are too small whatever their window is, and are to cost nothing.
-            if threshold is None or not threshold.exceeded_by(len(nodes), self._total(zone)):
+            if not self._is_exceeded(zone, len(nodes)):
                 continue
             for lost in self._counted(nodes, zone):
-                is_too_much = threshold.exceeded_by(lost.count, lost.total)
-                if is_too_much and self.has_caused(lost, evictions(lost.name, due)):
-                    where = "" if zone is None else f" of zone {zone}"
-                    within = f"stopped being ready within {self._policy.window_seconds:g} s of {lost.name}"
-                    return (
-                        f"{lost.count} of {lost.total} nodes{where} {within} and still are not, more than {threshold}"
-                    )
+                if self._is_exceeded(zone, lost.count) and self.has_caused(lost, evictions(lost.name, due)):
+                    return self._cause(lost)
         return None
+
+    def _cause(self, lost: LostNodes) -> str:
+        where = "" if lost.zone is None else f" of zone {lost.zone}"
+        within = f"stopped being ready within {self._policy.window_seconds:g} s of {lost.name}"
+        threshold = self.threshold(lost.zone)
+        return f"{lost.count} of {lost.total} nodes{where} {within} and still are not, more than {threshold}"
 
     def threshold(self, zone: str | None) -> NodeThreshold | None:
         """Return how many nodes of a zone, None: of all, may be lost."""
