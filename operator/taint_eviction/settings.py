@@ -106,7 +106,10 @@ class Settings:
     without a matching toleration tolerate these taints, None: not at all. ``max_hold_seconds``: how long after its
     deadline the annotation ``taint-eviction/hold`` may keep a pod; 0: the annotation is ignored, infinite:
     indefinitely. ``wait_for_shutdown``: while a kubelet shuts its node down gracefully, the taint not-ready evicts
-    nobody from it; False: it does, as upstream. ``dry_run_events``: post events about pods in a dry run, too.
+    nobody from it; False: it does, as upstream. ``outage_gap_seconds``: how long the taints not-ready and unreachable
+    may be absent in one outage and their tolerances still go on: 30 minutes cover the time that a restarted node
+    lifecycle controller needs for many nodes; 0: they always start again. ``dry_run_events``: post events about pods in
+    a dry run, too.
     """
 
     workers: int = 20
@@ -120,6 +123,7 @@ class Settings:
     default_unreachable_seconds: int | None = None
     max_hold_seconds: float = 0.0
     wait_for_shutdown: bool = False
+    outage_gap_seconds: float = 1800.0
     policy: EvictionPolicy = field(default_factory=EvictionPolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     control_state: ControlStateSettings = field(default_factory=ControlStateSettings)
@@ -154,5 +158,7 @@ class Settings:
                 found.append(f"the default seconds for {key} must be a number from 0 on, not {seconds:g}")
         if self.max_hold_seconds < 0:
             found.append(f"the longest hold must be 0 seconds or more, not {self.max_hold_seconds:g}")
+        if self.outage_gap_seconds < 0:
+            found.append(f"the outage gap must be 0 seconds or more, not {self.outage_gap_seconds:g}")
         found += self.policy.problems() + self.breaker.problems()
         return found + (self.election.problems() if self.election.enabled else [])

@@ -14,6 +14,7 @@ from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Done
 from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import UNREACHABLE, Readiness
 from taint_eviction.picture.page import render_page
 from taint_eviction.picture.scene import Kind
 from taint_eviction.runtime.live_controller import LiveController
@@ -91,6 +92,24 @@ def test_a_journal_becomes_a_scenario_that_holds(tmp_path: Path) -> None:
     result = played(text)
     assert result.broken == ()
     assert sorted(verdict.pod.rpartition("/")[2] for verdict in result.verdicts) == ["a", "b", "c"]
+
+
+def test_a_journal_of_an_outage_becomes_a_scenario_that_holds(tmp_path: Path) -> None:
+    """Whether nodes were ready is written down: otherwise the replayed countdown would start again."""
+    clock, journal = HandClock(at=0.0), Journal(tmp_path / "journal")
+    live = LiveController(Controller(), clock, [journal], heard=journal.observed)
+    down, up = Readiness("Unknown", EPOCH - 60), Readiness("True", EPOCH - 3600)
+    live.observe(NodeSeen(replace(node(name="n2"), ready=up)))
+    for clock.at, taints in ((0.0, ()), (10.0, (taint(UNREACHABLE),)), (16.0, ()), (16.25, (taint(UNREACHABLE),))):
+        live.observe(NodeSeen(replace(node(*taints), ready=down)))
+        live.observe(PodSeen(pod(tolerates(12, UNREACHABLE))))
+    clock.at = 22.0
+    for work in live.take_due(10, 10):
+        live.settle(work, Done())
+    journal.close()
+    result = played(scenario_text(read(tmp_path / "journal")))
+    assert [verdict.expected for verdict in result.verdicts] == ["evicted at 21.9 (within 2.1 s)"]
+    assert result.broken == ()
 
 
 def test_a_pod_that_was_there_before_it_was_seen_is_given(tmp_path: Path) -> None:

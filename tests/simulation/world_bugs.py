@@ -14,6 +14,7 @@ from taint_eviction.core.facts import NodeSeen
 from taint_eviction.core.instants import Moment, Sighting, TimeSource, sight
 from taint_eviction.core.known_nodes import KnownNodes, NodeChange
 from taint_eviction.core.objects import Node
+from taint_eviction.core.outages import Outages
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.leadership import Elector
@@ -95,6 +96,24 @@ def reads_are_dated_when_answered(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(NodeReads, "_observe", dated)
     patch.setattr(NodeReads, "_serves", lambda self, read: not read.task.done() or serves(self, read))
+
+
+# Outages
+
+
+def outages_start_again(patch: pytest.MonkeyPatch) -> None:
+    """W22: a countdown starts anew when its taint is taken back and set again, though the node was down throughout."""
+    patch.setattr(Outages, "_is_one", lambda *_: False)
+
+
+def ready_in_between_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """A countdown goes on though the node was ready while its taint was absent."""
+    patch.setattr("taint_eviction.core.outages._goes_on", lambda before, _: before is not None)
+
+
+def outages_need_no_witness(patch: pytest.MonkeyPatch) -> None:
+    """A countdown goes on though no other node was ready throughout."""
+    patch.setattr(Outages, "_is_one", lambda *_: True)
 
 
 # Calls that are slow, or never answered

@@ -51,6 +51,7 @@ def _settings_as_words(settings: Settings) -> dict[str, Any]:
         "defaultUnreachableSeconds": settings.default_unreachable_seconds,
         "honourHolds": _span(settings.max_hold_seconds),
         "gracefulShutdown": "wait" if settings.wait_for_shutdown else "evict",
+        "outageGap": settings.outage_gap_seconds,
         "evictionMode": policy.mode.value,
         "evictTimeout": policy.evict_timeout_seconds,
         "evictionsPerSecond": policy.total.per_second,
@@ -77,7 +78,9 @@ def encoded(line: dict[str, Any], now: Moment) -> bytes:
 def node_line(node: Node) -> dict[str, Any]:
     """Return the line about a node, without its time."""
     taints = [_taint(taint) for taint in node.taints]
-    return {"what": "node", "node": node.name, "uid": node.uid, "taints": taints}
+    ready: dict[str, Any] = {} if node.ready is None else {"ready": node.ready.status, "ready_since": node.ready.since}
+    exempt = {"exempt": True} if node.exempt else {}
+    return {"what": "node", "node": node.name, "uid": node.uid, "taints": taints, **ready, **exempt}
 
 
 def _taint(taint: Taint) -> dict[str, Any]:

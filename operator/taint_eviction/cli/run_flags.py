@@ -85,6 +85,12 @@ _EVICTING = (
         "Delay before the first retry of a failed eviction. It doubles with each retry.",
     ),
     _span("--retry-max", _DEFAULT.retry.max_seconds, "Maximum delay between retries."),
+    _span(
+        "--outage-gap",
+        _DEFAULT.outage_gap_seconds,
+        "How long the taints not-ready and unreachable may be absent during one outage and tolerances still go on"
+        " (kube-controller-manager removes and sets them again when it restarts). With 0, they always start again.",
+    ),
 )
 
 # Which pods are evicted, when, and by which call: plan takes these flags, too.

@@ -25,6 +25,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
         workers=flags["workers"],
         call_timeout_seconds=flags["call_timeout"],
         grace_seconds=flags["grace_period"],
+        outage_gap_seconds=flags["outage_gap"],
         dry_run=flags["dry_run"],
         dry_run_events=flags["dry_run_events"],
         policy=replace(

@@ -73,7 +73,8 @@ class Controller:
         control_state: ControlState | None = _NOTHING_ORDERED,
     ) -> None:
         gone, eviction_policy, breaker = GoneObjects(), eviction_policy or EvictionPolicy(), breaker or BreakerPolicy()
-        self.nodes = KnownNodes(gone)
+        policy = policy or DecisionPolicy()
+        self.nodes = KnownNodes(gone, policy.outage_gap_seconds)
         self.pods = KnownPods(gone)
         self.out_of_service = OutOfServiceNodes()
         self.breaker = Breaker(breaker, self.out_of_service)
@@ -88,7 +89,7 @@ class Controller:
         self._dispatch = Dispatch(eviction_policy, self._queue, self.breaker, self.suspension, self.nodes, self.pods)
         take_backs = TakeBacks()
         self._deciding = Deciding(
-            policy or DecisionPolicy(), self.nodes, self.pods, self._queue, self._dispatch, take_backs, dry_run=dry_run
+            policy, self.nodes, self.pods, self._queue, self._dispatch, take_backs, dry_run=dry_run
         )
         self.attempts = Attempts(self.pods, self._queue, self._dispatch, self._deciding, take_backs)
         self.status = Status(
@@ -118,13 +119,14 @@ class Controller:
             case NodesHeard():
                 self.nodes.hear(fact, now)
                 self.breaker.unready.hear(now)
-                return []
+                return self._settle_outages(now)
             case NodeGone():
                 return self._node_gone(fact, now)
             case NodesSwept():
                 self._nodes_listed = True
                 absent = [NodeGone(known.node.name, known.node.uid) for known in self.nodes.absent(fact)]
-                return [effect for gone in absent for effect in self._node_gone(gone, now)]
+                effects = [effect for gone in absent for effect in self._node_gone(gone, now)]
+                return effects + self._settle_outages(now)
             case PodSeen():
                 return self._pod_seen(fact, now)
             case PodGone():
@@ -173,6 +175,14 @@ class Controller:
         self.breaker.unready.forget(fact.name)
         effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
         return effects + self._deciding.redecide_all(self.pods.on_node(fact.name), now)
+
+    def _settle_outages(self, now: Moment) -> list[Effect]:
+        """Let countdowns go on, now that the watch, or a list, has brought all nodes as they are after a gap."""
+        effects: list[Effect] = []
+        for name in self.nodes.settle_outages():
+            self.breaker.node_changed(name, self.nodes.known[name].sightings)
+            effects += self._deciding.redecide_all(self.pods.on_node(name), now)
+        return effects
 
     def _pod_seen(self, fact: PodSeen, now: Moment) -> list[Effect]:
         change = self.pods.put(fact, now)

@@ -38,13 +38,15 @@ class DecisionPolicy:
     ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them). ``default_seconds``: by
     taint key, how long pods tolerate it that have no toleration for it. ``max_hold_seconds``: how far past its
     deadline its owner may hold a pod; 0: not at all, infinite: indefinitely. ``wait_for_shutdown``: the taint not-ready
-    evicts nobody while the kubelet shuts the node down gracefully.
+    evicts nobody while the kubelet shuts the node down gracefully. ``outage_gap_seconds``: for how long a lifecycle
+    taint may be absent within one outage and its tolerances still go on; 0: they always start anew.
     """
 
     evict_finished: bool = True
     default_seconds: Mapping[str, int] = field(default_factory=dict)
     max_hold_seconds: float = 0.0
     wait_for_shutdown: bool = False
+    outage_gap_seconds: float = 1800.0
 
 
 class SeenTaint(NamedTuple):

@@ -64,7 +64,7 @@ class Dispatch:
 
     def _policy_for(self, record: PodRecord) -> EvictionPolicy:
         known = self._nodes.known.get(record.node_name)
-        return self.policy.on(None if known is None else known.node)
+        return self.policy.on(None if known is None else known.live_node)
 
     def handling(self, record: PodRecord, decision: Evict) -> Handling:
         """Say what the policy says of a pod that is to be evicted."""

@@ -131,7 +131,7 @@ def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) ->
 
 
 def _by_node(nodes: KnownNodes, eviction: EvictionPolicy) -> dict[str, EvictionPolicy]:
-    return {name: eviction.on(known.node) for name, known in nodes.known.items()}
+    return {name: eviction.on(known.live_node) for name, known in nodes.known.items()}
 
 
 def _decide(nodes: KnownNodes, record: PodRecord, policy: DecisionPolicy, eviction: EvictionPolicy) -> Decision:

@@ -46,6 +46,7 @@ class TimeSource(Enum):
     CREATION = "creationTimestamp"
     FIRST_SIGHT = "first sight"
     LAST_ABSENT = "last sight without it"
+    OUTAGE = "start of the outage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ class Sighting:
     """Since when something has been so: never too early.
 
     ``start_at`` is min(first sighting by this process, object time + 1 s), and never before it was last seen not to be
-    so; ``source`` is whichever of these decided; ``object_time`` is the newest object time that the watch, or a list
-    after a gap, has shown since, None where objects have none.
+    so, unless it goes on from before (``outages``); ``source`` is whichever of these decided; ``object_time`` is the
+    newest object time that the watch, or a list after a gap, has shown since, None where objects have none.
     """
 
     start_at: float

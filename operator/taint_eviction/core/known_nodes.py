@@ -5,7 +5,8 @@ asked. Decides nothing.
 
 Invariant: a sighting lives as long as the taint is seen on that node (same UID, key, value, effect, timeAdded). Its
 start is never before the node was last seen without the taint, and moves only where a list after a gap shows that the
-taint may have been removed and set again.
+taint may have been removed and set again. Within one outage (``outages``) a lifecycle taint keeps its start through
+both.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.gone_objects import GoneObjects, list_is_newer
 from taint_eviction.core.instants import Moment, Sighting, TimeSource, sight
-from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Node, Taint
+from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Node, Readiness, Taint
+from taint_eviction.core.outages import Outages
 
 
 @dataclass(slots=True)
@@ -24,8 +26,8 @@ class KnownNode:
 
     ``asked_at``: when the latest live read or list that showed it was asked for, None: only the watch has shown it.
     ``shutting_down``: its kubelet shuts it down gracefully, or did until the node became ready again, and the taint
-    not-ready, which the node lifecycle controller removes some seconds later, is still there. ``ready_version``: the
-    version of a live read ahead of the watch of which only the condition Ready was taken in.
+    not-ready, which the node lifecycle controller removes some seconds later, is still there. ``live_ready``: the
+    condition Ready of a live read that is ahead of the watch, with ``ready_version``; 0: there is none.
     """
 
     node: Node
@@ -33,7 +35,13 @@ class KnownNode:
     sightings: dict[Taint, Sighting] = field(default_factory=dict)
     asked_at: float | None = None
     shutting_down: bool = False
+    live_ready: Readiness | None = None
     ready_version: int = 0
+
+    @property
+    def live_node(self) -> Node:
+        """The node with the latest condition Ready that is known of it."""
+        return replace(self.node, ready=self.live_ready) if self.ready_version else self.node
 
     @property
     def taints(self) -> tuple[SeenTaint, ...]:
@@ -54,11 +62,15 @@ class NodeChange:
 
 
 class KnownNodes:
-    """The known nodes by name; ``gone`` remembers those that no longer exist."""
+    """The known nodes by name; ``gone`` remembers those that no longer exist.
 
-    def __init__(self, gone: GoneObjects) -> None:
+    ``outage_gap_seconds``: for how long a lifecycle taint may be absent and still go on, 0: it always starts anew.
+    """
+
+    def __init__(self, gone: GoneObjects, outage_gap_seconds: float = 0.0) -> None:
         self.known: dict[str, KnownNode] = {}
         self._gone = gone
+        self._outages = Outages(outage_gap_seconds)
         # How far the watch of nodes has come: the latest instant at which it was heard, and its version then.
         self._heard_at = float("-inf")
         self._heard_version: int | None = None
@@ -108,26 +120,46 @@ class KnownNodes:
         same = known if known is not None and known.node.uid == node.uid else None
         if known is not None and same is None:
             self._gone.remember(known.node.uid, now)
+            self._outages.forget(node.name)
         if same is not None and self._is_for_the_watch_to_bring(fact, same):
             return self._let_go_of_absent(fact, same)
-        ready_version = 0
+        live_ready, ready_version = None, 0
         if same is not None and fact.asked_at is None and (node.resource_version or 0) < same.ready_version:
-            node, ready_version = replace(node, ready=same.node.ready), same.ready_version
+            live_ready, ready_version = same.live_ready, same.ready_version
         before = {} if same is None else same.sightings
         absent_at, asked_at = self._last_seen(same), fact.asked_at
+        is_one_outage = self._outages.observe(fact, None if same is None else same.node, now)
         sightings = {
             taint: _taint_sighting(node, taint, before.get(taint), absent_at, fact, now)
             for taint in node.taints
             if taint.effect == NO_EXECUTE
         }
+        if is_one_outage:
+            self._outages.take_back(node.name, before, sightings, self._last_there(same))
+            sightings = self._outages.resume(fact, sightings, now)
         if asked_at is None and same is not None:
             asked_at = same.asked_at
         shutting_down = _shutting_down(node, sightings, before=same is not None and same.shutting_down)
-        self.known[node.name] = KnownNode(node, now.at, sightings, asked_at, shutting_down, ready_version)
-        changed = same is None or _starts(sightings) != _starts(before)
-        changed = changed or (same is not None and same.shutting_down != shutting_down)
-        changed = changed or (same is not None and same.node.is_out_of_service != node.is_out_of_service)
+        after = KnownNode(node, now.at, sightings, asked_at, shutting_down, live_ready, ready_version)
+        self.known[node.name] = after
+        changed = (
+            same is None
+            or _starts(sightings) != _starts(before)
+            or same.shutting_down != shutting_down
+            or same.live_node.is_out_of_service != after.live_node.is_out_of_service
+        )
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
+
+    def settle_outages(self) -> list[str]:
+        """Let the taints go on that a list after a gap showed again; name the nodes. The list has ended."""
+        resumed = []
+        for name in self._outages.undecided():
+            known = self.known[name]
+            sightings = self._outages.settle(name, known.sightings)
+            if sightings != known.sightings:
+                known.sightings = sightings
+                resumed.append(name)
+        return resumed
 
     def _last_seen(self, known: KnownNode | None) -> float:
         """Return the latest instant at which a node was as it is known: it began later to be otherwise."""
@@ -135,14 +167,25 @@ class KnownNodes:
             return float("-inf")
         return self._heard_at if known.asked_at is None else max(self._heard_at, known.asked_at)
 
+    def _last_there(self, known: KnownNode | None) -> float:
+        """Return the latest instant at which what is known of a node is known to have been there."""
+        last_seen = self._last_seen(known)
+        return last_seen if known is None or known.asked_at is not None else max(last_seen, known.seen_at)
+
     def _is_for_the_watch_to_bring(self, fact: NodeSeen, known: KnownNode) -> bool:
         """Tell whether an answer is ahead of the watch and shows a taint that may have been set again meanwhile.
 
-        Without ``timeAdded`` only the watch can show that, and its events would be dropped as older than the answer.
+        Without ``timeAdded`` only the watch can show that, and its events would be dropped as older than the answer. So
+        would those that show whether an outage went on meanwhile, of this node and of all others.
         """
         if fact.asked_at is None or fact.after_gap or not self.is_behind(fact.node):
             return False
-        return any(taint.time_added is None and taint in known.sightings for taint in fact.node.taints)
+        return any(
+            taint.time_added is None
+            if taint in known.sightings
+            else self._outages.may_go_on(fact.node.name, taint, known.sightings)
+            for taint in fact.node.taints
+        )
 
     def _let_go_of_absent(self, fact: NodeSeen, known: KnownNode) -> NodeChange | None:
         """Take in of an answer that is ahead of the watch only which taints are absent: those evict nobody any more.
@@ -150,13 +193,16 @@ class KnownNodes:
         And whether the node is ready, which decides how the pods of a node go that is out of service.
         """
         sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
-        was_out_of_service = known.node.is_out_of_service
-        known.node = replace(known.node, ready=fact.node.ready)
-        known.ready_version = fact.node.resource_version or 0
+        was_out_of_service = known.live_node.is_out_of_service
+        known.live_ready, known.ready_version = fact.node.ready, fact.node.resource_version or 0
         if len(sightings) == len(known.sightings):
-            return NodeChange(True, True) if known.node.is_out_of_service != was_out_of_service else None
-        known.sightings, known.asked_at = sightings, fact.asked_at
-        return NodeChange(True, True)
+            is_news = known.live_node.is_out_of_service != was_out_of_service
+            return NodeChange(True, bool(sightings)) if is_news else None
+        self._outages.take_back(fact.node.name, known.sightings, sightings, self._last_there(known))
+        known.sightings = sightings
+        if all(taint in sightings for taint in fact.node.taints if taint.effect == NO_EXECUTE):
+            known.asked_at = fact.asked_at
+        return NodeChange(True, bool(sightings))
 
     def drop(self, fact: NodeGone, now: Moment) -> KnownNode | None:
         """Forget a node and return it; None if it is not known, was recreated, or was seen after the question."""
@@ -168,6 +214,7 @@ class KnownNodes:
         if fact.asked_at is not None and known.seen_at > fact.asked_at:
             return None
         self._gone.remember(known.node.uid, now)
+        self._outages.forget(fact.name)
         return self.known.pop(fact.name)
 
     def absent(self, fact: NodesSwept) -> list[KnownNode]:

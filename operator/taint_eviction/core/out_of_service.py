@@ -33,7 +33,7 @@ class OutOfServiceNodes:
             self._told.discard(name)
             return []
         self._names.add(name)
-        if not known.node.is_ready or name in self._told:
+        if not known.live_node.is_ready or name in self._told:
             return []
         self._told.add(name)
         return [ReadyOutOfService(name)]
@@ -48,7 +48,7 @@ class OutOfServiceNodes:
         If all are ready, it is a taint like any other. If one is not, the ready ones count as well: somebody may have
         tainted nodes by mistake.
         """
-        if not any(nodes[name].node.is_out_of_service for name in self._names):
+        if not any(nodes[name].live_node.is_out_of_service for name in self._names):
             return 0
         return sum(
             any(taint.key == OUT_OF_SERVICE and since.start_at > newest_old for taint, since in sightings.items())

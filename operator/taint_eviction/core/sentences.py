@@ -13,7 +13,11 @@ STARTS_NO_EVICTION = (
     " the pod garbage collector force-deletes its pods that are terminating already"
 )
 
-_SEEN = {TimeSource.FIRST_SIGHT.value: "first seen then", TimeSource.LAST_ABSENT.value: "not there until then"}
+_SEEN = {
+    TimeSource.FIRST_SIGHT.value: "first seen then",
+    TimeSource.LAST_ABSENT.value: "not there until then",
+    TimeSource.OUTAGE.value: "the start of the outage: the taint was taken back and set again",
+}
 
 
 def tolerated(taint: object, toleration: object | None, by_default: bool = False) -> str:

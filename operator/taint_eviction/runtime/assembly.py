@@ -113,5 +113,9 @@ def decision_policy(settings: Settings) -> DecisionPolicy:
     defaults = {NOT_READY: settings.default_not_ready_seconds, UNREACHABLE: settings.default_unreachable_seconds}
     default_seconds = {key: seconds for key, seconds in defaults.items() if seconds is not None}
     return DecisionPolicy(
-        settings.evict_finished, default_seconds, settings.max_hold_seconds, settings.wait_for_shutdown
+        settings.evict_finished,
+        default_seconds,
+        settings.max_hold_seconds,
+        settings.wait_for_shutdown,
+        settings.outage_gap_seconds,
     )

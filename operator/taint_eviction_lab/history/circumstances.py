@@ -27,7 +27,7 @@ _STATUS = re.compile(r"\(HTTP ([45][0-9]{2})\)$")
 # The settings of a journal that a scenario takes.
 _SETTINGS = (
     *("evictFinished", "defaultNotReadySeconds", "defaultUnreachableSeconds", "honourHolds"),
-    *("evictionMode", "evictTimeout", "workers", "retryFirst", "retryMost"),
+    *("outageGap", "evictionMode", "evictTimeout", "workers", "retryFirst", "retryMost"),
     *("evictionsPerSecond", "evictionsPerSecondPerNode", "evictionsPerSecondPerNamespace"),
     *("evictionsBurst", "evictionsBurstPerNode", "evictionsBurstPerNamespace"),
 )

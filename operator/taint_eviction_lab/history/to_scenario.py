@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from taint_eviction.core.objects import EXEMPT_LABEL
 from taint_eviction.core.text import JsonObject
 from taint_eviction_lab.history.circumstances import Circumstances
 from taint_eviction_lab.history.happening import Happening, finite_number
@@ -20,6 +21,7 @@ _AT_THE_BEGINNING_SECONDS = 3.0
 _WITHIN_SECONDS = 2.0
 _FOR = re.compile(r"for (-?[0-9]{1,19}) s$")
 
+_READY_STATUSES = ("True", "False", "Unknown")
 _TAINT_FIELDS = ("key", "value", "effect")
 _TOLERATION_FIELDS = ("key", "operator", "value", "effect", "tolerationSeconds")
 
@@ -54,6 +56,7 @@ class _Story:
         # The times of a log are whole seconds; those of a journal are as late as the controller was.
         self._slack = 0.1 if record.observed else 1.0
         self._taints: dict[str, list[JsonObject]] = {}
+        self._ready: dict[str, str] = {}
         self._bodies: dict[str, tuple[str, JsonObject]] = {}
         self._cancelled: set[str] = set()
         # By UID: the pods with a deadline, and its second. What happened to the other pods is not known.
@@ -73,8 +76,7 @@ class _Story:
         self._tell_of_circumstances(happening, at)
         match happening.what:
             case "node":
-                taints = [self._taint(taint) for taint in happening.objects("taints")]
-                self._node(happening.text("node"), taints, at)
+                self._node_seen(happening, at)
             case "node gone":
                 self._step(at, "deleteNode", happening.text("node"))
                 self._taints.pop(happening.text("node"), None)
@@ -103,17 +105,33 @@ class _Story:
 
     # Nodes
 
-    def _node(self, name: str, taints: list[JsonObject], at: float) -> None:
+    def _node_seen(self, happening: Happening, at: float) -> None:
+        name, status = happening.text("node"), happening.text("ready")
+        more: JsonObject = {}
+        if status in _READY_STATUSES:
+            if name in self._taints and self._ready.get(name) != status:
+                self._step(at, "setReady", {"node": name, "status": status})
+            since, ready = happening.number("ready_since"), {"type": "Ready", "status": status}
+            dated = {} if since is None else {"lastTransitionTime": round(since - self._begin)}
+            more["conditions"] = [{**ready, **dated}]
+            self._ready[name] = status
+        if happening.fields.get("exempt"):
+            more["labels"] = {EXEMPT_LABEL: ""}
+        self._node(name, [self._taint(taint) for taint in happening.objects("taints")], at, more)
+
+    def _node(self, name: str, taints: list[JsonObject], at: float, more: JsonObject | None = None) -> None:
+        """Take in a node's taints; ``more``: what else it has if it is new."""
         known = self._taints.get(name)
         if known == taints:
             return
         self._taints[name] = taints
+        body = {"name": name, **(more or {}), **({"taints": taints} if taints else {})}
         if known is not None:
             self._step(at, "setTaints", {"node": name, "taints": taints})
         elif at <= _AT_THE_BEGINNING_SECONDS:
-            self.nodes.append({"name": name, **({"taints": taints} if taints else {})})
+            self.nodes.append(body)
         else:
-            self._step(at, "createNode", {"name": name, **({"taints": taints} if taints else {})})
+            self._step(at, "createNode", body)
 
     def _taint(self, taint: JsonObject) -> JsonObject:
         told, added = _only(taint, _TAINT_FIELDS), finite_number(taint.get("added"))

@@ -14,7 +14,7 @@ from taint_eviction_lab.simulation.lifecycle_file import LifecycleReading
 from taint_eviction_lab.simulation.virtual_clock import ClockSettings
 
 # Setting → field, for each part of the settings.
-_SPANS = {"callTimeout": "call_timeout_seconds", "nodeRead": "node_read_seconds"}
+_SPANS = {"callTimeout": "call_timeout_seconds", "nodeRead": "node_read_seconds", "outageGap": "outage_gap_seconds"}
 _RETRY_SPANS = {"retryFirst": "first_seconds", "retryMost": "max_seconds"}
 _WATCH_SPANS = {"resyncInterval": "resync_seconds", "linger": "linger_seconds"}
 _DEFAULTS = {

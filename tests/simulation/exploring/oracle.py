@@ -245,7 +245,7 @@ class ExplorationOracle:
         latest = due_at(there, pod, at_the_latest=not watched)
         if latest == NEVER:
             return
-        latest = max(latest, pod.edited_at, -NEVER if watched else there.written_at)
+        latest = max(latest, pod.edited_at, there.resumed_at, -NEVER if watched else there.written_at)
         over_at, late_seconds = self._disturbances.excuse(trace.at, self.truth.names[trace.uid], node)
         allowed = max(latest + late_seconds, min(over_at, self.peace_at + self._recovery))
         if trace.at > allowed + _PUNCTUAL_SECONDS:

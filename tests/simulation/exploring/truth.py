@@ -17,6 +17,8 @@ from taint_eviction_lab.simulation.virtual_clock import date_of, virtual_now
 NEVER = math.inf
 OWN_REASON = "DeletionByTaintManager"
 
+_LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
 TaintIdentity = tuple[str, str, str]
 
 
@@ -27,6 +29,7 @@ class NodeState:
     ``written_at``: when its list of taints was last written, the latest that its object can tell. ``lost_at``: since
     when its condition Ready has not been True, None: it is, or there is none; ``has_condition``: there is one.
     ``unready_at``: since when it has not been ready, by its condition or for want of one; ``NEVER`` if it is.
+    ``resumed_at``: when a taint was last set again that goes on from before.
     """
 
     since: float
@@ -36,6 +39,7 @@ class NodeState:
     lost_at: float | None = None
     has_condition: bool = False
     unready_at: float = -NEVER
+    resumed_at: float = -NEVER
 
     def carries(self, key: str) -> bool:
         """Tell whether it has a NoExecute taint with this key."""
@@ -125,6 +129,10 @@ def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -
     return earliest + pod.held_seconds
 
 
+def _taints(body: dict[str, Any]) -> list[dict[str, Any]]:
+    return body.get("spec", {}).get("taints") or []
+
+
 @dataclass
 class Truth:
     """All states of all nodes, by name, and of all pods, by UID, oldest first; None: it did not exist."""
@@ -141,6 +149,9 @@ class Truth:
     versions: dict[str, "NodeState | PodState | None"] = field(default_factory=dict)
     _lists: dict[str, list[Any]] = field(default_factory=dict)
     _written: dict[tuple[str, TaintIdentity], tuple[int, float]] = field(default_factory=dict)
+    # Since when nodes are ready; what lifecycle taints each of them lost in an outage that goes on: began, removed.
+    _ready: dict[str, float] = field(default_factory=dict)
+    _lost: dict[str, dict[tuple[str, str], tuple[float, float]]] = field(default_factory=dict)
 
     def notice(self, change: RecordedChange) -> None:
         """Take in a write."""
@@ -164,15 +175,23 @@ class Truth:
         states = self.nodes.setdefault(metadata["name"], [])
         if change.event_type == "DELETED":
             states.append((now, None))
+            self._ready.pop(metadata["name"], None)
             return
         before = states[-1][1] if states else None
         old = before.taints if before is not None and before.uid == metadata["uid"] else {}
+        outage = self._outage(change.body, old, now)
+        resumed_at = before.resumed_at if before is not None else -NEVER
         taints: dict[TaintIdentity, float] = {}
-        for taint in change.body.get("spec", {}).get("taints") or []:
+        for taint in _taints(change.body):
             if taint["effect"] != "NoExecute":
                 continue
             identity = (taint["key"], taint.get("value", ""), taint.get("timeAdded", ""))
-            taints[identity] = old[identity] if identity in old else self._began(metadata["uid"], identity, now)
+            if identity in old:
+                taints[identity] = old[identity]
+            elif identity[:2] in outage:
+                taints[identity], resumed_at = outage.pop(identity[:2])[0], now
+            else:
+                taints[identity] = self._began(metadata["uid"], identity, now)
         self._written |= {(metadata["uid"], one): (date_of(now), began) for one, began in taints.items()}
         # A write of anything else by whoever set them moves the time that objects tell, too.
         owners = [
@@ -193,9 +212,38 @@ class Truth:
         unready_at = NEVER
         if not _is_ready(change.body):
             unready_at = before.unready_at if before is not None and before.unready_at < NEVER else now
-        state = NodeState(now, metadata["uid"], taints, written_at, lost_at, ready is not None, unready_at)
+        state = NodeState(now, metadata["uid"], taints, written_at, lost_at, ready is not None, unready_at, resumed_at)
         self.versions[metadata["resourceVersion"]] = state
         states.append((now, state))
+
+    def _outage(
+        self, body: dict[str, Any], old: dict[TaintIdentity, float], now: float
+    ) -> dict[tuple[str, str], tuple[float, float]]:
+        """Return the lifecycle taints that go on if they are set again now: with when they began and were removed.
+
+        They do while the node is not ready all the time, and some other node is.
+        """
+        name, uid = body["metadata"]["name"], body["metadata"]["uid"]
+        conditions = body.get("status", {}).get("conditions") or []
+        ready = next((each.get("status") for each in conditions if each.get("type") == "Ready"), None)
+        exempt = "node.kubernetes.io/exclude-disruption" in (body["metadata"].get("labels") or {})
+        if ready == "True" and not exempt:
+            self._ready.setdefault(name, now)
+        else:
+            self._ready.pop(name, None)
+        lost = self._lost.setdefault(uid, {})
+        if ready in (None, "True"):
+            lost.clear()
+            return lost
+        there = {(taint["key"], taint.get("value", ""), taint.get("timeAdded", "")) for taint in _taints(body)}
+        for identity, began in old.items():
+            if identity not in there and identity[0] in _LIFECYCLE:
+                lost[identity[:2]] = began, now
+        for key, (_, removed_at) in list(lost.items()):
+            witnessed = any(since <= removed_at for other, since in self._ready.items() if other != name)
+            if not witnessed or now - removed_at > self.settings.outage_gap_seconds:
+                del lost[key]
+        return lost
 
     def _began(self, uid: str, identity: TaintIdentity, now: float) -> float:
         """Say when a taint began; one that flapped within a second cannot be told from one that lasted.

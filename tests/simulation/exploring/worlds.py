@@ -7,6 +7,7 @@ who hold evictions back and let them go again.
 from collections.abc import Callable
 
 from tests.simulation.exploring.breaker_worlds import BreakerWorlds
+from tests.simulation.exploring.outage_worlds import OutageWorlds
 from tests.simulation.exploring.quarters import Quarter
 from tests.simulation.exploring.restraining import JsonObject
 from tests.simulation.exploring.slow_worlds import SlowWorlds
@@ -15,7 +16,7 @@ from tests.simulation.exploring.slow_worlds import SlowWorlds
 _CALM_SECONDS = 45.0
 
 
-class Worlds(SlowWorlds, BreakerWorlds):
+class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
     """The worlds of one document: of a ``mild`` one those in which evictions must be punctual all the same.
 
     ``settings`` are those of the document; ``kinds`` what else holds evictions back in it.
@@ -48,12 +49,19 @@ class Worlds(SlowWorlds, BreakerWorlds):
     def _worlds(self) -> list[Callable[[float], Quarter]]:
         if self._mild:
             slow = [self._slow_lease, self._slow_control_state, self._slow_reads, self._slow_connections]
-            return [self._dated_behind, self._behind, self._crowd, self._misdated, *slow]
+            return [self._dated_behind, self._behind, self._crowd, self._misdated, *slow, self._outage]
         # One node more that is tainted may be a wave.
         if "breaker" in self._kinds:
             return []
         deletes = [] if self._kinds & {"modes", "rules"} else [self._condition_refused]
-        return [self._two_rules, self._held_and_let_go, self._read_that_travels_long, self._misdated, *deletes]
+        return [
+            self._two_rules,
+            self._held_and_let_go,
+            self._read_that_travels_long,
+            self._misdated,
+            *deletes,
+            self._outage,
+        ]
 
     # Where nobody must go, or somebody must in the end
 
