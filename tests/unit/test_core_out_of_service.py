@@ -134,10 +134,10 @@ def test_a_live_read_ahead_of_the_watch_tells_whether_the_node_is_ready() -> Non
     on.brain.observe(NodesHeard(5), moment(0))
     on.brain.observe(NodeSeen(off(ready=READY, version=9), asked_at=1.0), moment(2))
     nodes = on.brain.nodes.known
-    assert (nodes["n1"].node.is_ready, nodes["n1"].node.resource_version) == (True, 5)
+    assert (nodes["n1"].live_node.is_ready, nodes["n1"].node.resource_version) == (True, 5)
     on.brain.observe(NodeSeen(off(version=7)), moment(3))
     on.brain.observe(NodeSeen(off(version=8)), moment(3))
-    assert (nodes["n1"].node.is_ready, nodes["n1"].node.resource_version) == (True, 8)
+    assert (nodes["n1"].live_node.is_ready, nodes["n1"].node.resource_version) == (True, 8)
     on.brain.observe(NodeSeen(off(version=10)), moment(4))
     assert not nodes["n1"].node.is_ready
 

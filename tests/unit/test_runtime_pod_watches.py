@@ -128,7 +128,7 @@ async def test_a_node_that_is_gone_is_released_too() -> None:
         await until(10)
         it.live.observe(NodeGone("n0"))
         await until(80)
-        assert (it.watcher.open, it.brain.pods.known, it.brain._watched) == (set(), {}, set())
+        assert (it.watcher.open, it.brain.pods.known, it.brain.watched_nodes()) == (set(), {}, frozenset())
         assert len(it.reporter.of(NodeCleared)) == 1
 
 
@@ -299,7 +299,7 @@ async def test_cancelling_waits_for_watches_that_were_let_go_and_are_still_closi
     async with running(watches.run()):
         at(10, it.sees, *clean(1))
         await until(12.5)
-        assert it.brain._watched == set()
+        assert it.brain.watched_nodes() == frozenset()
     assert it.watcher.open == set()
 
 

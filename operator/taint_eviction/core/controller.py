@@ -21,7 +21,7 @@ from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.dispatch import Dispatch
-from taint_eviction.core.effects import Effect, NodeCleared, NodeTainted, TaintRewritten
+from taint_eviction.core.effects import Effect
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import (
     Fact,
@@ -39,11 +39,11 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.known_pods import KnownPods
 from taint_eviction.core.objects import PodRef
+from taint_eviction.core.observing_nodes import ObservingNodes
 from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.pod_record import UNDECIDED, Deleted
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.status import Status
-from taint_eviction.core.stray_taints import StrayTaints
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 
@@ -102,12 +102,8 @@ class Controller:
             suspension=self.suspension,
             out_of_service=self.out_of_service,
         )
-        # Names of the nodes whose pods are watched: tainted now, or tainted lately and not yet released.
-        self._watched: set[str] = set()
-        # Whether all nodes have been listed once: what is found until then was there before.
-        self._nodes_listed = False
+        self._observing = ObservingNodes(self.nodes, self.pods, self.breaker, self._deciding, self.out_of_service)
         self._evaluated_at = -math.inf
-        self._stray_taints = StrayTaints()
 
     # What was seen
 
@@ -115,18 +111,13 @@ class Controller:
         """Take in a fact and decide anew on every pod it touches."""
         match fact:
             case NodeSeen():
-                return self._node_seen(fact, now)
+                return self._observing.seen(fact, now)
             case NodesHeard():
-                self.nodes.hear(fact, now)
-                self.breaker.unready.hear(now)
-                return self._settle_outages(now)
+                return self._observing.heard(fact, now)
             case NodeGone():
-                return self._node_gone(fact, now)
+                return self._observing.gone(fact, now)
             case NodesSwept():
-                self._nodes_listed = True
-                absent = [NodeGone(known.node.name, known.node.uid) for known in self.nodes.absent(fact)]
-                effects = [effect for gone in absent for effect in self._node_gone(gone, now)]
-                return effects + self._settle_outages(now)
+                return self._observing.swept(fact, now)
             case PodSeen():
                 return self._pod_seen(fact, now)
             case PodGone():
@@ -139,50 +130,6 @@ class Controller:
                 return self._pods_released(fact, now)
             case _:
                 assert_never(fact)
-
-    def _node_seen(self, fact: NodeSeen, now: Moment) -> list[Effect]:
-        name, breaker = fact.node.name, self.breaker
-        found = not self._nodes_listed and name not in self.nodes.known
-        change, known = self.nodes.put(fact, now), self.nodes.known.get(name)
-        effects: list[Effect] = [*self.out_of_service.observe(name, known)]
-        if known is not None:
-            self._stray_taints.node_seen(known.node, known.sightings, now)
-            if known.node is fact.node:
-                breaker.unready.see(fact, now)
-        if change is None:
-            return effects
-        taints = self.nodes.known[name].sightings
-        breaker.node_changed(name, taints)
-        if found:
-            breaker.node_found(name, taints)
-        effects += [TaintRewritten(name, taint) for taint in change.rewritten]
-        if change.is_tainted and not change.was_tainted:
-            if name not in self._watched:
-                breaker.unlisted[name] = now.at
-            self._watched.add(name)
-            effects.append(NodeTainted(name))
-        if change.was_tainted and not change.is_tainted:
-            effects.append(NodeCleared(name))
-        return effects + self._deciding.redecide_all(self.pods.on_node(name), now)
-
-    def _node_gone(self, fact: NodeGone, now: Moment) -> list[Effect]:
-        known = self.nodes.drop(fact, now)
-        if known is None:
-            return []
-        self._stray_taints.node_gone(fact.name)
-        self.out_of_service.observe(fact.name, None)
-        self.breaker.node_changed(fact.name, ())
-        self.breaker.unready.forget(fact.name)
-        effects: list[Effect] = [NodeCleared(fact.name)] if known.sightings else []
-        return effects + self._deciding.redecide_all(self.pods.on_node(fact.name), now)
-
-    def _settle_outages(self, now: Moment) -> list[Effect]:
-        """Let countdowns go on, now that the watch, or a list, has brought all nodes as they are after a gap."""
-        effects: list[Effect] = []
-        for name in self.nodes.settle_outages():
-            self.breaker.node_changed(name, self.nodes.known[name].sightings)
-            effects += self._deciding.redecide_all(self.pods.on_node(name), now)
-        return effects
 
     def _pod_seen(self, fact: PodSeen, now: Moment) -> list[Effect]:
         change = self.pods.put(fact, now)
@@ -203,7 +150,7 @@ class Controller:
     def _pods_released(self, fact: PodsReleased, now: Moment) -> list[Effect]:
         if self.nodes.taints_on(fact.node_name):
             return []
-        self._watched.discard(fact.node_name)
+        self._observing.watched.discard(fact.node_name)
         self.breaker.unlisted.pop(fact.node_name, None)
         records = self.pods.on_node(fact.node_name)
         return [effect for record in records for effect in self._deciding.release(record, now)]
@@ -231,7 +178,7 @@ class Controller:
         effects = self._dispatch.evaluate(now)
         if away or effects:
             anew += self._deciding.redecide_failing(now)
-        return [*anew, *effects, *self._stray_taints.tell(now)]
+        return [*anew, *effects, *self._observing.stray_taints.tell(now)]
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
         """Go on with another policy of evicting."""
@@ -246,11 +193,11 @@ class Controller:
 
     def watched_nodes(self) -> frozenset[str]:
         """Name the nodes whose pods are watched: those tainted now, or lately and not yet released."""
-        return frozenset(self._watched)
+        return frozenset(self._observing.watched)
 
     def watches(self, node_name: str | None) -> bool:
         """Tell whether the pods of a node are watched."""
-        return node_name in self._watched
+        return node_name in self._observing.watched
 
     def knows_pod(self, ref: PodRef, version: int, terminating: bool) -> bool:
         """Tell whether a pod is known as of this version; nothing more is to be learned of one that is being deleted.
