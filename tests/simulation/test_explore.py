@@ -41,7 +41,7 @@ CAUGHT_BY = {
     "W13": (0, "deleted again"),
     "W22": (7, "late"),
     "W23": (1, "wrong call"),
-    "out-of-service-ready": (12, "wrong call"),
+    "out-of-service-ready": (5, "wrong call"),
     "W24": (0, "not evicted"),
     "ready-in-between": (6, "not due"),
     "no-witness": (20, "not due"),

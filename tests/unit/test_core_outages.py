@@ -172,6 +172,14 @@ def test_a_witness_must_have_been_ready_before_the_taint_was_removed(play: Outag
     assert play.due_at == 140
 
 
+def test_a_witness_that_was_ready_again_at_the_instant_of_the_removal_is_none(play: OutagePlay) -> None:
+    """A watch that was behind brings everything at once: the witness was not ready in between."""
+    there, gone = play.node(taint(UNREACHABLE, added_at=32)), play.node()
+    down, up = play.node(ready=DOWN, name="n2"), play.node(ready=Readiness("True", EPOCH + 36), name="n2")
+    play.tell(40, *(NodeSeen(each) for each in (there, gone, down, up, play.node(AGAIN))))
+    assert play.due_at == 140
+
+
 def test_a_witness_that_was_listed_is_one_by_its_date() -> None:
     """A process that has just started knows by lastTransitionTime who has long been ready."""
     stage = Stage()

@@ -125,7 +125,7 @@ class Outages:
         if not 0 <= at - before.there_at <= self._max_gap_seconds or not self._max_gap_seconds:
             return False
         ready = self._ready_since.items()
-        return any(since <= before.there_at for witness, since in ready if witness != name)
+        return any(since < before.there_at for witness, since in ready if witness != name)
 
 
 def _goes_on(before: Readiness | None, fact: NodeSeen) -> bool:

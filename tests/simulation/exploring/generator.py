@@ -94,7 +94,9 @@ class _Author:
             steps += restraints.let_go(_last(steps) + 1.0)
         quarter += (afterthought := worlds.afterthought(_last(steps)))
         steps += afterthought.steps
-        if "breaker" not in restraints.kinds:
+        # The node lifecycle controller would write the conditions of a quarter that writes its own.
+        own_conditions = any(isinstance(node, dict) and "conditions" in node for node in quarter.nodes)
+        if "breaker" not in restraints.kinds and not own_conditions:
             quarter += (lifecycle := self._lifecycle(given, settings, _last(steps)))
             steps += lifecycle.steps
         quarter.join(given, settings, steps)

@@ -113,12 +113,15 @@ class HandlingJudge:
         outlasted = max(held_until, self._rules_since) < long_ago and self.ways(uid, NEVER, long_ago) != set()
         return not outlasted and all(way.mode is not EvictionMode.DELETE for way in ways)
 
-    def interrupt(self, process: str, is_held: Callable[[str, str], bool]) -> None:
-        """Take in that a process has heard what is held, by node and namespace: patience with those begins anew."""
+    def interrupt(self, process: str, is_held: Callable[[str, str], bool], until: float = NEVER) -> None:
+        """Take in that a process has heard what is held, by node and namespace: patience with those begins anew.
+
+        What was refused after ``until`` was refused when it was no longer held.
+        """
         acts = self._acts.setdefault(process, _Acts())
-        for uid in list(acts.first_refused):
+        for uid, refused_at in list(acts.first_refused.items()):
             pod = self._truth.pods[uid][-1]
-            if is_held(pod.node or "", pod.namespace):
+            if refused_at <= until and is_held(pod.node or "", pod.namespace):
                 del acts.first_refused[uid]
 
     def is_exempt_by_all(self, uid: str, since: float, due_by: float) -> bool:

@@ -34,6 +34,7 @@ class _ControlStateRead:
 
     control_state: ControlState | None = None
     so_at: float = -NEVER
+    answered_at: float = -NEVER
     known_at: float = NEVER
     latch: Latch | None = None
     reset_epoch: float = -NEVER
@@ -135,8 +136,13 @@ class SuspensionJudge:
                 read.known_at = min(read.known_at, trace.at)
                 read.control_state, read.so_at = trace.body or ControlState(), read.so[trace.number]
                 self._take_latch(read, read.control_state, trace)
-                known, is_open = read.control_state, read.latch is not None
-                self._handling.interrupt(trace.process, lambda *of: is_open or _paused(known, *of) is not None)
+                known, answered_at = read.control_state, read.answered_at
+                read.answered_at = trace.at
+                self._handling.interrupt(trace.process, lambda *of: _paused(known, *of) is not None)
+                if read.latch is not None:
+                    # The process may have closed the breaker since the answer before, and not written that yet.
+                    until = answered_at if self._settings.breaker.closes_by_itself else NEVER
+                    self._handling.interrupt(trace.process, lambda *_: True, until)
 
     def _take_latch(self, read: _ControlStateRead, control_state: ControlState, trace: Trace) -> None:
         reset = -NEVER if control_state.reset_epoch is None else control_state.reset_epoch
