@@ -103,6 +103,17 @@ def test_nodes_count_together_that_were_lost_within_the_window() -> None:
     assert {each.name: each.count for each in it.together(100)} == {"n101": 1, "n300": 1}
 
 
+def test_nodes_that_were_lost_together_count_together_though_a_watch_that_is_behind_shows_one_late() -> None:
+    """It is dated from before the watch last brought anything, and so begins no earlier for itself."""
+    up = [(0.0, lost(ready("True"), name)) for name in ("n1", "n2")]
+    it = seen(*up, (70.0, lost(ready(since=50))), policy=replace(POLICY, window_seconds=5.0))
+    it.hear(moment(70))
+    it.see(lost(ready(since=50), "n2"), moment(70))
+    assert it.lost == {"n1": 51, "n2": 70}
+    assert {each.name: each.count for each in it.together(-1)} == {"n1": 2, "n2": 2}
+    assert [it.names(each, -1) for each in it.together(-1)] == [{"n1", "n2"}] * 2
+
+
 def test_zones_count_where_they_have_a_threshold() -> None:
     """By their own nodes; nodes without a zone are none."""
     facts = [(1000.0, lost(ready(since=0), f"n{zone}{number}", zone=zone)) for zone in ("a", "") for number in range(2)]

@@ -5,7 +5,8 @@ conditions of all at once. So an outage is counted by the condition Ready. A nod
 not say since when, is not counted here: ``breaker`` counts it by its taint.
 
 A node's outage begins when its condition stops being True, whatever it is after that (False, Unknown). What was seen
-beats what is dated: an outage begins no earlier than the node was last known to be ready.
+beats what is dated: an outage begins no earlier than the node was last known to be ready. But a watch that is behind
+shows late what began together, so nodes also count together whose conditions are dated so.
 
 Nodes with the label node.kubernetes.io/exclude-disruption count neither as not ready nor among all nodes; nor do those
 of the control plane if the policy says so. Pure: an observation costs the same however many nodes there are.
@@ -16,7 +17,7 @@ Reference: pkg/controller/nodelifecycle/node_lifecycle_controller.go
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
@@ -66,6 +67,8 @@ class UnreadyNodes:
         # Nodes that count, by zone; and of these the ones that are not ready, with the instant at which that began.
         self._zones: Counter[str] = Counter()
         self.lost: dict[str, float] = {}
+        # The same by the date of their condition alone.
+        self._dated: dict[str, float] = {}
         self._lost_in: Counter[str] = Counter()
         # Whether an outage may have become too much, or evictions due, since it was asked last (``Breaker.evaluate``).
         self.news = False
@@ -93,6 +96,7 @@ class UnreadyNodes:
             self._zones[node.zone] += 1
             if seen.lost_at is not None:
                 self.lost[node.name] = seen.lost_at
+                self._dated[node.name] = _dated_at(node.ready, now)
                 self._lost_in[node.zone] += 1
 
     def forget(self, name: str) -> None:
@@ -101,6 +105,7 @@ class UnreadyNodes:
         if before is not None and before.counts:
             self._zones[before.zone] -= 1
             self._lost_in[before.zone] -= self.lost.pop(name, None) is not None
+            self._dated.pop(name, None)
         self.news = True
 
     def _lost_at(self, fact: NodeSeen, same: _SeenNode | None, now: Moment) -> float | None:
@@ -113,7 +118,7 @@ class UnreadyNodes:
             stayed = ready.since == was.since or (ready.status != was.status and not fact.after_gap)
             if stayed:
                 return same.lost_at
-        lost_at = min(now.at, now.instant_of(ready.since + TRUNCATION_SECONDS))
+        lost_at = _dated_at(ready, now)
         if same is not None and was is not None and was.is_true:
             lost_at = max(lost_at, same.seen_at, self._heard_at)
         return lost_at
@@ -172,11 +177,15 @@ class UnreadyNodes:
         yield from by_zone.items()
 
     def _counted(self, lost: Mapping[str, float], zone: str | None) -> Iterator[LostNodes]:
-        starts, window = sorted(lost.values()), self._policy.window_seconds
         total = self.total if zone is None else self._zones[zone]
+        seen, dated = sorted(lost.values()), sorted(self._dated[name] for name in lost)
         for name, at in lost.items():
-            count = bisect_right(starts, at + window) - bisect_left(starts, at - window)
+            count = max(self._number_within(seen, at), self._number_within(dated, self._dated[name]))
             yield LostNodes(name, at, count, total, zone)
+
+    def _number_within(self, starts: Sequence[float], at: float) -> int:
+        window = self._policy.window_seconds
+        return bisect_right(starts, at + window) - bisect_left(starts, at - window)
 
     def too_much(self, evictions: Evictions, due: bool, known_at: float) -> str | None:
         """Say in a sentence what is too much: nodes lost together, with an eviction because of that (``due``: soon)."""
@@ -200,8 +209,12 @@ class UnreadyNodes:
 
     def names(self, lost: LostNodes, known_at: float) -> set[str]:
         """Name the nodes of an outage."""
-        window = self._policy.window_seconds
-        return {name for name, at in self.lost.items() if at > known_at and abs(at - lost.lost_at) <= window}
+        window, dated_at = self._policy.window_seconds, self._dated[lost.name]
+        return {
+            name
+            for name, at in self.lost.items()
+            if at > known_at and min(abs(at - lost.lost_at), abs(self._dated[name] - dated_at)) <= window
+        }
 
     def has_caused(self, lost: LostNodes, evictions: Iterable[PodRecord]) -> bool:
         """Tell whether one of these evictions from the node of an outage is due to that.
@@ -215,6 +228,12 @@ class UnreadyNodes:
             and record.bound.start_at <= lost.lost_at + self._policy.window_seconds
             for record in evictions
         )
+
+
+def _dated_at(ready: Readiness | None, now: Moment) -> float:
+    """Return the instant at which a condition says that it changed; now, if it does not say, or says a later one."""
+    since = None if ready is None else ready.since
+    return now.at if since is None else min(now.at, now.instant_of(since + TRUNCATION_SECONDS))
 
 
 def no_evictions(_: str, __: bool) -> Iterable[PodRecord]:

@@ -235,7 +235,8 @@ class Truth:
         if ready in (None, "True"):
             lost.clear()
             return lost
-        there = {(taint["key"], taint.get("value", ""), taint.get("timeAdded", "")) for taint in _taints(body)}
+        evicting = (taint for taint in _taints(body) if taint["effect"] == "NoExecute")
+        there = {(taint["key"], taint.get("value", ""), taint.get("timeAdded", "")) for taint in evicting}
         for identity, began in old.items():
             if identity not in there and identity[0] in _LIFECYCLE:
                 lost[identity[:2]] = began, now
