@@ -1071,6 +1071,19 @@ def test_holds_of_others_do_not_touch_patience(control_state: ControlState) -> N
     assert stage.next_at() == 70 + 10  # At 50 it had waited for its turn for 10 s.
 
 
+def test_a_hold_that_came_and_went_during_an_attempt_to_delete_ends_that_attempt() -> None:
+    """It was begun because patience with the budget was over; that begins anew, so the eviction API is asked."""
+    stage = beats(refused(), 40)
+    assert attempt(stage, blocked(70.5)) is True
+    work = beats(stage, 70).take_eviction()
+    assert not work.by_eviction_api
+    stage.order(PAUSED)
+    stage.at(71).order(NOTHING)
+    assert stage.brain.attempts.recheck(work, moment(71)) == Held()
+    stage.settle(work, Held())
+    assert attempt(stage, blocked(999)) is True
+
+
 def test_patience_begins_anew_after_a_rule_that_paused() -> None:
     """Put in and taken out again in the same second."""
     stage = refused(12)

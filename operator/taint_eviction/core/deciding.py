@@ -60,6 +60,7 @@ class Deciding:
     def redecide(self, record: PodRecord, now: Moment) -> list[Effect]:
         """Bring schedule and take-back of one known pod in line with what is known now."""
         if record.in_flight:
+            self._interrupt_patience(record)
             return []  # Its attempt decides again before each call, and settling it comes back here.
         decision = self.decide(record, now)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
@@ -91,13 +92,19 @@ class Deciding:
 
     def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Effect]:
         before, record.decision = record.decision, decision
-        failures = record.failures
-        if failures is not None and (decision.fire_at > now.at or self._dispatch.held(record, decision) is not None):
-            record.failures = failures.interrupted  # While it is held no budget refuses it.
+        if record.failures is not None and decision.fire_at > now.at:
+            record.failures = record.failures.interrupted
+        self._interrupt_patience(record)
         self._queue.schedule(record, self._dispatch.announce(record, decision, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
             return []
         return [Scheduled(record.ref, record.node_name, decision, before.fire_at if before else None)]
+
+    def _interrupt_patience(self, record: PodRecord) -> None:
+        """Let the patience with budgets begin anew if a pod is held: no budget refuses it then."""
+        failures, decision = record.failures, record.decision
+        if failures is not None and decision is not None and self._dispatch.held(record, decision) is not None:
+            record.failures = failures.interrupted
 
     def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Effect]:
         self._queue.forget(record)

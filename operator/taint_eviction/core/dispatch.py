@@ -11,7 +11,7 @@ from dataclasses import replace
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import Effect
+from taint_eviction.core.effects import Effect, Eviction
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import asks_until
 from taint_eviction.core.fair_queue import FlowKey
@@ -144,10 +144,15 @@ class Dispatch:
     def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight) -> bool:
         """Tell whether an eviction that was begun may still be sent: nothing holds it, nor does another rule govern it.
 
-        Nor does another policy: its limits have not let the eviction through.
+        Nor does another policy: its limits have not let the eviction through. And a pod that was held since is not
+        deleted because budgets had refused it for long enough before.
         """
-        same_flow = begun.schedule is not None and begun.schedule.flow == self._flow(record, decision)
-        return same_flow and begun.tokens is not None and self.held(record, decision) is None
+        schedule, work = begun.schedule, begun.work
+        if schedule is None or begun.tokens is None or schedule.flow != self._flow(record, decision):
+            return False
+        asks = schedule.fire_at < asks_until(self.handling(record, decision), record.failures)
+        is_same_call = isinstance(work, Eviction) and work.by_eviction_api >= asks
+        return is_same_call and self.held(record, decision) is None
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
         """Take in what people have ordered."""
