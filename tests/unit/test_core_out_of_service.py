@@ -13,7 +13,7 @@ from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.effects import Effect, NodeTainted, ReadyOutOfService
-from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard
+from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.known_nodes import KnownNode
 from taint_eviction.core.objects import OUT_OF_SERVICE, Node, Readiness, Taint
@@ -97,17 +97,23 @@ def known(ready: Readiness | None, since: float, told: Taint = OFF) -> KnownNode
     return KnownNode(off(told, ready=ready), since, {told: Sighting(since, TimeSource.FIRST_SIGHT, None)})
 
 
+def never_old(name: str, which: Taint) -> bool:
+    """Say that a taint is as old as its date says."""
+    return False
+
+
 def test_nodes_count_that_are_newly_out_of_service() -> None:
     """If one of them is not ready, so do those that are ready; taints from before the window do not."""
     seen, nodes = OutOfServiceNodes(), {"a": known(UNKNOWN, 20), "b": known(READY, 30), "c": known(UNKNOWN, 5)}
     nodes["d"] = KnownNode(off(no_schedule(OUT_OF_SERVICE)), 20)
     for name, one in nodes.items():
         seen.observe(name, one)
-    assert seen.newly(nodes, 10) == 2
-    assert seen.newly(nodes, 25) == 1
-    assert seen.newly({**nodes, "a": known(READY, 20), "c": known(READY, 5)}, 10) == 0
+    assert seen.newly(nodes, 10, never_old) == 2
+    assert seen.newly(nodes, 25, never_old) == 1
+    assert seen.newly({**nodes, "a": known(READY, 20), "c": known(READY, 5)}, 10, never_old) == 0
+    assert seen.newly(nodes, 10, lambda name, _: name == "b") == 1
     seen.observe("a", None)
-    assert seen.newly(nodes, 10) == 1
+    assert seen.newly(nodes, 10, never_old) == 1
 
 
 def test_a_ready_node_is_told_once_until_the_taint_is_gone() -> None:
@@ -115,8 +121,8 @@ def test_a_ready_node_is_told_once_until_the_taint_is_gone() -> None:
     on = Stage()
 
     def told(*taints: Taint, ready: Readiness | None) -> list[Effect]:
-        found = on.brain.observe(NodeSeen(replace(node(*taints), ready=ready)), moment(on.now))
-        return [effect for effect in found if isinstance(effect, ReadyOutOfService)]
+        on.brain.observe(NodeSeen(replace(node(*taints), ready=ready)), moment(on.now))
+        return [effect for effect in on.evaluate() if isinstance(effect, ReadyOutOfService)]
 
     assert told(OFF, ready=UNKNOWN) == []
     assert told(OFF, ready=READY) == [ReadyOutOfService("n1")]
@@ -148,10 +154,20 @@ def test_an_open_breaker_lets_exempt_pods_go_unless_too_many_nodes_are() -> None
     on.sees(node(taint(), name="n2"), pod(name="b", uid="b", on="n2"), off(), pod(), pod(name="c", uid="c"))
     on.brain.evaluate(moment(0))
     assert [work.ref.uid for work in on.brain.attempts.take_due(moment(0), 1, 1)] == ["a"]
+    on.observe(NodesSwept(frozenset({"uid-n1", "uid-n2"}), 0.5, None))
     on.sees(off(name="n3"))
     on.brain.evaluate(moment(1))
     assert on.brain.attempts.take_due(moment(1), 9, 9) == []
     assert (on.brain.attempts.next_at(1) or 0.0) > 1
+
+
+def test_a_latch_that_cannot_be_read_holds_exempt_pods_too() -> None:
+    """Nobody knows what was ordered there."""
+    latch = Latch(0.0, "?", unreadable=True)
+    on = stage(breaker=BreakerPolicy(True), control_state=ControlState(latch=latch))
+    on.sees(off(), pod())
+    on.brain.evaluate(moment(0))
+    assert on.brain.attempts.take_due(moment(0), 1, 1) == []
 
 
 def test_exempt_retries_go_before_first_tries() -> None:

@@ -135,7 +135,7 @@ def test_a_node_that_was_deleted_is_forgotten(play: OutagePlay) -> None:
     """Nothing is remembered of nodes that are gone."""
     play.tell(35, NodeGone("n1"), NodeGone("n2"))
     outages = play.stage.brain.nodes._outages
-    assert (outages._ready_since, outages._taken_back, outages._undecided) == ({}, {}, {})
+    assert (outages._ready_since, outages._removed, outages._undecided) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("key", ["k1", NOT_READY])

@@ -17,7 +17,8 @@ def reporting(status: str, *taints: Taint) -> Node:
 
 def told(stage: Stage, *seconds: float) -> list[tuple[float, Effect]]:
     """What is told at these instants, with the instant."""
-    return [(second, effect) for second in seconds for effect in stage.at(second).evaluate()]
+    told = [(second, effect) for second in seconds for effect in stage.at(second).evaluate()]
+    return [(second, effect) for second, effect in told if isinstance(effect, StrayTaint)]
 
 
 @pytest.mark.parametrize("key", [NOT_READY, UNREACHABLE])

@@ -132,9 +132,10 @@ def _taints(document: Document) -> Iterator[Fact]:
 
 def _node(document: Document) -> Iterator[Fact]:
     """Say that the node shuts down, in the words of its condition Ready."""
-    if document["nodeSays"] is None:
+    # A controller of another version may not say it.
+    if document.get("nodeSays") is None:
         return
-    waits = any(verdict["leftToKubelet"] for verdict in document["verdicts"])
+    waits = any(verdict.get("leftToKubelet") for verdict in document["verdicts"])
     follows = f"the taint {NOT_READY} evicts nobody" if waits else "its kubelet ends the pods, too"
     yield "node", f"its condition Ready says [{document['nodeSays']}]: {follows} meanwhile"
 

@@ -28,9 +28,9 @@ from taint_eviction.core.control_state import Latch
 from taint_eviction.core.facts import PodsSwept
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.objects import Taint
+from taint_eviction.core.objects import LIFECYCLE_KEYS, Node, Taint
 from taint_eviction.core.out_of_service import OutOfServiceNodes
-from taint_eviction.core.unready_nodes import LIFECYCLE_KEYS, Evictions, UnreadyNodes, is_dated, no_evictions
+from taint_eviction.core.unready_nodes import Evictions, UnreadyNodes, is_dated, no_evictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,15 @@ class Breaker:
         """Count what is new since the window began; the window stands still while the breaker is open."""
         by_people, by_lifecycle = self.newly_tainted(nodes, now)
         unlisted = sum(1 for _ in self._awaited(nodes, now))
-        newly_off = self._out_of_service.newly(nodes, self.newest_old(now))
+        newly_off = self._newly_out_of_service(nodes, now)
         return TaintSurge(len(by_people), len(by_lifecycle), len(nodes), due, unlisted, newly_off)
+
+    def _newly_out_of_service(self, nodes: Mapping[str, KnownNode], now: Moment) -> int:
+        def may_be_old(name: str, taint: Taint) -> bool:
+            """Tell whether a taint may be older than its date, and no pod proves that it is not."""
+            return taint in self._found.get(name, ()) and taint not in self._evicting.get(name, ())
+
+        return self._out_of_service.newly(nodes, self.newest_old(now), may_be_old)
 
     def newly_tainted(self, nodes: Mapping[str, KnownNode], now: Moment) -> tuple[set[str], set[str]]:
         """Name the nodes that others have newly tainted; and the node lifecycle controller, where taints count."""
@@ -146,10 +153,11 @@ class Breaker:
         by_people, by_lifecycle = set(), set()
         presumed = _presumed(nodes, self.unlisted, self._waited_until, self._evicting)
         for name, taints in (self._evicting | presumed).items():
-            new = [taint.key for taint in taints if nodes[name].sightings[taint].start_at > newest_old]
-            if new and not LIFECYCLE_KEYS.issuperset(new):
+            node = nodes[name].node
+            new = [taint for taint in taints if nodes[name].sightings[taint].start_at > newest_old]
+            if any(_is_by_people(taint, node) for taint in new):
                 by_people.add(name)
-            elif new and not is_dated(nodes[name].node) and self.unready.zone_of(name) is not None:
+            elif new and not is_dated(node) and self.unready.zone_of(name) is not None:
                 by_lifecycle.add(name)
         return by_people, by_lifecycle
 
@@ -179,8 +187,9 @@ class Breaker:
     ) -> None:
         """Open if there is too much; close if that is allowed without a human and the cause is gone."""
         self.count_due(due)
-        newly_off = self._out_of_service.newly(nodes, self.newest_old(now))
-        self.holds_exempt = self.policy.nodes.exceeded_by(newly_off, len(nodes))
+        too_many_off = self.policy.nodes.exceeded_by(self._newly_out_of_service(nodes, now), len(nodes))
+        # What opened it holds them until somebody resets it, whatever becomes of the count.
+        self.holds_exempt = too_many_off or (self.latch is not None and self.holds_exempt)
         if not self.policy.enabled:
             return
         max_due = self.policy.max_due
@@ -188,13 +197,17 @@ class Breaker:
         if self.latch is None:
             if self._news or too_many_due or self.unready.has_news:
                 counts = self._news or too_many_due
-                cause = self._cause(self.surge(nodes, due, now), too_many_due) if counts else None
+                cause = (
+                    _cause(self.policy, self.surge(nodes, due, now), self.unready.total, too_many_due)
+                    if counts
+                    else None
+                )
                 cause = cause or self.unready.too_much(evictions, True, self.known_at(now))
                 self._news = self.unready.news = False
                 self.latch = None if cause is None else Latch(now.server_epoch, cause)
                 self._may_close_at = now.at
         elif self.policy.closes_by_itself and not self.latch.unreadable:
-            cause = self._cause(self.surge(nodes, due, now), too_many_due)
+            cause = _cause(self.policy, self.surge(nodes, due, now), self.unready.total, too_many_due)
             if cause or self.unready.too_much(evictions, False, self.known_at(now)):
                 self._may_close_at = now.at
             elif self._may_close_at is None:
@@ -222,21 +235,10 @@ class Breaker:
         if self.reset_epoch is not None:
             self.reset_epoch = min(self.reset_epoch, epoch)
 
-    def _cause(self, surge: TaintSurge, too_many_due: bool) -> str | None:
-        """Say what is too much, with figures; None if nothing is."""
-        policy = self.policy
-        window = f"newly tainted within {policy.window_seconds:g} s"
-        if policy.nodes.exceeded_by(surge.out_of_service, surge.total):
-            return f"{surge.out_of_service} of {surge.total} nodes out of service, {window}, more than {policy.nodes}"
-        if policy.nodes.exceeded_by(surge.nodes, surge.total):
-            return f"{surge.nodes} of {surge.total} nodes {window}, more than {policy.nodes}"
-        lifecycle = policy.lifecycle_nodes
-        if lifecycle is not None and lifecycle.exceeded_by(surge.lifecycle_nodes, self.unready.total):
-            seen = f"{surge.lifecycle_nodes} of {self.unready.total} nodes not ready or unreachable"
-            return f"{seen}, {window}, more than {lifecycle}"
-        if too_many_due:
-            return f"{surge.due} pods due at once, more than {policy.max_due}"
-        return None
+
+def _is_by_people(taint: Taint, node: Node) -> bool:
+    """Tell whether others than the node lifecycle controller set a taint: it dates its own, and not on ready nodes."""
+    return taint.key not in LIFECYCLE_KEYS or (taint.time_added is None and node.is_ready)
 
 
 def _kind(taint: Taint) -> tuple[str, str]:
@@ -258,3 +260,19 @@ def _presumed(
     listed = (known.sightings for name, known in nodes.items() if name not in unlisted)
     tolerated = {_kind(taint) for taints in listed for taint in taints} - evicted
     return {name: {taint for taint in nodes[name].sightings if _kind(taint) not in tolerated} for name in missing}
+
+
+def _cause(policy: BreakerPolicy, surge: TaintSurge, counting: int, too_many_due: bool) -> str | None:
+    """Say what is too much, with figures; None if nothing is. ``counting``: the nodes that count for outages."""
+    window = f"newly tainted within {policy.window_seconds:g} s"
+    if policy.nodes.exceeded_by(surge.out_of_service, surge.total):
+        return f"{surge.out_of_service} of {surge.total} nodes out of service, {window}, more than {policy.nodes}"
+    if policy.nodes.exceeded_by(surge.nodes, surge.total):
+        return f"{surge.nodes} of {surge.total} nodes {window}, more than {policy.nodes}"
+    lifecycle = policy.lifecycle_nodes
+    if lifecycle is not None and lifecycle.exceeded_by(surge.lifecycle_nodes, counting):
+        seen = f"{surge.lifecycle_nodes} of {counting} nodes not ready or unreachable"
+        return f"{seen}, {window}, more than {lifecycle}"
+    if too_many_due:
+        return f"{surge.due} pods due at once, more than {policy.max_due}"
+    return None

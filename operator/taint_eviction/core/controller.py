@@ -178,7 +178,7 @@ class Controller:
         effects = self._dispatch.evaluate(now)
         if away or effects:
             anew += self._deciding.redecide_failing(now)
-        return [*anew, *effects, *self._observing.stray_taints.tell(now)]
+        return [*anew, *effects, *self._observing.stray_taints.tell(now), *self.out_of_service.report()]
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
         """Go on with another policy of evicting."""

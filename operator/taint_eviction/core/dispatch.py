@@ -161,13 +161,13 @@ class Dispatch:
             self._queue.reconsider()
             self._breaker.unready.news = True
         self.advance(now)
-        self._breaker.count_due(self._queue.due())
+        self._breaker.count_due(self._queue.due(exempt=False))
         return effects
 
     def evaluate(self, now: Moment) -> list[Effect]:
         """Let the circuit breaker judge what is going on; to be asked before work is taken."""
         self.advance(now)
-        return self._suspension.evaluate(self._nodes.known, self._queue.due(), now, self.evictions)
+        return self._suspension.evaluate(self._nodes.known, self._queue.due(exempt=False), now, self.evictions)
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> None:
         """Go on with another policy; what is wanted is to be scheduled again after that."""

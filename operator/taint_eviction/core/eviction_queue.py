@@ -206,9 +206,9 @@ class EvictionQueue:
 
     # Questions
 
-    def due(self) -> int:
-        """Count the first tries that are due and not held back, settling ones included."""
-        return len(self._settling) + self._due_first.free
+    def due(self, *, exempt: bool = True) -> int:
+        """Count the first tries that are due and not held back: settling ones, too, and ``exempt`` ones, or not."""
+        return len(self._settling) + self._due_first.free - (0 if exempt else self._due_first.exempt)
 
     def next_at(self, now: float, retries: bool, stopped: bool, only_exempt: bool = False) -> float | None:
         """Say when something moves on or may go next; ``retries`` False: of first tries.

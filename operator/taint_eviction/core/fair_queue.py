@@ -106,6 +106,8 @@ class FairQueue:
         self._next_turns: dict[str, int] = {}
         self._counted = 0
         self._held = 0
+        # How many pods are in exempt flows that are not held.
+        self.exempt = 0
 
     def __len__(self) -> int:
         """Count the pods, held ones included."""
@@ -125,6 +127,7 @@ class FairQueue:
         heapq.heappush(flow.entries, entry)
         flow.live += 1
         self._held += flow.held
+        self.exempt += key.exempt and not flow.held
         if flow.place is None or fire_at < flow.place.fire_at:
             flow.keeper = None
             self._put(flow)
@@ -174,10 +177,13 @@ class FairQueue:
 
     def reconsider(self) -> None:
         """Ask again for every flow whether it is held, and what limits it."""
-        self._ready, self._kept, self._calls, self._held = [], {}, [], 0
+        self._ready, self._kept, self._calls, self._held, self.exempt = [], {}, [], 0, 0
         for flow in self._flows.values():
             flow.held, flow.place, flow.keeper, flow.called_by = self._is_held(flow.key), None, None, None
-            self._held += flow.live if flow.held else 0
+            if flow.held:
+                self._held += flow.live
+            elif flow.key.exempt:
+                self.exempt += flow.live
             self._put(flow)
 
     # Where flows stand
@@ -267,6 +273,7 @@ class FairQueue:
     def _leave(self, flow: _Flow) -> None:
         flow.live -= 1
         self._held -= flow.held
+        self.exempt -= flow.key.exempt and not flow.held
         if flow.live == 0:
             del self._flows[flow.key]
             flow.place = None

@@ -135,7 +135,7 @@ class KnownNodes:
             if taint.effect == NO_EXECUTE
         }
         if is_one_outage:
-            self._outages.take_back(node.name, before, sightings, self._last_there(same))
+            self._outages.note_removed(node.name, before, sightings, self._last_there(same))
             sightings = self._outages.resume(fact, sightings, now)
         if asked_at is None and same is not None:
             asked_at = same.asked_at
@@ -192,17 +192,18 @@ class KnownNodes:
 
         And whether the node is ready, which decides how the pods of a node go that is out of service.
         """
+        was_tainted = bool(known.sightings)
         sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
         was_out_of_service = known.live_node.is_out_of_service
         known.live_ready, known.ready_version = fact.node.ready, fact.node.resource_version or 0
         if len(sightings) == len(known.sightings):
             is_news = known.live_node.is_out_of_service != was_out_of_service
-            return NodeChange(True, bool(sightings)) if is_news else None
-        self._outages.take_back(fact.node.name, known.sightings, sightings, self._last_there(known))
+            return NodeChange(was_tainted, was_tainted) if is_news else None
+        self._outages.note_removed(fact.node.name, known.sightings, sightings, self._last_there(known))
         known.sightings = sightings
         if all(taint in sightings for taint in fact.node.taints if taint.effect == NO_EXECUTE):
             known.asked_at = fact.asked_at
-        return NodeChange(True, bool(sightings))
+        return NodeChange(was_tainted, bool(sightings))
 
     def drop(self, fact: NodeGone, now: Moment) -> KnownNode | None:
         """Forget a node and return it; None if it is not known, was recreated, or was seen after the question."""

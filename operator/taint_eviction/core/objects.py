@@ -20,6 +20,7 @@ PREFER_NO_SCHEDULE = "PreferNoSchedule"
 # The NoExecute taints that the node lifecycle controller sets by itself.
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
+LIFECYCLE_KEYS = frozenset({NOT_READY, UNREACHABLE})
 
 # Set by somebody who knows that the machine is off: a person, or a remediator.
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"

@@ -43,18 +43,18 @@ class ObservingNodes:
         name, breaker = fact.node.name, self._breaker
         found = not self._listed and name not in self._nodes.known
         change, known = self._nodes.put(fact, now), self._nodes.known.get(name)
-        effects: list[Effect] = [*self._out_of_service.observe(name, known)]
+        self._out_of_service.observe(name, known)
         if known is not None:
             self.stray_taints.node_seen(known.node, known.sightings, now)
             if known.node is fact.node:
                 breaker.unready.see(fact, now)
         if change is None:
-            return effects
+            return []
         taints = self._nodes.known[name].sightings
         breaker.node_changed(name, taints)
         if found:
             breaker.node_found(name, taints)
-        effects += [TaintRewritten(name, taint) for taint in change.rewritten]
+        effects: list[Effect] = [TaintRewritten(name, taint) for taint in change.rewritten]
         if change.is_tainted and not change.was_tainted:
             if name not in self.watched:
                 breaker.unlisted[name] = now.at

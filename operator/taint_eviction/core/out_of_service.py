@@ -11,11 +11,11 @@ On a node that is ready it is a taint like any other, and was probably forgotten
 Reference: pkg/controller/podgc; https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from taint_eviction.core.effects import ReadyOutOfService
 from taint_eviction.core.known_nodes import KnownNode
-from taint_eviction.core.objects import OUT_OF_SERVICE
+from taint_eviction.core.objects import OUT_OF_SERVICE, Taint
 
 
 class OutOfServiceNodes:
@@ -23,34 +23,44 @@ class OutOfServiceNodes:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        # Those that were seen ready with it since it was set: that is told once.
-        self._told: set[str] = set()
+        # Those that are ready with it and were not reported yet, and those that were: that is reported once.
+        self._unreported: set[str] = set()
+        self._reported: set[str] = set()
 
-    def observe(self, name: str, known: KnownNode | None) -> list[ReadyOutOfService]:
+    def observe(self, name: str, known: KnownNode | None) -> None:
         """Take in what is known of a node, None: it is gone."""
         if known is None or not any(taint.key == OUT_OF_SERVICE for taint in known.node.taints):
-            self._names.discard(name)
-            self._told.discard(name)
-            return []
+            for names in (self._names, self._unreported, self._reported):
+                names.discard(name)
+            return
         self._names.add(name)
-        if not known.live_node.is_ready or name in self._told:
-            return []
-        self._told.add(name)
-        return [ReadyOutOfService(name)]
+        if not known.live_node.is_ready:
+            self._unreported.discard(name)
+        elif name not in self._reported:
+            self._unreported.add(name)
+
+    def report(self) -> list[ReadyOutOfService]:
+        """Return the nodes that are ready and were not reported; to be asked often, by who leads."""
+        names, self._unreported = sorted(self._unreported), set()
+        self._reported.update(names)
+        return [ReadyOutOfService(name) for name in names]
 
     def names(self) -> list[str]:
         """Return them in order."""
         return sorted(self._names)
 
-    def newly(self, nodes: Mapping[str, KnownNode], newest_old: float) -> int:
+    def newly(self, nodes: Mapping[str, KnownNode], newest_old: float, may_be_old: Callable[[str, Taint], bool]) -> int:
         """Count the nodes that carry the key with NoExecute and since after ``newest_old``; 0 if all are ready.
 
-        If all are ready, it is a taint like any other. If one is not, the ready ones count as well: somebody may have
-        tainted nodes by mistake.
+        Where ``may_be_old`` says so, the taint of a node does not count. If all are ready, it is a taint like any
+        other. If one is not, the ready ones count as well: somebody may have tainted nodes by mistake.
         """
         if not any(nodes[name].live_node.is_out_of_service for name in self._names):
             return 0
         return sum(
-            any(taint.key == OUT_OF_SERVICE and since.start_at > newest_old for taint, since in sightings.items())
-            for sightings in (nodes[name].sightings for name in self._names)
+            any(
+                taint.key == OUT_OF_SERVICE and since.start_at > newest_old and not may_be_old(name, taint)
+                for taint, since in nodes[name].sightings.items()
+            )
+            for name in self._names
         )

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 
 from taint_eviction.core.facts import NodeSeen
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment, Sighting, TimeSource
-from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, UNREACHABLE, Node, Readiness, Taint
-
-_LIFECYCLE_KEYS = (NOT_READY, UNREACHABLE)
+from taint_eviction.core.objects import LIFECYCLE_KEYS, NO_EXECUTE, Node, Readiness, Taint
 
 
 @dataclass(frozen=True, slots=True)
-class _TakenBack:
+class _RemovedTaint:
     """A taint that was removed: its sighting, and the latest instant at which it is known to have been there."""
 
     since: Sighting
@@ -40,7 +38,7 @@ class Outages:
         # By node: since when this process knows it to be ready without a break. Nodes that are exempt are not there.
         self._ready_since: dict[str, float] = {}
         # By node, by key and value: the taints that were removed while it was not ready, and has not been since.
-        self._taken_back: dict[str, dict[tuple[str, str], _TakenBack]] = {}
+        self._removed: dict[str, dict[tuple[str, str], _RemovedTaint]] = {}
         # By node: when a list after a gap showed such a taint again. Who was ready is known at the end of the list.
         self._undecided: dict[str, float] = {}
 
@@ -52,29 +50,34 @@ class Outages:
         self._note_ready(fact, before, now)
         goes_on = before is not None and _goes_on(before.ready, fact)
         if not goes_on:
-            self._taken_back.pop(fact.node.name, None)
+            self._removed.pop(fact.node.name, None)
         return goes_on
 
-    def take_back(
+    def note_removed(
         self, name: str, before: Mapping[Taint, Sighting], after: Mapping[Taint, Sighting], at: float
     ) -> None:
-        """Remember the lifecycle taints of a node that are gone or start later; they were there ``at`` that instant."""
+        """Remember the lifecycle taints of a node that are gone or start later; they were there ``at`` that instant.
+
+        Where one is swapped for the other, the other starts a window of its own, and this one is not remembered.
+        """
+        present = {taint.key for taint in after if taint.key in LIFECYCLE_KEYS}
         for taint, since in before.items():
             kept = after.get(taint)
-            if taint.key in _LIFECYCLE_KEYS and (kept is None or kept.start_at > since.start_at):
-                self._taken_back.setdefault(name, {})[taint.key, taint.value] = _TakenBack(since, at)
+            removed = taint.key in LIFECYCLE_KEYS and (kept is None or kept.start_at > since.start_at)
+            if removed and present <= {taint.key}:
+                self._removed.setdefault(name, {})[taint.key, taint.value] = _RemovedTaint(since, at)
 
     def may_go_on(self, name: str, taint: Taint, before: Mapping[Taint, Sighting]) -> bool:
         """Tell whether a taint may be one with another that is, or was, on its node ``before``."""
-        if taint.effect != NO_EXECUTE or taint.key not in _LIFECYCLE_KEYS:
+        if taint.effect != NO_EXECUTE or taint.key not in LIFECYCLE_KEYS:
             return False
         alike = any((other.key, other.value) == (taint.key, taint.value) for other in before)
-        return alike or (taint.key, taint.value) in self._taken_back.get(name, ())
+        return alike or (taint.key, taint.value) in self._removed.get(name, ())
 
     def resume(self, fact: NodeSeen, sightings: dict[Taint, Sighting], now: Moment) -> dict[Taint, Sighting]:
         """Return a node's sightings, with the start of the outage for taints that are one with those remembered."""
         name = fact.node.name
-        remembered = self._taken_back.get(name, {})
+        remembered = self._removed.get(name, {})
         if fact.after_gap and any((taint.key, taint.value) in remembered for taint in sightings):
             self._undecided.setdefault(name, now.at)
         return sightings if name in self._undecided else self._resumed(name, sightings, now.at)
@@ -90,7 +93,7 @@ class Outages:
     def forget(self, name: str) -> None:
         """Forget a node that is gone."""
         self._ready_since.pop(name, None)
-        self._taken_back.pop(name, None)
+        self._removed.pop(name, None)
         self._undecided.pop(name, None)
 
     def _note_ready(self, fact: NodeSeen, before: Node | None, now: Moment) -> None:
@@ -110,7 +113,7 @@ class Outages:
             self._ready_since[node.name] = max(known_since, dated_at)
 
     def _resumed(self, name: str, sightings: dict[Taint, Sighting], at: float) -> dict[Taint, Sighting]:
-        remembered = self._taken_back.get(name)
+        remembered = self._removed.get(name)
         if not remembered:
             return sightings
         resumed = dict(sightings)
@@ -118,9 +121,11 @@ class Outages:
             before = remembered.pop((taint.key, taint.value), None)
             if before is not None and before.since.start_at < since.start_at and self._is_one(name, before, at):
                 resumed[taint] = Sighting(before.since.start_at, TimeSource.OUTAGE, since.object_time)
+        if any(taint.key in LIFECYCLE_KEYS for taint in sightings):
+            remembered.clear()  # The other one, if it comes, is a swap.
         return resumed
 
-    def _is_one(self, name: str, before: _TakenBack, at: float) -> bool:
+    def _is_one(self, name: str, before: _RemovedTaint, at: float) -> bool:
         """Tell whether a taint that is back at this instant belongs to the outage that it was removed in."""
         if not 0 <= at - before.there_at <= self._max_gap_seconds or not self._max_gap_seconds:
             return False

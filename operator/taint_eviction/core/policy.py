@@ -164,12 +164,14 @@ class EvictionPolicy:
     def handling(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> Handling:
         """Say what holds for a pod that goes because of a taint with this key.
 
-        Of a node that is out of service it goes by a DELETE, unless a rule that matches it names that very taint.
+        Of a node that is out of service it goes by a DELETE, unless a rule that matches it names that very taint, or
+        the first that matches it pauses it.
         """
         matching = [rule for rule in self.rules if rule.matches(taint_key, namespace, labels)]
-        if self.out_of_service and taint_key == OUT_OF_SERVICE and not any(rule.names(taint_key) for rule in matching):
-            return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, exempt=True)
         rule = matching[0] if matching else None
+        ruled = any(each.names(taint_key) for each in matching) or (rule is not None and rule.pause)
+        if self.out_of_service and taint_key == OUT_OF_SERVICE and not ruled:
+            return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, exempt=True)
         if rule is None:
             return Handling(None, self.mode, self.evict_timeout_seconds)
         timeout = self.evict_timeout_seconds if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds

@@ -112,7 +112,7 @@ class Status:
 
     def surge(self, now: Moment) -> TaintSurge:
         """Say what the circuit breaker sees; of outages those because of which pods are to be evicted."""
-        surge = self.breaker.surge(self.nodes.known, self.due_count(), now)
+        surge = self.breaker.surge(self.nodes.known, self._queue.due(exempt=False), now)
         counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
         return replace(surge, lifecycle_nodes=len(counted))
 

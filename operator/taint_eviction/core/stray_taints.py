@@ -11,12 +11,10 @@ from collections.abc import Collection
 
 from taint_eviction.core.effects import StrayTaint
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Node, Taint
+from taint_eviction.core.objects import LIFECYCLE_KEYS, Node, Taint
 
 # So long a node may be ready before its lifecycle taint is no longer an ordinary sight.
 _STRAY_SECONDS = 60.0
-
-_LIFECYCLE_KEYS = (NOT_READY, UNREACHABLE)
 
 
 class StrayTaints:
@@ -30,7 +28,7 @@ class StrayTaints:
     def node_seen(self, node: Node, taints: Collection[Taint], now: Moment) -> None:
         """Take in a node as it is known now, with its NoExecute ``taints``."""
         present = {taint.key: taint for taint in taints}
-        for key in _LIFECYCLE_KEYS:
+        for key in LIFECYCLE_KEYS:
             pair = node.name, key
             if key not in present:
                 self._forget(pair)
@@ -41,7 +39,7 @@ class StrayTaints:
 
     def node_gone(self, name: str) -> None:
         """Forget a node."""
-        for key in _LIFECYCLE_KEYS:
+        for key in LIFECYCLE_KEYS:
             self._forget((name, key))
 
     def _forget(self, pair: tuple[str, str]) -> None:

@@ -34,7 +34,8 @@ class Suspension:
         """Return what holds all evictions, or all ``exempt`` ones; None if nothing does."""
         if self.control_state is None:
             return WaitReason.ORDERS_UNKNOWN
-        if self._breaker.latch is not None and (not exempt or self._breaker.holds_exempt):
+        latch = self._breaker.latch
+        if latch is not None and (not exempt or self._breaker.holds_exempt or latch.unreadable):
             return WaitReason.BREAKER_OPEN
         return None if self.control_state.cluster is None else WaitReason.PAUSED
 

@@ -23,10 +23,8 @@ from dataclasses import dataclass
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.facts import NodeSeen
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment
-from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Node, Readiness
+from taint_eviction.core.objects import LIFECYCLE_KEYS, Node, Readiness
 from taint_eviction.core.pod_record import PodRecord
-
-LIFECYCLE_KEYS = frozenset({NOT_READY, UNREACHABLE})
 
 # The pods of a node that are to be evicted; True: only those that are due and whose flow nobody holds.
 Evictions = Callable[[str, bool], Iterable[PodRecord]]
