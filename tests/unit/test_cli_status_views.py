@@ -105,8 +105,8 @@ def test_a_breaker_that_is_closed_says_how_far_it_is_from_opening() -> None:
     on = one_due(breaker=breaker)
     on.brain.evaluate(moment(0))
     assert headline(on) == [
-        "circuit breaker: closed; 1 of 1 node newly tainted, 0 not ready or unreachable, 1 pod due, pods of 1 node not"
-        " listed yet; it opens at more than 2 of the nodes newly tainted within 300 s",
+        "circuit breaker: closed; 1 of 1 node newly tainted, 0 lost together with pods to evict, 1 pod due, pods of 1"
+        " node not listed yet; it opens at more than 2 of the nodes newly tainted within 300 s",
         "  ZONE    NODES  NOT READY  NEWLY NOT READY  NEWLY TAINTED  COUNTED  SHARE  THRESHOLD  COUNTED NODES",
         "  all     1      0          0                1              0        0 %",
         "  (none)  1      0          0                1              0        0 %",

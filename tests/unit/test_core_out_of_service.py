@@ -163,8 +163,8 @@ def test_an_open_breaker_lets_exempt_pods_go_unless_too_many_nodes_are() -> None
 
 def test_a_latch_that_cannot_be_read_holds_exempt_pods_too() -> None:
     """Nobody knows what was ordered there."""
-    latch = Latch(0.0, "?", unreadable=True)
-    on = stage(breaker=BreakerPolicy(True), control_state=ControlState(latch=latch))
+    on = stage(breaker=BreakerPolicy(True))
+    on.order(ControlState(latch=Latch(0.0, "?", unreadable=True)))
     on.sees(off(), pod())
     on.brain.evaluate(moment(0))
     assert on.brain.attempts.take_due(moment(0), 1, 1) == []
@@ -210,7 +210,7 @@ def test_no_schedule_is_told_to_start_no_eviction() -> None:
     on.sees(off(taint("k1"), no_schedule(OUT_OF_SERVICE)), pod())
     assert status(on)["outOfServiceNodes"] == [{"node": "n1", "text": STARTS_NO_EVICTION}]
     assert explained(on)["nodeNote"] == STARTS_NO_EVICTION
-    assert explained(on, name="shop/other")["text"].endswith(f"; {STARTS_NO_EVICTION}")
+    assert explained(on, name="shop/other")["text"].endswith(f"; if it is on n1: {STARTS_NO_EVICTION}")
 
 
 def test_a_plain_node_is_told_nothing_of() -> None:

@@ -22,12 +22,16 @@ from taint_eviction.core.text import JsonObject
 
 _KIND = "Explanation"
 
+# So many nodes are named of which a pod that is not known may be on one.
+_MAX_NODES = 5
+
 
 def unknown_document(key: NamespacedName, status: Status, process: ProcessState, now: Moment) -> JsonObject:
     """Say what can be said of a pod that is not known."""
     text = "there is no such pod, or its node has no NoExecute taint: only pods on nodes that have one are known"
-    if STARTS_NO_EVICTION in status.out_of_service_notes().values():
-        text += f"; {STARTS_NO_EVICTION}"
+    idle = [name for name, note in status.out_of_service_notes().items() if note == STARTS_NO_EVICTION]
+    if idle:
+        text += f"; if it is on {', '.join(idle[:_MAX_NODES])}: {STARTS_NO_EVICTION}"
     if process.why_not:
         text = f"this replica does not know all pods: {process.why_not}"
     return {

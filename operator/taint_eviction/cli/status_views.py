@@ -84,7 +84,7 @@ def _breaker(breaker: Mapping[str, Any]) -> str:
     if not breaker["enabled"]:
         return "circuit breaker: off"
     seen = f"{breaker['newlyTaintedNodes']} of {many(breaker['totalNodes'], 'node')} newly tainted"
-    seen += f", {breaker['lifecycleNodes']} not ready or unreachable, {many(breaker['duePods'], 'pod')} due"
+    seen += f", {breaker['lifecycleNodes']} lost together with pods to evict, {many(breaker['duePods'], 'pod')} due"
     if unlisted := breaker.get("unlistedNodes"):
         seen += f", pods of {many(unlisted, 'node')} not listed yet"
     return f"circuit breaker: {_good('closed')}; {seen}; it opens at {', or '.join(breaker['opensAt'])}"

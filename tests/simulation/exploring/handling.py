@@ -142,7 +142,8 @@ class HandlingJudge:
 
     def _way(self, pod: PodState, taint_key: str, unready: bool) -> Way:
         matching = [rule for rule in self._rules if _matches(rule, pod, taint_key)]
-        if taint_key == OUT_OF_SERVICE and unready and not any(_names(rule, taint_key) for rule in matching):
+        ruled = any(_names(rule, taint_key) for rule in matching) or any(rule.pause for rule in matching[:1])
+        if taint_key == OUT_OF_SERVICE and unready and not ruled:
             return Way("", EvictionMode.DELETE, 0.0, False, exempt=True)
         if not matching:
             return Way("", self._policy.mode, self._policy.evict_timeout_seconds, False)
