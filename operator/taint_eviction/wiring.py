@@ -215,7 +215,7 @@ def _reporters(
     if not dry_run:
         reporters.append(BreakerEventReporter(recorder, state))
     if not dry_run or settings.dry_run_events:
-        reporters.append(EventReporter(recorder, dry_run=dry_run))
+        reporters.append(EventReporter(recorder, dry_run, settings.event_reasons))
     return [LogReporter(gate, dry_run), LeaderReporter(gate, reporters)]
 
 

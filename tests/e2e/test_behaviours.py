@@ -44,7 +44,8 @@ async def test_evicted_pod_carries_the_condition_and_one_event_with_its_uid(
     assert [(event["reason"], event["type"], event["source"]["component"]) for event in events] == [
         ("TaintManagerEviction", "Normal", "taint-eviction-controller")
     ]
-    assert events[0]["message"] == f"Marking for deletion Pod {cluster.prefix}/pod"
+    reason = f"taint {KEY}:NoExecute is not tolerated"
+    assert events[0]["message"] == f"Marking for deletion Pod {cluster.prefix}/pod: {reason}"
 
 
 async def test_clearing_the_taint_cancels(cluster: ClusterUnderTest, controller: RunningController) -> None:

@@ -217,6 +217,18 @@ async def test_what_happened_to_a_living_pod_is_posted(on: Recording) -> None:
     reporter.report(Cancelled(ref, "n1", StayReason.NODE_CLEAN), now)
     assert await on.recorder.drain(PATIENCE_SECONDS)
     assert {event["message"] for event in on.events()} == {
+        f"Marking for deletion Pod default/web: taint {TAINT} is not tolerated",
+        "Cancelling deletion of Pod default/web: its node has no NoExecute taint",
+    }
+
+
+async def test_messages_are_upstreams_alone_where_tenants_must_not_learn_taints(on: Recording) -> None:
+    """A setting leaves the reason out."""
+    reporter, now, ref = EventReporter(on.recorder, reasons=False), on.clock.now(), on.at.pod()
+    reporter.report(Evicted(ref, "n1", EVICT, 0.0), now)
+    reporter.report(Cancelled(ref, "n1", StayReason.NODE_CLEAN), now)
+    assert await on.recorder.drain(PATIENCE_SECONDS)
+    assert {event["message"] for event in on.events()} == {
         "Marking for deletion Pod default/web",
         "Cancelling deletion of Pod default/web",
     }

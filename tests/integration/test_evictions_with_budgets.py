@@ -108,7 +108,9 @@ async def test_eviction_is_one_request_after_live_reads_of_node_and_pod() -> Non
         reads = [r.resource for r in server.requests.entries if r.verb == "get" and r.number < request.number]
         assert reads[-2:] == ["nodes", "pods"]
         assert condition_of(server, "web-0")["reason"] == "EvictionByEvictionAPI"
-        assert events_about(server, uid) == ["Marking for deletion Pod default/web-0"]
+        assert events_about(server, uid) == [
+            f"Marking for deletion Pod default/web-0: taint {KEY}:NoExecute is not tolerated"
+        ]
 
 
 async def test_eviction_whose_answer_was_lost_is_not_asked_for_again() -> None:

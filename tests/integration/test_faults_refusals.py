@@ -25,7 +25,7 @@ from tests.stage.waiting import PATIENCE_SECONDS, until
 from fake_apiserver import ApiServer
 from taint_eviction.settings import RetrySettings
 
-MARKING = "Marking for deletion Pod default/web"
+MARKING = f"Marking for deletion Pod default/web: taint {KEY}:NoExecute is not tolerated"
 
 # Each answers as many DELETEs as it says, and then lets them through.
 REFUSALS: dict[str, dict[str, Any]] = {
@@ -313,7 +313,9 @@ async def test_condition_is_taken_back_when_a_refused_eviction_is_called_off() -
             await running.end()
             assert running.metric("pending_evictions") == 0
             assert running.metric("cancelled_total") == 1
-            assert events_about(server, uid) == ["Cancelling deletion of Pod default/web"]
+            assert events_about(server, uid) == [
+                "Cancelling deletion of Pod default/web: its node has no NoExecute taint"
+            ]
 
 
 async def test_taking_back_is_itself_repeated_until_it_works() -> None:

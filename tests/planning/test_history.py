@@ -112,6 +112,19 @@ def test_a_journal_of_an_outage_becomes_a_scenario_that_holds(tmp_path: Path) ->
     assert result.broken == ()
 
 
+def test_a_journal_says_that_a_node_was_shut_down_gracefully(tmp_path: Path) -> None:
+    """The words of its condition decide where the controller waits for the kubelet."""
+    journal = Journal(tmp_path / "journal")
+    for at, shutting_down in ((0.0, False), (10.0, True), (20.0, False)):
+        down = Readiness("False", EPOCH - 60, shutting_down)
+        journal.observed(NodeSeen(replace(node(taint()), ready=down)), Moment(at, EPOCH + at))
+    journal.close()
+    text = scenario_text(read(tmp_path / "journal"))
+    steps = [step.text for step in read_scenario(text, "incident.yaml").steps]
+    assert len(steps) == 2
+    assert ["node is shutting down" in step for step in steps] == [True, False]
+
+
 def test_a_pod_that_was_there_before_it_was_seen_is_given(tmp_path: Path) -> None:
     """Pods are observed only once their node is tainted; when they were bound tells since when they were there."""
     journal = Journal(tmp_path / "journal")

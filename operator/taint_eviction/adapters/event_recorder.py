@@ -44,14 +44,14 @@ _MAX_POD_NAME = 253 - 1 - 17
 _LOG_SECONDS = 60.0
 
 
-def marking_for_deletion(ref: PodRef) -> str:
-    """Return upstream's message about a pod that is deleted."""
-    return f"Marking for deletion Pod {ref}"
+def marking_for_deletion(ref: PodRef, reason: str = "") -> str:
+    """Return upstream's message about a pod that is deleted, with the reason, if there is one."""
+    return f"Marking for deletion Pod {ref}{reason and f': {reason}'}"
 
 
-def cancelling_deletion(ref: PodRef) -> str:
-    """Return upstream's message about a pod whose deletion is cancelled."""
-    return f"Cancelling deletion of Pod {ref}"
+def cancelling_deletion(ref: PodRef, reason: str = "") -> str:
+    """Return upstream's message about a pod whose deletion is cancelled, with the reason, if there is one."""
+    return f"Cancelling deletion of Pod {ref}{reason and f': {reason}'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,9 @@ def node_line(node: Node) -> dict[str, Any]:
     """Return the line about a node, without its time."""
     taints = [_taint(taint) for taint in node.taints]
     ready: dict[str, Any] = {} if node.ready is None else {"ready": node.ready.status, "ready_since": node.ready.since}
-    exempt = {"exempt": True} if node.exempt else {}
-    return {"what": "node", "node": node.name, "uid": node.uid, "taints": taints, **ready, **exempt}
+    flags = {"exempt": node.exempt, "shutting_down": node.is_shutting_down}
+    more = {name: True for name, is_set in flags.items() if is_set}
+    return {"what": "node", "node": node.name, "uid": node.uid, "taints": taints, **ready, **more}
 
 
 def _taint(taint: Taint) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from taint_eviction.core.effects import (
 from taint_eviction.core.eviction_loops import LOOP_EVICTIONS, LOOP_SECONDS
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.core.sentences import tolerated
 from taint_eviction.runtime.ports import Gate, Reporter
 
 # Events about all evictions are posted on the state ConfigMap.
@@ -84,20 +85,24 @@ class MetricsReporter:
 class EventReporter:
     """Posts what happened to a pod as an event on that pod: one event for each eviction, after it was accepted.
 
-    ``dry_run`` marks each message.
+    ``dry_run`` marks each message. ``reasons``: the message says why, which names the taint.
     """
 
-    def __init__(self, recorder: EventRecorder, dry_run: bool = False) -> None:
+    def __init__(self, recorder: EventRecorder, dry_run: bool = False, reasons: bool = True) -> None:
         self._recorder = recorder
+        self._reasons = reasons
         self._prefix = "Dry run: " if dry_run else ""
 
     def report(self, effect: Effect, now: Moment) -> None:
         """Post an event if the effect concerns the owner of a pod."""
         match effect:
             case Evicted():
-                self._post(effect.ref, marking_for_deletion(effect.ref))
+                why = effect.decision.deciding
+                reason = f"taint {tolerated(why.taint, why.toleration, why.by_default)}" if self._reasons else ""
+                self._post(effect.ref, marking_for_deletion(effect.ref, reason))
             case Cancelled() if effect.reason in _ALIVE:
-                self._post(effect.ref, cancelling_deletion(effect.ref))
+                reason = effect.reason.value if self._reasons else ""
+                self._post(effect.ref, cancelling_deletion(effect.ref, reason))
             case EvictionLoop():
                 self._recorder.post(effect.ref, "EvictionLoop", self._prefix + _loops(effect), "Warning")
             case _:

@@ -52,6 +52,11 @@ _PROCESS = (
     _flag("--dry-run", is_flag=True, help="Decide, log and count evictions, but change nothing in the cluster."),
     _flag("--dry-run-events", is_flag=True, help="Post events about pods in a dry run, too."),
     _flag(
+        "--event-reasons/--no-event-reasons",
+        default=_DEFAULT.event_reasons,
+        help="Whether events about pods say why a pod is evicted or stays, which names the taint.",
+    ),
+    _flag(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",

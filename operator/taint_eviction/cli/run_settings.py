@@ -28,6 +28,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
         outage_gap_seconds=flags["outage_gap"],
         dry_run=flags["dry_run"],
         dry_run_events=flags["dry_run_events"],
+        event_reasons=flags["event_reasons"],
         policy=replace(
             deciding.policy,
             total=Limit(flags["evictions_per_second"], flags["evictions_burst"]),

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from taint_eviction.core.objects import EXEMPT_LABEL
+from taint_eviction.core.objects import EXEMPT_LABEL, SHUTTING_DOWN
 from taint_eviction.core.text import JsonObject
 from taint_eviction_lab.history.circumstances import Circumstances
 from taint_eviction_lab.history.happening import Happening, finite_number
@@ -56,7 +56,7 @@ class _Story:
         # The times of a log are whole seconds; those of a journal are as late as the controller was.
         self._slack = 0.1 if record.observed else 1.0
         self._taints: dict[str, list[JsonObject]] = {}
-        self._ready: dict[str, str] = {}
+        self._ready: dict[str, JsonObject] = {}
         self._bodies: dict[str, tuple[str, JsonObject]] = {}
         self._cancelled: set[str] = set()
         # By UID: the pods with a deadline, and its second. What happened to the other pods is not known.
@@ -109,12 +109,13 @@ class _Story:
         name, status = happening.text("node"), happening.text("ready")
         more: JsonObject = {}
         if status in _READY_STATUSES:
-            if name in self._taints and self._ready.get(name) != status:
-                self._step(at, "setReady", {"node": name, "status": status})
-            since, ready = happening.number("ready_since"), {"type": "Ready", "status": status}
+            ready = {"status": status, **({"message": SHUTTING_DOWN} if happening.fields.get("shutting_down") else {})}
+            if name in self._taints and self._ready.get(name) != ready:
+                self._step(at, "setReady", {"node": name, **ready})
+            since = happening.number("ready_since")
             dated = {} if since is None else {"lastTransitionTime": round(since - self._begin)}
-            more["conditions"] = [{**ready, **dated}]
-            self._ready[name] = status
+            more["conditions"] = [{"type": "Ready", **ready, **dated}]
+            self._ready[name] = ready
         if happening.fields.get("exempt"):
             more["labels"] = {EXEMPT_LABEL: ""}
         self._node(name, [self._taint(taint) for taint in happening.objects("taints")], at, more)
