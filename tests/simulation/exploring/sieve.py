@@ -94,6 +94,7 @@ RIGHTLY_DIFFERENT = {
     "clock-of-kube-controller-manager-behind": RightDifference(_MISDATED, ("",)),
     "clock-of-the-api-server-that-binds-behind": RightDifference(_MISDATED, ("",)),
     "clock-quartz-that-runs-fast": RightDifference(_MISDATED, ("",)),
+    "evict-told-by-the-leader-alone": RightDifference(_IN_TIME, ("crash",)),
     "limit-token-of-a-blocked-eviction-comes-back": RightDifference(
         "where the taint is heard of late, both come at once, and the limit lets one go", ("drop",)
     ),
