@@ -62,6 +62,13 @@ def test_the_breaker_is_open_or_reset() -> None:
     )
 
 
+def test_a_latch_keeps_that_too_many_nodes_were_out_of_service() -> None:
+    """Whoever leads next holds their pods, too; other latches do not have the field."""
+    latch = Latch(EPOCH, "3 of 8 nodes out of service", out_of_service=True)
+    assert control_state(breaker=latch_text(latch)).latch == latch
+    assert "outOfService" not in latch_text(Latch(EPOCH, "another cause"))
+
+
 MALFORMED_PAUSES = {
     "": "its value is not JSON",
     "yes": "its value is not JSON",

@@ -161,6 +161,15 @@ def test_an_open_breaker_lets_exempt_pods_go_unless_too_many_nodes_are() -> None
     assert (on.brain.attempts.next_at(1) or 0.0) > 1
 
 
+def test_a_latch_for_too_many_nodes_out_of_service_holds_exempt_pods_after_a_restart() -> None:
+    """The new process need not count as many."""
+    on = stage(breaker=BreakerPolicy(True))
+    on.order(ControlState(latch=Latch(0.0, "3 of 8 nodes out of service", out_of_service=True)))
+    on.sees(off(), pod())
+    on.brain.evaluate(moment(0))
+    assert on.brain.attempts.take_due(moment(0), 1, 1) == []
+
+
 def test_a_latch_that_cannot_be_read_holds_exempt_pods_too() -> None:
     """Nobody knows what was ordered there."""
     on = stage(breaker=BreakerPolicy(True))

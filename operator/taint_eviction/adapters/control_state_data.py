@@ -125,7 +125,8 @@ def _breaker(decoded: object) -> tuple[Latch | None, float | None]:
         refuse("its value is not an object in which open is true or false")
     if not decoded["open"]:
         return None, _needed_time(decoded, "reset")
-    return Latch(_needed_time(decoded, "since"), one_line(as_text(decoded.get("cause"), "cause"))), None
+    cause = one_line(as_text(decoded.get("cause"), "cause"))
+    return Latch(_needed_time(decoded, "since"), cause, out_of_service=decoded.get("outOfService") is True), None
 
 
 def _needed_time(fields: Mapping[str, Any], field: str) -> float:
@@ -149,7 +150,9 @@ def pause_text(pause: Pause) -> str:
 
 def latch_text(latch: Latch) -> str:
     """Return the value of the breaker's key while it is open."""
-    return _encoded({"open": True, "since": format_micro_time(latch.since_epoch), "cause": one_line(latch.cause)})
+    more = {"outOfService": True} if latch.out_of_service else {}
+    text = {"open": True, "since": format_micro_time(latch.since_epoch), "cause": one_line(latch.cause), **more}
+    return _encoded(text)
 
 
 def reset_text(reset_epoch: float) -> str:

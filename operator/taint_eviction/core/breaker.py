@@ -204,7 +204,7 @@ class Breaker:
                 )
                 cause = cause or self.unready.too_much(evictions, True, self.known_at(now))
                 self._news = self.unready.news = False
-                self.latch = None if cause is None else Latch(now.server_epoch, cause)
+                self.latch = None if cause is None else Latch(now.server_epoch, cause, out_of_service=too_many_off)
                 self._may_close_at = now.at
         elif self.policy.closes_by_itself and not self.latch.unreadable:
             cause = _cause(self.policy, self.surge(nodes, due, now), self.unready.total, too_many_due)

@@ -41,11 +41,13 @@ class Latch:
     """The circuit breaker is open since ``since_epoch``; ``cause`` says why, with figures.
 
     ``unreadable``: what is kept of it makes no sense, so it counts as open until a human writes something readable.
+    ``out_of_service``: too many nodes were out of service, so it holds their pods as well (``core.out_of_service``).
     """
 
     since_epoch: float
     cause: str
     unreadable: bool = False
+    out_of_service: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Suspension:
         if self.control_state is None:
             return WaitReason.ORDERS_UNKNOWN
         latch = self._breaker.latch
-        if latch is not None and (not exempt or self._breaker.holds_exempt or latch.unreadable):
+        if latch is not None and (not exempt or self._breaker.holds_exempt or latch.out_of_service or latch.unreadable):
             return WaitReason.BREAKER_OPEN
         return None if self.control_state.cluster is None else WaitReason.PAUSED
 

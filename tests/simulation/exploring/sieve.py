@@ -26,6 +26,7 @@ from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.lifecycle_actions import RestartLifecycle, ShutDown
 from taint_eviction_lab.simulation.recorder import RecordedChange
 from taint_eviction_lab.simulation.replay import sleep_until
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
@@ -64,6 +65,7 @@ _FIRST_BEARER = "where the taint or the pod is heard of late, the first bearer o
 _UNSEEN = "the breaker does not count a node whose taint the watch does not bring in time"
 _FORGOTTEN = "nodes whose pods a predecessor has evicted are not counted by a new process"
 _BACKLOG = "a new process does not know that people know of what is due, and opens again"
+_UNPROVEN = "a new process counts a taint without a date only where a pod proves that it is new"
 _WHO = "which of two pods a budget lets go is not promised"
 _MISDATED = "objects are dated wrongly: how early their taints seem to be set depends on when the watch was last heard"
 _LATE = ("lag nodes", "drop")
@@ -71,11 +73,14 @@ RIGHTLY_DIFFERENT = {
     "breaker-closes-by-itself": RightDifference(
         "a new process that has not seen the cause waits for a whole window", ("crash", "drop")
     ),
+    "breaker-counts-lifecycle-taints-that-people-set": RightDifference(_UNPROVEN, ("crash",)),
     "breaker-counts-nodes-by-number": RightDifference(_FORGOTTEN, ("crash", *_LATE)),
     "breaker-does-not-close-before-it-has-looked": RightDifference(_UNSEEN, _LATE),
     "breaker-does-not-close-by-itself": RightDifference(_UNSEEN, _LATE),
+    "breaker-does-not-count-a-node-that-is-ready-again": RightDifference(_UNSEEN, _LATE),
     "breaker-does-not-count-what-a-pause-has-held": RightDifference(_BACKLOG, ("crash",)),
     "breaker-does-not-count-what-a-paused-node-has-held": RightDifference(_BACKLOG, ("crash",)),
+    "breaker-holds-a-lost-zone": RightDifference(_UNSEEN, _LATE),
     "breaker-nonsense-holds-while-it-is-open": RightDifference(_UNSEEN, ("drop",)),
     "breaker-opens-again-after-a-reset": RightDifference(_UNSEEN, _LATE),
     "breaker-opens-anew-where-its-latch-was-not-written": RightDifference(_UNSEEN, _LATE),
@@ -83,10 +88,12 @@ RIGHTLY_DIFFERENT = {
     "breaker-opens-in-a-slow-wave": RightDifference(_FORGOTTEN, ("crash",)),
     "breaker-opens-in-the-middle-of-evictions": RightDifference(_FORGOTTEN, ("crash", *_LATE)),
     "breaker-opens-when-many-pods-are-due": RightDifference(_BACKLOG, ("crash",)),
+    "breaker-sees-a-partition-before-pods-that-tolerate-nothing-go": RightDifference(_UNSEEN, _LATE),
     "breaker-stays-open-through-a-failover": RightDifference(_UNSEEN, _LATE),
     "breaker-stays-open-when-its-configmap-is-lost": RightDifference(_UNSEEN, _LATE),
     "budget-blocks-then-frees": RightDifference(_IN_TIME, ("crash", *_LATE)),
     "budget-blocks-then-the-pod-is-deleted": RightDifference(_WHO, ("crash",)),
+    "budget-patience-begins-anew-after-an-outage": RightDifference(_WHO, ("crash",)),
     "cancel-flapping-taint": RightDifference(_FLAPS, ("drop",)),
     "cancel-then-taint-again-begins-anew": RightDifference(_FLAPS, ("drop",)),
     "cancel-untaint-stops-the-rest": RightDifference(_IN_TIME, ("crash", *_LATE)),
@@ -99,6 +106,7 @@ RIGHTLY_DIFFERENT = {
         "where the taint is heard of late, both come at once, and the limit lets one go", ("drop",)
     ),
     "limit-untaint-stops-who-waits": RightDifference(_IN_TIME, ("crash", *_LATE)),
+    "out-of-service-breaker-stays-shut-when-one-is-untainted": RightDifference(_UNPROVEN, ("crash",)),
     "recreate-again-and-again-on-a-tainted-node": RightDifference(_FIRST_BEARER, ("lag pods", "drop")),
     "recreate-statefulset-pod-is-evicted-again": RightDifference(_FIRST_BEARER, _LATE),
     "recreate-unbound-waits-for-its-node": RightDifference(_FIRST_BEARER, _LATE),
@@ -253,7 +261,13 @@ class _Sieved:
 
 
 def _over_at(step: do.ScenarioStep) -> float:
-    return step.at + (step.action.after_seconds if isinstance(step.action, do.Restart) else 0.0)
+    match step.action:
+        case do.Restart() | RestartLifecycle():
+            return step.at + step.action.after_seconds
+        case ShutDown():
+            return step.at + step.action.for_seconds
+        case _:
+            return step.at
 
 
 def played(scenario: Scenario, disturbance: Disturbance = UNDISTURBED, until: float | None = None) -> Ended:

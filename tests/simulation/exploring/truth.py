@@ -83,9 +83,12 @@ def tolerates(toleration: dict[str, Any], key: str, value: str) -> bool:
     return operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == value)
 
 
-def _is_ready(node: dict[str, Any]) -> bool:
-    conditions = node.get("status", {}).get("conditions") or []
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+def _ready(node: dict[str, Any]) -> str | None:
+    """Return the status of a node's condition Ready, None if it has none; any part may be malformed."""
+    status = node.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    found = conditions if isinstance(conditions, list) else []
+    return next((each.get("status") for each in found if isinstance(each, dict) and each.get("type") == "Ready"), None)
 
 
 def _number(text: str) -> int | None:
@@ -203,14 +206,12 @@ class Truth:
         unwritten = before is not None and before.uid == metadata["uid"] and self._lists.get(metadata["uid"]) == told
         self._lists[metadata["uid"]] = told
         written_at = before.written_at if before is not None and unwritten else now
-        conditions = change.body.get("status", {}).get("conditions") or ()
-        ready = next((one for one in conditions if one["type"] == "Ready"), None)
-        lost_at = None
-        if ready is not None and ready["status"] != "True":
+        ready, lost_at = _ready(change.body), None
+        if ready not in (None, "True"):
             since = before.lost_at if before is not None and before.uid == metadata["uid"] else None
             lost_at = now if since is None else since
         unready_at = NEVER
-        if not _is_ready(change.body):
+        if ready != "True":
             unready_at = before.unready_at if before is not None and before.unready_at < NEVER else now
         state = NodeState(now, metadata["uid"], taints, written_at, lost_at, ready is not None, unready_at, resumed_at)
         self.versions[metadata["resourceVersion"]] = state
@@ -224,8 +225,7 @@ class Truth:
         They do while the node is not ready all the time, and some other node is.
         """
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
-        conditions = body.get("status", {}).get("conditions") or []
-        ready = next((each.get("status") for each in conditions if each.get("type") == "Ready"), None)
+        ready = _ready(body)
         exempt = "node.kubernetes.io/exclude-disruption" in (body["metadata"].get("labels") or {})
         if ready == "True" and not exempt:
             self._ready.setdefault(name, now)

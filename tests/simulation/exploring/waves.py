@@ -326,14 +326,19 @@ def _would_be_gone(found: set[TaintIdentity], node: NodeState, pod: PodState) ->
 
 def _counted(nodes: list[NodeState]) -> tuple[int, int]:
     """Count those whose taints are all by people, and those whose taints are all by the nodes' lifecycle."""
-    by_people = sum(all(key not in _LIFECYCLE for key, _, _ in node.taints) for node in nodes)
-    by_lifecycle = sum(all(key in _LIFECYCLE for key, _, _ in node.taints) for node in nodes)
-    return by_people, by_lifecycle
+    by_people = sum(all(not _is_dated_by_lifecycle(node, *taint) for taint in node.taints) for node in nodes)
+    return by_people, sum(map(_is_by_lifecycle, nodes))
 
 
 def _is_by_lifecycle(node: NodeState) -> bool:
     """Tell whether a node has taints of the node lifecycle controller alone: its condition counts, if it has one."""
-    return all(key in _LIFECYCLE for key, _, _ in node.taints)
+    return all(_is_dated_by_lifecycle(node, *taint) for taint in node.taints)
+
+
+def _is_dated_by_lifecycle(node: NodeState, key: str, value: str, added: str) -> bool:
+    """Tell whether that controller set a taint: it dates its own, so one without a date on a ready node is people's."""
+    is_ready = node.has_condition and node.lost_at is None
+    return key in _LIFECYCLE and (bool(added) or not is_ready)
 
 
 def _exceeds(threshold: NodeThreshold, count: int, total: int) -> bool:
