@@ -17,10 +17,10 @@ from taint_eviction.core.effects import (
     CalledOff,
     Done,
     Failed,
-    Outcome,
     PodIsGone,
     TakeBack,
     Work,
+    WorkOutcome,
 )
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
@@ -37,7 +37,7 @@ class Incident:
         self.clock = HandClock(at=0.0)
         self.audit = AuditLog(RotatingLines(path, 2**20, "the audit log"))
         self.live = LiveController(Controller(), self.clock, [], attempted=self.audit.attempted)
-        self.refusals: dict[str, list[Outcome]] = {}
+        self.refusals: dict[str, list[WorkOutcome]] = {}
 
     def see(self, *facts: Fact) -> None:
         """Tell facts now."""

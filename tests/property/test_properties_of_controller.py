@@ -18,11 +18,11 @@ from taint_eviction.core.effects import (
     Evicted,
     Eviction,
     Failed,
-    Held,
     NodeTainted,
-    Outcome,
     PodIsGone,
+    Suspended,
     Work,
+    WorkOutcome,
 )
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.objects import Pod, Taint, Toleration
@@ -43,7 +43,11 @@ TOLERATIONS = st.lists(
     ),
     max_size=3,
 ).map(tuple)
-UNDONE: dict[str, CalledOff | CutOff | Held] = {"called off": CalledOff(), "cut off": CutOff(), "held": Held()}
+UNDONE: dict[str, CalledOff | CutOff | Suspended] = {
+    "called off": CalledOff(),
+    "cut off": CutOff(),
+    "held": Suspended(),
+}
 WAYS_TO_GO = st.sampled_from(["told", "told late", "not told"])
 
 
@@ -274,7 +278,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.evicted.add(uid)
         self.end(work, Done())
 
-    def end(self, work: Work, outcome: Outcome) -> None:
+    def end(self, work: Work, outcome: WorkOutcome) -> None:
         """Settle, on both sides."""
         effects = self.stage.settle(work, outcome)
         del self.oracle.in_flight[work.ref.uid]
@@ -332,7 +336,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.stage.at(self.stage.now + 100)
         self.oracle.now = self.stage.now
         for work in list(self.oracle.in_flight.values()):
-            self.end(work, Held())
+            self.end(work, Suspended())
         self.pause(0, set())
         while (taken := [work for work in self.stage.take() if self.begin_last(work)]) != []:
             for work in taken:

@@ -26,11 +26,11 @@ from taint_eviction.core.effects import (
     Done,
     Eviction,
     Failed,
-    Held,
     NodeTainted,
-    Outcome,
     PodIsGone,
+    Suspended,
     Work,
+    WorkOutcome,
 )
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.objects import Pod, PodRef
@@ -232,12 +232,12 @@ class HintsMachine(RuleBasedStateMachine):
         """One ends."""
         begun = data.draw(st.sampled_from(self.flying))
         self.flying.remove(begun)
-        outcomes: dict[str, Outcome] = {
+        outcomes: dict[str, WorkOutcome] = {
             "done": Done(),
             "gone": PodIsGone(),
             "off": CalledOff(),
             "cut": CutOff(),
-            "held": Held(),
+            "held": Suspended(),
             "failed": Failed("denied", self.now + 2),
             "blocked": Failed("refused", self.now + 2, BUDGET),
         }

@@ -14,7 +14,7 @@ from tests.simulation import world_bugs as world
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.effects import CalledOff, Effect, Eviction, Failed, Outcome, Work
+from taint_eviction.core.effects import CalledOff, Effect, Eviction, Failed, Work, WorkOutcome
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.known_pods import KnownPods
@@ -108,7 +108,7 @@ def gives_up_after_five_tries(patch: pytest.MonkeyPatch) -> None:
     carry_out = Evictor.carry_out
     given_up: set[str] = set()
 
-    async def five_times(self: Evictor, work: Work, worker: Worker) -> Outcome:
+    async def five_times(self: Evictor, work: Work, worker: Worker) -> WorkOutcome:
         if isinstance(work, Eviction) and work.ref.uid in given_up:
             return CalledOff()
         outcome = await carry_out(self, work, worker)

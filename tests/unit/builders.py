@@ -6,7 +6,7 @@ from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, SeenTaint
-from taint_eviction.core.effects import Done, Effect, Eviction, Outcome, TakeBack, Work
+from taint_eviction.core.effects import Done, Effect, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
 from taint_eviction.core.objects import (
@@ -195,7 +195,7 @@ class Stage:
         """Ask whether work in flight is still wanted now."""
         return self.brain.attempts.recheck(work, moment(self.now)) is None
 
-    def settle(self, work: Work, outcome: Outcome) -> list[Effect]:
+    def settle(self, work: Work, outcome: WorkOutcome) -> list[Effect]:
         """Tell how a piece of work has ended now."""
         return self.brain.attempts.settle(work, outcome, moment(self.now))
 

@@ -51,7 +51,7 @@ def fill_anew(brain: Controller) -> None:
     queue, take_backs = brain._queue, brain._deciding._take_backs
     queue._first_tries, queue._settling, queue._retries, queue._governed_anew = (TimedWorkerQueue() for _ in range(4))
     for lines in fair(queue).values():
-        lines._entries, lines._flows, lines._held = {}, {}, 0
+        lines._entries, lines._flows, lines._suspended = {}, {}, 0
         lines._ready, lines._kept, lines._calls = [], {}, []
     records = sorted(brain.pods, key=lambda record: record.turn)
     for record in records:

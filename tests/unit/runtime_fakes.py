@@ -18,7 +18,7 @@ from tests.unit.builders import EPOCH
 
 from taint_eviction.adapters.answers import failure_reason, may_pass
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Block, BlockReason, Effect, Outcome, Work
+from taint_eviction.core.effects import Block, BlockReason, Effect, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef
@@ -424,9 +424,9 @@ class Body:
         """List what is in flight for the brain."""
         return [record.state.work for record in self.brain.pods if isinstance(record.state, InFlight)]
 
-    async def carry_out(self, work: Work) -> Outcome:
+    async def carry_out(self, work: Work) -> WorkOutcome:
         """Carry out one piece of work, with a worker for it alone."""
-        worker = Workers(1, lambda: None).hold()
+        worker = Workers(1, lambda: None).assign()
         try:
             return await self.evictor.carry_out(work, worker)
         finally:

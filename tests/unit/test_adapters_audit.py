@@ -17,11 +17,11 @@ from taint_eviction.core.effects import (
     Done,
     Eviction,
     Failed,
-    Held,
-    Outcome,
     PodIsGone,
+    Suspended,
     TakeBack,
     Work,
+    WorkOutcome,
 )
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 
@@ -41,7 +41,7 @@ class Kept:
         """Do nothing."""
 
 
-def audited(work: Work, outcome: Outcome, at: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+def audited(work: Work, outcome: WorkOutcome, at: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
     """The line about an attempt."""
     kept = Kept()
     AuditLog(Lines(kept, "the audit log", "memory"), dry_run).attempted(work, outcome, moment(at))
@@ -111,12 +111,12 @@ def test_the_deadline_is_that_of_the_taint_by_whose_rule_it_goes() -> None:
         (PodIsGone(), "gone"),
         (CalledOff(), "called-off"),
         (CutOff(), "cut-off"),
-        (Held(), "held"),
+        (Suspended(), "held"),
         (Failed("no (HTTP 403)", 40.0), "refused"),
         (Failed("no (HTTP 429)", 40.0, Block(BlockReason.BUDGET, "web")), "blocked"),
     ],
 )
-def test_each_outcome_has_a_word(outcome: Outcome, word: str) -> None:
+def test_each_outcome_has_a_word(outcome: WorkOutcome, word: str) -> None:
     """What was tried and did not work is told, too."""
     assert audited(eviction(), outcome)["outcome"] == word
 

@@ -11,10 +11,10 @@ from taint_eviction.core.effects import (
     Done,
     Eviction,
     Failed,
-    Held,
-    Outcome,
     PodIsGone,
+    Suspended,
     TakeBack,
+    WorkOutcome,
 )
 from taint_eviction.core.facts import NodeGone, PodGone, PodsReleased
 
@@ -160,12 +160,12 @@ def test_a_take_back_that_was_held_outlives_the_watch_of_its_pod() -> None:
     """W10: not leading just now is no reason to forget it."""
     stage = marked_and_called_off()
     stage.observe(PodsReleased("n1"))
-    stage.settle(stage.take_take_back(), Held())
+    stage.settle(stage.take_take_back(), Suspended())
     assert stage.at(11).take_take_back().ref == ref()
 
 
-@pytest.mark.parametrize("outcome", [CalledOff(), Held(), Failed("cut off", 99)])
-def test_a_condition_written_while_its_pod_is_released_is_taken_back(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [CalledOff(), Suspended(), Failed("cut off", 99)])
+def test_a_condition_written_while_its_pod_is_released_is_taken_back(outcome: WorkOutcome) -> None:
     """W10: a slow call whose node was cleaned and let go of meanwhile."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
@@ -288,9 +288,9 @@ def test_leftovers_are_noticed() -> None:
     assert set(leftovers(stage)) == {"records", "aside", "nodes", "take-backs"}
 
 
-@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), Held(), Failed("denied", 30)])
+@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), Suspended(), Failed("denied", 30)])
 @pytest.mark.parametrize("how", ["gone", "gone in flight", "gone before marking", "replaced", "released", "kept"])
-def test_nothing_is_left_of_pods_and_nodes_that_are_gone(outcome: Outcome, how: str) -> None:
+def test_nothing_is_left_of_pods_and_nodes_that_are_gone(outcome: WorkOutcome, how: str) -> None:
     """Whatever the last call's outcome and however the pod goes, all collections are empty in the end."""
     stage = Stage()
     stage.sees(node(taint()), node(name="n2"), pod(tolerates(10)))

@@ -22,13 +22,13 @@ from taint_eviction.core.effects import (
     Done,
     Evicted,
     Failed,
-    Held,
-    Outcome,
     Paused,
     PodIsGone,
     Refused,
     Resumed,
+    Suspended,
     Work,
+    WorkOutcome,
 )
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesSwept, PodGone, PodsReleased, PodsSwept
 from taint_eviction.core.label_selectors import parse_selector
@@ -70,7 +70,7 @@ def hold_of(stage: Stage, uid: str = "a") -> WaitReason | None:
     """Say what holds a pod that is still to go."""
     pending = stage.explain(uid).pending
     assert pending is not None
-    return pending.held_by
+    return pending.wait_reason
 
 
 # Limits
@@ -134,7 +134,7 @@ def test_who_waits_for_its_turn_stays_cancellable() -> None:
     ("sent", "outcome", "next_at"),
     [
         (False, CalledOff(), 5),
-        (False, Held(), 5),
+        (False, Suspended(), 5),
         (False, PodIsGone(), 5),
         (False, Failed("the node cannot be read", 50), 5),
         (True, PodIsGone(), 5),
@@ -143,11 +143,11 @@ def test_who_waits_for_its_turn_stays_cancellable() -> None:
         (True, Failed("denied", 50), 15),
         (False, CutOff(), 5),
         (True, CutOff(), 15),
-        (True, Held(), 15),
+        (True, Suspended(), 15),
         (True, Done(), 15),
     ],
 )
-def test_a_token_is_used_up_only_by_what_may_have_ended_a_pod(sent: bool, outcome: Outcome, next_at: float) -> None:
+def test_a_token_is_used_up_only_by_what_may_have_ended_a_pod(sent: bool, outcome: WorkOutcome, next_at: float) -> None:
     """Sent at 5, one each 10 s: whatever ends no pod leaves the token to the next, at once."""
     stage = limited(EvictionPolicy(total=Limit(0.1, 1)), 2)
     [work] = stage.take()
@@ -163,11 +163,11 @@ def test_a_token_is_used_up_only_by_what_may_have_ended_a_pod(sent: bool, outcom
 
 
 @pytest.mark.parametrize(
-    "outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Held(), Failed("late", 9.0), blocked(9.0)]
+    "outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Suspended(), Failed("late", 9.0), blocked(9.0)]
 )
 @pytest.mark.parametrize("gone", ["deleted", "recreated", "released", "node gone"])
 @pytest.mark.parametrize("sent", [True, False])
-def test_who_vanishes_in_flight_gives_back_what_it_has(outcome: Outcome, gone: str, sent: bool) -> None:
+def test_who_vanishes_in_flight_gives_back_what_it_has(outcome: WorkOutcome, gone: str, sent: bool) -> None:
     """However it goes and whatever its last call comes to: one may be in flight, and after it another is."""
     stage = limited(EvictionPolicy(total=Limit(at_once=1)), 1)
     [work] = stage.take()
@@ -301,11 +301,11 @@ def test_a_pause_holds_what_is_in_flight_too() -> None:
     [work] = stage.take()
     for control_state in (PAUSED, ControlState(nodes={"n1": Pause()}), ControlState(namespaces={"shop": Pause()})):
         stage.order(control_state)
-        assert stage.brain.attempts.recheck(work, moment(stage.now)) == Held()
+        assert stage.brain.attempts.recheck(work, moment(stage.now)) == Suspended()
         stage.order(NOTHING)
         assert stage.decide_again(work)
     stage.order(PAUSED)
-    assert stage.settle(work, Held()) == []
+    assert stage.settle(work, Suspended()) == []
     assert stage.take() == []
     stage.at(9).order(NOTHING)
     assert stage.play(20) == [(9, "p0")]
@@ -553,8 +553,8 @@ def test_it_holds_what_is_in_flight() -> None:
     [work] = stage.take()
     taint_nodes(stage, 1, 2, 3)
     stage.evaluate()
-    assert stage.brain.attempts.recheck(work, moment(2)) == Held()
-    stage.settle(work, Held())
+    assert stage.brain.attempts.recheck(work, moment(2)) == Suspended()
+    stage.settle(work, Suspended())
     assert turn(stage.at(50)) == []
 
 
@@ -748,7 +748,7 @@ def by_mode(mode: EvictionMode, timeout: float = 300.0, seconds: int = 10) -> St
     return stage.at(10)
 
 
-def attempt(stage: Stage, outcome: Outcome, sent: bool = True) -> bool:
+def attempt(stage: Stage, outcome: WorkOutcome, sent: bool = True) -> bool:
     """Carry out the one eviction that is due; tell whether the eviction API was asked."""
     work = stage.take_eviction()
     if sent:
@@ -960,8 +960,8 @@ def test_a_pause_holds_again_once_the_other_taint_is_gone() -> None:
         begun = stage.take()
         stage.sees(node(taint()))
         for work in begun:
-            assert stage.brain.attempts.recheck(work, moment(at)) == Held()
-            stage.settle(work, Held())
+            assert stage.brain.attempts.recheck(work, moment(at)) == Suspended()
+            stage.settle(work, Suspended())
         assert stage.take() == []
         assert (hold_of(stage), stage.next_at()) == (WaitReason.RULE_PAUSED, None)
 
@@ -984,8 +984,8 @@ def test_what_is_begun_under_one_rule_is_not_sent_under_another() -> None:
     work = stage.at(19).take_eviction()
     assert work.by_eviction_api
     assert stage.decide_again(work)
-    assert stage.brain.attempts.recheck(work, moment(20)) == Held()
-    stage.at(20).settle(work, Held())
+    assert stage.brain.attempts.recheck(work, moment(20)) == Suspended()
+    stage.at(20).settle(work, Suspended())
     again = stage.take_eviction()
     assert not again.by_eviction_api
     assert stage.decide_again(again)
@@ -998,7 +998,7 @@ def test_rules_that_are_alike_leave_a_pod_where_it_is() -> None:
     work = stage.at(19).take_eviction()
     stage.at(30)
     assert stage.decide_again(work)
-    stage.settle(work, Held())
+    stage.settle(work, Suspended())
     assert deciding(stage) == "k1"
 
 
@@ -1079,8 +1079,8 @@ def test_a_hold_that_came_and_went_during_an_attempt_to_delete_ends_that_attempt
     assert not work.by_eviction_api
     stage.order(PAUSED)
     stage.at(71).order(NOTHING)
-    assert stage.brain.attempts.recheck(work, moment(71)) == Held()
-    stage.settle(work, Held())
+    assert stage.brain.attempts.recheck(work, moment(71)) == Suspended()
+    stage.settle(work, Suspended())
     assert attempt(stage, blocked(999)) is True
 
 
@@ -1163,8 +1163,8 @@ def test_another_mode_holds_for_what_is_in_flight_too() -> None:
     work = stage.take_eviction()
     assert not work.by_eviction_api
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT))
-    assert stage.brain.attempts.recheck(work, moment(10)) == Held()
-    assert stage.settle(work, Held()) == []
+    assert stage.brain.attempts.recheck(work, moment(10)) == Suspended()
+    assert stage.settle(work, Suspended()) == []
     again = stage.take_eviction()
     assert again.by_eviction_api
     assert stage.decide_again(again)
@@ -1178,7 +1178,7 @@ def test_another_limit_holds_for_what_is_in_flight_too() -> None:
     stage.change_policy(EvictionPolicy(total=Limit(1.0, 2)))
     assert [stage.decide_again(work) for work in begun[1:]] == [False] * 19
     for work in begun:
-        stage.settle(work, Done() if work is begun[0] else Held())
+        stage.settle(work, Done() if work is begun[0] else Suspended())
     stage.observe(PodGone(begun[0].ref))
     assert [at for at, _ in stage.play(100)] == [0, 0, *range(1, 18)]
 

@@ -15,11 +15,11 @@ from taint_eviction.core.effects import (
     Evicted,
     Eviction,
     Failed,
-    Held,
-    Outcome,
     PodIsGone,
     Refused,
+    Suspended,
     Work,
+    WorkOutcome,
 )
 from taint_eviction.core.facts import NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased
 from taint_eviction.core.fair_queue import FlowKey
@@ -100,8 +100,8 @@ def test_a_pod_whose_deletion_was_accepted_is_never_asked_for_again() -> None:
     assert stage.at(1e6).take() == []
 
 
-@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Held(), failed(99.0)])
-def test_settling_twice_is_our_own_bug(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Suspended(), failed(99.0)])
+def test_settling_twice_is_our_own_bug(outcome: WorkOutcome) -> None:
     """What is not in flight can't end."""
     stage = armed()
     work = stage.at(10).take_eviction()
@@ -122,7 +122,7 @@ def test_only_the_work_that_was_begun_can_be_settled() -> None:
 
 def test_every_outcome_is_known_here() -> None:
     """The union of outcomes is closed; whoever adds one adds it to these tests too."""
-    assert set(get_args(Outcome)) == {Done, PodIsGone, CalledOff, CutOff, Held, Failed}
+    assert set(get_args(WorkOutcome)) == {Done, PodIsGone, CalledOff, CutOff, Suspended, Failed}
 
 
 def test_work_is_no_longer_wanted_when_the_taint_is_gone() -> None:
@@ -172,7 +172,7 @@ def test_held_work_is_taken_up_again_as_if_it_had_not_begun() -> None:
     """Not leading just now: due as before, no trouble, and nothing told."""
     stage = armed()
     work = stage.at(10).take_eviction()
-    assert stage.settle(work, Held()) == []
+    assert stage.settle(work, Suspended()) == []
     assert stage.at(20).take_eviction() == work
 
 
@@ -189,8 +189,8 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
 # Late completions
 
 
-@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Held(), failed(500.0)])
-def test_a_late_completion_leaves_the_namesake_armed(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Suspended(), failed(500.0)])
+def test_a_late_completion_leaves_the_namesake_armed(outcome: WorkOutcome) -> None:
     """W3: whatever becomes of the first pod's slow call, its successor's deadline stands and can be cancelled."""
     stage = armed()
     work = stage.at(10).take_eviction()

@@ -61,8 +61,8 @@ def test_what_is_no_selector_is_refused_with_what_would_be(text: str) -> None:
 
 def test_an_operator_that_is_not_known_holds_for_nothing() -> None:
     """Neither for a label that is there nor for one that is not."""
-    assert not Requirement("app", "Near", frozenset(["web"])).holds(LABELS)
-    assert not Requirement("absent", "Near").holds(LABELS)
+    assert not Requirement("app", "Near", frozenset(["web"])).matches(LABELS)
+    assert not Requirement("absent", "Near").matches(LABELS)
 
 
 @pytest.mark.parametrize(

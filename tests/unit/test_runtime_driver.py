@@ -22,7 +22,7 @@ from tests.unit.runtime_fakes import (
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import BreakerOpened, Eviction, Outcome, TakeBack, Work
+from taint_eviction.core.effects import BreakerOpened, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import NodeSeen, PodSeen
 from taint_eviction.runtime.workers import Worker
 
@@ -39,12 +39,12 @@ class AttemptsUnderWay:
         self._inner = it.evictor.carry_out
         it.evictor.carry_out = self.carry_out  # type: ignore[method-assign]
 
-    async def carry_out(self, work: Work, worker: Worker) -> Outcome:
+    async def carry_out(self, work: Work, worker: Worker) -> WorkOutcome:
         """Do it, in so many seconds more."""
         self.begun.append((now(), work.ref.uid))
         self.doubles += [other.ref.uid for other in self.under_way if other.ref.uid == work.ref.uid]
         self.under_way.append(work)
-        self.most = max(self.most, self.it.driver.workers.held)
+        self.most = max(self.most, self.it.driver.workers.taken)
         retries = [one for one in self.under_way if isinstance(one, TakeBack) or one.tries]
         self.max_retries = max(self.max_retries, len(retries))
         try:
@@ -188,7 +188,7 @@ async def test_while_many_wait_few_begin_at_a_time_and_a_hundred_lend_at_most() 
         await until(4.9)
         assert (it.driver.in_flight, it.driver.workers.lent) == (68, 64)
         await until(100)
-        assert (it.driver.in_flight, it.driver.workers.lent, it.driver.workers.held) == (120, 100, 20)
+        assert (it.driver.in_flight, it.driver.workers.lent, it.driver.workers.taken) == (120, 100, 20)
     assert attempts.most == 20
 
 

@@ -15,7 +15,7 @@ from tests.unit.runtime_fakes import (
     virtually,
 )
 
-from taint_eviction.core.effects import Outcome, Work
+from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.runtime.workers import Worker
 
 
@@ -34,7 +34,7 @@ async def test_a_bug_in_an_eviction_ends_the_loop_with_it() -> None:
     """Ours, not the world's: visible at once, and the other evictions are cancelled and awaited."""
     it = body(0, 0)
 
-    async def carry_out(work: Work, worker: Worker) -> Outcome:
+    async def carry_out(work: Work, worker: Worker) -> WorkOutcome:
         if work.ref.uid == "u0":
             await asyncio.sleep(1)
             raise ZeroDivisionError("a bug")
@@ -61,7 +61,7 @@ async def test_a_bug_while_stopping_is_not_swallowed() -> None:
     """The last eviction fails with a bug within the grace: whoever stops is told."""
     it = body(0)
 
-    async def carry_out(work: Work, worker: Worker) -> Outcome:
+    async def carry_out(work: Work, worker: Worker) -> WorkOutcome:
         await asyncio.sleep(1)
         raise ZeroDivisionError("a bug")
 

@@ -34,10 +34,10 @@ from taint_eviction.core.effects import (
     Done,
     Eviction,
     Failed,
-    Held,
-    Outcome,
     PodIsGone,
+    Suspended,
     TakeBack,
+    WorkOutcome,
 )
 from taint_eviction.core.facts import NodeSeen, PodGone
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
@@ -62,7 +62,7 @@ def begin(it: Body) -> Eviction:
     return work
 
 
-async def once(it: Body) -> Outcome:
+async def once(it: Body) -> WorkOutcome:
     """Carry out the one eviction that is due, and settle it."""
     work = begin(it)
     outcome = await it.carry_out(work)
@@ -70,7 +70,7 @@ async def once(it: Body) -> Outcome:
     return outcome
 
 
-async def take_back(it: Body) -> Outcome:
+async def take_back(it: Body) -> WorkOutcome:
     """Carry out the one take-back that is due, and settle it."""
     [work] = it.live.take_due(10, 10)
     assert isinstance(work, TakeBack)
@@ -401,7 +401,7 @@ async def test_a_gate_that_closes_between_two_steps_holds(closed_at: float, verb
     it.api.will("GET node", slow(0.5))
     it.api.will("PATCH", slow(0.4))
     at(closed_at, setattr, it.gate, "open", False)
-    assert await once(it) == Held()
+    assert await once(it) == Suspended()
     assert (it.api.verbs(), it.live.next_at(it.clock.now().at)) == (verbs, 0)
 
 
@@ -410,7 +410,7 @@ async def test_the_gate_is_asked_before_each_changing_call() -> None:
     """Two evicting calls, two answers used; the answer that closes it stops the DELETE."""
     it = body()
     it.gate.closes_after = 1
-    assert await once(it) == Held()
+    assert await once(it) == Suspended()
     assert it.api.verbs() == ["GET node", "PATCH"]
 
 
@@ -495,9 +495,9 @@ async def test_settling_twice_is_our_own_bug() -> None:
     """Whoever settles what is not in flight is told so at once."""
     it = body()
     work = begin(it)
-    it.live.settle(work, Held())
+    it.live.settle(work, Suspended())
     with pytest.raises(ValueError, match="not in flight"):
-        it.live.settle(work, Held())
+        it.live.settle(work, Suspended())
 
 
 @virtually
@@ -632,7 +632,7 @@ async def test_what_is_paused_between_two_calls_is_held() -> None:
     it = asking()
     it.api.will("GET pod", slow(0.5))
     at(0.25, it.live.order, ControlState(cluster=Pause()))
-    assert await once(it) == Held()
+    assert await once(it) == Suspended()
     assert (it.api.verbs(), it.live.take_due(10, 10)) == (ASKING[:2], [])
     it.live.order(ControlState())
     assert await once(it) == Done()

@@ -15,7 +15,7 @@ from tests.unit.runtime_fakes import (
     virtually,
 )
 
-from taint_eviction.core.effects import CalledOff, Done, Eviction, Failed, Held, Outcome, PodIsGone, TakeBack
+from taint_eviction.core.effects import CalledOff, Done, Eviction, Failed, PodIsGone, Suspended, TakeBack, WorkOutcome
 from taint_eviction.core.facts import NodeSeen, PodSeen
 
 
@@ -34,7 +34,7 @@ def begin(it: Body) -> Eviction:
     return work
 
 
-async def once(it: Body) -> Outcome:
+async def once(it: Body) -> WorkOutcome:
     """Carry out the one eviction that is due, and settle it."""
     work = begin(it)
     outcome = await it.carry_out(work)
@@ -42,7 +42,7 @@ async def once(it: Body) -> Outcome:
     return outcome
 
 
-async def take_back(it: Body) -> Outcome:
+async def take_back(it: Body) -> WorkOutcome:
     """Carry out the one take-back that is due, and settle it."""
     [work] = it.live.take_due(10, 10)
     assert isinstance(work, TakeBack)
@@ -129,7 +129,7 @@ async def test_a_closed_gate_holds_a_take_back() -> None:
     """Only the leader writes."""
     it = called_off()
     it.gate.open = False
-    assert await take_back(it) == Held()
+    assert await take_back(it) == Suspended()
     assert (it.api.verbs(), it.brain.attempts.next_at(it.clock.now().at) is not None) == (["GET pod"], True)
 
 

@@ -20,11 +20,11 @@ from taint_eviction.core.effects import (
     Done,
     Eviction,
     Failed,
-    Held,
-    Outcome,
     PodIsGone,
+    Suspended,
     TakeBack,
     Work,
+    WorkOutcome,
 )
 from taint_eviction.core.instants import Moment
 
@@ -36,7 +36,7 @@ class AuditLog:
         self._lines = lines
         self._dry_run = dry_run
 
-    def attempted(self, work: Work, outcome: Outcome, now: Moment) -> None:
+    def attempted(self, work: Work, outcome: WorkOutcome, now: Moment) -> None:
         """Write an attempt that has ended."""
         block = outcome.block if isinstance(outcome, Failed) else None
         line = {
@@ -57,7 +57,7 @@ class AuditLog:
         self._lines.close()
 
 
-def _answer(outcome: Outcome) -> str | None:
+def _answer(outcome: WorkOutcome) -> str | None:
     """Return what the API server answered to the last call; None if there was no call."""
     match outcome:
         case Failed():
@@ -70,7 +70,7 @@ def _answer(outcome: Outcome) -> str | None:
             return None
 
 
-def outcome_word(work: Work, outcome: Outcome) -> str:
+def outcome_word(work: Work, outcome: WorkOutcome) -> str:
     """Return the word for the outcome of an attempt."""
     match outcome:
         case Done():
@@ -81,7 +81,7 @@ def outcome_word(work: Work, outcome: Outcome) -> str:
             return "called-off"
         case CutOff():
             return "cut-off"
-        case Held():
+        case Suspended():
             return "held"
         case Failed():
             return "refused" if outcome.block is None else "blocked"

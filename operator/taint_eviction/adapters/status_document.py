@@ -198,7 +198,7 @@ def state_of(pending: Pending) -> str:
             return "inFlight"
         case Waiting():
             return "waiting"
-        case Queued(held_by=held_by) if held_by not in _ITS_TURN:
+        case Queued(wait_reason=wait_reason) if wait_reason not in _ITS_TURN:
             return "held"
         case Settling() | Queued() | Retrying():
             if pending.failures is None:
@@ -253,7 +253,7 @@ def _retry_at(pending: Pending) -> float | None:
 
 
 def _hold(pending: Pending, status: Status, process: ProcessState) -> JsonObject | None:
-    hold = pending.held_by
+    hold = pending.wait_reason
     if hold is None:
         return None
     if hold in _ITS_TURN and not process.leading:

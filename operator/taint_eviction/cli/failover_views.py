@@ -19,10 +19,10 @@ _HEADER = ("SINCE", "POD", "CAUSES")
 _MAX_STEPS = 5
 _MAX_NODES = 10
 
-Held = Mapping[str, Any]
+PodJson = Mapping[str, Any]
 
 
-def failover_lines(held: Held) -> list[str]:
+def failover_lines(held: PodJson) -> list[str]:
     """Write what holds one pod; nothing if nobody asked it to go."""
     if held["terminating"] is None:
         return _not_checked([f"whether it is Terminating, and what holds it: {why}" for why in held["unchecked"]])
@@ -60,16 +60,16 @@ def terminating_line(found: Terminating) -> str:
     return f"{pods} Terminating on nodes that are not Ready: {named}; see status --stuck{unchecked}"
 
 
-def _pod(pod: Held) -> str:
+def _pod(pod: PodJson) -> str:
     return f"{pod['namespace']}/{pod['name']}"
 
 
-def _causes(findings: Sequence[Held]) -> str:
+def _causes(findings: Sequence[PodJson]) -> str:
     """Name causes as ``kubelet silent``."""
     return ", ".join(dict.fromkeys(re.sub(r"(?=[A-Z])", " ", finding["cause"]).lower() for finding in findings))
 
 
-def _first_steps(held: Sequence[Held]) -> list[str]:
+def _first_steps(held: Sequence[PodJson]) -> list[str]:
     """Write the first step of each pod, once where it is the same for several."""
     steps = {(first["next"], first["command"], first["text"]): first for pod in held for first in pod["findings"][:1]}
     lines = [line for step in list(steps.values())[:_MAX_STEPS] for line in _step(step, "  - ")]
@@ -77,7 +77,7 @@ def _first_steps(held: Sequence[Held]) -> list[str]:
     return [*lines, f"  … and {many(left, 'other first step')}; see explain NAMESPACE/POD"] if left > 0 else lines
 
 
-def _step(finding: Held, head: str) -> list[str]:
+def _step(finding: PodJson, head: str) -> list[str]:
     """Write a finding, what to do, and the command on a line of its own."""
     indent = " " * len(head)
     lines = [*_wrapped(finding["text"], head, indent), *_wrapped(f"next: {finding['next']}", indent, indent)]

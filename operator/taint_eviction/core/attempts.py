@@ -3,7 +3,7 @@
 Invariants: of one pod at most one piece of work is in flight, and while it is, nothing else of it is scheduled; work
 belongs to a record, and so to a UID, so what ends late touches only what is its own.
 
-Errors: what the world does wrong arrives as an ``Outcome``; settling what is not in flight is a ``ValueError``.
+Errors: what the world does wrong arrives as an ``WorkOutcome``; settling what is not in flight is a ``ValueError``.
 """
 
 from typing import assert_never
@@ -19,12 +19,12 @@ from taint_eviction.core.effects import (
     Effect,
     Eviction,
     Failed,
-    Held,
-    Outcome,
     PodIsGone,
     Refused,
+    Suspended,
     TakeBack,
     Work,
+    WorkOutcome,
 )
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts
@@ -105,7 +105,7 @@ class Attempts:
 
     # Before each call
 
-    def recheck(self, work: Work, now: Moment) -> CalledOff | Held | None:
+    def recheck(self, work: Work, now: Moment) -> CalledOff | Suspended | None:
         """Say what keeps ``work``, in flight, from going on by what is known now; to be asked just before each call."""
         record, state = self._in_flight(work.ref)
         decision = self._deciding.decide(record, now) if self._pods.knows(record) else None
@@ -115,7 +115,7 @@ class Attempts:
         if not isinstance(decision, Evict) or not due:
             return CalledOff()
         record.decision = decision  # The reason may have changed; the last one is reported at the end.
-        return None if self._dispatch.may_go_on(record, decision, state) else Held()
+        return None if self._dispatch.may_go_on(record, decision, state) else Suspended()
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
@@ -138,7 +138,7 @@ class Attempts:
 
     # How it ended
 
-    def settle(self, work: Work, outcome: Outcome, now: Moment) -> list[Effect]:
+    def settle(self, work: Work, outcome: WorkOutcome, now: Moment) -> list[Effect]:
         """Take in how a piece of work that ``take_due`` began has ended, and decide anew on its pod."""
         record, state = self._in_flight(work.ref)
         if state.work is not work:
@@ -153,7 +153,7 @@ class Attempts:
                 return self._deciding.lose(work.ref, now)
             case PodIsGone():
                 return self._let_go(record, work, now, has_condition=False)
-            case CalledOff() | CutOff() | Held():
+            case CalledOff() | CutOff() | Suspended():
                 return self._resume(record, work, now)
             case Failed() if isinstance(work, TakeBack):
                 if not self._pods.is_gone(record):

@@ -103,7 +103,7 @@ class Deciding:
     def _interrupt_patience(self, record: PodRecord) -> None:
         """Let the patience with budgets begin anew if a pod is held: no budget refuses it then."""
         failures, decision = record.failures, record.decision
-        if failures is not None and decision is not None and self._dispatch.held(record, decision) is not None:
+        if failures is not None and decision is not None and self._dispatch.wait_reason(record, decision) is not None:
             record.failures = failures.interrupted
 
     def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Effect]:

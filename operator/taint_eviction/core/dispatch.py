@@ -136,7 +136,7 @@ class Dispatch:
 
     # What holds it back
 
-    def held(self, record: PodRecord, decision: Evict) -> WaitReason | None:
+    def wait_reason(self, record: PodRecord, decision: Evict) -> WaitReason | None:
         """Say what people, a rule or the breaker hold back of a pod that is to be evicted, None if nothing."""
         flow = self._flow(record, decision)
         return self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
@@ -152,7 +152,7 @@ class Dispatch:
             return False
         asks = schedule.fire_at < asks_until(self.handling(record, decision), record.failures)
         is_same_call = isinstance(work, Eviction) and work.by_eviction_api >= asks
-        return is_same_call and self.held(record, decision) is None
+        return is_same_call and self.wait_reason(record, decision) is None
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
         """Take in what people have ordered."""
@@ -206,8 +206,8 @@ class Dispatch:
         assert isinstance(state, WaitingState), state
         if decision.fire_at > now.at:
             return Waiting(decision.fire_at, state.schedule)
-        if (held_by := self.held(record, decision)) is not None:
-            return Queued(state.schedule, held_by)
+        if (wait_reason := self.wait_reason(record, decision)) is not None:
+            return Queued(state.schedule, wait_reason)
         if isinstance(state, Waiting) or (isinstance(state, Retrying) and state.at <= now.at):
             state = self._queue.after(state)
         if isinstance(state, Settling) and state.until <= now.at:

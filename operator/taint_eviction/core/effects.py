@@ -1,7 +1,7 @@
 """What follows from a fact or an outcome, for the body to carry out or report: closed unions of values.
 
 ``Effect``: has happened in the core; goes to log, metrics and Kubernetes events, and never blocks an eviction.
-``Work``: is to be done on the cluster now. ``Outcome``: how a piece of work ended.
+``Work``: is to be done on the cluster now. ``WorkOutcome``: how a piece of work ended.
 """
 
 from dataclasses import dataclass, field
@@ -238,7 +238,7 @@ class CutOff:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Suspended:
     """Still wanted, but not allowed now (not leading, or paused): it is queued again as if it had not begun."""
 
 
@@ -254,4 +254,4 @@ class Failed:
     block: Block | None = None
 
 
-Outcome = Done | PodIsGone | CalledOff | CutOff | Held | Failed
+WorkOutcome = Done | PodIsGone | CalledOff | CutOff | Suspended | Failed

@@ -42,7 +42,7 @@ from taint_eviction.core.timed_queue import TimedWorkerQueue
 class EvictionQueue:
     """All evictions that are wanted and have not begun.
 
-    ``is_held`` tells whether a flow is held back. ``settle_seconds`` None: nothing settles.
+    ``is_suspended`` tells whether a flow is held back. ``settle_seconds`` None: nothing settles.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class EvictionQueue:
         policy: EvictionPolicy,
         settle_seconds: float | None,
         list_wait_seconds: float,
-        is_held: Callable[[FlowKey], bool],
+        is_suspended: Callable[[FlowKey], bool],
         pods: KnownPods,
     ) -> None:
         # Until when evictions waited in vain for the first lists of newly tainted nodes.
@@ -61,11 +61,11 @@ class EvictionQueue:
         self._settle_seconds = settle_seconds or 0.0
         self._more_seconds = max(0.0, list_wait_seconds - self._settle_seconds)
         self._unlisted_since = math.inf
-        self._is_held = is_held
+        self._is_suspended = is_suspended
         self._has_moved = False
         self._turns = itertools.count(1)
         self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
-        self._due_first, self._due_again = (FairQueue(is_held, self._limits.buckets) for _ in range(2))
+        self._due_first, self._due_again = (FairQueue(is_suspended, self._limits.buckets) for _ in range(2))
         # When another taint governs a pod, so that it may belong elsewhere.
         self._governed_anew = TimedWorkerQueue()
 
@@ -167,7 +167,7 @@ class EvictionQueue:
     def after(self, state: Waiting | Settling | Retrying) -> Settling | Queued:
         """Return the state that follows when the time of this one has passed."""
         flow = state.schedule.flow
-        if isinstance(state, Waiting) and self._settles and not (flow.exempt or self._is_held(flow)):
+        if isinstance(state, Waiting) and self._settles and not (flow.exempt or self._is_suspended(flow)):
             return Settling(state.until + self._settle_seconds, state.schedule)
         return Queued(state.schedule)
 
@@ -229,7 +229,7 @@ class EvictionQueue:
         """Ask anew which flows are held."""
         for entry in list(self._settling):
             record = self._pods.known[entry.ref.key]
-            if isinstance(record.state, Settling) and self._is_held(record.state.schedule.flow):
+            if isinstance(record.state, Settling) and self._is_suspended(record.state.schedule.flow):
                 self._settling.cancel(entry.ref)
                 self._enter(record, Queued(record.state.schedule))
         self._due_first.reconsider()

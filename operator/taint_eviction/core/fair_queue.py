@@ -27,9 +27,9 @@ from taint_eviction.core.objects import NamespacedName, PodRef
 _SLACK = 64
 
 
-def _outnumber(held: Sized, live: int) -> bool:
+def _outnumber(kept: Sized, live: int) -> bool:
     """Tell whether stale items outnumber the live ones."""
-    return len(held) > 2 * live + _SLACK
+    return len(kept) > 2 * live + _SLACK
 
 
 class FlowKey(NamedTuple):
@@ -58,11 +58,11 @@ class _Flow:
     ``called_by`` is the limit that called it last, if one did.
     """
 
-    __slots__ = ("called_by", "entries", "held", "keeper", "key", "live", "place")
+    __slots__ = ("called_by", "entries", "keeper", "key", "live", "place", "suspended")
 
-    def __init__(self, key: FlowKey, held: bool) -> None:
+    def __init__(self, key: FlowKey, suspended: bool) -> None:
         self.key = key
-        self.held = held
+        self.suspended = suspended
         self.entries: list[_Entry] = []
         self.live = 0
         self.place: _Place | None = None
@@ -88,14 +88,14 @@ class _Kept:
 
 
 class FairQueue:
-    """The due pods in their flows. ``is_held`` tells whether a flow is held; ``buckets`` returns what limits it."""
+    """The due pods in their flows. ``is_suspended`` tells whether a flow waits; ``buckets`` returns what limits it."""
 
     def __init__(
         self,
-        is_held: Callable[[FlowKey], bool],
+        is_suspended: Callable[[FlowKey], bool],
         buckets: Callable[[str, str, str, float], tuple[TokenBucket, ...]],
     ) -> None:
-        self._is_held = is_held
+        self._is_suspended = is_suspended
         self._buckets = buckets
         self._entries: dict[NamespacedName, _Entry] = {}
         self._flows: dict[FlowKey, _Flow] = {}
@@ -105,7 +105,7 @@ class FairQueue:
         self._turn = 0
         self._next_turns: dict[str, int] = {}
         self._counted = 0
-        self._held = 0
+        self._suspended = 0
         # How many pods are in exempt flows that are not held.
         self.exempt = 0
 
@@ -116,18 +116,18 @@ class FairQueue:
     @property
     def free(self) -> int:
         """Count the pods whose flows are not held."""
-        return len(self._entries) - self._held
+        return len(self._entries) - self._suspended
 
     def add(self, ref: PodRef, key: FlowKey, fire_at: float) -> None:
         """Add a pod, of which there must be none with the same key."""
         flow = self._flows.get(key)
         if flow is None:
-            flow = self._flows[key] = _Flow(key, self._is_held(key))
+            flow = self._flows[key] = _Flow(key, self._is_suspended(key))
         entry = self._entries[ref.key] = _Entry(fire_at, self._count(), ref, flow)
         heapq.heappush(flow.entries, entry)
         flow.live += 1
-        self._held += flow.held
-        self.exempt += key.exempt and not flow.held
+        self._suspended += flow.suspended
+        self.exempt += key.exempt and not flow.suspended
         if flow.place is None or fire_at < flow.place.fire_at:
             flow.keeper = None
             self._put(flow)
@@ -177,11 +177,11 @@ class FairQueue:
 
     def reconsider(self) -> None:
         """Ask again for every flow whether it is held, and what limits it."""
-        self._ready, self._kept, self._calls, self._held, self.exempt = [], {}, [], 0, 0
+        self._ready, self._kept, self._calls, self._suspended, self.exempt = [], {}, [], 0, 0
         for flow in self._flows.values():
-            flow.held, flow.place, flow.keeper, flow.called_by = self._is_held(flow.key), None, None, None
-            if flow.held:
-                self._held += flow.live
+            flow.suspended, flow.place, flow.keeper, flow.called_by = self._is_suspended(flow.key), None, None, None
+            if flow.suspended:
+                self._suspended += flow.live
             elif flow.key.exempt:
                 self.exempt += flow.live
             self._put(flow)
@@ -190,7 +190,7 @@ class FairQueue:
 
     def _put(self, flow: _Flow) -> None:
         """Put a flow where its most overdue pod and its node's turn belong; a held flow stands nowhere."""
-        if flow.held:
+        if flow.suspended:
             return
         places = self._ready if flow.keeper is None else self._kept.setdefault(flow.keeper, _Kept()).places
         flow.place = self._place(flow)
@@ -272,8 +272,8 @@ class FairQueue:
 
     def _leave(self, flow: _Flow) -> None:
         flow.live -= 1
-        self._held -= flow.held
-        self.exempt -= flow.key.exempt and not flow.held
+        self._suspended -= flow.suspended
+        self.exempt -= flow.key.exempt and not flow.suspended
         if flow.live == 0:
             del self._flows[flow.key]
             flow.place = None

@@ -32,7 +32,7 @@ class Requirement:
     operator: str
     values: frozenset[str] = frozenset()
 
-    def holds(self, labels: Mapping[str, str]) -> bool:
+    def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether it holds for these labels; an unknown operator holds for none."""
         found = labels.get(self.key)
         match self.operator:
@@ -63,7 +63,7 @@ LabelSelector = tuple[Requirement, ...]
 
 def chooses(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Tell whether the selector chooses an object with these labels."""
-    return all(term.holds(labels) for term in selector)
+    return all(term.matches(labels) for term in selector)
 
 
 def requirement(key: str, operator: str, values: Collection[str] = ()) -> Requirement:

@@ -91,11 +91,11 @@ class Settling:
 class Queued:
     """The pod is due and waits for its turn.
 
-    ``held_by``: what holds it back. It is computed when somebody asks, and not stored: what is held are whole flows.
+    ``wait_reason`` is computed when somebody asks, and not stored, because whole flows wait for the same reason.
     """
 
     schedule: Schedule
-    held_by: WaitReason = WaitReason.LIMITED
+    wait_reason: WaitReason = WaitReason.LIMITED
 
 
 @dataclass(frozen=True, slots=True)

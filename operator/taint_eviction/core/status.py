@@ -51,11 +51,11 @@ class Pending:
     asks_until: float
 
     @property
-    def held_by(self) -> WaitReason | None:
+    def wait_reason(self) -> WaitReason | None:
         """What holds it back though it is due, None if nothing does."""
         match self.state:
-            case Queued(held_by=held_by):
-                return held_by
+            case Queued(wait_reason=wait_reason):
+                return wait_reason
             case Settling():
                 return WaitReason.SETTLING
             case Waiting() | Retrying() | InFlight():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy
-from taint_eviction.core.effects import Outcome, Work
+from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE
@@ -48,7 +48,7 @@ class Doors:
     restarted: Callable[[str], None] = lambda _kind: None
     heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None
     began: Callable[[Work, Moment], None] = lambda _work, _now: None
-    attempted: Callable[[Work, Outcome, Moment], None] = lambda _work, _outcome, _now: None
+    attempted: Callable[[Work, WorkOutcome, Moment], None] = lambda _work, _outcome, _now: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import functools
 
-from taint_eviction.core.effects import CutOff, Eviction, Outcome, Work
+from taint_eviction.core.effects import CutOff, Eviction, Work, WorkOutcome
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import Gate
@@ -100,7 +100,7 @@ class Driver:
         begun = self._live.take_due(free, free_for_retries)
         for work in begun:
             is_retry = not isinstance(work, Eviction) or work.tries > 0
-            worker = self.workers.hold()
+            worker = self.workers.assign()
             task = asyncio.create_task(self._carry_out(work, worker), name=f"evict {work.ref}")
             self._running[task] = is_retry
             free_for_retries -= is_retry
@@ -117,7 +117,7 @@ class Driver:
 
     def _free(self) -> int:
         """Count the workers that may begin something now; negative where more are busy than may be."""
-        return min(self.workers.number - self.workers.held, self._allowed() - self.workers.busy)
+        return min(self.workers.number - self.workers.taken, self._allowed() - self.workers.busy)
 
     def _allowed(self) -> int:
         """Count the workers that may be busy now."""
@@ -129,7 +129,7 @@ class Driver:
                 await self._live.changed.wait()
 
     async def _carry_out(self, work: Work, worker: Worker) -> None:
-        outcome: Outcome = CutOff()
+        outcome: WorkOutcome = CutOff()
         try:
             outcome = await self._evictor.carry_out(work, worker)
         finally:

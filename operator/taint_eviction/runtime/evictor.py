@@ -3,7 +3,7 @@
 To mark a pod is to set its condition DisruptionTarget; the answer is the live pod. If budgets are to be respected, the
 live pod is read instead of marked, and evicted by the eviction API instead of deleted.
 
-Never raises the world's errors: whatever happens becomes an ``Outcome``. Nothing is awaited between the decision,
+Never raises the world's errors: whatever happens becomes an ``WorkOutcome``. Nothing is awaited between the decision,
 the gate (whether this process leads) and the start of the call that changes something. The PATCH may then still wait
 for a connection; the call that ends the pod has one already.
 
@@ -13,7 +13,17 @@ Does not choose what to evict or when to retry (``core``), nor how a call is mad
 import asyncio
 import random
 
-from taint_eviction.core.effects import CalledOff, Done, Eviction, Failed, Held, Outcome, PodIsGone, TakeBack, Work
+from taint_eviction.core.effects import (
+    CalledOff,
+    Done,
+    Eviction,
+    Failed,
+    PodIsGone,
+    Suspended,
+    TakeBack,
+    Work,
+    WorkOutcome,
+)
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.runtime.backoff import backoff_seconds, blocked_seconds
@@ -37,7 +47,7 @@ _ROOM_FOR_ANOTHER_SECONDS = 0.3
 class _Stopped(Exception):
     """The next call must not be made; the attempt ends with this outcome."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: WorkOutcome) -> None:
         super().__init__()
         self.outcome = outcome
 
@@ -65,7 +75,7 @@ class Evictor:
         self._retry = retry
         self._rng = rng
 
-    async def carry_out(self, work: Work, worker: Worker) -> Outcome:
+    async def carry_out(self, work: Work, worker: Worker) -> WorkOutcome:
         """Do one piece of work and return how it ended; only our own bugs are raised.
 
         ``worker`` is taken again before each step; an attempt that has waited long may have to wait for it.
@@ -78,14 +88,14 @@ class Evictor:
             return stopped.outcome
         except CallFailed as failure:
             if not self._gate.may_act():
-                return Held()
+                return Suspended()
             if failure.block is not None:
                 wait = blocked_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
             else:
                 wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
             return Failed(str(failure), self._clock.now().at + wait, failure.block)
 
-    async def _evict(self, work: Eviction, worker: Worker) -> Outcome:
+    async def _evict(self, work: Eviction, worker: Worker) -> WorkOutcome:
         await self._decide_again(work, worker)
         # The eviction API sets a condition of its own once it accepts.
         pod = await (self._read_pod(work.ref) if work.by_eviction_api else self._mark(work, worker))
@@ -116,7 +126,7 @@ class Evictor:
 
     def _recheck(self, work: Work) -> None:
         """Raise ``_Stopped`` unless the next call may be made right now, by what is known."""
-        outcome = self._live.recheck(work) or (None if self._gate.may_act() else Held())
+        outcome = self._live.recheck(work) or (None if self._gate.may_act() else Suspended())
         if outcome is not None:
             raise _Stopped(outcome)
 
@@ -157,7 +167,7 @@ class Evictor:
             self._live.observe(PodSeen(pod, asked_at=asked_at))
         return pod
 
-    async def _take_back(self, work: TakeBack, worker: Worker) -> Outcome:
+    async def _take_back(self, work: TakeBack, worker: Worker) -> WorkOutcome:
         pod = await self._read_pod(work.ref)
         if pod is None:
             return PodIsGone()

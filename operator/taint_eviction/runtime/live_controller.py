@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import CalledOff, Effect, Held, NodeCleared, NodeTainted, Outcome, Work
+from taint_eviction.core.effects import CalledOff, Effect, NodeCleared, NodeTainted, Suspended, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import PodRef
@@ -31,7 +31,7 @@ class LiveController:
         reporters: Iterable[Reporter],
         heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None,
         began: Callable[[Work, Moment], None] = lambda _work, _now: None,
-        attempted: Callable[[Work, Outcome, Moment], None] = lambda _work, _outcome, _now: None,
+        attempted: Callable[[Work, WorkOutcome, Moment], None] = lambda _work, _outcome, _now: None,
     ) -> None:
         self.controller = controller
         self._attempts = controller.attempts
@@ -80,7 +80,7 @@ class LiveController:
             self._began(work, now)
         return begun
 
-    def recheck(self, work: Work) -> CalledOff | Held | None:
+    def recheck(self, work: Work) -> CalledOff | Suspended | None:
         """Say what keeps a piece of work in flight from going on at this very moment."""
         return self._attempts.recheck(work, self.clock.now())
 
@@ -92,7 +92,7 @@ class LiveController:
         """Note that a pod's deletion is about to be asked for."""
         self._attempts.will_delete(ref, self.clock.now())
 
-    def settle(self, work: Work, outcome: Outcome) -> None:
+    def settle(self, work: Work, outcome: WorkOutcome) -> None:
         """Take in how a piece of work ended."""
         now = self.clock.now()
         self._attempted(work, outcome, now)

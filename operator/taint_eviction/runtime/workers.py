@@ -4,7 +4,7 @@ An attempt holds a worker from its start and takes it again before each step. If
 worker is lent, so that a call without an answer does not hold up other attempts. At most 100 are lent at a time: the
 service accounts of kube-system share one flow of API Priority and Fairness.
 
-Does not choose what is attempted, nor when (``driver``). Invariant: no more workers are held than exist.
+Does not choose what is attempted, nor when (``driver``). Invariant: no more workers are taken than exist.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Workers:
         return len(self._busy)
 
     @property
-    def held(self) -> int:
+    def taken(self) -> int:
         """Count the workers that nobody else can have."""
         return len(self._busy) + max(0, len(self._waiting_long) - _MAX_LENT)
 
@@ -40,8 +40,8 @@ class Workers:
         """Count the workers that are lent."""
         return min(len(self._waiting_long), _MAX_LENT)
 
-    def hold(self) -> "Worker":
-        """Hold a worker that is free."""
+    def assign(self) -> "Worker":
+        """Assign a worker that is free."""
         worker = Worker(self)
         self._busy.add(worker)
         worker.arm()
@@ -72,7 +72,7 @@ class Workers:
         self._grant()
 
     def _grant(self) -> None:
-        while self._returning and self.held < self.number:
+        while self._returning and self.taken < self.number:
             worker = next(iter(self._returning))
             granted = self._returning.pop(worker)
             if not granted.cancelled():
