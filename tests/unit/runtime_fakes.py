@@ -10,29 +10,39 @@ import functools
 import gc
 import random
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from tests.unit.as_json import node_as_json, pod_as_json
 from tests.unit.builders import EPOCH
 
+from fake_apiserver.resources import RESOURCES
 from taint_eviction.adapters.answers import failure_reason, may_pass
+from taint_eviction.adapters.kubernetes_objects import read_node, read_pod
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Block, BlockReason, Effect, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef
+from taint_eviction.core.objects import NamespacedName, Node, Pod
 from taint_eviction.core.pod_record import InFlight
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
-from taint_eviction.runtime.ports import CallFailed, FailureReason, Page, Ready, WatchListener, WatchScope
+from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready, WatchListener, WatchScope
 from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.supervised_watch import WatchDoors
 from taint_eviction.runtime.workers import Workers
 from taint_eviction.settings import RetrySettings, WatchSettings
+from taint_eviction_lab.simulation.api import SimulatedApi
+from taint_eviction_lab.simulation.calls import Network, World
+from taint_eviction_lab.simulation.cluster import SimulatedCluster
+from taint_eviction_lab.simulation.faults import CallFaults, CallKind
+from taint_eviction_lab.simulation.pod_writes import PodWrites
+from taint_eviction_lab.simulation.timeline import Timeline, What
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.wiring import production_parsing
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
@@ -167,16 +177,30 @@ class SentCall(NamedTuple):
     target: str
 
 
+_VERBS = {
+    CallKind.LIST_NODES: "LIST nodes",
+    CallKind.LIST_CACHED_PODS: "GLANCE",
+    CallKind.READ_NODE: "GET node",
+    CallKind.READ_POD: "GET pod",
+    CallKind.MARK: "PATCH",
+    CallKind.UNMARK: "UNMARK",
+    CallKind.DELETE: "DELETE",
+    CallKind.EVICT: "EVICT",
+}
+
+
 class Wire:
     """Carries calls. What has been sent takes effect even if nobody waits for the answer any more.
 
-    ``hows`` are used up one by one by verb; then ``ever`` counts; else all goes well.
+    ``hows`` are used up one by one by verb; then ``ever`` counts; else all goes well. ``connect_seconds``: how long a
+    connection takes over which a pod is to be ended.
     """
 
     def __init__(self) -> None:
         self.calls: list[SentCall] = []
         self.hows: defaultdict[str, deque[How]] = defaultdict(deque)
         self.ever: dict[str, How] = {}
+        self.connect_seconds = 0.0
 
     def will(self, verb: str, *hows: How) -> None:
         """Say how the next calls of a verb fare."""
@@ -192,6 +216,15 @@ class Wire:
 
     def _how(self, verb: str) -> How:
         return self.hows[verb].popleft() if self.hows[verb] else self.ever.get(verb, How())
+
+    async def call(
+        self, call: CallKind, subject: str, act: Callable[[], ResultT], uid: str = "", ready: Ready | None = None
+    ) -> ResultT:
+        """Make a call of the simulated API server's."""
+        if ready is not None:
+            await asyncio.sleep(self.connect_seconds)
+            await ready()
+        return await self.carry(_VERBS.get(call, f"LIST {subject or 'pods'}"), uid or subject, act)
 
     async def carry(self, verb: str, target: str, effect: Callable[[], ResultT]) -> ResultT:
         """Carry one call."""
@@ -229,113 +262,65 @@ def _arrive(effect: Callable[[], Any], answer: "asyncio.Future[Any]") -> None:
             answer.set_result(result)
 
 
-class FakeApi(Wire):
-    """A ``ClusterReader`` and ``ClusterWriter``: nodes and pods, versions and all."""
+class FakeApi(Wire, SimulatedApi):
+    """The simulation's API server behind a ``Wire``. ``graceful``: pods put from now on take time to end.
+
+    ``cache_age``: how old that is which it has at hand, in seconds.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.nodes: dict[str, Node] = {}
-        self.pods: dict[NamespacedName, Pod] = {}
-        self.version = 0
-        self.page_size = 1000
-        self.graceful = False
-        self.connect_seconds = 0.0
-        self.deleted: list[tuple[float, str]] = []
-        self.cached: tuple[Pod, ...] | None = None
+        Wire.__init__(self)
+        self._timeline = Timeline()
+        cluster = SimulatedCluster(self._timeline)
+        cluster.kubelets.suspend()
+        writes = PodWrites(cluster, self._timeline)
+        world = World(cluster, CallFaults(), Network(), production_parsing(), self._timeline, writes)
+        SimulatedApi.__init__(self, world, self, lambda: self.cache_age)
+        self.graceful, self.cache_age = False, 0.0
+
+    def use_pages_of(self, size: int) -> None:
+        """Bring lists in pages of so many objects."""
+        self._world = replace(self._world, network=Network(page_size=size))
+
+    @property
+    def version(self) -> int:
+        """The version of the last write."""
+        return self._cluster.store.resource_version
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """Read all nodes."""
+        return {node.name: node for node in (read_node(body).value for body in self._cluster.nodes())}
+
+    @property
+    def pods(self) -> dict[NamespacedName, Pod]:
+        """Read all pods."""
+        return {pod.ref.key: pod for pod in (read_pod(body).value for body in self._cluster.pods())}
+
+    @property
+    def deleted(self) -> list[tuple[float, str]]:
+        """List when the deletion of which UID was accepted."""
+        return [(entry.at, entry.uid) for entry in self._timeline if entry.what in (What.EVICTED, What.DELETED_AGAIN)]
 
     def put(self, *objects: Node | Pod) -> None:
         """Create or replace objects."""
         for thing in objects:
-            self.version += 1
             if isinstance(thing, Node):
-                self.nodes[thing.name] = replace(thing, resource_version=self.version)
+                self._cluster.store.commit(RESOURCES["nodes"], node_as_json(thing))
             else:
-                self.pods[thing.ref.key] = replace(thing, resource_version=self.version)
+                self._cluster.store.commit(RESOURCES["pods"], pod_as_json(thing, graceful=self.graceful))
+
+    def remove(self, *names: str | NamespacedName) -> None:
+        """Remove nodes (by name) and pods (by key), without anybody's doing."""
+        for name in names:
+            key = ("nodes", "", name) if isinstance(name, str) else ("pods", *name)
+            record = self._cluster.store.get(*key)
+            assert record is not None, name
+            self._cluster.store.remove(record)
 
     def facts(self) -> list[Fact]:
         """Tell all as a watch does."""
         return [*(NodeSeen(node) for node in self.nodes.values()), *(PodSeen(pod) for pod in self.pods.values())]
-
-    def live(self, ref: PodRef) -> Pod | None:
-        """Find exactly this pod."""
-        pod = self.pods.get(ref.key)
-        return pod if pod is not None and pod.ref == ref else None
-
-    def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
-        """List nodes."""
-        return self._pages("LIST nodes", lambda: list(self.nodes.values()))
-
-    def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
-        """List bound pods."""
-        wanted = (lambda pod: pod.node_name is not None) if node_name is None else (lambda p: p.node_name == node_name)
-        return self._pages(f"LIST {node_name or 'pods'}", lambda: [pod for pod in self.pods.values() if wanted(pod)])
-
-    async def cached_pods(self, node_name: str) -> tuple[Pod, ...]:
-        """List the pods of a node, those of ``cached`` where that is set."""
-        found = self.pods.values() if self.cached is None else self.cached
-        return await self.carry("GLANCE", node_name, lambda: tuple(pod for pod in found if pod.node_name == node_name))
-
-    async def _pages(self, verb: str, select: Callable[[], list[Any]]) -> AsyncGenerator[Page[Any], None]:
-        version, found = await self.carry(verb, "page 0", lambda: (self.version, select()))
-        for start in range(0, max(1, len(found)), self.page_size):
-            if start:
-                await self.carry(verb, f"page {start // self.page_size}", lambda: None)
-            part = tuple(found[start : start + self.page_size])
-            yield Page(part, frozenset(o.uid if isinstance(o, Node) else o.ref.uid for o in part), version)
-
-    async def read_node(self, name: str) -> Node | None:
-        """Read a node."""
-        return await self.carry("GET node", name, lambda: self.nodes.get(name))
-
-    async def read_pod(self, ref: PodRef) -> Pod | None:
-        """Read a pod."""
-        return await self.carry("GET pod", ref.uid, lambda: self.live(ref))
-
-    def _mark(self, ref: PodRef, marked: bool) -> Pod | None:
-        pod = self.live(ref)
-        if pod is not None and pod.marked != marked:
-            self.put(replace(pod, marked=marked))
-        return self.live(ref)
-
-    async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
-        """Set the condition."""
-        return await self.carry("PATCH", ref.uid, lambda: self._mark(ref, True))
-
-    async def unmark(self, pod: Pod, now: Moment) -> Pod | None:
-        """Take the condition back from exactly this version."""
-
-        def effect() -> Pod | None:
-            live = self.live(pod.ref)
-            if live is not None and live.resource_version != pod.resource_version:
-                raise CallFailed("the object has been modified", reason=FailureReason.CONFLICT)
-            return self._mark(pod.ref, False)
-
-        return await self.carry("UNMARK", pod.ref.uid, effect)
-
-    async def delete(self, ref: PodRef, ready: Ready) -> bool:
-        """Delete, or begin to where ``graceful``, once the connection stands and ``ready`` agrees."""
-        return await self._end_over_connection("DELETE", ref, ready)
-
-    async def evict(self, ref: PodRef, ready: Ready) -> bool:
-        """Do the same by the eviction API."""
-        return await self._end_over_connection("EVICT", ref, ready)
-
-    async def _end_over_connection(self, verb: str, ref: PodRef, ready: Ready) -> bool:
-        if self.connect_seconds:
-            await asyncio.sleep(self.connect_seconds)
-        await ready()
-        return await self.carry(verb, ref.uid, lambda: self._end(ref))
-
-    def _end(self, ref: PodRef) -> bool:
-        pod = self.live(ref)
-        if pod is None:
-            return False
-        self.deleted.append((now(), ref.uid))
-        if self.graceful:
-            self.put(replace(pod, terminating=True))
-        else:
-            del self.pods[ref.key]
-        return True
 
 
 class FakeReporter:

@@ -348,6 +348,7 @@ async def test_never_two_for_one_pod(seed: int) -> None:
     rng = random.Random(seed)
     it = body(*[rng.randrange(20) for _ in range(20)], workers=6)
     it.api.graceful = True
+    it.sees(*it.api.pods.values())
     for verb in ("GET node", "PATCH", "DELETE", "GET pod", "UNMARK"):
         it.api.will(verb, *(rng.choice([slow(0.3), refused(500), times_out(3), How(1, 1)]) for _ in range(100)))
     attempts = AttemptsUnderWay(it, 0)

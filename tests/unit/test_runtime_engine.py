@@ -76,7 +76,7 @@ async def test_a_newly_tainted_node_does_not_take_readiness_back() -> None:
     whole = engine(it)
     async with running(whole.run()):
         await until(5)
-        it.watcher.report("nodes", NodeSeen(node(taint(), name="n2", version=100)))
+        it.watcher.report("nodes", NodeSeen(node(taint(), name="n2", version=1000)))
         await until(10)
         assert (whole.synced(), whole.readiness()) == (True, (True, "ok"))
 
@@ -91,7 +91,7 @@ async def test_a_node_that_is_cleared_before_its_pods_were_listed_is_not_waited_
     async with running(whole.run()):
         await until(5)
         assert whole.synced() is False
-        it.watcher.report("nodes", NodeSeen(node(version=100)))
+        it.watcher.report("nodes", NodeSeen(node(version=1000)))
         await until(5)
         assert whole.synced() is True
 

@@ -196,7 +196,7 @@ async def test_a_pod_that_is_gone_at_any_step_is_done_with(vanishes: str, verbs:
     """Gone while any call is under way: nothing is sent after that, nothing counts as evicted, nothing stays."""
     it = body()
     it.api.will(vanishes, How(effect_after=0.5))
-    at(0.25, it.api.pods.clear)
+    at(0.25, it.api.remove, *it.api.pods)
     assert await once(it) == PodIsGone()
     assert (
         it.api.verbs(),
@@ -244,7 +244,7 @@ async def test_a_lagging_node_watch_kills_nobody() -> None:
 async def test_a_node_that_is_gone_evicts_nobody() -> None:
     """W12: its pods are PodGC's work."""
     it = body()
-    it.api.nodes.clear()
+    it.api.remove(*it.api.nodes)
     assert await once(it) == CalledOff()
     assert (it.api.verbs(), it.live.next_at(it.clock.now().at)) == (["GET node"], None)
 
@@ -553,12 +553,12 @@ async def test_the_eviction_api_is_asked_on_a_live_pod_and_without_a_condition()
 async def test_a_pod_that_is_gone_is_not_evicted() -> None:
     """As the live read says, or the eviction API."""
     it = asking()
-    it.api.pods.clear()
+    it.api.remove(*it.api.pods)
     assert await once(it) == PodIsGone()
     assert it.api.verbs() == ASKING[:2]
     it = asking()
     it.api.will("GET pod", slow(0.5))
-    at(0.25, it.api.pods.clear)
+    at(0.25, it.api.remove, *it.api.pods)
     assert await once(it) == PodIsGone()
     assert it.api.verbs() == ASKING
 

@@ -69,7 +69,7 @@ async def test_what_a_budget_refuses_uses_up_nothing() -> None:
     it.api.will("EVICT", *[blocked()] * 10)
     async with running(it.driver.run()):
         await until(4.9)
-        assert it.api.deleted == [(0, "u10")]
+        assert it.api.deleted == [(0, "u9")]
         await until(39.9)
     assert [instant for instant, _ in it.api.deleted] == [0, 10, 20, 30]
 

@@ -118,7 +118,7 @@ async def test_an_answer_is_an_observation() -> None:
 async def test_a_node_that_is_not_found_is_gone() -> None:
     """W12: 404 is an answer, but serves nobody else: a watch that lags could bring the node back in between."""
     it = body()
-    it.api.nodes.clear()
+    it.api.remove(*it.api.nodes)
     await it.node_reads.read("n1")
     await it.node_reads.read("n1")
     assert (it.brain.nodes.known, len(it.api.calls)) == ({}, 2)
@@ -140,7 +140,7 @@ async def test_a_late_answer_does_not_overrule_what_a_watch_brought_since() -> N
 async def test_a_node_recreated_after_a_read_found_none_stays_known() -> None:
     """W12: "not found" is older than the node that a watch brought meanwhile."""
     it = body()
-    it.api.nodes.clear()
+    it.api.remove(*it.api.nodes)
     it.api.will("GET node", slow(5))
     reading = asyncio.create_task(it.node_reads.read("n1"))
     await until(2)
@@ -190,7 +190,7 @@ async def test_a_node_that_is_gone_when_it_is_asked_for_again_is_gone() -> None:
     """W12: deleted while the watch was waited for."""
     it = body()
     it.api.put(node(taint()))
-    at(1, it.api.nodes.clear)
+    at(1, it.api.remove, *it.api.nodes)
     assert await it.node_reads.read("n1") is None
     assert it.brain.nodes.known == {}
 

@@ -45,7 +45,7 @@ async def test_what_is_absent_is_swept() -> None:
     it = Body()
     it.sees(node(taint()), node(taint(), name="n2"), *pods(2), *pods(2, "n2"))
     await until(1)
-    del it.api.pods[ref("n1-0").key], it.api.nodes["n2"]
+    it.api.remove(ref("n1-0").key, "n2")
     await resync(it).resync(PodsScope("n1"))
     assert names(it) == {"n1-1", "n2-0", "n2-1"}
     await resync(it).resync(NodesScope())
@@ -61,7 +61,7 @@ async def test_the_list_of_all_bound_pods_sweeps_all_nodes() -> None:
     it = Body()
     it.sees(node(taint()), node(taint(), name="n2"), *pods(2), *pods(2, "n2"))
     await until(1)
-    del it.api.pods[ref("n1-0").key], it.api.pods[ref("n2-1").key]
+    it.api.remove(ref("n1-0").key, ref("n2-1").key)
     await resync(it).resync(PodsScope(None))
     assert names(it) == {"n1-1", "n2-0"}
 
@@ -105,10 +105,10 @@ async def test_an_old_list_does_not_undo_what_a_watch_brought_since() -> None:
 async def test_every_page_counts() -> None:
     """The sweep knows the UIDs of all pages, and comes after the last."""
     it = Body()
-    it.api.page_size = 10
+    it.api.use_pages_of(10)
     it.sees(node(taint()), *pods(35))
     await until(1)
-    del it.api.pods[ref("n1-7").key], it.api.pods[ref("n1-34").key]
+    it.api.remove(ref("n1-7").key, ref("n1-34").key)
     it.api.will("LIST n1", *[slow(1)] * 4)
     await resync(it).resync(PodsScope("n1"))
     assert (now(), len(names(it)), len(it.api.sent("LIST n1"))) == (5, 33, 4)
@@ -120,7 +120,7 @@ async def test_an_empty_list_sweeps_all() -> None:
     it = Body()
     it.sees(node(taint()))
     await until(1)
-    it.api.nodes.clear()
+    it.api.remove(*it.api.nodes)
     await resync(it).resync(NodesScope())
     assert it.brain.nodes.known == {}
 
@@ -131,9 +131,9 @@ async def test_a_list_that_breaks_off_leaves_what_was_listed_and_sweeps_nothing(
     it = Body()
     it.sees(node(taint()), pod(name="ghost", uid="ghost"))
     await until(1)
-    it.api.pods.clear()
+    it.api.remove(*it.api.pods)
     it.api.put(*pods(30))
-    it.api.page_size = 10
+    it.api.use_pages_of(10)
     it.api.will("LIST n1", slow(0), slow(0), refused(410))
     with pytest.raises(CallFailed, match="410"):
         await resync(it).resync(PodsScope("n1"))
@@ -174,7 +174,7 @@ async def test_a_long_list_lets_others_take_their_turn() -> None:
     """Between two pages the loop turns: deadlines do not wait for a list of thousands."""
     it = Body()
     it.sees(node(taint()), pod(tolerates(5)))
-    it.api.page_size = 1
+    it.api.use_pages_of(1)
     it.api.put(*pods(200))
     it.api.ever["LIST n1"] = slow(0.1)
     async with running(it.driver.run()):
@@ -226,11 +226,13 @@ async def test_a_first_list_does_not_keep_waiting_what_is_at_hand() -> None:
 async def test_what_is_at_hand_proves_nothing_gone_and_replaces_nothing_newer() -> None:
     """The cache is old: it lacks a pod that is known, and has the forerunner of another."""
     it = Body()
+    it.api.put(pod(uid="a"))
+    await until(1)
     it.sees(node(taint()), pod(uid="b"), pod(name="new", uid="new"))
-    it.api.cached = (pod(uid="a", version=1),)
+    it.api.cache_age = 0.5
     it.api.will("LIST n1", slow(1))
     async with running(resync(it).resync(PodsScope("n1"), first=True)):
-        await until(0.1)
+        await until(1.1)
         assert {known.pod.ref.uid for known in it.brain.pods.known.values()} == {"b", "new"}
 
 

@@ -93,7 +93,7 @@ async def test_a_watch_that_ends_is_listed_and_watched_again() -> None:
     watch = nodes_watch(it)
     async with running(watch.run()):
         await until(100)
-        del it.api.nodes["n2"]
+        it.api.remove("n2")
         it.watcher.end(NODES, WatchEnded("410 Gone"))
         await until(100)
         assert (watch.listed.is_set(), watch.watching.is_set()) == (True, False)
@@ -173,7 +173,7 @@ async def test_lists_again_when_the_watch_has_listed_again() -> None:
     it.api.put(node(taint()), node(taint(), name="n2"))
     async with running(nodes_watch(it).run()):
         await until(50)
-        del it.api.nodes["n2"]
+        it.api.remove("n2")
         it.watcher.listeners[NODES].on_listed()
         await until(50)
         assert (lists(it), set(it.brain.tainted_nodes()), starts(it)) == ([0.0, 50.0], {"n1"}, [0.0])

@@ -139,7 +139,7 @@ async def test_gone_at_either_step_a_take_back_is_done_with() -> None:
     for vanishes in ("GET pod", "UNMARK"):
         it = called_off()
         it.api.will(vanishes, How(effect_after=0.5))
-        at(now() + 0.25, it.api.pods.clear)
+        at(now() + 0.25, it.api.remove, *it.api.pods)
         assert await take_back(it) == PodIsGone()
         assert it.brain.attempts.next_at(it.clock.now().at) is None
 

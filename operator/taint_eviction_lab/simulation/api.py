@@ -4,15 +4,27 @@ They answer by what is in the store when a call arrives. Not here: how calls get
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Protocol, TypeVar
 
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
 from taint_eviction.runtime.ports import CallFailed, Page, Ready
-from taint_eviction_lab.simulation.calls import SimulatedCalls, World
+from taint_eviction_lab.simulation.calls import World
 from taint_eviction_lab.simulation.cluster import bound_to
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Calls(Protocol):
+    """The way of calls to the store and back."""
+
+    async def call(
+        self, call: CallKind, subject: str, act: Callable[[], AnswerT], uid: str = "", ready: Ready | None = None
+    ) -> AnswerT:
+        """Make a call: let ``act`` happen once it arrives, return the answer; raise ``CallFailed``."""
 
 
 class SimulatedApi:
@@ -21,7 +33,7 @@ class SimulatedApi:
     ``cache_age`` says how old that is which the API server has at hand, in seconds.
     """
 
-    def __init__(self, world: World, calls: SimulatedCalls, cache_age: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(self, world: World, calls: Calls, cache_age: Callable[[], float] = lambda: 0.0) -> None:
         self._world = world
         self._calls = calls
         self._cluster = world.cluster
