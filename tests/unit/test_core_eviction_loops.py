@@ -101,3 +101,12 @@ def test_a_dry_run_sees_no_loop() -> None:
         [work] = brain.attempts.take_due(moment(second), 1, 0)
         assert len(brain.attempts.settle(work, Done(), moment(second))) == 1
         brain.observe(NodeSeen(node(version=2 * version + 2)), moment(second))
+
+
+def test_what_is_remembered_is_as_much_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pair beyond that takes memory."""
+    monkeypatch.setattr(eviction_loops, "_MAX_REMEMBERED", 2)
+    loops = EvictionLoops()
+    for second, uid in enumerate("abbbcccaaa"):
+        loops.evicted(ControllerRef("DaemonSet", uid, uid), "n1", moment(second))
+    assert loops.count(moment(10)) == 2

@@ -116,6 +116,21 @@ def test_nodes_count_that_are_newly_out_of_service() -> None:
     assert seen.newly(nodes, 10, never_old) == 1
 
 
+def test_a_node_that_stops_being_ready_before_it_is_told_is_not_told() -> None:
+    """A standby takes note, and tells nothing."""
+    seen = OutOfServiceNodes()
+    seen.observe("a", known(READY, 0))
+    seen.observe("a", known(UNKNOWN, 0))
+    assert seen.report() == []
+
+
+def test_a_taint_from_when_the_window_began_is_old() -> None:
+    """It counts a moment later."""
+    seen, nodes = OutOfServiceNodes(), {"a": known(UNKNOWN, 20)}
+    seen.observe("a", nodes["a"])
+    assert [seen.newly(nodes, newest_old, never_old) for newest_old in (19.9, 20)] == [1, 0]
+
+
 def test_a_ready_node_is_told_once_until_the_taint_is_gone() -> None:
     """However often it is seen, and however often it is not ready in between."""
     on = Stage()
@@ -228,3 +243,19 @@ def test_a_plain_node_is_told_nothing_of() -> None:
     assert status(on)["outOfServiceNodes"] == []
     assert explained(on)["nodeNote"] is None
     assert on.brain.observe(NodeSeen(node(taint(), name="n7")), moment(1)) == [NodeTainted("n7")]
+
+
+def test_pods_of_nodes_out_of_service_do_not_count_as_due() -> None:
+    """The breaker counts their nodes."""
+    on = Stage(eviction=ASKS, breaker=BreakerPolicy(enabled=True, max_due=5))
+    on.sees(off(), node(taint(), name="n2"), pod(), pod(name="web-1", uid="b", on="n2"))
+    on.lists("n1", "n2")
+    on.evaluate()
+    assert on.brain.status.surge(moment(0)).due == 1
+
+
+def test_only_pods_whose_eviction_failed_have_failures() -> None:
+    """Those that wait for their first attempt have none."""
+    on = Stage()
+    on.sees(off(), pod())
+    assert on.brain.status.failures() == []

@@ -8,7 +8,7 @@ from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerate
 from taint_eviction.core.decision import DecisionPolicy
 from taint_eviction.core.effects import Scheduled
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, NodesHeard, NodesSwept
-from taint_eviction.core.instants import TimeSource
+from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE, Node, Readiness, Taint
 from taint_eviction.core.outages import Outages
 from taint_eviction.core.sentences import began
@@ -316,3 +316,32 @@ class _Counted(dict[str, float]):
     def items(self):  # type: ignore[no-untyped-def]
         self.walks += 1
         return super().items()
+
+
+def test_other_taints_beside_it_change_nothing() -> None:
+    """Neither where one write shows removal and return, nor where a gap hides them."""
+    play = OutagePlay()
+    play.see(10, FIRST, taint("maintenance"))
+    play.see(40, taint("maintenance"), AGAIN)
+    assert play.due_at == 110
+    gap = OutagePlay()
+    gap.see(10, FIRST)
+    gap.see(30, taint("maintenance"))
+    gap.tell(40, NodeSeen(gap.node(AGAIN, taint("maintenance")), after_gap=True, asked_at=40))
+    assert gap.stage.brain.nodes.known["n1"].sightings[AGAIN].start_at == 40
+    gap.tell(41, NodeSeen(gap.node(ready=UP, name="n2"), after_gap=True, asked_at=40))
+    gap.stage.observe(NodesSwept(frozenset({"uid-n1", "uid-n2"}), 40, 9))
+    assert gap.stage.brain.nodes.known["n1"].sightings[AGAIN].start_at == 10
+
+
+@pytest.mark.parametrize(("after_gap", "asked_at"), [(True, None), (False, 1.0)])
+def test_a_node_of_a_list_may_have_been_ready_for_long(after_gap: bool, asked_at: float | None) -> None:
+    """Whether the list came at the start, or after a gap; a node that a watch brings is new."""
+    outages = Outages(1800)
+    outages.observe(NodeSeen(node(name="n1")), None, moment(0))
+    listed = replace(node(name="n2"), ready=UP)
+    outages.observe(NodeSeen(listed, after_gap=after_gap, asked_at=asked_at), None, moment(20))
+    before = {FIRST: Sighting(10, TimeSource.FIRST_SIGHT, None)}
+    outages.note_removed("n1", before, {}, 15)
+    resumed = outages.resume(NodeSeen(node(AGAIN)), {AGAIN: Sighting(40, TimeSource.FIRST_SIGHT, None)}, moment(40))
+    assert resumed[AGAIN].start_at == 10

@@ -75,3 +75,13 @@ def test_nothing_is_told_of_a_node_that_is_gone() -> None:
     assert told(stage, 100) == []
     stage.sees(replace(reporting("True", taint(NOT_READY)), uid="uid-2"))
     assert [second for second, _ in told(stage, 160, 161)] == [161]
+
+
+def test_one_that_comes_back_after_it_was_told_is_told_again() -> None:
+    """In between it was gone."""
+    stage = Stage()
+    stage.sees(reporting("True", taint(NOT_READY)))
+    assert [second for second, _ in told(stage, 61)] == [61]
+    stage.at(62).sees(reporting("True"))
+    stage.at(63).sees(reporting("True", taint(NOT_READY)))
+    assert [second for second, _ in told(stage, 124)] == [124]

@@ -114,6 +114,13 @@ def test_nodes_that_were_lost_together_count_together_though_a_watch_that_is_beh
     assert [it.names(each, -1) for each in it.together(-1)] == [{"n1", "n2"}] * 2
 
 
+def test_what_people_know_of_is_not_named() -> None:
+    """Nor what was lost outside the window."""
+    it = seen(*((1000, lost(ready(since=at - 1), f"n{at}")) for at in (1, 50, 100, 250)))
+    around_100 = {each.name: each for each in it.together(1)}["n100"]
+    assert it.names(around_100, 1) == {"n50", "n100"}
+
+
 def test_zones_count_where_they_have_a_threshold() -> None:
     """By their own nodes; nodes without a zone are none."""
     facts = [(1000.0, lost(ready(since=0), f"n{zone}{number}", zone=zone)) for zone in ("a", "") for number in range(2)]

@@ -1,0 +1,89 @@
+"""The breaker's table of zones: which nodes each figure counts, and which row comes first."""
+
+from dataclasses import replace
+
+from tests.unit.builders import Stage, moment, node, pod, taint, tolerates
+from tests.unit.test_core_unready_nodes import POLICY, lost_node, ready
+
+from taint_eviction.core.breaker_table import ZoneRow
+from taint_eviction.core.facts import NodeGone, NodesHeard
+from taint_eviction.core.objects import UNREACHABLE, Node
+
+
+def figures(on: Stage) -> dict[str | None, tuple[int, int, int, int]]:
+    """Per zone, in the table's order: not ready, newly not ready, newly tainted, counted."""
+    return {
+        row.zone: (row.not_ready, row.newly_not_ready, row.newly_tainted, row.counted)
+        for row in on.brain.status.zones(moment(on.now))
+    }
+
+
+def up(name: str, zone: str, *, tainted: bool = False) -> Node:
+    """A node that is ready."""
+    return replace(node(*([taint()] if tainted else []), name=name), ready=ready("True"), zone=zone)
+
+
+def test_a_node_that_was_lost_when_the_window_began_is_not_new() -> None:
+    """It counts as not ready; the one that was lost a second later does so as new."""
+    on = Stage(breaker=POLICY)
+    on.at(20).sees(lost_node("n1", since=9, tainted=False), lost_node("n2", since=10, tainted=False))
+    on.sees(up("n3", "east"))
+    assert figures(on.at(109.9))[None] == (2, 2, 0, 0)
+    assert figures(on.at(110)) == {None: (2, 1, 0, 0), "east": (2, 1, 0, 0)}
+
+
+def test_the_worst_zone_comes_first() -> None:
+    """By nodes that count, then newly not ready, then newly tainted, then not ready, then by name."""
+    on = Stage(breaker=POLICY)
+    on.at(5).sees(lost_node("old", zone="old", since=0, tainted=False))
+    on.at(300).sees(lost_node("new", zone="new", since=250, tainted=False))
+    on.sees(up("n1", "tainted", tainted=True), up("n2", "b"), up("n3", "a"))
+    on.sees(pod(on="n1", bound_at=-50))
+    assert list(figures(on).items()) == [
+        (None, (2, 1, 1, 0)),
+        ("new", (1, 1, 0, 0)),
+        ("tainted", (0, 0, 1, 0)),
+        ("old", (1, 0, 0, 0)),
+        ("a", (0, 0, 0, 0)),
+        ("b", (0, 0, 0, 0)),
+    ]
+
+
+def test_an_outage_because_of_which_nobody_is_to_be_evicted_counts_no_node() -> None:
+    """The smaller one counts, from which a pod is to go; a zone with a counted node comes before one with more lost."""
+    on = Stage(breaker=POLICY)
+    on.at(5).sees(*(lost_node(f"a{number}", zone="a", since=0, tainted=False) for number in range(3)))
+    on.at(200).sees(lost_node("b1", zone="b", since=195))
+    assert figures(on)[None] == (4, 1, 0, 0)
+    on.sees(pod(tolerates(300, UNREACHABLE), on="b1", bound_at=-50))
+    assert list(figures(on).items()) == [(None, (4, 1, 0, 1)), ("b", (1, 1, 0, 1)), ("a", (3, 0, 0, 0))]
+
+
+def test_a_node_without_a_zone_has_a_row() -> None:
+    """Under the empty name, which comes first among equals."""
+    on = Stage(breaker=POLICY)
+    on.sees(up("n1", "a"), up("n2", ""))
+    threshold = POLICY.lifecycle_nodes
+    assert on.brain.status.zones(moment(0)) == [
+        ZoneRow(None, 2, 0, 0, 0, 0, threshold, ()),
+        ZoneRow("", 1, 0, 0, 0, 0, None, ()),
+        ZoneRow("a", 1, 0, 0, 0, 0, None, ()),
+    ]
+
+
+def test_a_node_that_is_gone_is_in_no_row() -> None:
+    """Nor does it count as lost."""
+    on = Stage(breaker=POLICY)
+    on.at(20).sees(lost_node("n1", since=9, tainted=False), up("n2", "west"))
+    on.observe(NodeGone("n1", "uid-n1"))
+    assert figures(on) == {None: (0, 0, 0, 0), "west": (0, 0, 0, 0)}
+
+
+def test_a_node_was_not_lost_before_the_watch_had_come_as_far() -> None:
+    """Until then it was ready, whatever its condition says; so it is new here, by a date that is old."""
+    on = Stage(breaker=POLICY)
+    on.at(20).sees(up("n1", "east"))
+    on.at(90).observe(NodesHeard(5))
+    on.at(95).sees(replace(lost_node("n1", since=1, tainted=False), resource_version=6))
+    assert figures(on.at(189.9))["east"] == (1, 1, 0, 0)
+    assert figures(on.at(190))["east"] == (1, 0, 0, 0)
