@@ -29,7 +29,7 @@ def reason(plan: Plan, name: str) -> str:
 
 
 def test_a_new_taint_starts_each_pods_tolerance_when_it_is_set() -> None:
-    """Not tolerated: at once; for 300 s: in 300 s; for ever: never."""
+    """Not tolerated: at once; for 300 s: in 300 s; indefinitely: never."""
     inventory = inventory_of(
         node("node-1"), pod("none"), pod("some", "node-1", tolerates(300)), pod("ever", "node-1", tolerates())
     )

@@ -79,7 +79,7 @@ def pod_json(version: object, name: str, *tolerations: dict[str, Any], on: str =
 
 
 def tolerates_json(key: str, seconds: int | None = None) -> dict[str, Any]:
-    """A toleration of every value of a key, None: for ever."""
+    """A toleration of every value of a key, None: indefinitely."""
     told: dict[str, Any] = {"key": key, "operator": "Exists", "effect": "NoExecute"}
     return told if seconds is None else {**told, "tolerationSeconds": seconds}
 

@@ -57,7 +57,7 @@ def limits_count_when_begun(patch: pytest.MonkeyPatch) -> None:
 
 
 def tokens_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """What was called off before it was sent keeps its token for ever."""
+    """What was called off before it was sent keeps its token indefinitely."""
     end = TokenBucket.end
 
     def unless_unsent(self: TokenBucket, token: Token, ended_pod: bool) -> None:

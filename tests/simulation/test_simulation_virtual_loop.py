@@ -85,7 +85,7 @@ def test_a_deadlock_is_an_error_that_names_who_waits() -> None:
 
 
 def test_a_loop_that_never_waits_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Someone who is busy at one instant for ever would hang a replay; that is said, too."""
+    """Someone who is busy at one instant indefinitely would hang a replay; that is said, too."""
     monkeypatch.setattr(virtual_loop, "_MAX_TURNS_AT_AN_INSTANT", 100)
 
     async def main() -> None:

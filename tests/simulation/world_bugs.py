@@ -28,7 +28,7 @@ from taint_eviction_lab.simulation.faults import CallKind
 
 
 def largest_date_wins(patch: pytest.MonkeyPatch) -> None:
-    """Each answer can only put the clock forward: one wrong Date, or a quartz that runs fast, for ever."""
+    """Each answer can only put the clock forward: one wrong Date, or a quartz that runs fast, indefinitely."""
 
     def sharpen(self: ServerClock, epoch: float) -> None:
         anchor = epoch - self._monotonic()

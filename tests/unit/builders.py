@@ -54,7 +54,7 @@ def no_schedule(key: str = "k1") -> Taint:
 
 
 def tolerates(seconds: int | None = None, key: str = "k1") -> Toleration:
-    """A toleration of every value of a key, None: for ever."""
+    """A toleration of every value of a key, None: indefinitely."""
     return Toleration(key, "Exists", toleration_seconds=seconds)
 
 

@@ -90,7 +90,7 @@ def test_the_earliest_deadline_of_several_taints_counts() -> None:
 
 
 def test_one_taint_without_toleration_among_tolerated_ones_evicts() -> None:
-    """Tolerating all but one taint for ever does not help."""
+    """Tolerating all but one taint indefinitely does not help."""
     assert fire_at(pod(tolerates(None, "k1")), seen(taint("k1"), 0), seen(taint("k2"), 9)) == 9
 
 

@@ -562,7 +562,7 @@ def test_throwing_away_who_was_let_go_of_changes_no_order(monkeypatch: pytest.Mo
 
 
 def test_nodes_whose_turn_is_over_are_forgotten() -> None:
-    """While somebody is held for ever, thousands of nodes come and go."""
+    """While somebody is held indefinitely, thousands of nodes come and go."""
     it = WaitingPods()
     it.held = {"held"}
     it.add("for ever", key("held"))

@@ -83,7 +83,7 @@ async def test_a_newly_tainted_node_does_not_take_readiness_back() -> None:
 
 @virtually
 async def test_a_node_that_is_cleared_before_its_pods_were_listed_is_not_waited_for() -> None:
-    """Its list may fail for ever: it does not matter any more."""
+    """Its list may fail indefinitely: it does not matter any more."""
     it = Body()
     it.api.put(node(taint()))
     it.api.ever["LIST n1"] = refused(403)

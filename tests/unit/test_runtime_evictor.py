@@ -263,7 +263,7 @@ async def test_untainted_between_condition_and_deletion_calls_off_and_takes_back
 
 @virtually
 async def test_a_toleration_added_meanwhile_shows_in_the_answer_to_the_patch() -> None:
-    """W11: the live pod that the PATCH returns tolerates for ever now."""
+    """W11: the live pod that the PATCH returns tolerates indefinitely now."""
     it = body()
     it.api.put(pod(tolerates()))
     assert await once(it) == CalledOff()
@@ -476,7 +476,7 @@ async def test_a_condition_whose_answer_was_lost_is_taken_back() -> None:
 @pytest.mark.parametrize("verb", SEQUENCE)
 @pytest.mark.parametrize("how", [HANGS, EFFECT_WITHOUT_ANSWER])
 async def test_cancelled_in_the_middle_of_any_call_nothing_is_left(verb: str, how: How) -> None:
-    """At stop a call may hang for ever: cancelling ends it, and the work can be settled and begun again."""
+    """At stop a call may hang indefinitely: cancelling ends it, and the work can be settled and begun again."""
     it = body(graceful=True)
     it.api.will(verb, how)
     work = begin(it)

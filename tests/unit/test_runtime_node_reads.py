@@ -197,7 +197,7 @@ async def test_a_node_that_is_gone_when_it_is_asked_for_again_is_gone() -> None:
 
 @virtually
 async def test_memory_is_bounded_by_the_reads_of_the_last_second() -> None:
-    """Nodes come and go for ever: what is remembered of reads is forgotten once it serves no more."""
+    """Nodes come and go indefinitely: what is remembered of reads is forgotten once it serves no more."""
     it = body()
     for number in range(500):
         await it.node_reads.read(f"n{number}")

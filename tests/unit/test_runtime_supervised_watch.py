@@ -120,7 +120,7 @@ async def test_a_watch_that_never_comes_up_is_tried_again_with_growing_pauses() 
 
 @virtually
 async def test_a_watch_that_lists_and_then_breaks_at_once_is_tried_again_with_growing_pauses() -> None:
-    """Rights to list but not to watch: each try costs two lists, so there must not be five a second for ever."""
+    """Rights to list but not to watch: each try costs two lists, so there must not be five a second indefinitely."""
     it = Body()
     it.watcher.ends_at_once = WatchEnded("watch: 403 Forbidden")
     async with running(nodes_watch(it).run()):

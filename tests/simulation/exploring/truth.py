@@ -100,7 +100,7 @@ def _number(text: str) -> int | None:
 
 
 def held_seconds(told: str | None) -> float:
-    """Read the annotation of a pod's owner; what makes no sense holds for ever."""
+    """Read the annotation of a pod's owner; what makes no sense holds indefinitely."""
     if told is None or told == "false":
         return 0.0
     found = re.fullmatch(r"(\d+)([smh]?)", told)

@@ -86,7 +86,7 @@ class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
         ]
         pods: list[JsonObject] = [
             {"name": node, "nodeName": node, "tolerations": [f"a for {seconds}"]},
-            {"name": parted, "nodeName": parted, "tolerations": ["a for ever", f"b for {seconds + 3}"]},
+            {"name": parted, "nodeName": parted, "tolerations": ["a indefinitely", f"b for {seconds + 3}"]},
         ]
         return Quarter([node, parted], pods, steps=steps)
 
