@@ -87,3 +87,11 @@ def test_a_node_was_not_lost_before_the_watch_had_come_as_far() -> None:
     on.at(95).sees(replace(lost_node("n1", since=1, tainted=False), resource_version=6))
     assert figures(on.at(189.9))["east"] == (1, 1, 0, 0)
     assert figures(on.at(190))["east"] == (1, 0, 0, 0)
+
+
+def test_a_node_that_does_not_count_is_in_no_figure() -> None:
+    """Neither in that of its zone nor in that of all."""
+    on = Stage(breaker=POLICY)
+    on.sees(replace(up("n1", "east", tainted=True), exempt=True), up("n2", "east", tainted=True))
+    on.sees(pod(on="n1"), pod(name="other", uid="b", on="n2"))
+    assert figures(on) == {None: (0, 0, 1, 0), "east": (0, 0, 1, 0)}

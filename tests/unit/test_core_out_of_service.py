@@ -259,3 +259,10 @@ def test_only_pods_whose_eviction_failed_have_failures() -> None:
     on = Stage()
     on.sees(off(), pod())
     assert on.brain.status.failures() == []
+
+
+def test_pods_with_a_deadline_are_counted_as_pending() -> None:
+    """Not those that stay."""
+    on = Stage()
+    on.sees(node(taint()), pod(tolerates(30)), pod(tolerates(), name="stays", uid="b"))
+    assert on.brain.status.pending_count() == 1

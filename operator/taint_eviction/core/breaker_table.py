@@ -70,6 +70,6 @@ def counted_nodes(
     """Name the nodes of the largest outage because of which pods are to be evicted, and those that count by taints."""
     unready, known_at = breaker.unready, breaker.known_at(now)
     _, by_taint = breaker.newly_tainted(nodes, now)
-    together = sorted((lost for lost in unready.together(known_at) if lost.zone is None), key=lambda lost: -lost.count)
+    together = sorted(unready.together(known_at), key=lambda lost: -lost.count)
     worst = next((lost for lost in together if unready.has_caused(lost, evictions(lost.name, False))), None)
     return frozenset(by_taint if worst is None else by_taint | unready.names(worst, known_at))
