@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from tests.unit.as_json import node_as_json, pod_as_json
-from tests.unit.builders import EPOCH
+from tests.unit.builders import EPOCH, node, pod, taint
 
 from fake_apiserver.resources import RESOURCES
 from taint_eviction.adapters.answers import failure_reason, may_pass
 from taint_eviction.adapters.kubernetes_objects import read_node, read_pod
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.effects import Block, BlockReason, Effect, Work, WorkOutcome
+from taint_eviction.core.effects import Block, BlockReason, Effect, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Node, Pod
@@ -432,3 +432,38 @@ class Body:
         """Tell the end of a list of all bound pods that has brought those that are known."""
         present = frozenset(known.pod.ref.uid for known in self.brain.pods.known.values())
         self.live.observe(PodsSwept(None, present, self.clock.now().at, None))
+
+
+# One pod, and what is to be done with it
+
+
+def body(graceful: bool = False) -> Body:
+    """A body that knows a pod which is due now."""
+    it = Body()
+    it.api.graceful = graceful
+    it.sees(node(taint()), pod())
+    return it
+
+
+def begin(it: Body) -> Eviction:
+    """Take the one eviction that is due."""
+    [work] = it.live.take_due(10, 10)
+    assert isinstance(work, Eviction)
+    return work
+
+
+async def once(it: Body) -> WorkOutcome:
+    """Carry out the one eviction that is due, and settle it."""
+    work = begin(it)
+    outcome = await it.carry_out(work)
+    it.live.settle(work, outcome)
+    return outcome
+
+
+async def take_back(it: Body) -> WorkOutcome:
+    """Carry out the one take-back that is due, and settle it."""
+    [work] = it.live.take_due(10, 10)
+    assert isinstance(work, TakeBack)
+    outcome = await it.carry_out(work)
+    it.live.settle(work, outcome)
+    return outcome

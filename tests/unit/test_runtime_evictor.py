@@ -15,11 +15,15 @@ from tests.unit.runtime_fakes import (
     Body,
     How,
     at,
+    begin,
     blocked,
+    body,
+    once,
     refused,
     running,
     slow,
     slow_start,
+    take_back,
     times_out,
     until,
     virtually,
@@ -32,12 +36,9 @@ from taint_eviction.core.effects import (
     BlockReason,
     CalledOff,
     Done,
-    Eviction,
     Failed,
     PodIsGone,
     Suspended,
-    TakeBack,
-    WorkOutcome,
 )
 from taint_eviction.core.facts import NodeSeen, PodGone
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
@@ -45,38 +46,6 @@ from taint_eviction.runtime.backoff import backoff_seconds, blocked_seconds
 from taint_eviction.settings import RetrySettings
 
 SEQUENCE = ["GET node", "PATCH", "DELETE"]
-
-
-def body(graceful: bool = False) -> Body:
-    """A body that knows a pod which is due now."""
-    it = Body()
-    it.api.graceful = graceful
-    it.sees(node(taint()), pod())
-    return it
-
-
-def begin(it: Body) -> Eviction:
-    """Take the one eviction that is due."""
-    [work] = it.live.take_due(10, 10)
-    assert isinstance(work, Eviction)
-    return work
-
-
-async def once(it: Body) -> WorkOutcome:
-    """Carry out the one eviction that is due, and settle it."""
-    work = begin(it)
-    outcome = await it.carry_out(work)
-    it.live.settle(work, outcome)
-    return outcome
-
-
-async def take_back(it: Body) -> WorkOutcome:
-    """Carry out the one take-back that is due, and settle it."""
-    [work] = it.live.take_due(10, 10)
-    assert isinstance(work, TakeBack)
-    outcome = await it.carry_out(work)
-    it.live.settle(work, outcome)
-    return outcome
 
 
 # The sequence

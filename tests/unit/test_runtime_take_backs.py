@@ -8,47 +8,19 @@ from tests.unit.runtime_fakes import (
     Body,
     How,
     at,
+    begin,
+    body,
     now,
+    once,
     refused,
     slow,
+    take_back,
     until,
     virtually,
 )
 
-from taint_eviction.core.effects import CalledOff, Done, Eviction, Failed, PodIsGone, Suspended, TakeBack, WorkOutcome
+from taint_eviction.core.effects import CalledOff, Done, Failed, PodIsGone, Suspended
 from taint_eviction.core.facts import NodeSeen, PodSeen
-
-
-def body(graceful: bool = False) -> Body:
-    """A body that knows a pod which is due now."""
-    it = Body()
-    it.api.graceful = graceful
-    it.sees(node(taint()), pod())
-    return it
-
-
-def begin(it: Body) -> Eviction:
-    """Take the one eviction that is due."""
-    [work] = it.live.take_due(10, 10)
-    assert isinstance(work, Eviction)
-    return work
-
-
-async def once(it: Body) -> WorkOutcome:
-    """Carry out the one eviction that is due, and settle it."""
-    work = begin(it)
-    outcome = await it.carry_out(work)
-    it.live.settle(work, outcome)
-    return outcome
-
-
-async def take_back(it: Body) -> WorkOutcome:
-    """Carry out the one take-back that is due, and settle it."""
-    [work] = it.live.take_due(10, 10)
-    assert isinstance(work, TakeBack)
-    outcome = await it.carry_out(work)
-    it.live.settle(work, outcome)
-    return outcome
 
 
 def called_off() -> Body:
