@@ -761,3 +761,13 @@ def test_what_is_kept_but_unreadable_is_closed_by_a_human_alone() -> None:
         assert it.evaluate(now) == "nonsense"
     it.breaker.reset(epoch(1001))
     assert it.evaluate(1002) is None
+
+
+def test_what_is_dated_ahead_is_moved_back_to_now() -> None:
+    """Somebody's clock was ahead when the latch, or the reset, was written."""
+    it = Watched()
+    it.breaker.latch, it.breaker.reset_epoch = Latch(epoch(500), "too many"), epoch(400)
+    it.breaker.date_back(epoch(100))
+    assert (it.breaker.latch.since_epoch, it.breaker.reset_epoch) == (epoch(100), epoch(100))
+    it.breaker.date_back(epoch(200))
+    assert (it.breaker.latch.since_epoch, it.breaker.reset_epoch) == (epoch(100), epoch(100))

@@ -1,7 +1,7 @@
 """What is known of the cluster: order among facts, first sightings, what lists prove."""
 
 import pytest
-from tests.unit.builders import EPOCH, epoch, moment, no_schedule, node, pod, ref, since, taint, tolerates
+from tests.unit.builders import EPOCH, Stage, epoch, moment, no_schedule, node, pod, ref, since, taint, tolerates
 
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept, PodSeen, PodsSwept
 from taint_eviction.core.gone_objects import GoneObjects
@@ -614,3 +614,13 @@ def test_lists_of_nodes_prove_the_same() -> None:
     put_node(cluster, node(name="n2"), 0)
     gone = cluster.nodes.absent(NodesSwept(frozenset({"new", "uid-n2"}), 5, None))
     assert [known.node.uid for known in gone] == ["old"]
+
+
+def test_a_pod_that_was_seen_unbound_is_bound_anew() -> None:
+    """It was not on its node at that instant, whatever its conditions say later."""
+    on = Stage()
+    on.sees(node(taint()), pod(tolerates(30), bound_at=-50))
+    assert on.deadlines() == {"a": 30}
+    on.at(10).sees(pod(tolerates(30), on=None))
+    on.at(20).sees(pod(tolerates(30)))
+    assert on.deadlines() == {"a": 50}

@@ -617,3 +617,15 @@ def test_a_thousand_that_one_limit_keeps_are_looked_at_once() -> None:
     for second in range(100):
         assert it.evict(second) == [f"u{second}"]
     assert it.looked == 1000 + 99
+
+
+def test_exempt_pods_are_counted_while_their_flow_may_go() -> None:
+    """Also after it was asked anew which flows are suspended."""
+    it = WaitingPods()
+    it.crowd(["a", "b"], FlowKey("n1", "shop", "", exempt=True))
+    it.add("c", key("n2"))
+    it.flows.reconsider()
+    assert it.flows.exempt == 2
+    it.held = {"n1"}
+    it.flows.reconsider()
+    assert it.flows.exempt == 0

@@ -11,6 +11,7 @@ from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened
 from taint_eviction.core.facts import NodeGone, NodeSeen
 from taint_eviction.core.objects import UNREACHABLE, Node, Readiness
+from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.core.unready_nodes import UnreadyNodes
 
 POLICY = BreakerPolicy(enabled=True, lifecycle_nodes=NodeThreshold(number=1), window_seconds=100.0)
@@ -237,3 +238,12 @@ def test_the_table_is_bounded() -> None:
     rows = on.brain.status.zones(moment(5))
     assert [row.zone for row in rows] == [None, *(f"zone-{number:02}" for number in range(20))]
     assert (rows[0].counted, rows[0].names) == (30, tuple(f"n{number:02}" for number in range(10)))
+
+
+def test_a_rule_that_pauses_no_longer_is_asked_about_at_once() -> None:
+    """It opens before the pod goes that the rule held."""
+    on = partition()
+    on.change_policy(EvictionPolicy(rules=(PolicyRule("wait", pause=True),)))
+    assert opened(on.at(40)) == []
+    on.change_policy(EvictionPolicy())
+    assert opened(on) == [CAUSE]
