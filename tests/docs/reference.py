@@ -103,7 +103,7 @@ def _readings() -> Readings:
     return Readings(**numbers)
 
 
-class _Listener:
+class _WordedEvents:
     """Keeps what an ``EventRecorder`` would post."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class _Listener:
 
 def events_page() -> str:
     """Return the page of all Kubernetes events, each with an example that the reporters themselves word."""
-    listener: Any = _Listener()
+    listener: Any = _WordedEvents()
     pod, taint = PodRef(NamespacedName("shop", "db-1"), "uid"), Taint("maintenance", "NoExecute", "now")
     verdict = TaintVerdict(taint, None, None, 0.0, TimeSource.FIRST_SIGHT, 0.0)
     now = Moment(0.0, 0.0)
