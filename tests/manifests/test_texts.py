@@ -12,7 +12,8 @@ from tests.manifests.test_kinds import MANIFESTS, kubernetes_problems
 from taint_eviction.cli import cli
 
 README = MANIFESTS.parent / "README.md"
-TEXTS = sorted([README, *MANIFESTS.glob("**/*.md"), *MANIFESTS.glob("**/*.yaml")])
+DOCS = sorted((MANIFESTS.parent / "docs").glob("**/*.md"))
+TEXTS = sorted([README, *DOCS, *MANIFESTS.glob("**/*.md"), *MANIFESTS.glob("**/*.yaml")])
 
 # Flags of other programs that are named outside their command lines.
 FOREIGN = {
@@ -21,6 +22,7 @@ FOREIGN = {
     "--force-conflicts": "kubectl apply",
     "--previous": "kubectl logs",
     "--validity-period": "kubeadm kubeconfig",
+    "--yes": "kops update cluster",
 }
 
 _OTHERS = re.compile(r"(?<![\w./-])(?:kubectl|docker|kubeadm|python3|KUBECONFIG=|PYTHONPATH=)[^`]*")

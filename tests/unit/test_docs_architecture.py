@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "operator"
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
-LINKING = [ROOT / "README.md", *PAGES, *sorted((ROOT / "tests").glob("*/*.md"))]
+LINKING = [*sorted(ROOT.glob("*.md")), *PAGES, *sorted((ROOT / "tests").glob("*/*.md"))]
 JOURNEY = ROOT / "docs/architecture/journey.md"
 
 # What a newcomer reads in forty minutes.

@@ -1,0 +1,191 @@
+"""``python -m tests.docs.reference``: writes the pages of docs/reference that are made from the code.
+
+A test compares them with what this would write. Pages of other formats are not made here: that of the policy file and
+that of scenario files have tests of their own.
+"""
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taint_eviction.adapters.metrics import Metrics, Readings
+from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporter
+from taint_eviction.cli import cli
+from taint_eviction.cli.exit_codes import ExitCode
+from taint_eviction.core.control_state import Latch
+from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
+from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Cancelled, Evicted, EvictionLoop
+from taint_eviction.core.instants import Moment, TimeSource
+from taint_eviction.core.objects import ControllerRef, NamespacedName, PodRef, Taint
+
+PAGES = Path(__file__).parents[2] / "docs" / "reference"
+
+MADE = "<!-- Made from the code: `python -m tests.docs.reference` writes this page. -->"
+
+
+def commands_page() -> str:
+    """Return the page of all commands and their flags, with their environment variables."""
+    parts = [
+        MADE,
+        "# Commands and flags",
+        "Each flag can also be set by an environment variable, unless the table names none. A flag wins over its"
+        " variable."
+        " Durations are numbers of seconds (`30`), or have units (`500ms`, `30s`, `5m`, `1h30m`).",
+        "`taint-eviction COMMAND --help` shows the same.",
+    ]
+    for name, command in verbs():
+        context = click.Context(command, info_name=name, auto_envvar_prefix="TAINT_EVICTION")
+        parts += [f"## {name}", *_paragraphs(command.help or "")]
+        arguments = [each for each in command.params if isinstance(each, click.Argument)]
+        usage = " ".join([f"taint-eviction {name}", "[OPTIONS]", *(each.make_metavar(context) for each in arguments)])
+        parts.append(f"```\n{usage}\n```")
+        rows = [_row(each, context) for each in command.params if isinstance(each, click.Option) and not each.hidden]
+        if rows:
+            parts.append(_table(("flag", "environment", "default", "meaning"), rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def verbs() -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands with their names; ``breaker reset`` is one."""
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {under}", below) for under, below in sorted(command.commands.items()))
+        else:
+            yield name, command
+
+
+def _row(option: click.Option, context: click.Context) -> tuple[str, ...]:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    extra = option.get_help_extra(context)
+    values = f" `{option.make_metavar(context)}`" if not option.is_flag and option.metavar != "" else ""
+    default = extra.get("default", "")
+    return (
+        names + values,
+        " ".join(f"`{name}`" for name in extra.get("envvars", ())),
+        default.strip("()") if default.startswith("(") else default and f"`{default}`",
+        " ".join((option.help or "").split()),
+    )
+
+
+def metrics_page() -> str:
+    """Return the page of all metrics."""
+    metrics = Metrics("0")
+    metrics.read_from(_readings())
+    rows = []
+    for collector in metrics.registry._names_to_collectors.values():
+        for family in collector.describe() if hasattr(collector, "describe") else collector.collect():
+            suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+            labels = getattr(collector, "_labelnames", ()) or getattr(family, "_labelnames", ())
+            shown = ", ".join(f"`{label}`" for label in labels)
+            rows.append((f"`{family.name}{suffix}`", family.type, shown, family.documentation))
+    intro = (
+        "The controller serves metrics at `/metrics` of `--listen`. Every replica counts its own API calls, watches and"
+        " lag; only the leader counts evictions, refusals and cancellations, so sums over all replicas are right. No"
+        " label names a pod or a node. Two metrics have the built-in controller's names and buckets:"
+        " `taint_eviction_controller_pod_deletions_total` and"
+        " `taint_eviction_controller_pod_deletion_duration_seconds`, which here counts seconds."
+    )
+    table = _table(("metric", "type", "labels", "meaning"), sorted(set(rows)))
+    return "\n\n".join([MADE, "# Metrics", intro, table]) + "\n"
+
+
+def _readings() -> Readings:
+    numbers: dict[str, Callable[[], Any]] = dict.fromkeys(Readings.__dataclass_fields__, lambda: 0)
+    for name in ("watch_ages", "blocked", "newly_tainted", "pauses"):
+        numbers[name] = dict
+    return Readings(**numbers)
+
+
+class _WordedEvents:
+    """Keeps what an ``EventRecorder`` would post."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str, str]] = []
+
+    def post(self, ref: PodRef, reason: str, message: str, type: str = "Normal", kind: str = "Pod") -> None:
+        self.events.append((reason, type, kind, message))
+
+
+def events_page() -> str:
+    """Return the page of all Kubernetes events, each with an example that the reporters themselves word."""
+    listener: Any = _WordedEvents()
+    pod, taint = PodRef(NamespacedName("shop", "db-1"), "uid"), Taint("maintenance", "NoExecute", "now")
+    verdict = TaintVerdict(taint, None, None, 0.0, TimeSource.FIRST_SIGHT, 0.0)
+    now = Moment(0.0, 0.0)
+    about_pods = EventReporter(listener)
+    about_pods.report(Evicted(pod, "worker-7", Evict(0.0, verdict, (verdict,)), 0.1), now)
+    about_pods.report(Cancelled(pod, "worker-7", StayReason.NODE_CLEAN), now)
+    about_pods.report(EvictionLoop(pod, "worker-7", ControllerRef("DaemonSet", "agent", "uid"), taint), now)
+    about_all = BreakerEventReporter(listener, NamespacedName("kube-system", "taint-eviction-controller"))
+    about_all.report(BreakerOpened(Latch(0.0, "12 of 30 nodes were newly tainted within 300 s")), now)
+    about_all.report(BreakerClosed(), now)
+    rows = [(f"`{reason}`", type, kind, message) for reason, type, kind, message in listener.events]
+    intro = (
+        "The leader posts one event for each eviction, after the API server has accepted it, and not one for each"
+        " attempt. An event carries the pod's UID, so `kubectl describe pod` shows it. `--no-event-reasons` leaves out"
+        " the part after the colon, which names the taint. Each pod has a burst of 25 events, then one in five minutes."
+        " The source component is `taint-eviction-controller`."
+    )
+    table = _table(("reason", "type", "object", "example"), rows)
+    return "\n\n".join([MADE, "# Events", intro, table]) + "\n"
+
+
+def exit_codes_page() -> str:
+    """Return the page of exit codes."""
+    rows = [(f"`{name}`", _exit_codes(command)) for name, command in verbs() if _exit_codes(command)]
+    codes = ", ".join(f"{code.value} ({code.name.lower()})" for code in ExitCode)
+    about_all = _exit_codes(cli)
+    return (
+        "\n\n".join(
+            [
+                MADE,
+                "# Exit codes",
+                f"There are four: {codes}. For all commands: {about_all}",
+                _table(("command", "exit codes"), rows),
+            ]
+        )
+        + "\n"
+    )
+
+
+def _exit_codes(command: click.Command) -> str:
+    """Return what a command's help promises after "Exit codes"."""
+    for paragraph in _paragraphs(command.help or ""):
+        if found := re.match(r"Exit codes(?: of all verbs)?: (.*)", paragraph):
+            return found[1]
+    return ""
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a help text as Markdown, those that keep their lines as code."""
+    found = []
+    for paragraph in re.split(r"\n\s*\n", textwrap.dedent(text).strip()):
+        if paragraph.startswith("\b"):
+            found.append("```\n" + textwrap.dedent(paragraph.removeprefix("\b\n")) + "\n```")
+        else:
+            found.append(" ".join(paragraph.split()))
+    return found
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in [head, tuple("---" for _ in head), *rows]]
+    return "\n".join("| " + " | ".join(row) + " |" for row in cells)
+
+
+MAKERS = {
+    "commands.md": commands_page,
+    "events.md": events_page,
+    "exit-codes.md": exit_codes_page,
+    "metrics.md": metrics_page,
+}
+
+if __name__ == "__main__":
+    for name, make in MAKERS.items():
+        (PAGES / name).write_text(make(), encoding="utf-8")

@@ -1,0 +1,31 @@
+"""Pages that people meet first are short, and what they refer to is one step away."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FRONT_PAGE = ROOT / "README.md"
+PAGES = [FRONT_PAGE, *sorted((ROOT / "docs").glob("**/*.md"))]
+
+_MAX_LINES = 130
+
+
+def test_the_front_page_is_short() -> None:
+    """What needs more room has a page of its own."""
+    assert len(FRONT_PAGE.read_text(encoding="utf-8").splitlines()) <= _MAX_LINES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_issue_is_a_link(page: Path) -> None:
+    """Nobody has to look up where a number belongs."""
+    assert re.findall(r"(?<![\[\w/ ])#\d{4,}|(?<!PR) #\d{4,}", page.read_text(encoding="utf-8")) == []
+
+
+def test_why_answers_ten_objections_with_links() -> None:
+    """Each answer can be looked at."""
+    page = (ROOT / "docs/why.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \*.*\* \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) == 10
+    assert all("](" in row for row in rows)

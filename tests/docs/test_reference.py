@@ -1,0 +1,30 @@
+"""The reference says what the code does: its pages are made from it, or every name on them is compared with it."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.reference import MAKERS, PAGES
+
+from taint_eviction.files.policy_file import LIMITS, MATCH, RULE, TOP
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_pages_made_from_the_code_are_up_to_date(name: str) -> None:
+    """If this fails: run ``python -m tests.docs.reference``, and look at the difference."""
+    assert (PAGES / name).read_text(encoding="utf-8") == MAKERS[name]()
+
+
+def test_the_page_about_http_has_every_path() -> None:
+    """Those that the controller serves, and no others."""
+    served = re.findall(r'"(/\w+)"', (ROOT / "operator/taint_eviction/wiring.py").read_text(encoding="utf-8"))
+    page = (PAGES / "http.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^## `(/\w+)", page, re.MULTILINE)) == {*served, "/metrics"}
+
+
+@pytest.mark.parametrize("key", sorted({*TOP, *RULE, *MATCH, *LIMITS}))
+def test_the_page_about_the_policy_file_has_every_key(key: str) -> None:
+    """Of the file, a rule, what it matches, and its limits."""
+    assert key in (ROOT / "manifests/POLICY.md").read_text(encoding="utf-8")

@@ -1,0 +1,77 @@
+"""The site builds without a warning, and neither building nor reading it asks the internet for anything."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("material", reason="the site needs the extra docs: pip install --editable '.[docs]'")
+
+ROOT = Path(__file__).parents[2]
+
+# Attributes of elements that a browser follows by itself.
+_LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
+# Relations of <link> that load nothing.
+_NAMED_ONLY = {"canonical", "next", "prev"}
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, without a way to the internet."""
+    target = tmp_path_factory.mktemp("site")
+    nowhere = "http://127.0.0.1:9"
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "http_proxy": nowhere, "https_proxy": nowhere}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+class _Loads(HTMLParser):
+    """Collects what a page makes the browser load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep the address, if the element has one."""
+        values = dict(attrs)
+        address = values.get(_LOADED.get(tag, ""))
+        if address and not (tag == "link" and values.get("rel") in _NAMED_ONLY):
+            self.addresses.append(address)
+
+
+def pages(site: Path) -> Iterator[Path]:
+    """Yield the pages of the site."""
+    yield from site.glob("**/*.html")
+
+
+def test_the_site_has_every_page_of_the_menu(site: Path) -> None:
+    """A strict build fails at a link, an anchor or an entry of the menu that leads nowhere."""
+    assert len(list(pages(site))) > 30
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    """No font, no script, no picture of another host."""
+    for page in pages(site):
+        loads = _Loads()
+        loads.feed(page.read_text(encoding="utf-8"))
+        assert [address for address in loads.addresses if re.match(r"(https?:)?//", address)] == [], page
+
+
+def test_styles_load_nothing_from_elsewhere(site: Path) -> None:
+    """No font of another host."""
+    for style in site.glob("**/*.css"):
+        assert re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']*", style.read_text(encoding="utf-8")) == []
+
+
+def test_no_diagram_makes_the_theme_load_a_script(site: Path) -> None:
+    """The theme would fetch mermaid for elements of that class."""
+    for page in pages(site):
+        assert not re.search(r"class=\"[^\"]*\bmermaid\b", page.read_text(encoding="utf-8")), page
