@@ -12,7 +12,7 @@ from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch
-from taint_eviction.core.effects import Effect, NodeTainted, ReadyOutOfService
+from taint_eviction.core.effects import Effect, Failed, NodeTainted, ReadyOutOfService
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.known_nodes import KnownNode
@@ -195,10 +195,14 @@ def test_a_latch_that_cannot_be_read_holds_exempt_pods_too() -> None:
 
 
 def test_exempt_retries_go_before_first_tries() -> None:
-    """A pod that a budget refused does not wait behind others once its node is out of service."""
+    """A pod whose deletion failed does not wait behind others once its node is out of service."""
     on = stage(eviction_policy=EvictionPolicy(EvictionMode.EVICT, total=Limit(at_once=2)))
-    on.sees(off(), pod(), node(taint(), name="n2"), pod(name="b", uid="b", on="n2"), pod(name="c", uid="c", on="n2"))
-    assert [work.ref.uid for work in on.brain.attempts.take_due(moment(0), 2, 1)] == ["a", "b"]
+    on.sees(off(), pod())
+    work = on.take_eviction()
+    on.send(work)
+    on.settle(work, Failed("no answer", 5))
+    on.at(5).sees(node(taint(), name="n2"), *(pod(name=name, uid=name, on="n2") for name in "bcd"))
+    assert [work.ref.uid for work in on.brain.attempts.take_due(moment(5), 2, 1)] == ["a", "b"]
 
 
 # What is told
