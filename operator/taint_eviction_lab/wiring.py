@@ -12,6 +12,8 @@ from taint_eviction.adapters.reporters import EventReporter, LeaderReporter
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod, PodRef
 from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction_lab.built_in.version import BuiltInVersion
+from taint_eviction_lab.simulation.against import Comparison, alone, by_built_in, compare
 from taint_eviction_lab.simulation.calls import Parsing
 from taint_eviction_lab.simulation.replay import ReplayResult, replay
 from taint_eviction_lab.simulation.scenario import Scenario
@@ -24,6 +26,13 @@ ObjectT = TypeVar("ObjectT", Node, Pod)
 def replay_scenario(scenario: Scenario) -> ReplayResult:
     """Play a scenario behind production's skins; raise ``Malformed`` if a step cannot be done."""
     return replay(scenario, production_parsing(), production_reporters)
+
+
+def replay_against(scenario: Scenario, version: BuiltInVersion) -> tuple[ReplayResult, Comparison]:
+    """Play a scenario twice, the second time through the model of the built-in controller, and compare."""
+    own = replay_scenario(alone(scenario))
+    other = replay(by_built_in(scenario, version), production_parsing(), leaves_out=True)
+    return own, compare(version, own, other)
 
 
 def production_parsing() -> Parsing:

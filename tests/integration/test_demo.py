@@ -1,4 +1,4 @@
-"""The demo as a user runs it: the real controller in a process of its own, over HTTP."""
+"""The demo as a user runs it: the real controller in a process of its own, and the model, over HTTP."""
 
 import asyncio
 import json
@@ -6,32 +6,49 @@ import json
 from tests.stage.processes import output_of
 
 from fake_apiserver import ApiServer
-from taint_eviction_lab.simulation.demo import DemoStory
+from taint_eviction_lab.simulation.demo import API, CACHE, DB, QUEUE, SHOPS, STEPS, WEB, DemoCluster, DemoStory, Side
 
 
-async def test_demo_evicts_cancels_and_evicts_again() -> None:
-    """It ends with exit code 0 and has shown the pod that is recreated under its name evicted twice (W1)."""
-    facts = [json.loads(line) for line in (await output_of("demo", "-o", "json")).splitlines()]
-    happened = [(fact["what"], fact["pod"]) for fact in facts if fact["what"] in {"evicted", "cancelled"}]
-    assert sorted(happened) == [
-        ("cancelled", "cache"),
-        ("cancelled", "db-0"),
-        ("evicted", "cache"),
-        ("evicted", "db-0"),
-        ("evicted", "db-0"),
-        ("evicted", "web"),
-    ]
-    evicted = [fact["uid"] for fact in facts if (fact["what"], fact["pod"]) == ("evicted", "db-0")]
-    assert len(set(evicted)) == 2
+async def test_demo_goes_as_it_tells() -> None:
+    """It ends with exit code 0 and a verdict of three lines; each fault shows there and not here."""
+    facts = [json.loads(line) for line in (await output_of("demo", "--built-in", "1.32", "-o", "json")).splitlines()]
+    verdict = facts.pop()
+    assert (verdict["what"], verdict["as_told"], len(verdict["lines"])) == ("verdict", True, 3)
+    evicted = {
+        side: [fact["pod"] for fact in facts if (fact["what"], fact["side"]) == ("evicted", side)]
+        for side in ("built-in", "this one")
+    }
+    shops = sorted(shop.name for shop in SHOPS)
+    assert sorted(evicted["built-in"]) == ["cache", "db", "queue-0", *shops, "web"]
+    assert sorted(evicted["this one"]) == ["api", "cache", "db", "queue-0", "queue-0", "web"]
+    assert [fact["pod"] for fact in facts if fact["what"] == "gave up"] == ["api"]
 
 
-async def test_demo_in_which_nothing_is_evicted_is_broken() -> None:
-    """What the demo checks can fail: without a controller every eviction is missed."""
-    async with ApiServer() as server:
-        story = DemoStory(server, asyncio.get_running_loop().time, lambda _: None)
-        story.prepare()
-        assert story.broken() == [
-            "web was evicted 0 times, not 1",
-            "db-0 was evicted 0 times, not 2",
-            "cache was evicted 0 times, not 1",
+async def test_demo_in_which_nothing_is_evicted_is_not_as_told() -> None:
+    """What the demo checks can fail: without controllers every eviction is missed, and nothing goes wrong there."""
+    pods = (WEB, CACHE, DB, API, QUEUE, *SHOPS)
+    now = asyncio.get_running_loop().time
+    async with ApiServer() as own, ApiServer() as other:
+        here = DemoCluster(own, Side.OWN, pods, now, lambda _: None)
+        there = DemoCluster(other, Side.BUILT_IN, pods, now, lambda _: None)
+        here.prepare()
+        there.prepare()
+        story = DemoStory(here, there, now, lambda _: None, keeps_key=True)
+        for step in STEPS:
+            story.do(step)
+        assert [line for line in story.broken() if line.startswith("this controller")] == [
+            "this controller evicted web never",
+            "this controller evicted web 0 times, not 1",
+            "this controller evicted cache never",
+            "this controller evicted cache 0 times, not 1",
+            "this controller evicted db never",
+            "this controller evicted db 0 times, not 1",
+            "this controller evicted api never",
+            "this controller evicted api 0 times, not 1",
+            "this controller evicted queue-0 never",
+            "this controller evicted queue-0 0 times, not 2",
         ]
+        assert "the model did not evict queue-0 once" in story.broken()
+        verdict = story.verdict("1.32")
+        assert verdict[0] == "Built-in 1.32: never: api; 0 by mistake"
+        assert verdict[2] == "NOT as told: this controller evicted web never"

@@ -15,7 +15,7 @@ from taint_eviction.picture.page import render_page
 from taint_eviction.planning.changes import Changes, read_taint
 from taint_eviction_lab.picture.of_demo import picture_of_demo
 from taint_eviction_lab.picture.of_replay import picture_of_replay
-from taint_eviction_lab.simulation.demo import DemoFact
+from taint_eviction_lab.simulation.demo import API, CACHE, DemoFact, Side
 from taint_eviction_lab.simulation.scenario import read_scenario
 from taint_eviction_lab.wiring import replay_scenario
 
@@ -255,17 +255,19 @@ def test_two_thousand_pods_are_ready_within_seconds(chromium: Browser, tmp_path:
 
 @needs_chromium
 def test_the_demo_as_a_picture(chromium: Browser, tmp_path: Path) -> None:
-    """Countdown, cancellation and eviction of the demo's pods."""
+    """A row for each pod in each of the two clusters, with countdown, refusal and eviction."""
     facts = [
-        DemoFact(1.0, "tainted", "maintenance=now:NoExecute", node="node-a"),
-        DemoFact(1.1, "scheduled", "due at 3 s", "db-0", "node-a", "uid-1"),
-        DemoFact(1.1, "scheduled", "due at 8 s", "cache", "node-a", "uid-2"),
-        DemoFact(4.1, "evicted", "on time", "db-0", "node-a", "uid-1"),
-        DemoFact(6.0, "untainted", "maintenance=now:NoExecute removed", node="node-a"),
-        DemoFact(6.1, "cancelled", "its node has no NoExecute taint", "cache", "node-a", "uid-2"),
+        DemoFact(1.0, Side.BOTH, "step", "node-a is tainted"),
+        DemoFact(1.1, Side.BUILT_IN, "due", "counts down for cache, 10 s", "cache", due_at=11.1),
+        DemoFact(1.1, Side.OWN, "due", "counts down for cache, 10 s", "cache", due_at=11.1),
+        DemoFact(5.0, Side.BUILT_IN, "due", "counts down for cache, 10 s", "cache", due_at=15.0),
+        DemoFact(11.1, Side.OWN, "evicted", "cache is evicted", "cache"),
+        DemoFact(15.0, Side.BUILT_IN, "evicted", "cache is evicted, 4 s late", "cache"),
+        DemoFact(16.0, Side.BUILT_IN, "gave up", "api is given up", "api"),
     ]
-    (tmp_path / "demo.html").write_text(render_page(picture_of_demo(facts)))
+    picture = picture_of_demo(facts, (CACHE, API), "model of built-in 1.36")
+    (tmp_path / "demo.html").write_text(render_page(picture))
     chromium.open(tmp_path / "demo.html")
-    assert sorted(chromium.run(SHOWN)) == ["demo/agent", "demo/cache", "demo/db-0"]
-    assert chromium.run("return document.querySelectorAll('.mark.cancelled').length") == 1
-    assert chromium.run("return document.querySelectorAll('.track .bar').length") == 2
+    assert sorted(chromium.run(SHOWN)) == ["api", "api", "cache", "cache"]
+    assert chromium.run("return document.querySelectorAll('.mark.evicted').length") == 2
+    assert chromium.run("return document.querySelectorAll('.track .bar').length") == 3

@@ -2,29 +2,25 @@
 
 import json
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from types import TracebackType
 from typing import Protocol
 
 import click
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from taint_eviction.cli.visible import visible
-from taint_eviction_lab.simulation.demo import PODS, DemoFact
+from taint_eviction_lab.simulation.demo import SHOP, DemoFact, DemoPod, Side
 
-_COLOURS = {
-    "tainted": "bold red",
-    "untainted": "bold green",
-    "scheduled": "yellow",
-    "cancelled": "green",
-    "evicted": "red",
-    "created": "cyan",
-}
-_LINES = 14
+_STYLES = {"evicted": "red", "runs": "green", "gave up": "bold red", "stopped": "bold green", "step": "bold"}
+# So many lines tell what happened, fewer in a terminal of fewer than 24.
+_LINES, _MIN_LINES = 13, 4
+_TITLE = "The same happens in two clusters. Which controller evicts what?"
+_ABOUT = "Left: a model of the one in Kubernetes. Right: this one itself. In real time."
 
 
 class View(AbstractContextManager["View"], Protocol):
@@ -34,12 +30,92 @@ class View(AbstractContextManager["View"], Protocol):
         """Show one more fact."""
         ...
 
+    def conclude(self, verdict: Sequence[str], as_told: bool) -> None:
+        """Show what has come of it all."""
+        ...
 
-def make_view(output: str) -> View:
+
+class DemoTable:
+    """The pods of both clusters as they are, from the facts; ``now`` is the story's second."""
+
+    def __init__(self, name: str, pods: Sequence[DemoPod], now: Callable[[], float]) -> None:
+        self.name = name
+        self._rows = [pod for pod in pods if not pod.name.startswith(SHOP)]
+        self._shops = [pod for pod in pods if pod.name.startswith(SHOP)]
+        self._now = now
+        self._evicted: dict[tuple[Side, str], list[float]] = {}
+        self._due: dict[tuple[Side, str], float] = {}
+        self._back: set[tuple[Side, str]] = set()
+        self._given_up: set[tuple[Side, str]] = set()
+
+    def take_in(self, fact: DemoFact) -> None:
+        """Take in a fact."""
+        key = fact.side, fact.pod
+        match fact.what:
+            case "evicted":
+                self._evicted.setdefault(key, []).append(fact.at)
+                self._due.pop(key, None)
+                self._back.discard(key)
+            case "recreated":
+                self._back.add(key)
+            case "due" if fact.due_at is not None:
+                self._due[key] = fact.due_at
+            case "not due":
+                self._due.pop(key, None)
+            case "gave up":
+                self._due.pop(key, None)
+                self._given_up.add(key)
+
+    def lines(self) -> list[list[tuple[str, str]]]:
+        """Return header and rows, each a list of (text, style), every one as wide as the others."""
+        header = [("pod", "dim"), ("what it tolerates", "dim"), (self.name, "dim"), ("this controller", "dim")]
+        rows = [
+            [(pod.name, "bold"), (pod.about, ""), self._cell(Side.BUILT_IN, pod), self._cell(Side.OWN, pod)]
+            for pod in self._rows
+        ]
+        shop = [(SHOP, "bold"), (self._shops[0].about, ""), self._shop(Side.BUILT_IN), self._shop(Side.OWN)]
+        return [header, *rows, shop]
+
+    def _cell(self, side: Side, pod: DemoPod) -> tuple[str, str]:
+        key = side, pod.name
+        evicted = self._evicted.get(key, [])
+        if evicted and key not in self._back:
+            again = "again " if len(evicted) > 1 else ""
+            return f"evicted {again}at {evicted[-1]:.1f} s", _STYLES["evicted"]
+        if key in self._due:
+            left = self._due[key] - self._now()
+            return f"runs, {left:.0f} s left" if left >= 0.5 else "runs, due now", "yellow"
+        if key in self._given_up:
+            return "runs, given up", _STYLES["gave up"]
+        return "runs again" if evicted else "runs", _STYLES["runs"]
+
+    def _shop(self, side: Side) -> tuple[str, str]:
+        evicted = sum((side, pod.name) in self._evicted for pod in self._shops)
+        if evicted == 0:
+            return f"{len(self._shops)} run", _STYLES["runs"]
+        left = len(self._shops) - evicted
+        return f"{evicted} evicted" + (f", {left} run" if left else ""), _STYLES["evicted"]
+
+
+_COLUMNS = (8, 22, 23, 23)
+
+
+def table_rows(table: DemoTable) -> list[Text]:
+    """Write the table, each line as wide as the others."""
+    rows = []
+    for cells in table.lines():
+        row = Text(" ", no_wrap=True, overflow="ellipsis")
+        for (text, style), width in zip(cells, _COLUMNS, strict=True):
+            row.append(f"{visible(text):<{width}}", style=style)
+        rows.append(row)
+    return rows
+
+
+def make_view(output: str, table: DemoTable) -> View:
     """Choose the view: ``json``; for ``table``, one that fits stdout."""
     if output == "json":
         return JsonLines()
-    return LiveTable() if sys.stdout.isatty() else PlainLines()
+    return LiveTable(table) if sys.stdout.isatty() else PlainLines(table)
 
 
 class _Quiet:
@@ -59,32 +135,58 @@ class JsonLines(_Quiet):
 
     def show(self, fact: DemoFact) -> None:
         """Print a fact."""
-        click.echo(json.dumps({**asdict(fact), "at": round(fact.at, 3)}))
+        due_at = None if fact.due_at is None else round(fact.due_at, 3)
+        self._print({**asdict(fact), "side": fact.side.value, "at": round(fact.at, 3), "due_at": due_at})
+
+    def conclude(self, verdict: Sequence[str], as_told: bool) -> None:
+        """Print the verdict."""
+        self._print({"what": "verdict", "as_told": as_told, "lines": list(verdict)})
+
+    def _print(self, document: object) -> None:
+        click.echo(json.dumps(document))
         sys.stdout.flush()
 
 
 class PlainLines(_Quiet):
-    """One fact a line, in columns."""
+    """One fact a line, in columns, and the table in the end."""
+
+    def __init__(self, table: DemoTable) -> None:
+        self._table = table
+
+    def __enter__(self) -> View:
+        click.echo(f"{_TITLE}\n{_ABOUT}\n")
+        return self
 
     def show(self, fact: DemoFact) -> None:
         """Print a fact."""
-        if fact.what == "deleted":
-            return  # The controller's log line follows.
-        click.echo(visible(_line(fact)))
-        sys.stdout.flush()
+        self._table.take_in(fact)
+        if fact.text:
+            click.echo(visible(_line(fact)))
+            sys.stdout.flush()
+
+    def conclude(self, verdict: Sequence[str], as_told: bool) -> None:
+        """Print the table and the verdict."""
+        click.echo()
+        for row in table_rows(self._table):
+            click.echo(row.plain.rstrip())
+        click.echo()
+        for line in verdict:
+            click.echo(f" {visible(line)}")
 
 
 def _line(fact: DemoFact) -> str:
-    return f"{max(0.0, fact.at):6.2f} s  {fact.what:<10} {fact.pod or fact.node:<7} {fact.text}"
+    return f"{max(0.0, fact.at):6.1f} s  {fact.side.value:<8}  {fact.text}"
 
 
 class LiveTable:
-    """The pods as they are and the latest facts, redrawn in place."""
+    """The pods as they are and the latest lines, redrawn in place: always as many lines, none wider than the screen."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, table: DemoTable, console: Console | None = None) -> None:
+        self._table = table
         self._facts: list[DemoFact] = []
-        self._states: dict[str, DemoFact] = {}
-        self._live = Live(console=console or Console(), refresh_per_second=8, get_renderable=self._draw)
+        self._verdict: list[Text] = []
+        self._console = console or Console()
+        self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._draw)
 
     def __enter__(self) -> "LiveTable":
         self._live.start()
@@ -97,19 +199,26 @@ class LiveTable:
 
     def show(self, fact: DemoFact) -> None:
         """Put a fact into the table."""
-        if fact.what == "deleted":
-            return
-        fact = replace(fact, text=visible(fact.text))
-        self._facts.append(fact)
-        if fact.pod:
-            self._states[fact.pod] = fact
+        self._table.take_in(fact)
+        if fact.text:
+            self._facts.append(fact)
+
+    def conclude(self, verdict: Sequence[str], as_told: bool) -> None:
+        """Put the verdict below the last lines."""
+        style = "bold green" if as_told else "bold red"
+        self._verdict = [Text(""), *(_cut(f" {visible(line)}", style) for line in verdict)]
 
     def _draw(self) -> Group:
-        pods = Table("pod", "what it tolerates", "state", "since", "why", title="node-a and its pods", expand=True)
-        for pod in PODS:
-            last = self._states.get(pod.name)
-            colour = _COLOURS.get(last.what, "") if last else ""
-            state = (last.what, f"{max(0.0, last.at):.1f} s", last.text) if last else ("runs", "", "")
-            pods.add_row(pod.name, pod.about, Text(state[0], style=colour), state[1], state[2])
-        lines = [Text(_line(fact), style=_COLOURS.get(fact.what, "")) for fact in self._facts[-_LINES:]]
-        return Group(pods, *lines)
+        title = _cut(f" {_TITLE}", "bold")
+        about = _cut(f" {_ABOUT}", "dim")
+        rows = table_rows(self._table)
+        # Title, about, two blank lines, and the one below for the cursor.
+        room = max(_MIN_LINES, min(_LINES, self._console.size.height - len(rows) - 5)) - len(self._verdict)
+        latest = self._facts[-room:] if room > 0 else []
+        shown = [_cut(visible(_line(fact)), _STYLES.get(fact.what, "")) for fact in latest]
+        blank = [Text("") for _ in range(room - len(shown))]
+        return Group(title, about, Text(""), *rows, Text(""), *shown, *self._verdict, *blank)
+
+
+def _cut(text: str, style: str) -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")

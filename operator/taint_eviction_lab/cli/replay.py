@@ -17,16 +17,19 @@ from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
 from taint_eviction.cli.pictures import html_option, write_page, write_text
 from taint_eviction.cli.visible import visible
 from taint_eviction.files.marked_yaml import Malformed, Problem, decoded
+from taint_eviction_lab.built_in.version import MEASURED, BuiltInVersion, read_version
+from taint_eviction_lab.cli.comparison_views import comparison_lines
 from taint_eviction_lab.cli.records import record_in
 from taint_eviction_lab.history.record import RunRecord
 from taint_eviction_lab.history.to_scenario import scenario_text
 from taint_eviction_lab.picture.of_history import picture_of_record
 from taint_eviction_lab.picture.of_replay import picture_of_replay
+from taint_eviction_lab.simulation.against import Comparison
 from taint_eviction_lab.simulation.expectations import Verdict
 from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.scenario import read_scenario
 from taint_eviction_lab.simulation.timeline import TimelineEntry, What
-from taint_eviction_lab.wiring import replay_scenario
+from taint_eviction_lab.wiring import replay_against, replay_scenario
 
 _STDIN = "-"
 _SUFFIXES = (".yaml", ".yml")
@@ -44,6 +47,18 @@ _COLOURS = {
 }
 
 
+def _read_against(_: click.Context, __: click.Parameter, value: str | None) -> BuiltInVersion | None:
+    if value is None:
+        return None
+    name, _equals, version = value.partition("=")
+    if name != "built-in":
+        raise click.BadParameter(f"{value!r} is not built-in, or built-in=1.36")
+    try:
+        return read_version(version) if _equals else MEASURED
+    except ValueError as expected:
+        raise click.BadParameter(f"{version!r} is not {expected}") from expected
+
+
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @flag(
@@ -55,7 +70,16 @@ _COLOURS = {
 )
 @html_option
 @click.option("--to-scenario", metavar="FILE", help="Also write a record as a scenario, to change and keep.")
-def replay(files: tuple[str, ...], output: str, html: str | None, to_scenario: str | None) -> None:
+@click.option(
+    "--against",
+    metavar="built-in[=1.36]",
+    callback=_read_against,
+    help="Play each file also through a model of Kubernetes' own controller (1.32 to 1.38), in a cluster of its own, "
+    "and compare pod by pod.",
+)
+def replay(
+    files: tuple[str, ...], output: str, html: str | None, to_scenario: str | None, against: BuiltInVersion | None
+) -> None:
     """Play scenarios on a virtual clock.
 
     A scenario FILE lists nodes and pods, what happens when, and which pods are expected to leave. It is played through
@@ -70,12 +94,13 @@ def replay(files: tuple[str, ...], output: str, html: str | None, to_scenario: s
     # The timeline shows what the controller logs.
     logging.getLogger("taint_eviction").addHandler(logging.NullHandler())
     records: dict[str, RunRecord] = {}
-    results, problems = _play(files, records)
+    comparisons: dict[str, Comparison] = {}
+    results, problems = _play(files, records, against, comparisons)
     _write(results, records, html, to_scenario)
     if output == "json":
-        click.echo(json.dumps(_document(results, problems), indent=2))
+        click.echo(json.dumps(_document(results, problems, comparisons), indent=2))
     else:
-        _print_results(results)
+        _print_results(results, comparisons)
     for problem in problems:
         click.echo(visible(str(problem)), err=True)
     if problems:
@@ -100,13 +125,23 @@ def _write(
         write_page(html, picture_of_replay(results[0]))
 
 
-def _play(files: Sequence[str], records: dict[str, RunRecord]) -> tuple[list[ReplayResult], list[Problem]]:
-    """Play all files; records among them are put into ``records``."""
+def _play(
+    files: Sequence[str],
+    records: dict[str, RunRecord],
+    against: BuiltInVersion | None,
+    comparisons: dict[str, Comparison],
+) -> tuple[list[ReplayResult], list[Problem]]:
+    """Play all files; records among them are put into ``records``, and what was compared into ``comparisons``."""
     results: list[ReplayResult] = []
     problems: list[Problem] = []
     for file in (found for name in files for found in _found(name)):
         try:
-            results.append(replay_scenario(read_scenario(_text(file, records), file)))
+            scenario = read_scenario(_text(file, records), file)
+            if against is None:
+                results.append(replay_scenario(scenario))
+            else:
+                result, comparisons[file] = replay_against(scenario, against)
+                results.append(result)
         except Malformed as malformed:
             problems += malformed.problems
         except OSError as error:
@@ -136,19 +171,25 @@ def _text(file: str, records: dict[str, RunRecord]) -> str:
 # For machines
 
 
-def _document(results: Sequence[ReplayResult], problems: Sequence[Problem]) -> dict[str, Any]:
+def _document(
+    results: Sequence[ReplayResult], problems: Sequence[Problem], comparisons: Mapping[str, Comparison]
+) -> dict[str, Any]:
     return {
-        "replays": [result.as_json() for result in results],
+        "replays": [_replay_document(result, comparisons.get(result.scenario.file)) for result in results],
         "problems": [{"file": problem.file, "line": problem.line, "what": problem.what} for problem in problems],
         "held": sum(not result.broken for result in results),
         "broken": sum(bool(result.broken) for result in results),
     }
 
 
+def _replay_document(result: ReplayResult, comparison: Comparison | None) -> dict[str, Any]:
+    return result.as_json() if comparison is None else {**result.as_json(), "against": comparison.as_json()}
+
+
 # For people
 
 
-def _print_results(results: Sequence[ReplayResult]) -> None:
+def _print_results(results: Sequence[ReplayResult], comparisons: Mapping[str, Comparison]) -> None:
     for result in results:
         _print_heading(result)
         if len(results) == 1 or result.broken:
@@ -157,9 +198,15 @@ def _print_results(results: Sequence[ReplayResult]) -> None:
             _print_verdict(result, verdict)
         if len(results) == 1 or result.broken:
             click.echo()
+        if (comparison := comparisons.get(result.scenario.file)) is not None:
+            for line in comparison_lines(comparison, whole=len(results) == 1):
+                click.echo(line)
     if len(results) != 1:
         held = sum(not result.broken for result in results)
         click.echo(f"{len(results)} scenarios: {held} as expected, {len(results) - held} not")
+    if len(results) != 1 and comparisons:
+        differing = sum(bool(comparison.differing) for comparison in comparisons.values())
+        click.echo(f"{differing} of them end otherwise with the model of the built-in controller")
 
 
 def _print_heading(result: ReplayResult) -> None:

@@ -13,6 +13,8 @@ from taint_eviction_lab.simulation.suspension_actions import SuspensionAction
 
 # Who changes taints, as managedFields tell it, where a scenario names nobody.
 KUBECTL = "kubectl-taint"
+# The number of the replica that is the model of the built-in controller; all others count from 1.
+BUILT_IN = -1
 
 
 @dataclass(frozen=True, slots=True)

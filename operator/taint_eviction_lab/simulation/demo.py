@@ -1,147 +1,284 @@
-"""The demo's story: a little cluster, what is done to its nodes and when, and what must have come of it.
+"""The demo's story: two clusters in which the same happens, and what must have come of it in each.
 
-Told from the API server's side: what arrived there and what became of the pods. What the controller says it plans is
-added by whoever runs it (``cli.demo``).
+In one, a model of the built-in controller evicts; in the other, this project's controller. Told from the API servers'
+side: which deletions they accepted. What the two say they plan is added by whoever runs them (``cli.demo``).
 """
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
-from fake_apiserver import ApiServer, LoggedRequest, node_object
+from fake_apiserver import ApiServer, Fault, LoggedRequest, node_object
 
-TAINT = "maintenance=now:NoExecute"
-_KEY, _VALUE = "maintenance", "now"
+# A deadline counts as met when the DELETE arrives within so many seconds of it: after a restart the controller is up to
+# 1.5 s late, since times in objects are whole seconds, and the breaker takes another half.
+IN_TIME_SECONDS = 2.5
+_EARLY_SECONDS = 0.05
 
-# A deadline counts as met when the DELETE arrives within so many seconds of it.
-_IN_TIME_SECONDS = 1.0
+NAMESPACE, TAINT_KEY = "demo", "maintenance"
+SPARED_NODES = ("node-y", "node-z")
+_WEBHOOK = 'Internal error occurred: failed calling webhook "policy.example.com": connection refused'
+
+
+class Side(Enum):
+    """Where something happens; the value is how it is written."""
+
+    BOTH = "both"
+    BUILT_IN = "built-in"
+    OWN = "this one"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoFact:
-    """One thing that happened, ``at`` seconds since the demo began. ``pod`` and ``node`` are "" where none is meant."""
+    """One thing that happened, ``at`` seconds since the story began.
+
+    ``pod`` is "" where none is meant, ``text`` where the line would say nothing new. ``due_at``: for ``due``, when.
+    """
 
     at: float
+    side: Side
     what: str
     text: str
     pod: str = ""
-    node: str = ""
     uid: str = ""
+    due_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPod:
-    """A pod of the demo; ``seconds`` None means that it tolerates the taint indefinitely, 0 not at all."""
+    """A pod of the demo; ``seconds``: how long it tolerates the taint, 0 not at all."""
 
     name: str
-    seconds: int | None
+    node: str
+    seconds: int
     about: str
-    recreated: bool = False
 
     def body(self) -> dict[str, Any]:
         """Write the pod as Kubernetes has it."""
-        toleration: dict[str, Any] = {"key": _KEY, "operator": "Exists", "effect": "NoExecute"}
-        if self.seconds:
-            toleration["tolerationSeconds"] = self.seconds
+        spec = {"nodeName": self.node, "containers": [{"name": "main", "image": "pause"}]}
         return {
-            "metadata": {"name": self.name, "namespace": "demo"},
-            "spec": {
-                "nodeName": "node-a",
-                "containers": [{"name": "main", "image": "pause"}],
-                "tolerations": [] if self.seconds == 0 else [toleration],
-            },
+            "metadata": {"name": self.name, "namespace": NAMESPACE},
+            "spec": {**spec, "tolerations": tolerations(self.seconds)},
         }
 
 
-PODS = (
-    DemoPod("web", 0, "does not tolerate the taint"),
-    DemoPod("db-0", 3, "tolerates it for 3 s; its StatefulSet recreates it under the same name", recreated=True),
-    DemoPod("cache", 8, "tolerates it for 8 s"),
-    DemoPod("agent", None, "tolerates it indefinitely"),
-)
+WEB = DemoPod("web", "node-a", 0, "tolerates no taint")
+CACHE = DemoPod("cache", "node-a", 10, "tolerates it for 10 s")
+DB = DemoPod("db", "node-a", 20, "tolerates it for 20 s")
+API = DemoPod("api", "node-b", 0, "tolerates no taint")
+QUEUE = DemoPod("queue-0", "node-b", 2, "2 s; is recreated")
+SHOPS = tuple(DemoPod(f"shop-{number}", f"node-{number}", 0, "8 pods on 8 nodes") for number in range(1, 9))
+
+DB_SHORTENED_SECONDS = 11
+# The row in which all shops are one.
+SHOP = "shop"
+
+
+def tolerations(seconds: int) -> list[dict[str, Any]]:
+    """Write how long a pod tolerates the taint; 0: not at all."""
+    exists = {"key": TAINT_KEY, "operator": "Exists", "effect": "NoExecute"}
+    return [{**exists, "tolerationSeconds": seconds}] if seconds else []
+
+
+@dataclass
+class DemoCluster:
+    """One of the two clusters; ``report`` is given what its API server sees, ``now`` is the story's second."""
+
+    server: ApiServer
+    side: Side
+    pods: tuple[DemoPod, ...]
+    now: Callable[[], float]
+    report: Callable[[DemoFact], None]
+    evicted: dict[str, list[float]] = field(default_factory=dict)
+    uids: dict[str, list[str]] = field(default_factory=dict)
+    _refusing: Fault | None = None
+
+    def prepare(self) -> None:
+        """Create nodes and pods."""
+        for name in sorted({*(pod.node for pod in self.pods), *SPARED_NODES}):
+            self.server.create("nodes", node_object(name, self.server.clock.timestamp()))
+        for pod in self.pods:
+            self.server.create("pods", pod.body())
+        if QUEUE in self.pods:
+            self.server.recreate_when_gone(NAMESPACE, QUEUE.name, node=QUEUE.node, times=1)
+        self.server.store.subscribe(self._changed)
+        self.server.requests.subscribe(self._answered)
+
+    def taint(self, *nodes: str) -> None:
+        """Taint nodes, one after the other."""
+        for node in nodes:
+            self.server.taint(node, TAINT_KEY, "now")
+
+    def shorten(self, pod: DemoPod, seconds: int) -> None:
+        """Change how long a pod tolerates the taint."""
+        body = self.server.get("pods", pod.name, NAMESPACE)
+        if body is not None:
+            own = [each for each in body["spec"]["tolerations"] if each.get("key") != TAINT_KEY]
+            spec = {**body["spec"], "tolerations": [*own, *tolerations(seconds)]}
+            self.server.update("pods", {**body, "spec": spec})
+
+    def refuse_deletions(self, refuse: bool) -> None:
+        """Let a webhook that is down refuse all deletions of pods, or no more."""
+        if refuse:
+            self._refusing = self.server.faults.add(verb="delete", resource="pods", status=500, message=_WEBHOOK)
+        elif self._refusing is not None:
+            self.server.faults.remove(self._refusing)
+
+    def _changed(self, change: Any) -> None:
+        record = change.new
+        if record.resource.plural == "pods" and record.namespace == NAMESPACE and change.type == "ADDED":
+            text = f"{record.name} is recreated under its name"
+            self.report(DemoFact(self.now(), self.side, "recreated", text, record.name, record.uid))
+
+    def _answered(self, request: LoggedRequest) -> None:
+        asked = (request.verb, request.resource, request.namespace, request.code)
+        if asked != ("delete", "pods", NAMESPACE, 200):
+            return
+        at = self.now()
+        self.evicted.setdefault(request.name, []).append(at)
+        uid = ((request.body or {}).get("preconditions") or {}).get("uid", "")
+        self.uids.setdefault(request.name, []).append(uid)
+        self.report(DemoFact(at, self.side, "evicted", f"{request.name} is evicted", request.name, uid))
 
 
 @dataclass
 class DemoStory:
-    """Plays the story on an embedded API server; ``tell`` is given each fact as it happens."""
+    """What is done to both clusters, and what each controller should make of it; all times are the story's seconds."""
 
-    server: ApiServer
-    clock: Callable[[], float]
+    own: DemoCluster
+    built_in: DemoCluster
+    now: Callable[[], float]
     report: Callable[[DemoFact], None]
-    began_at: float = 0.0
-    _deletes: list[tuple[float, str, str]] = field(default_factory=list)
-    _tainted_at: list[float] = field(default_factory=list)
+    keeps_key: bool
+    done_at: dict[str, float] = field(default_factory=dict)
 
-    def now(self) -> float:
-        """Return the seconds since the story began."""
-        return self.clock() - self.began_at
+    def do(self, step: str) -> None:
+        """Do one step in both clusters and tell it."""
+        self.done_at[step] = self.now()
+        self.report(DemoFact(self.now(), Side.BUILT_IN if step == "behind" else Side.BOTH, "step", STEPS[step]))
+        for cluster in (self.built_in, self.own):
+            match step:
+                case "taint":
+                    cluster.taint("node-a")
+                case "shorten":
+                    cluster.shorten(DB, DB_SHORTENED_SECONDS)
+                case "refuse":
+                    cluster.refuse_deletions(True)
+                    cluster.taint("node-b")
+                case "allow":
+                    cluster.refuse_deletions(False)
+                case "wave":
+                    cluster.taint(*(shop.node for shop in SHOPS))
 
-    def prepare(self) -> None:
-        """Create nodes and pods."""
-        self.began_at = self.clock()
-        for name in ("node-a", "node-b"):
-            self.server.create("nodes", node_object(name, self.server.clock.timestamp()))
-        for pod in PODS:
-            self.server.create("pods", pod.body())
-            if pod.recreated:
-                self.server.recreate_when_gone("demo", pod.name, node=self._next_home, after_seconds=0.3)
-        self.server.store.subscribe(self._changed)
-        self.server.requests.subscribe(self._answered)
+    def due_at(self, pod: str) -> float | None:
+        """Return when a pod is to be evicted, as far as the story has come; None: never, or not yet."""
+        tainted_at, refused_at = self.done_at.get("taint"), self.done_at.get("refuse")
+        if pod in (API.name, QUEUE.name):
+            return None if refused_at is None else refused_at + (QUEUE.seconds if pod == QUEUE.name else 0.0)
+        if tainted_at is None or pod.startswith(SHOP):
+            return None
+        if pod == DB.name and (shortened_at := self.done_at.get("shorten")) is not None:
+            return max(shortened_at, tainted_at + DB_SHORTENED_SECONDS)
+        return tainted_at + {WEB.name: WEB.seconds, CACHE.name: CACHE.seconds, DB.name: DB.seconds}[pod]
 
-    async def play(self) -> None:
-        """Taint, untaint, taint again; about 17 seconds."""
-        await self._step(1, self._taint)
-        await self._step(6, self._untaint)
-        await self._step(8, self._taint)
-        await self._step(17.5, lambda: None)
+    def late_seconds(self, cluster: DemoCluster, pod: str) -> float | None:
+        """Return how late a pod was evicted first; None: it was not, or was not to be."""
+        due_at, evicted = self.due_at(pod), cluster.evicted.get(pod)
+        return None if due_at is None or not evicted else evicted[0] - due_at
+
+    # The verdict
 
     def broken(self) -> list[str]:
-        """Say what went otherwise than it should have, a sentence each; empty if nothing did."""
-        expected = {"web": [0.0], "db-0": [3.0, 3.0], "cache": [8.0], "agent": []}
+        """Say what went otherwise than told, a sentence each; empty if nothing did."""
+        return self._broken_here() + self._broken_there()
+
+    def _broken_here(self) -> list[str]:
         found = []
-        for pod, tolerances in expected.items():
-            deletes = [(at, uid) for at, name, uid in self._deletes if name == pod]
-            if len(deletes) != len(tolerances):
-                found.append(f"{pod} was evicted {len(deletes)} times, not {len(tolerances)}")
-            if len({uid for _, uid in deletes}) != len(deletes):
-                found.append(f"{pod} was asked to go twice with the same UID")
-            for (at, _), started_at, seconds in zip(deletes, self._starts(pod), tolerances, strict=False):
-                if not -0.05 <= at - started_at - seconds <= _IN_TIME_SECONDS:
-                    found.append(f"{pod} was evicted {at - started_at:.2f} s after the taint, not {seconds:g} s")
+        # A webhook that refuses is waited for.
+        refused_seconds = self.done_at["allow"] - self.done_at["refuse"]
+        patience = {API.name: refused_seconds + 2 * IN_TIME_SECONDS}
+        for pod in (WEB, CACHE, DB, API, *((QUEUE,) if self.keeps_key else ())):
+            found += self._late(self.own, pod.name, patience.get(pod.name, IN_TIME_SECONDS))
+            if (times := len(self.own.evicted.get(pod.name, ()))) != (expected := 1 + (pod is QUEUE)):
+                found.append(f"this controller evicted {pod.name} {times} times, not {expected}")
+        if "" in [uid for uids in self.own.uids.values() for uid in uids]:
+            found.append("this controller deleted a pod without naming its UID")
+        if (shops := self._shops(self.own)) > 0:
+            found.append(f"this controller evicted {shops} of the 8 pods that were tainted by mistake")
         return found
 
-    def _starts(self, pod: str) -> list[float]:
-        """Return when the tolerances began that ran out: ``cache`` outlived the first taint."""
-        return self._tainted_at[1:] if pod == "cache" else self._tainted_at
+    def _broken_there(self) -> list[str]:
+        found = self._late(self.built_in, WEB.name, IN_TIME_SECONDS)
+        for pod in (CACHE, DB):
+            right = self.done_at["restart"] + pod.seconds
+            evicted = self.built_in.evicted.get(pod.name, [])
+            if len(evicted) != 1 or not -_EARLY_SECONDS <= evicted[0] - right <= IN_TIME_SECONDS:
+                found.append(f"the model evicted {pod.name} at {_seconds(evicted)}, not at {right:.1f} s")
+        if API.name in self.built_in.evicted:
+            found.append("the model evicted api, which it should have given up")
+        if self.keeps_key and len(self.built_in.evicted.get(QUEUE.name, ())) != 1:
+            found.append("the model did not evict queue-0 once")
+        if (shops := self._shops(self.built_in)) < len(SHOPS):
+            found.append(f"the model evicted {shops} of the 8 pods that were tainted by mistake, not all")
+        return found
 
-    def _next_home(self, _: dict[str, Any]) -> str:
-        return "node-a" if len(self._tainted_at) < 2 else "node-b"
+    def _late(self, cluster: DemoCluster, pod: str, patience: float) -> list[str]:
+        late = self.late_seconds(cluster, pod)
+        if late is not None and -_EARLY_SECONDS <= late <= patience:
+            return []
+        when = "never" if late is None else f"{late:.1f} s after its time"
+        who = "this controller" if cluster is self.own else "the model"
+        return [f"{who} evicted {pod} {when}"]
 
-    async def _step(self, at: float, act: Callable[[], None]) -> None:
-        await asyncio.sleep(max(0.0, at - self.now()))
-        act()
+    def _shops(self, cluster: DemoCluster) -> int:
+        return sum(shop.name in cluster.evicted for shop in SHOPS)
 
-    def _taint(self) -> None:
-        self._tainted_at.append(self.now())
-        self.report(DemoFact(self.now(), "tainted", TAINT, node="node-a"))
-        self.server.taint("node-a", _KEY, _VALUE)
+    def verdict(self, version: str) -> list[str]:
+        """Sum up in three lines what each has done, and whether it went as told; ``version``: the built-in one's."""
+        late = [
+            f"{pod.name} {seconds:.0f} s late"
+            for pod in (CACHE, DB)
+            if (seconds := self.late_seconds(self.built_in, pod.name)) is not None and seconds > IN_TIME_SECONDS
+        ]
+        never = [pod.name for pod in (API,) if pod.name not in self.built_in.evicted]
+        never += [QUEUE.name] if self.keeps_key and len(self.built_in.evicted.get(QUEUE.name, ())) == 1 else []
+        parts = [", ".join(late), f"never: {', '.join(never)}" if never else ""]
+        parts += [f"{self._shops(self.built_in)} by mistake"]
+        here = "each pod in its time" if not self._broken_here() else "not each pod in its time"
+        mistaken = self._shops(self.own)
+        broken = self.broken()
+        return [
+            f"Built-in {version}: {'; '.join(filter(None, parts))}",
+            f"This controller: {here}, {mistaken or 'none'} by mistake",
+            "All went as told." if not broken else f"NOT as told: {broken[0]}",
+        ]
 
-    def _untaint(self) -> None:
-        self.report(DemoFact(self.now(), "untainted", f"{TAINT} removed", node="node-a"))
-        self.server.untaint("node-a", _KEY)
 
-    def _changed(self, change: Any) -> None:
-        record = change.new
-        if record.resource.plural != "pods" or record.namespace != "demo":
-            return
-        if change.type == "ADDED":
-            self.report(DemoFact(self.now(), "created", "recreated under its name", record.name, uid=record.uid))
-        elif change.type == "DELETED":
-            self.report(DemoFact(self.now(), "gone", "it has ended", record.name, record.node_name or "", record.uid))
+STEPS: Mapping[str, str] = {
+    "taint": "node-a is tainted: web, cache and db have to leave",
+    "restart": "both controllers are restarted",
+    "shorten": f"a person shortens what db tolerates to {DB_SHORTENED_SECONDS} s",
+    "refuse": "node-b is tainted; a webhook fails and refuses deletions",
+    "allow": "the webhook works again",
+    "behind": "is busy: notices changes up to 2 s later",
+    "wave": "8 of 12 nodes are tainted by mistake",
+}
 
-    def _answered(self, request: LoggedRequest) -> None:
-        if (request.verb, request.resource, request.namespace) == ("delete", "pods", "demo") and request.code == 200:
-            uid = (request.body or {}).get("preconditions", {}).get("uid", "")
-            self._deletes.append((self.now(), request.name, uid))
-            self.report(DemoFact(self.now(), "deleted", "the API server was asked to delete it", request.name, uid=uid))
+
+def with_lateness(story: DemoStory, fact: DemoFact) -> DemoFact:
+    """Add to an eviction how late it is; evictions by mistake are told once all of them are through."""
+    if fact.what != "evicted":
+        return fact
+    if fact.pod.startswith(SHOP):
+        cluster = story.built_in if fact.side is Side.BUILT_IN else story.own
+        done = sum(shop.name in cluster.evicted for shop in SHOPS)
+        return replace(fact, text=f"{done} pods are evicted by mistake" if done == len(SHOPS) else "")
+    due_at = story.due_at(fact.pod)
+    if due_at is None or fact.at - due_at <= IN_TIME_SECONDS or fact.pod in (API.name, QUEUE.name):
+        return fact
+    return replace(fact, text=f"{fact.text}, {fact.at - due_at:.0f} s late")
+
+
+def _seconds(instants: list[float]) -> str:
+    return ", ".join(f"{at:.1f} s" for at in instants) or "no time"

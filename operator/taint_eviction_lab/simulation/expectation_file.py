@@ -9,6 +9,7 @@ from taint_eviction_lab.simulation.expectations import (
     Claim,
     Deletes,
     Ends,
+    EvictedByBuiltIn,
     Expectation,
     Happens,
     HasCondition,
@@ -117,6 +118,9 @@ class ExpectationReading(ActionReading):
     def _deletes(self, at: Marked) -> Claim | None:
         return Deletes(self.whole_number(at, "deletes", 0))
 
+    def _by_built_in(self, at: Marked) -> Claim | None:
+        return EvictedByBuiltIn(self._instants(at, "evictedByBuiltIn"))
+
     def _ends(self, at: Marked) -> Claim | None:
         state = self.text(at, "ends")
         if state.startswith("on "):
@@ -158,6 +162,7 @@ class ExpectationReading(ActionReading):
 
 _CLAIMS: dict[str, Callable[[ExpectationReading, Marked], Claim | None]] = {
     "notEvicted": ExpectationReading._not_evicted,
+    "evictedByBuiltIn": ExpectationReading._by_built_in,
     "scheduled": ExpectationReading._scheduled,
     "lateAtMost": ExpectationReading._late,
     "events": ExpectationReading._events,

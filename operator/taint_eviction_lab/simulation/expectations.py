@@ -9,10 +9,10 @@ A pod that no expectation mentions, or none about evictions, must not be evicted
 import fnmatch
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from taint_eviction_lab.simulation.timeline import BY_EVICTION, Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.timeline import BY_BUILT_IN, BY_EVICTION, Timeline, TimelineEntry, What
 
 _EARLY_SECONDS = 0.001
 
@@ -89,6 +89,19 @@ class Happens:
         )
         expected = ", ".join(str(instant) for instant in self.instants) or "never"
         return f"{word} at {expected}", f"{word} at {seconds_of(entries)}", met
+
+
+@dataclass(frozen=True, slots=True)
+class EvictedByBuiltIn:
+    """The model of the built-in controller evicts the pod at these instants and at no others; () for never."""
+
+    instants: tuple[Instant, ...]
+
+    def check(self, history: PodTimeline) -> tuple[str, str, bool]:
+        """Compare each with each, in order."""
+        entries = tuple(entry for entry in history.of(What.EVICTED) if entry.why.endswith(BY_BUILT_IN))
+        expected, seen, met = Happens(What.EVICTED, self.instants).check(replace(history, entries=entries))
+        return f"{expected}{BY_BUILT_IN}", f"{seen}{BY_BUILT_IN}", met
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from taint_eviction.adapters.answers import (
 from taint_eviction.adapters.api_calls import FIELD_MANAGER
 from taint_eviction.adapters.condition_patches import mark_patch, unmark_patch
 from taint_eviction.adapters.evictions import block_of, eviction_body
-from taint_eviction.core.objects import Pod, PodRef
+from taint_eviction.core.objects import NamespacedName, Pod, PodRef
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.cluster import SimulatedCluster
@@ -35,15 +35,21 @@ from taint_eviction_lab.simulation.timeline import BY_EVICTION, Timeline, Timeli
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
 _PODS = RESOURCES["pods"]
-_STATUS = WriteOptions(FIELD_MANAGER, subresource="status")
 
 
 class PodWrites:
-    """Carries out writes; raises ``CallFailed`` where the API server refuses."""
+    """Carries out writes; raises ``CallFailed`` where the API server refuses.
 
-    def __init__(self, cluster: SimulatedCluster, timeline: Timeline) -> None:
+    ``manager`` is who writes, and ``by`` what the timeline says of that besides.
+    """
+
+    def __init__(
+        self, cluster: SimulatedCluster, timeline: Timeline, manager: str = FIELD_MANAGER, by: str = ""
+    ) -> None:
         self._cluster = cluster
         self._timeline = timeline
+        self._options = WriteOptions(manager, subresource="status")
+        self._by = by
 
     def pod_of(self, ref: PodRef) -> JsonObject | None:
         """Return the pod; None if there is none of this name, or it has another UID."""
@@ -62,7 +68,7 @@ class PodWrites:
         try:
             record = self._cluster.record("pods", ref.key.name, ref.key.namespace)
             before = self._condition_of(record)
-            written = self._cluster.registry.patch(record, lambda pod: strategic_merge_patch(pod, patch), _STATUS)
+            written = self._cluster.registry.patch(record, lambda pod: strategic_merge_patch(pod, patch), self._options)
         except StatusError as error:
             _raise_unless_gone(error, ref)
             return None
@@ -80,6 +86,11 @@ class PodWrites:
         except StatusError as error:
             return self._missed(error, ref, how)
         return True
+
+    def delete_by_name(self, key: NamespacedName) -> bool:
+        """Begin the deletion of whichever pod bears this name. False if there is none."""
+        body = self._cluster.pod(key)
+        return self.delete(PodRef(key, "" if body is None else body["metadata"]["uid"]))
 
     def evict(self, ref: PodRef) -> bool:
         """Mark the pod and begin its deletion if its budgets allow it. False if the pod is gone."""
@@ -122,6 +133,7 @@ class PodWrites:
         return False
 
     def _note(self, what: What, ref: PodRef, why: str = "") -> None:
+        why = f"{why}{self._by}".removeprefix(", ")
         self._timeline.add(TimelineEntry(virtual_now(), what, str(ref), ref.uid, why))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass
 
+from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.runtime.assembly import Doors, assemble
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.ports import Gate, Reporter
@@ -128,3 +129,7 @@ class ControllerProcess:
         """Tell whether anything is scheduled or in flight."""
         next_at = self.live.next_at(self.live.clock.now().at)
         return next_at is not None or self.live.controller.status.pending_count() > 0
+
+    def change_policy(self, policy: EvictionPolicy) -> None:
+        """Take in another policy."""
+        self.live.change_policy(policy)

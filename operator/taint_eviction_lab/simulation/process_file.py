@@ -6,6 +6,8 @@ from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.object_file import ObjectReading
 
+_BUILT_IN = "built-in"
+
 
 class ProcessReading(ObjectReading):
     """Reads actions; None where a problem leaves nothing to do.
@@ -62,6 +64,9 @@ class ProcessReading(ObjectReading):
     def _replica(self, fields: dict[str, Marked]) -> int | None:
         if "replica" not in fields:
             return None
+        if fields["replica"].value == _BUILT_IN:
+            self.replicas_named.append((do.BUILT_IN, fields["replica"].line))
+            return do.BUILT_IN
         number = self.whole_number(fields["replica"], "replica", 1)
         self.replicas_named.append((number, fields["replica"].line))
         return number

@@ -30,7 +30,7 @@ from taint_eviction_lab.simulation.process import no_reporters
 from taint_eviction_lab.simulation.scenario import Scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.suspension_expectations import judge_breaker
-from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry
+from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
@@ -41,12 +41,13 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A timeline, and each expectation with what was seen."""
+    """A timeline, and each expectation with what was seen; ``pods``: all that ever were, with their UIDs."""
 
     scenario: Scenario
     timeline: tuple[TimelineEntry, ...]
     verdicts: tuple[Verdict, ...]
     ended_at: float
+    pods: tuple[tuple[str, str], ...] = ()
 
     @property
     def broken(self) -> tuple[Verdict, ...]:
@@ -76,21 +77,30 @@ class ReplayResult:
 
 
 def replay(
-    scenario: Scenario, parsing: Parsing, reporters: Callable[[Timeline, Gate], Iterable[Reporter]] = no_reporters
+    scenario: Scenario,
+    parsing: Parsing,
+    reporters: Callable[[Timeline, Gate], Iterable[Reporter]] = no_reporters,
+    leaves_out: bool = False,
 ) -> ReplayResult:
     """Play a scenario; raise ``Malformed`` if a step cannot be done when its time comes.
 
     ``reporters`` makes those who are told of effects besides the timeline, anew for each controller process.
+    ``leaves_out``: a step that cannot be done is left out instead, and the timeline says so.
     """
     begin = min([0.0, *(step.at for step in scenario.steps)])
-    return run_virtually(_Replay(scenario, parsing, reporters).run(), begin)
+    return run_virtually(_Replay(scenario, parsing, reporters, leaves_out).run(), begin)
 
 
 class _Replay:
     def __init__(
-        self, scenario: Scenario, parsing: Parsing, reporters: Callable[[Timeline, Gate], Iterable[Reporter]]
+        self,
+        scenario: Scenario,
+        parsing: Parsing,
+        reporters: Callable[[Timeline, Gate], Iterable[Reporter]],
+        leaves_out: bool,
     ) -> None:
         self._scenario = scenario
+        self._leaves_out = leaves_out
         self._timeline = Timeline()
         self._stage = ReplayStage(
             self._timeline,
@@ -103,9 +113,11 @@ class _Replay:
             replicas=scenario.replicas,
             clocks=scenario.clocks,
             node_lifecycle=scenario.node_lifecycle,
+            built_in=scenario.built_in,
         )
         # Every pod that ever was, so that one that came and went is judged, too.
         self._names: set[NamespacedName] = set()
+        self._pods: set[tuple[str, str]] = set()
 
     async def run(self) -> ReplayResult:
         self._stage.cluster.recorder.subscribe(lambda change: self._note_name(change.body) if change.is_pod else None)
@@ -122,10 +134,12 @@ class _Replay:
         timeline = tuple(self._timeline)
         await self._stage.kill_controllers()
         verdicts = judge(scenario.expectations, histories) + judge_breaker(scenario.breaker, self._timeline)
-        return ReplayResult(self._scenario, timeline, verdicts, ended_at)
+        return ReplayResult(self._scenario, timeline, verdicts, ended_at, tuple(sorted(self._pods)))
 
     def _note_name(self, body: kube.JsonObject) -> None:
-        self._names.add(NamespacedName(body["metadata"]["namespace"], body["metadata"]["name"]))
+        key = NamespacedName(body["metadata"]["namespace"], body["metadata"]["name"])
+        self._names.add(key)
+        self._pods.add((str(key), body["metadata"]["uid"]))
 
     async def _perform(self, before_start: bool) -> None:
         for step in self._scenario.steps:
@@ -135,6 +149,9 @@ class _Replay:
             try:
                 await self._stage.perform(step)
             except Impossible as why:
+                if self._leaves_out:
+                    self._timeline.add(TimelineEntry(virtual_now(), What.LEFT_OUT, step.text, why=str(why)))
+                    continue
                 raise Malformed([Problem(self._scenario.file, step.line, f"at {step.at:g}: {why}")]) from why
 
     async def _run_out(self) -> None:

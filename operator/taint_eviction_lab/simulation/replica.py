@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from taint_eviction.core.policy import PolicyRule
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
+from taint_eviction_lab.built_in.version import BuiltInVersion
+from taint_eviction_lab.simulation.built_in_process import BuiltInProcess
 from taint_eviction_lab.simulation.calls import World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState
 from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind, Picked
@@ -18,7 +20,10 @@ from taint_eviction_lab.simulation.watches import Streams
 
 
 class SimulatedReplica:
-    """The ``number``-th replica, counted from 1; without a ``lease`` the ``gate`` says whether it acts."""
+    """The ``number``-th replica, counted from 1; without a ``lease`` the ``gate`` says whether it acts.
+
+    ``built_in``: its processes are the model of the built-in controller of that version.
+    """
 
     def __init__(
         self,
@@ -32,12 +37,15 @@ class SimulatedReplica:
         seed: str,
         reporters: Callable[[Timeline, Gate], Iterable[Reporter]],
         drift_ppm: float = 0.0,
+        built_in: BuiltInVersion | None = None,
     ) -> None:
         self.host = HostClock(drift_ppm=drift_ppm)
         self.nodes, self.pods = Streams(), Streams()
-        self.process: ControllerProcess | None = None
+        self.process: ControllerProcess | BuiltInProcess | None = None
         self._own_faults = CallFaults()
-        self._name = "controller" if lease is None else f"replica {number}, controller"
+        self._built_in = built_in
+        role = "controller" if built_in is None else f"built-in controller {built_in}, process"
+        self._name = role if lease is None else f"replica {number}, {role}"
         self._timeline = world.timeline
         seed = seed if lease is None else f"{seed}/{number}"
         self._surroundings = Surroundings(
@@ -60,8 +68,13 @@ class SimulatedReplica:
         """Start a process."""
         self._starting = None
         self._incarnations += 1
-        self.process = ControllerProcess(self._surroundings, self._process_name, self._incarnations)
+        self.process = self._new_process()
         self._timeline.add(TimelineEntry(virtual_now(), What.STARTED, self._process_name))
+
+    def _new_process(self) -> ControllerProcess | BuiltInProcess:
+        if self._built_in is None:
+            return ControllerProcess(self._surroundings, self._process_name, self._incarnations)
+        return BuiltInProcess(self._built_in, self._surroundings, self._process_name, self._incarnations)
 
     @property
     def _process_name(self) -> str:
@@ -104,7 +117,7 @@ class SimulatedReplica:
         settings = dataclasses.replace(settings, policy=policy)
         self._surroundings = dataclasses.replace(self._surroundings, settings=settings)
         if self.process is not None:
-            self.process.live.change_policy(policy)
+            self.process.change_policy(policy)
 
     def make_peace(self) -> None:
         """Let everything work from now on: network, watches, and the process if it was frozen."""

@@ -13,8 +13,9 @@ from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.files.marked_yaml import Malformed, Marked, load
 from taint_eviction.settings import Settings
+from taint_eviction_lab.built_in.version import BuiltIn
 from taint_eviction_lab.simulation.action_file import ACTIONS
-from taint_eviction_lab.simulation.actions import ScenarioStep
+from taint_eviction_lab.simulation.actions import BUILT_IN, ScenarioStep
 from taint_eviction_lab.simulation.expectation_file import ExpectationReading
 from taint_eviction_lab.simulation.expectations import Expectation
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
@@ -38,6 +39,7 @@ class Scenario:
     there are, the one that is elected acts; None: one, without election. ``control_state`` is what stands in the
     ConfigMap at the beginning; None: there is none. ``breaker`` None: it is expected never to open. ``clocks``: of API
     servers and controllers. ``node_lifecycle``: how nodes are tainted whose kubelets are silent; None: they are not.
+    ``built_in``: the model of the built-in controller is there, too; None: it is not.
     """
 
     file: str
@@ -57,6 +59,7 @@ class Scenario:
     breaker: BreakerExpectation | None = None
     clocks: ClockSettings = RIGHT_CLOCKS
     node_lifecycle: NodeLifecycleSettings | None = None
+    built_in: BuiltIn | None = None
 
 
 def read_scenario(text: str, file: str) -> Scenario:
@@ -81,7 +84,11 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
         until = self.seconds(top["until"], "until", 0.0) if "until" in top else None
         if until is not None and steps and steps[-1].at > until:
             self.problem(top["until"].line, f"until {until:g} comes before the last step, at {steps[-1].at:g}")
-        self._check_numbers("replica", self.replicas_named, settings.replicas or 1)
+        named = [(number, line) for number, line in self.replicas_named if number != BUILT_IN]
+        self._check_numbers("replica", named, settings.replicas or 1)
+        if settings.built_in is None:
+            for line in sorted({line for number, line in self.replicas_named if number == BUILT_IN}):
+                self.problem(line, "there is no built-in controller: settings lack 'builtIn'")
         self._check_numbers("API server", self.servers_named, settings.clocks.api_servers)
         nodes = [node for item in self.items(given.get("nodes"), "nodes") for node in self.nodes(item)]
         pods = [pod for item in self.items(given.get("pods"), "pods") for pod in self.pods(item)]
@@ -109,6 +116,7 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
             breaker=self.breaker_expectation(top.get("expect")),
             clocks=settings.clocks,
             node_lifecycle=settings.node_lifecycle,
+            built_in=settings.built_in,
         )
 
     def _check_numbers(self, what: str, named: list[tuple[int, int]], there_are: int) -> None:

@@ -10,6 +10,7 @@ from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.settings import Settings
+from taint_eviction_lab.built_in.version import BuiltIn, read_version
 from taint_eviction_lab.simulation.lifecycle_file import LifecycleReading
 from taint_eviction_lab.simulation.virtual_clock import ClockSettings
 
@@ -24,7 +25,7 @@ _DEFAULTS = {
 _LIMITS = {"total": "", "per_node": "PerNode", "per_namespace": "PerNamespace"}
 _RATE, _BURST, _AT_ONCE = "evictionsPerSecond", "evictionsBurst", "evictionsAtOnce"
 _POLICY = ("evictionMode", "evictTimeout", "policy")
-_WORLD = ("replicas", "defaultTolerationSeconds", "readyAfter", "apiServers", "quartzDrift", "nodeLifecycle")
+_WORLD = ("replicas", "defaultTolerationSeconds", "readyAfter", "apiServers", "quartzDrift", "nodeLifecycle", "builtIn")
 _OTHERS = ("workers", "wholeClusterFrom", "evictFinished", "dryRun", "honourHolds", "gracefulShutdown", "breaker")
 
 SETTINGS = frozenset(
@@ -63,7 +64,8 @@ class ScenarioSettings:
     ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
     no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
     there are, the one that is elected acts; None: one, without election. ``clocks``: of API servers and controllers.
-    ``node_lifecycle``: how nodes are tainted whose kubelets are silent; None: they are not.
+    ``node_lifecycle``: how nodes are tainted whose kubelets are silent; None: they are not. ``built_in``: the model of
+    the built-in controller; None: there is none.
     """
 
     settings: Settings
@@ -72,6 +74,7 @@ class ScenarioSettings:
     replicas: int | None
     clocks: ClockSettings
     node_lifecycle: NodeLifecycleSettings | None = None
+    built_in: BuiltIn | None = None
 
 
 class SettingsReading(LifecycleReading):
@@ -89,7 +92,23 @@ class SettingsReading(LifecycleReading):
         ready_seconds = self.seconds(fields["readyAfter"], "readyAfter", 0.0) if "readyAfter" in fields else 0.0
         replicas = self.whole_number(fields["replicas"], "replicas", 1) if "replicas" in fields else None
         lifecycle = self.node_lifecycle(fields["nodeLifecycle"]) if "nodeLifecycle" in fields else None
-        return ScenarioSettings(settings, admission, ready_seconds, replicas, self._clocks(fields), lifecycle)
+        built_in = self._built_in(fields["builtIn"]) if "builtIn" in fields else None
+        clocks = self._clocks(fields)
+        return ScenarioSettings(settings, admission, ready_seconds, replicas, clocks, lifecycle, built_in)
+
+    def _built_in(self, at: Marked) -> BuiltIn | None:
+        """Read ``builtIn``: a version, or ``version`` and ``alone``."""
+        fields = {"version": at}
+        if isinstance(at.value, dict):
+            fields = self.fields(at, ("version", "alone"), "builtIn")
+            if not self.only(fields, ("version",), at.line, "builtIn"):
+                return None
+        alone = self.boolean(fields["alone"], "alone") if "alone" in fields else False
+        try:
+            return BuiltIn(read_version(str(fields["version"].value)), alone)
+        except ValueError as expected:
+            self.problem(fields["version"].line, f"{described(fields['version'])} is not {expected}")
+            return None
 
     def _clocks(self, fields: Fields) -> ClockSettings:
         servers = self.whole_number(fields["apiServers"], "apiServers", 1) if "apiServers" in fields else 1

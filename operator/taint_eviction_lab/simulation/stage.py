@@ -12,6 +12,7 @@ from fake_apiserver.status import StatusError
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
+from taint_eviction_lab.built_in.version import BuiltIn
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation import lifecycle_actions as let
@@ -42,8 +43,9 @@ from taint_eviction_lab.simulation.watches import Streams
 class ReplayStage:
     """One world with its controllers in it: one that always acts unless told otherwise, or replicas with a Lease.
 
-    ``auditor`` is told of every call. ``ready_seconds``: how long it takes a pod to get ready. ``nodes`` and ``pods``
-    are the watches of the first replica.
+    ``built_in``: the model of the built-in controller stands beside them, or in their place. ``auditor`` is told of
+    every call. ``ready_seconds``: how long it takes a pod to get ready. ``nodes`` and ``pods`` are the watches of the
+    first replica.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class ReplayStage:
         clocks: ClockSettings = RIGHT_CLOCKS,
         auditor: Auditor = unaudited,
         node_lifecycle: NodeLifecycleSettings | None = None,
+        built_in: BuiltIn | None = None,
     ) -> None:
         self.timeline = timeline
         server_clocks = ServerClocks(clocks.api_servers)
@@ -84,9 +87,24 @@ class ReplayStage:
                 seed=seed,
                 reporters=reporters,
                 drift_ppm=clocks.drift_ppm,
+                built_in=built_in.version if built_in is not None and built_in.alone else None,
             )
             for number in range(1, (replicas or 1) + 1)
         ]
+        self.built_ins = self.replicas if built_in is not None and built_in.alone else []
+        if built_in is not None and not built_in.alone:
+            beside = SimulatedReplica(
+                0,
+                world,
+                settings=settings,
+                gate=SimulatedGate(),
+                control_state=self.control_state,
+                lease=None,
+                seed=f"{seed}/built-in",
+                reporters=no_reporters,
+                built_in=built_in.version,
+            )
+            self.built_ins = [beside]
         self.nodes, self.pods = self.replicas[0].nodes, self.replicas[0].pods
 
     def give(
@@ -110,24 +128,35 @@ class ReplayStage:
 
     # The controllers
 
+    @property
+    def _all_replicas(self) -> list[SimulatedReplica]:
+        return [*self.replicas, *(replica for replica in self.built_ins if replica not in self.replicas)]
+
+    def _replica(self, number: int) -> SimulatedReplica:
+        if number != do.BUILT_IN:
+            return self.replicas[number - 1]
+        if not self.built_ins:
+            raise Impossible("the settings of this scenario lack 'builtIn'")
+        return self.built_ins[0]
+
     def start_controllers(self) -> None:
         """Start all controller processes."""
-        for replica in self.replicas:
+        for replica in self._all_replicas:
             replica.start()
 
     async def kill_controllers(self) -> None:
         """End the controller processes that there are; raise a bug that had ended one before."""
-        for replica in self.replicas:
+        for replica in self._all_replicas:
             await replica.kill()
 
     def busy(self) -> bool:
         """Tell whether a controller has plans, or is yet to be started; raise a bug that has ended it."""
-        return any([replica.busy() for replica in self.replicas])
+        return any([replica.busy() for replica in self._all_replicas])
 
     def make_peace(self) -> None:
         """Let everything work from now on: calls, watches, networks, kubelets, processes; no finalizer holds a pod."""
         self.faults.clear()
-        for replica in self.replicas:
+        for replica in self._all_replicas:
             replica.make_peace()
         if (lifecycle := self.cluster.node_lifecycle) is not None:
             for node in sorted(lifecycle.heartbeats.silent_nodes):
@@ -145,11 +174,13 @@ class ReplayStage:
         self.timeline.add(TimelineEntry(virtual_now(), What.STEP, step.text))
         match action := step.action:
             case do.Restart():
-                await self.replicas[action.replica - 1].restart(action.after_seconds)
+                await self._replica(action.replica).restart(action.after_seconds)
             case do.Freeze():
-                self.replicas[action.replica - 1].freeze(action.for_seconds)
+                self._replica(action.replica).freeze(action.for_seconds)
             case do.Partition():
-                self.replicas[action.replica - 1].partition(action.for_seconds)
+                self._replica(action.replica).partition(action.for_seconds)
+            case let.RestartLifecycle() if self.built_ins:
+                await self._restart_kube_controller_manager(action)
             case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
                 self._disturb_watches(action)
             case do.DisturbCalls() | do.Outage() | do.Lead() | do.StepHostClock() | do.StepServerClock():
@@ -159,6 +190,13 @@ class ReplayStage:
                     self._change_cluster(action)
                 except StatusError as refusal:
                     raise Impossible(refusal.message) from refusal
+
+    async def _restart_kube_controller_manager(self, action: let.RestartLifecycle) -> None:
+        """Restart what runs in it: the node lifecycle controller, and the built-in controller."""
+        for replica in self.built_ins:
+            await replica.restart(action.after_seconds)
+        if self.cluster.node_lifecycle is not None:
+            change_lifecycle(self.cluster, action)
 
     def _change_cluster(self, action: do.ClusterAction | let.LifecycleAction | SuspensionAction) -> None:
         match action:
@@ -183,7 +221,7 @@ class ReplayStage:
                 change_suspension(action, self.cluster, self.control_state, self.replicas)
 
     def _streams(self, watches: do.Watches) -> list[Streams]:
-        replicas = self.replicas if watches.replica is None else [self.replicas[watches.replica - 1]]
+        replicas = self._all_replicas if watches.replica is None else [self._replica(watches.replica)]
         nodes = [replica.nodes for replica in replicas] if watches.nodes else []
         return nodes + ([replica.pods for replica in replicas] if watches.pods else [])
 
@@ -218,7 +256,7 @@ class ReplayStage:
             case do.Lead():
                 self.gate.leading = action.leading
             case do.StepHostClock():
-                self.replicas[action.replica - 1].host.step(action.seconds)
+                self._replica(action.replica).host.step(action.seconds)
             case do.StepServerClock():
                 self.cluster.clocks.step(action.seconds, action.server)
             case _:

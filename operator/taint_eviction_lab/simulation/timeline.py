@@ -15,12 +15,16 @@ from taint_eviction.core.control_state import PauseScope
 BREAKER = "breaker"
 # How it ends that a call was made to the eviction API, and no DELETE.
 BY_EVICTION = ", by the eviction API"
+# How it ends that the model of the built-in controller made a call.
+BY_BUILT_IN = ", by the built-in controller"
 
 
 class What(Enum):
     """Kinds of entries; the value is how it is written for people."""
 
     STEP = "step"
+    # In the cluster of the one that is compared with: a step that cannot be done there.
+    LEFT_OUT = "left out"
     STARTED = "started"
     KILLED = "killed"
     # The simulated API server's own record.
@@ -53,6 +57,11 @@ class What(Enum):
     SAID_OPEN = "says open"
     SAID_CLOSED = "says closed"
     EVENT = "event"
+    # What the model of the built-in controller says.
+    TIMER_SET = "timer set"
+    TIMER_CANCELLED = "timer ended"
+    GAVE_UP = "gave up"
+    BUILT_IN_EVENT = "its event"
 
 
 @dataclass(frozen=True, slots=True)
