@@ -9,6 +9,7 @@ import socket
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from taint_eviction import __version__
@@ -18,6 +19,7 @@ from taint_eviction.adapters.api_writer import ApiWriter
 from taint_eviction.adapters.audit import AuditLog
 from taint_eviction.adapters.builtin_controller import BuiltinController
 from taint_eviction.adapters.clock_sharpening import sharpen
+from taint_eviction.adapters.comparisons import ComparisonReporter, JournalComparisons, look_after, totals_line
 from taint_eviction.adapters.credentials import Connection
 from taint_eviction.adapters.event_recorder import EventRecorder
 from taint_eviction.adapters.journal import Journal
@@ -34,7 +36,10 @@ from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporte
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.adapters.status_document import LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.core.facts import Fact
+from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.status import Status
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
 from taint_eviction.runtime.assembly import Doors, assemble
@@ -47,6 +52,8 @@ from taint_eviction.runtime.lifecycle import Companions, Lifecycle
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
+from taint_eviction.shadow.shadow import Shadow
+from taint_eviction.shadow.totals import ComparisonTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +89,14 @@ def build(
     journal: Journal | None = None,
     audit: AuditLog | None = None,
     policy_file: Path | None = None,
+    compared_before: JournalComparisons | None = None,
 ) -> Application:
     """Build a controller.
 
     ``listen`` is where probes and metrics are served, None for nowhere. ``reinstall_signal_handlers`` puts the caller's
     signal handlers back after Kopf has replaced them. ``tuning`` sets Kopf, None for its defaults. ``policy_file`` is
-    followed while the controller runs; None: the policy of the settings stays.
+    followed while the controller runs; None: the policy of the settings stays. ``compared_before``: what the journal
+    has of earlier dry runs.
     """
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     metrics = Metrics(__version__, settings.dry_run, settings.election.lease_name)
@@ -107,6 +116,10 @@ def build(
     elector = _elector(identity, calls, clock, settings)
     gate: Gate = elector or NoElection()
     recorder = EventRecorder(calls, clock, identity, metrics.event, lambda: driver.saturated)
+    shadow = None
+    if settings.dry_run:
+        # Nothing is reported before both are there.
+        shadow = _shadow(lambda: live.controller.status, gate, metrics, journal, compared_before)
     doors = _doors(
         calls,
         clock,
@@ -119,6 +132,7 @@ def build(
         recorder=recorder,
         journal=journal,
         audit=audit,
+        shadow=shadow,
     )
     assembled = assemble(doors, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
@@ -136,9 +150,9 @@ def build(
     probes = None
     if listen is not None:
         process = _process_state(identity, settings, gate, elector, engine, health)
-        endpoints = StatusEndpoints(live.controller.status, clock, process)
+        endpoints = StatusEndpoints(live.controller.status, clock, process, shadow)
         checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
-        documents = {"/status": endpoints.status, "/explain": endpoints.explain}
+        documents = {"/status": endpoints.status, "/explain": endpoints.explain, "/compare": endpoints.compare}
         probes = ProbeServer(listen, checks, documents, metrics.render, CONTENT_TYPE)
     companions = Companions(
         learn_time=lambda: sharpen(calls),
@@ -149,6 +163,7 @@ def build(
             "events": recorder.run,
             "lag": lambda: measure_loop_lag(clock, metrics.loop_lagged),
             **({} if policy is None else {"policy": policy.run}),
+            **({} if shadow is None else {"shadow": partial(look_after, shadow, clock)}),
         },
     )
     lifecycle = Lifecycle(live, driver, engine, elector, companions, settings)
@@ -168,6 +183,7 @@ def _doors(
     recorder: EventRecorder,
     journal: Journal | None,
     audit: AuditLog | None,
+    shadow: Shadow | None,
 ) -> Doors:
     builtin = BuiltinController(clock, metrics.builtin_active, expected=settings.dry_run)
     malformed = MalformedObjects(metrics.malformed)
@@ -175,6 +191,12 @@ def _doors(
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
     counting = MetricsReporter(metrics)
     reporters = _reporters(settings, gate, counting, recorder, state)
+    observers = [each for each in (journal, shadow) if each is not None]
+
+    def heard(fact: Fact, now: Moment) -> None:
+        for observer in observers:
+            observer.observed(fact, now)
+
     return Doors(
         clock=clock,
         reader=ApiReader(calls, malformed, builtin.inspect),
@@ -189,13 +211,28 @@ def _doors(
         ),
         interpret=observations.interpret,
         gate=gate,
-        reporters=reporters if journal is None else [*reporters, journal],
+        reporters=[*reporters, *observers],
         control_state=StateConfigMap(calls, *state) if settings.control_state.enabled else None,
         restarted=metrics.watch_restarted,
-        heard=(lambda _fact, _now: None) if journal is None else journal.observed,
+        heard=heard,
         began=counting.began,
         attempted=(lambda _work, _outcome, _now: None) if audit is None else audit.attempted,
     )
+
+
+def _shadow(
+    status: Callable[[], Status],
+    gate: Gate,
+    metrics: Metrics,
+    journal: Journal | None,
+    before: JournalComparisons | None,
+) -> Shadow:
+    reporter = ComparisonReporter(metrics.compared, (lambda _line, _now: None) if journal is None else journal.write)
+    totals = ComparisonTotals() if before is None else before.totals
+    evicted_epochs = {} if before is None else before.evicted_epochs
+    if journal is not None:
+        journal.carried = lambda: [totals_line(totals)]
+    return Shadow(status, gate.may_act, reporter.compared, totals, evicted_epochs)
 
 
 def _elector(identity: str, calls: ApiCalls, clock: ServerClock, settings: Settings) -> Elector | None:

@@ -13,7 +13,7 @@ from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod, PodRef
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction_lab.built_in.version import BuiltInVersion
-from taint_eviction_lab.simulation.against import Comparison, alone, by_built_in, compare
+from taint_eviction_lab.simulation.against import AgainstModel, alone, by_built_in, compare
 from taint_eviction_lab.simulation.calls import Parsing
 from taint_eviction_lab.simulation.replay import ReplayResult, replay
 from taint_eviction_lab.simulation.scenario import Scenario
@@ -28,7 +28,7 @@ def replay_scenario(scenario: Scenario) -> ReplayResult:
     return replay(scenario, production_parsing(), production_reporters)
 
 
-def replay_against(scenario: Scenario, version: BuiltInVersion) -> tuple[ReplayResult, Comparison]:
+def replay_against(scenario: Scenario, version: BuiltInVersion) -> tuple[ReplayResult, AgainstModel]:
     """Play a scenario twice, the second time through the model of the built-in controller, and compare."""
     own = replay_scenario(alone(scenario))
     other = replay(by_built_in(scenario, version), production_parsing(), leaves_out=True)

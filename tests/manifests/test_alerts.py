@@ -77,6 +77,7 @@ def measured() -> dict[str, Labels]:
     metrics.malformed("pods")
     metrics.event("posted")
     metrics.loop_lagged(0.001)
+    metrics.compared("same")
     series: dict[str, Labels] = {}
     for line in metrics.render().decode().splitlines():
         if line and not line.startswith("#"):

@@ -7,6 +7,7 @@ Reads no clock: the callers pass the moment.
 """
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
@@ -64,7 +65,14 @@ class Journal:
     """
 
     def __init__(self, path: Path, max_bytes: int = DEFAULT_MAX_BYTES, settings: Settings = DEFAULT_SETTINGS) -> None:
-        self._head = {"what": "journal", "version": JOURNAL_VERSION, "by": __version__, **changed_settings(settings)}
+        dry_run = {"dry_run": True} if settings.dry_run else {}
+        self._head = {
+            "what": "journal",
+            "version": JOURNAL_VERSION,
+            "by": __version__,
+            **dry_run,
+            **changed_settings(settings),
+        }
         self._lines = RotatingLines(path, max_bytes, "the journal", self._begin)
         self._now = Moment(0.0, 0.0)
         # The server's time minus the monotonic clock, as the journal uses it: see ``_steadied``.
@@ -73,6 +81,8 @@ class Journal:
         self._known: dict[str, _Known] = {}
         # By scope, None for the breaker: the line about the pause or the open breaker that is in force.
         self._held: dict[PauseScope | None, dict[str, Any]] = {}
+        # What else a file begins with that continues another one.
+        self.carried: Callable[[], list[dict[str, Any]]] = list
 
     # Input
 
@@ -117,6 +127,10 @@ class Journal:
                 self._held.pop(None, None)
             case _:
                 pass
+
+    def write(self, line: dict[str, Any], now: Moment) -> None:
+        """Write a line about something that is neither a fact nor an effect."""
+        self._write(line, self._steadied(now))
 
     def close(self) -> None:
         """Close the file."""
@@ -168,5 +182,5 @@ class Journal:
         if not continues:
             return encoded(self._head, self._now)
         known = (each.line for each in self._known.values())
-        lines = ({**self._head, "continues": True}, *known, *self._held.values())
+        lines = ({**self._head, "continues": True}, *self.carried(), *known, *self._held.values())
         return b"".join(encoded(line, self._now) for line in lines)

@@ -29,6 +29,7 @@ from taint_eviction.adapters.json_fields import (
     time_or_complaint,
     version_number,
 )
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.taints_and_tolerations import read_taints, read_tolerations
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import (
@@ -40,6 +41,7 @@ from taint_eviction.core.objects import (
     NamespacedName,
     Node,
     Pod,
+    PodDisruption,
     PodRef,
     Readiness,
 )
@@ -54,6 +56,9 @@ _SHARED_LABELS = 8192
 _SHARED_CONTROLLERS = 8192
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+# Where an entry of managedFields says that it owns the reason of the condition DisruptionTarget.
+_REASON_PATH = ("fieldsV1", "f:status", "f:conditions", f'k:{{"type":"{CONDITION_TYPE}"}}', "f:reason")
 
 ObjectT = TypeVar("ObjectT", Node, Pod)
 
@@ -206,7 +211,7 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
     tolerations, about_tolerations = read_tolerations(as_list(spec.get("tolerations"), "spec.tolerations"))
     complaints += about_tolerations
     node_name = as_text(spec.get("nodeName"), "spec.nodeName")
-    scheduled, marked = _conditions(status.get("conditions"), complaints)
+    scheduled, disruption = _conditions(status.get("conditions"), metadata, complaints)
     bound_at, source = None, TimeSource.CREATION
     if node_name:
         bound_at, source = _bound(scheduled, status, metadata, complaints)
@@ -221,11 +226,21 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
         terminating=metadata.get("deletionTimestamp") is not None,
         finished=as_text(status.get("phase"), "status.phase") in ("Succeeded", "Failed"),
         mirror=MIRROR_ANNOTATION in annotations,
-        marked=marked,
+        marked=disruption is not None and disruption.reason == CONDITION_REASON,
         hold_seconds=_hold_seconds(annotations.get(HOLD_ANNOTATION), complaints),
         labels=_labels(as_object(metadata.get("labels"), "metadata.labels")),
         controller=_controller(metadata.get("ownerReferences"), complaints),
+        deletion_asked_at=_deletion_asked_at(metadata),
+        disruption=disruption,
     )
+
+
+def _deletion_asked_at(metadata: Mapping[str, Any]) -> float | None:
+    """Return when the deletion was asked for: the deletionTimestamp is the end of the pod's grace period."""
+    ends_at, grace = parse_rfc3339(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds")
+    if ends_at is None or not isinstance(grace, int) or not 0 <= grace <= ends_at:
+        return None
+    return ends_at - grace
 
 
 def _hold_seconds(annotation: object, complaints: list[str]) -> float | None:
@@ -276,23 +291,37 @@ def _shared_controller(kind: str, name: str, uid: str) -> ControllerRef:
     return ControllerRef(kind, name, uid)
 
 
-def _conditions(conditions: object, complaints: list[str]) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return the condition PodScheduled if it is True, and whether the pod is marked with DisruptionTarget."""
-    scheduled, marked = None, False
+def _conditions(
+    conditions: object, metadata: Mapping[str, Any], complaints: list[str]
+) -> tuple[Mapping[str, Any] | None, PodDisruption | None]:
+    """Return the conditions PodScheduled and DisruptionTarget if they are True."""
+    scheduled, disruption = None, None
     if conditions is None:
-        return None, False
+        return None, None
     if not isinstance(conditions, list):
         complaints.append("status.conditions is not a list: it is ignored")
-        return None, False
+        return None, None
     for condition in conditions:
-        if not is_object(condition):
+        if not is_object(condition) or condition.get("status") != "True":
             continue
         kind = condition.get("type")
-        if kind == "PodScheduled" and condition.get("status") == "True":
+        if kind == "PodScheduled":
             scheduled = condition
-        elif kind == CONDITION_TYPE and condition.get("reason") == CONDITION_REASON:
-            marked = marked or condition.get("status") == "True"
-    return scheduled, marked
+        elif kind == CONDITION_TYPE and isinstance(reason := condition.get("reason"), str):
+            since = parse_rfc3339(condition.get("lastTransitionTime"))
+            disruption = PodDisruption(sys.intern(reason), _written_by(metadata.get("managedFields")), since)
+    return scheduled, disruption
+
+
+def _written_by(managed_fields: object) -> str:
+    """Return who wrote the reason of the condition DisruptionTarget, "" where no entry tells."""
+    for entry in managed_fields if isinstance(managed_fields, list) else ():
+        owned: object = entry
+        for name in _REASON_PATH:
+            owned = owned.get(name) if is_object(owned) else None
+        if owned is not None and isinstance(manager := entry.get("manager"), str):
+            return sys.intern(manager)
+    return ""
 
 
 def _bound(

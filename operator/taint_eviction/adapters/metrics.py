@@ -19,6 +19,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from taint_eviction.shadow.comparison import ComparisonResult
+
 PREFIX = "taint_eviction_controller"
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -97,6 +99,9 @@ class Metrics:
         self._malformed = self._counter("malformed_objects", "Versions of objects that could not be read.", "kind")
         self._events = self._counter("events", "Kubernetes events, by result.", "result")
         self._builtin = self._counter("builtin_active", "Pods that the built-in controller marked for deletion.")
+        self._comparisons = self._counter(
+            "shadow_comparisons", "Evictions that a dry run compared with the built-in controller, by result.", "result"
+        )
         self._breaker_openings = self._counter("breaker_openings", "Number of times the circuit breaker opened.")
         self._reloads = self._counter("policy_reloads", "Versions of the configuration file, by result.", "result")
         self._limiter_wait = self._histogram(
@@ -115,6 +120,8 @@ class Metrics:
             self._restarts.labels(kind)
         for outcome in ("dry_run" if dry_run else "evicted", "refused", "blocked"):
             self._attempts.labels(outcome)
+        for result in ComparisonResult if dry_run else ():
+            self._comparisons.labels(result.value)
         info = Info(f"{PREFIX}_build", "Version, and whether this is a dry run.", registry=self.registry)
         info.info({"version": version, "dry_run": str(dry_run).lower()})
 
@@ -233,6 +240,10 @@ class Metrics:
     def builtin_active(self) -> None:
         """Count a pod that the built-in controller, or another one, marked for deletion."""
         self._builtin.inc()
+
+    def compared(self, result: str) -> None:
+        """Count an eviction that was compared with what the built-in controller did."""
+        self._comparisons.labels(result).inc()
 
     def watch_restarted(self, kind: str) -> None:
         """Count a restart of a watch of nodes or pods."""

@@ -1,4 +1,4 @@
-"""/status and /explain: reads the query and returns the document.
+"""/status, /explain and /compare: reads the query and returns the document.
 
 Not here: the documents (``status_document``, ``explanation_document``), the pages of pods (``pending_pages``), and HTTP
 (``probe_server``).
@@ -6,23 +6,31 @@ Not here: the documents (``status_document``, ``explanation_document``), the pag
 
 from collections.abc import Callable, Mapping
 
+from taint_eviction.adapters.comparisons import comparison_fields
 from taint_eviction.adapters.explanation_document import explanation_document, unknown_document
 from taint_eviction.adapters.pending_pages import MAX_PODS, Busy, PendingPages, Place
-from taint_eviction.adapters.status_document import ProcessState, state_of, status_document, status_row
+from taint_eviction.adapters.status_document import ProcessState, document_head, state_of, status_document, status_row
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.status import Status
 from taint_eviction.core.text import JsonObject
 from taint_eviction.runtime.ports import Clock
+from taint_eviction.shadow.shadow import Shadow
 
 # HTTP status and document.
 Answer = tuple[int, JsonObject]
 
 
 class StatusEndpoints:
-    """Answers with HTTP status and document. ``process`` returns the state of this process."""
+    """Answers with HTTP status and document. ``process`` returns the state of this process.
 
-    def __init__(self, status: Status, clock: Clock, process: Callable[[], ProcessState]) -> None:
+    ``shadow`` None: this is no dry run.
+    """
+
+    def __init__(
+        self, status: Status, clock: Clock, process: Callable[[], ProcessState], shadow: Shadow | None = None
+    ) -> None:
         self._status = status
+        self._shadow = shadow
         self._clock = clock
         self._process = process
         self._pages = PendingPages(status, clock, state_of)
@@ -62,3 +70,11 @@ class StatusEndpoints:
         if explanation is None:
             return 200, unknown_document(key, self._status, process, now)
         return 200, explanation_document(explanation, self._status, process, now)
+
+    async def compare(self, query: Mapping[str, str]) -> Answer:
+        """Answer with what a dry run has compared."""
+        shadow, now = self._shadow, self._clock.now()
+        if shadow is None:
+            return 404, {"error": "only a dry run compares: ask the replica that runs with --dry-run"}
+        found = comparison_fields(shadow.totals, shadow.outstanding(now), shadow.unseen, now.server_epoch)
+        return 200, {**document_head("Comparison", self._process(), now), **found}

@@ -21,6 +21,7 @@ _COMMANDS = {
     "breaker": "breaker",
     "status": "status",
     "explain": "explain",
+    "compare": "compare",
 }
 
 # Other packages add verbs by entry points of this group, as the laboratory does.

@@ -30,17 +30,26 @@ from taint_eviction.settings import ElectionSettings
 _TIMEOUT_SECONDS = 10.0
 # Where the manifests have the controller listen.
 _PORT = 8080
+_SHADOW_LEASE = "taint-eviction-controller-dry-run"
 
 Document = dict[str, Any]
 Ask = Callable[[str, Mapping[str, str | int]], Awaitable[Document]]
 
-_FLAGS = (
+_FLAGS_BEFORE = (
     flag("--server", type=HttpUrl(), help="Ask the replica that listens here, as http://127.0.0.1:8080."),
     *KUBECONFIG_FLAGS,
     flag("--lease-namespace", default=ElectionSettings().lease_namespace, help="Namespace of the controller's Lease."),
-    flag("--lease-name", default=ElectionSettings().lease_name, help="Name of the Lease. A dry run has its own."),
+)
+_FLAGS_AFTER = (
     flag("--port", type=click.IntRange(1, 65535), default=_PORT, help="Port on which the leader's pod listens."),
     flag("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="A table, or JSON."),
+)
+_LEASE_FLAG = flag(
+    "--lease-name", default=ElectionSettings().lease_name, help="Name of the Lease. A dry run has its own."
+)
+# As the overlay names it. An environment variable for the other verbs names another Lease.
+_SHADOW_LEASE_FLAG = flag(
+    "--lease-name", default=_SHADOW_LEASE, show_envvar=False, allow_from_autoenv=False, help="Name of its Lease."
 )
 
 
@@ -50,7 +59,12 @@ class Unanswered(Exception):
 
 def ask_flags(command: CommandT) -> CommandT:
     """Give a command the flags that say which controller to ask."""
-    return with_flags(command, _FLAGS)
+    return with_flags(command, (*_FLAGS_BEFORE, _LEASE_FLAG, *_FLAGS_AFTER))
+
+
+def ask_shadow_flags(command: CommandT) -> CommandT:
+    """Give a command the flags that say which dry run to ask."""
+    return with_flags(command, (*_FLAGS_BEFORE, _SHADOW_LEASE_FLAG, *_FLAGS_AFTER))
 
 
 def ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:

@@ -17,6 +17,7 @@ import click
 from taint_eviction import __version__
 from taint_eviction.adapters import preflight
 from taint_eviction.adapters.audit import AuditLog
+from taint_eviction.adapters.comparisons import JournalComparisons
 from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection
 from taint_eviction.adapters.journal import Journal
 from taint_eviction.adapters.probe_server import Address, ListenError
@@ -128,8 +129,9 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     settings = _with_lease_namespace(settings, connection)
     listen = Address(*flags["listen"]) if flags["listen"] is not None else None
-    journal = None
+    journal = compared_before = None
     if flags["journal"]:
+        compared_before = _compared_before(Path(flags["journal"])) if settings.dry_run else None
         journal = Journal(Path(flags["journal"]), flags["journal_megabytes"] * 2**20, settings)
     application = build(
         connection,
@@ -140,6 +142,7 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
         journal=journal,
         audit=_audit_log(flags),
         policy_file=flags["config"],
+        compared_before=compared_before,
     )
     try:
         if not (connection.in_cluster or flags["wait_for_api"]):
@@ -156,6 +159,16 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     await application.run(stop)
     logger.info("stopped")
     return 0
+
+
+def _compared_before(journal: Path) -> JournalComparisons | None:
+    try:
+        return JournalComparisons(journal)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        logger.warning("what was compared before is not known: %s: %s", journal, error.strerror or error)
+        return None
 
 
 def _audit_log(flags: dict[str, Any]) -> AuditLog | None:

@@ -70,7 +70,8 @@ class Dispatch:
         """Say what the policy says of a pod that is to be evicted."""
         return handling_of(decision.deciding, record.pod, self._policy_for(record))
 
-    def _flow(self, record: PodRecord, decision: Evict) -> FlowKey:
+    def flow(self, record: PodRecord, decision: Evict) -> FlowKey:
+        """Say in which flow a pod waits that is to be evicted."""
         handling = self.handling(record, decision)
         rule = "" if handling.rule is None else handling.rule.name
         return FlowKey(record.node_name, record.ref.key.namespace, rule, handling.exempt)
@@ -98,7 +99,7 @@ class Dispatch:
         in_turn = list(governed_in_turn(decision, record.pod, self._policy_for(record), now.at))
         for _, governing in in_turn:
             self._tell_breaker(record, governing)
-        flow, failures = self._flow(record, decision), record.failures
+        flow, failures = self.flow(record, decision), record.failures
         anew_at = in_turn[1][0] if len(in_turn) > 1 else None
         fire_at = decision.due_at
         if failures is not None:
@@ -138,7 +139,7 @@ class Dispatch:
 
     def wait_reason(self, record: PodRecord, decision: Evict) -> WaitReason | None:
         """Say what people, a rule or the breaker hold back of a pod that is to be evicted, None if nothing."""
-        flow = self._flow(record, decision)
+        flow = self.flow(record, decision)
         return self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
 
     def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight) -> bool:
@@ -148,7 +149,7 @@ class Dispatch:
         deleted because budgets had refused it for long enough before.
         """
         schedule, work = begun.schedule, begun.work
-        if schedule is None or begun.tokens is None or schedule.flow != self._flow(record, decision):
+        if schedule is None or begun.tokens is None or schedule.flow != self.flow(record, decision):
             return False
         asks = schedule.fire_at < asks_until(self.handling(record, decision), record.failures)
         is_same_call = isinstance(work, Eviction) and work.by_eviction_api >= asks

@@ -165,6 +165,18 @@ class ControllerRef(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
+class PodDisruption(NamedTuple):
+    """A pod's condition DisruptionTarget with status True: somebody was about to end the pod.
+
+    ``reason`` as written. ``by``: the field manager that wrote it, "" where managedFields do not tell. ``since``: its
+    lastTransitionTime, None where there is none that can be read.
+    """
+
+    reason: str
+    by: str
+    since: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod.
@@ -174,7 +186,8 @@ class Pod:
     Failed. ``mirror``: it stands for a static pod of its kubelet. ``marked``: it has the condition DisruptionTarget,
     status True, with the reason this controller writes. ``hold_seconds``: for how long past its deadline its owner asks
     to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: indefinitely. ``controller``: the
-    owner that recreates it, None: there is none.
+    owner that recreates it, None: there is none. ``deletion_asked_at``: when its deletion was asked for, None where
+    that cannot be told; ``disruption``: who was about to end it, None: nobody. No decision depends on these two.
     """
 
     ref: PodRef
@@ -190,3 +203,5 @@ class Pod:
     hold_seconds: float | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     controller: ControllerRef | None = None
+    deletion_asked_at: float | None = None
+    disruption: PodDisruption | None = None

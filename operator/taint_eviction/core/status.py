@@ -3,6 +3,7 @@
 Asking changes nothing. Not here: how it is written (``adapters``).
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -11,14 +12,14 @@ from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.breaker_table import ZoneRow, counted_nodes, zone_rows
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.deciding import Deciding
-from taint_eviction.core.decision import Decision, Evict
+from taint_eviction.core.decision import Decision, Evict, Stay
 from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.failed_attempts import FailedAttempts, asks_until
-from taint_eviction.core.instants import Moment
+from taint_eviction.core.instants import Moment, sight
 from taint_eviction.core.known_nodes import KnownNodes
 from taint_eviction.core.known_pods import KnownPods
-from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.objects import NamespacedName, Pod
 from taint_eviction.core.out_of_service import OutOfServiceNodes
 from taint_eviction.core.pod_record import (
     InFlight,
@@ -26,6 +27,7 @@ from taint_eviction.core.pod_record import (
     PodRecord,
     Queued,
     Retrying,
+    Schedule,
     Settling,
     Waiting,
     WaitReason,
@@ -170,3 +172,17 @@ class Status:
             return None
         pending = None if record.decision is None else self._pending(record, record.decision, now)
         return Explanation(record, self._deciding.decide(record, now), pending)
+
+    def as_if_alive(self, pod: Pod, now: Moment) -> Explanation:
+        """Say what there would be to say about a pod that is seen for the first time, if it were not terminating."""
+        bound = None if pod.node_name is None else sight(now, pod.bound_at, pod.bound_time_source)
+        record = PodRecord(replace(pod, terminating=False), now.at, bound)
+        decision = self._deciding.decide(record, now)
+        if isinstance(decision, Stay):
+            return Explanation(record, decision, None)
+        schedule = Schedule(self._dispatch.flow(record, decision), decision.fire_at, False, None)
+        settles = self.breaker.policy.enabled and decision.fire_at <= now.at
+        record.state = Settling(math.inf, schedule) if settles else Waiting(decision.fire_at, schedule)
+        handling, held = self._dispatch.handling(record, decision), self._dispatch.wait_reason(record, decision)
+        state = Queued(schedule, held) if held is not None and decision.fire_at <= now.at else record.state
+        return Explanation(record, decision, Pending(record, decision, handling, state, None, math.inf))

@@ -20,6 +20,7 @@ _POD_METADATA = (
     "resourceVersion",
     "creationTimestamp",
     "deletionTimestamp",
+    "deletionGracePeriodSeconds",
     "labels",
     "annotations",
     "managedFields",

@@ -24,7 +24,7 @@ from taint_eviction_lab.history.record import RunRecord
 from taint_eviction_lab.history.to_scenario import scenario_text
 from taint_eviction_lab.picture.of_history import picture_of_record
 from taint_eviction_lab.picture.of_replay import picture_of_replay
-from taint_eviction_lab.simulation.against import Comparison
+from taint_eviction_lab.simulation.against import AgainstModel
 from taint_eviction_lab.simulation.expectations import Verdict
 from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.scenario import read_scenario
@@ -94,7 +94,7 @@ def replay(
     # The timeline shows what the controller logs.
     logging.getLogger("taint_eviction").addHandler(logging.NullHandler())
     records: dict[str, RunRecord] = {}
-    comparisons: dict[str, Comparison] = {}
+    comparisons: dict[str, AgainstModel] = {}
     results, problems = _play(files, records, against, comparisons)
     _write(results, records, html, to_scenario)
     if output == "json":
@@ -129,7 +129,7 @@ def _play(
     files: Sequence[str],
     records: dict[str, RunRecord],
     against: BuiltInVersion | None,
-    comparisons: dict[str, Comparison],
+    comparisons: dict[str, AgainstModel],
 ) -> tuple[list[ReplayResult], list[Problem]]:
     """Play all files; records among them are put into ``records``, and what was compared into ``comparisons``."""
     results: list[ReplayResult] = []
@@ -172,7 +172,7 @@ def _text(file: str, records: dict[str, RunRecord]) -> str:
 
 
 def _document(
-    results: Sequence[ReplayResult], problems: Sequence[Problem], comparisons: Mapping[str, Comparison]
+    results: Sequence[ReplayResult], problems: Sequence[Problem], comparisons: Mapping[str, AgainstModel]
 ) -> dict[str, Any]:
     return {
         "replays": [_replay_document(result, comparisons.get(result.scenario.file)) for result in results],
@@ -182,14 +182,14 @@ def _document(
     }
 
 
-def _replay_document(result: ReplayResult, comparison: Comparison | None) -> dict[str, Any]:
+def _replay_document(result: ReplayResult, comparison: AgainstModel | None) -> dict[str, Any]:
     return result.as_json() if comparison is None else {**result.as_json(), "against": comparison.as_json()}
 
 
 # For people
 
 
-def _print_results(results: Sequence[ReplayResult], comparisons: Mapping[str, Comparison]) -> None:
+def _print_results(results: Sequence[ReplayResult], comparisons: Mapping[str, AgainstModel]) -> None:
     for result in results:
         _print_heading(result)
         if len(results) == 1 or result.broken:

@@ -130,10 +130,16 @@ class ActionReading(LifecycleReading):
         """Read ``delete``."""
         if isinstance(at.value, str):
             return do.DeletePod(self.use_pod(at), False)
-        fields = self.needed(at, ("pod", "force"), ("pod",), "delete")
+        fields = self.needed(at, ("pod", "force", "by", "refused"), ("pod",), "delete")
         if fields is None:
             return None
-        return do.DeletePod(self.use_pod(fields["pod"]), "force" in fields and self.boolean(fields["force"], "force"))
+        built_in = "by" in fields and self.text(fields["by"], "by", ("built-in",)) == "built-in"
+        force, refused = (name in fields and self.boolean(fields[name], name) for name in ("force", "refused"))
+        if force and built_in:
+            self.problem(at.line, "the built-in controller deletes no pod by force")
+        if refused and not built_in:
+            self.problem(at.line, "refused needs 'by: built-in'")
+        return do.DeletePod(self.use_pod(fields["pod"]), force, built_in, refused)
 
     def recreate_pod(self, at: Marked) -> do.Action | None:
         """Read ``recreate``; ``node: null`` leaves the pod unbound."""

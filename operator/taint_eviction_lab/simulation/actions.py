@@ -92,10 +92,15 @@ class CreatePods:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Somebody else deletes a pod; ``force``: it is gone at once."""
+    """Somebody else deletes a pod; ``force``: it is gone at once.
+
+    ``built_in``: the built-in controller does, with its condition first; ``refused``: that is all that it can do.
+    """
 
     pod: NamespacedName
     force: bool = False
+    built_in: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

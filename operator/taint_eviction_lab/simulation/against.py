@@ -68,7 +68,7 @@ class PodComparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class AgainstModel:
     """All pods of a scenario, and the steps that could not be done in the model's cluster."""
 
     version: BuiltInVersion
@@ -99,14 +99,14 @@ def by_built_in(scenario: Scenario, version: BuiltInVersion) -> Scenario:
     return replace(scenario, built_in=BuiltIn(version, alone=True))
 
 
-def compare(version: BuiltInVersion, own: ReplayResult, other: ReplayResult) -> Comparison:
+def compare(version: BuiltInVersion, own: ReplayResult, other: ReplayResult) -> AgainstModel:
     """Compare a replay with that of the model."""
     evicted, built_in = _evictions(own), _evictions(other)
     said = {pod: _said(other, *pod) for pod in {*own.pods, *other.pods}}
     pods = tuple(
         PodComparison(*pod, evicted.get(pod), built_in.get(pod), said[pod]) for pod in sorted({*own.pods, *other.pods})
     )
-    return Comparison(version, pods, tuple(entry for entry in other.timeline if entry.what is What.LEFT_OUT))
+    return AgainstModel(version, pods, tuple(entry for entry in other.timeline if entry.what is What.LEFT_OUT))
 
 
 def _evictions(result: ReplayResult) -> dict[tuple[str, str], float]:

@@ -16,6 +16,7 @@ from taint_eviction_lab.simulation.expectations import (
     HasEvents,
     HowMany,
     Instant,
+    IsCompared,
     IsScheduled,
     LateAtMost,
     NotEvicted,
@@ -115,6 +116,10 @@ class ExpectationReading(ActionReading):
     def _events(self, at: Marked) -> Claim | None:
         return HasEvents(tuple(self.text(item, "an event") for item in self.items(at, "events")))
 
+    def _compared(self, at: Marked) -> Claim | None:
+        items = self.items(at, "compared") if isinstance(at.value, list) else [at]
+        return IsCompared(tuple(self.text(item, "compared") for item in items))
+
     def _deletes(self, at: Marked) -> Claim | None:
         return Deletes(self.whole_number(at, "deletes", 0))
 
@@ -166,6 +171,7 @@ _CLAIMS: dict[str, Callable[[ExpectationReading, Marked], Claim | None]] = {
     "scheduled": ExpectationReading._scheduled,
     "lateAtMost": ExpectationReading._late,
     "events": ExpectationReading._events,
+    "compared": ExpectationReading._compared,
     "deletes": ExpectationReading._deletes,
     "ends": ExpectationReading._ends,
     "condition": ExpectationReading._has_condition,

@@ -177,6 +177,21 @@ class HasEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class IsCompared:
+    """A dry run finds this out about the built-in controller, in this order; the beginning of the text will do."""
+
+    texts: tuple[str, ...]
+
+    def check(self, history: PodTimeline) -> tuple[str, str, bool]:
+        """Compare each with each, in order."""
+        seen = [entry.why for entry in history.of(What.COMPARED)]
+        met = len(seen) == len(self.texts) and all(
+            each.startswith(text) for text, each in zip(self.texts, seen, strict=True)
+        )
+        return f"compared: {'; '.join(self.texts) or 'never'}", f"compared: {'; '.join(seen) or 'never'}", met
+
+
+@dataclass(frozen=True, slots=True)
 class Deletes:
     """So many DELETE calls for the pod arrive at the API server, refused ones included."""
 

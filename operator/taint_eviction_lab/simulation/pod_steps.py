@@ -10,7 +10,8 @@ from typing import Any, assert_never
 from fake_apiserver.defaults import add_default_tolerations
 from fake_apiserver.eviction import bind
 from fake_apiserver.kubelet import fresh_pod
-from taint_eviction.core.objects import NamespacedName
+from taint_eviction.adapters.condition_patches import mark_patch
+from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.cluster import Impossible, SimulatedCluster, later
@@ -18,6 +19,7 @@ from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
 _DEFAULT_GRACE_SECONDS = 30
+_BUILT_IN = "kube-controller-manager"
 # Phases of pods that do not run.
 _NEVER_READY = ("Pending", "Succeeded", "Failed")
 
@@ -32,9 +34,11 @@ def change_pods(cluster: SimulatedCluster, action: LifeAction) -> None:
             for body in action.bodies:
                 create_pod(cluster, body)
         case do.DeletePod():
+            if action.built_in:
+                _mark_as_built_in(cluster, action.pod)
             if action.force:
                 _remove(cluster, action.pod)
-            else:
+            elif not action.refused:
                 cluster.delete("pods", action.pod.name, action.pod.namespace)
         case do.RecreatePod():
             _recreate_pod(cluster, action)
@@ -91,6 +95,13 @@ def _recreate_pod(cluster: SimulatedCluster, action: do.RecreatePod) -> None:
         pod = kube.with_metadata(pod, finalizers=last["metadata"].get("finalizers"))
     node_name = None if action.unbound else action.node or kube.node_name_of(last)
     create_pod(cluster, kube.with_spec(pod, nodeName=node_name))
+
+
+def _mark_as_built_in(cluster: SimulatedCluster, key: NamespacedName) -> None:
+    """Set the condition as the built-in controller does before it deletes a pod."""
+    uid = cluster.record("pods", key.name, key.namespace).uid
+    patch = mark_patch(PodRef(key, uid), cluster.clock.now().timestamp())
+    cluster.patch("pods", key.name, patch, key.namespace, manager=_BUILT_IN)
 
 
 def _remove(cluster: SimulatedCluster, key: NamespacedName) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass
 
+from taint_eviction.adapters.comparisons import look_after
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.runtime.assembly import Doors, assemble
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
+from taint_eviction.shadow.shadow import Shadow
 from taint_eviction_lab.simulation.api import SimulatedApi
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
@@ -22,7 +24,7 @@ from taint_eviction_lab.simulation.faults import CallFaults
 from taint_eviction_lab.simulation.freezing import FREEZER, Freezer
 from taint_eviction_lab.simulation.lease import SimulatedLease, SimulatedLeaseStore
 from taint_eviction_lab.simulation.timeline import Timeline
-from taint_eviction_lab.simulation.timeline_reporter import TimelineReporter
+from taint_eviction_lab.simulation.timeline_reporter import TimelineReporter, timeline_comparisons
 from taint_eviction_lab.simulation.virtual_clock import HostClock, ProcessClock
 from taint_eviction_lab.simulation.watches import SimulatedWatcher, Streams
 
@@ -84,6 +86,12 @@ class ControllerProcess:
             store = SimulatedLeaseStore(calls, surroundings.lease)
             election = random.Random(f"{surroundings.seed}/{incarnation}/election")
             gate = self._elector = Elector(name, store, clock.server_clock, settings.election, rng=election)
+        reporters = [TimelineReporter(world.timeline, clock), *surroundings.reporters(world.timeline, gate)]
+        self._shadow = None
+        if settings.dry_run:
+            found = timeline_comparisons(world.timeline, clock)
+            self._shadow = Shadow(lambda: self.live.controller.status, gate.may_act, found)
+            reporters.append(self._shadow)
         doors = Doors(
             clock=clock.server_clock,
             reader=api,
@@ -91,8 +99,9 @@ class ControllerProcess:
             watcher=lambda _: SimulatedWatcher(world, calls, surroundings.nodes, pods),
             interpret=world.parsing.interpret,
             gate=gate,
-            reporters=[TimelineReporter(world.timeline, clock), *surroundings.reporters(world.timeline, gate)],
+            reporters=reporters,
             control_state=SimulatedControlStateStore(calls, surroundings.control_state),
+            heard=(lambda _fact, _now: None) if self._shadow is None else self._shadow.observed,
         )
         self.freezer = Freezer()
         context = copy_context()
@@ -107,6 +116,8 @@ class ControllerProcess:
             group.create_task(self.engine.run(), name="engine")
             if self._elector is not None:
                 group.create_task(self._elector.run(), name="elector")
+            if self._shadow is not None:
+                group.create_task(look_after(self._shadow, self.live.clock), name="shadow")
 
     def fall_silent(self) -> None:
         """Let nothing out any more from this very moment on; to be killed next."""

@@ -62,6 +62,8 @@ class What(Enum):
     TIMER_CANCELLED = "timer ended"
     GAVE_UP = "gave up"
     BUILT_IN_EVENT = "its event"
+    # What a dry run found out about the built-in controller.
+    COMPARED = "compared"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
 """Writes down on the timeline what the controller says: its effects, with their reasons in words."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
+from taint_eviction.adapters.comparisons import in_words
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import (
     BreakerClosed,
@@ -25,6 +27,7 @@ from taint_eviction.core.effects import (
 )
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import PodRef
+from taint_eviction.shadow.comparison import AgainstModel
 from taint_eviction_lab.simulation.timeline import BREAKER, Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import ProcessClock
 
@@ -84,6 +87,17 @@ class TimelineReporter:
         if verdict.toleration is not None:
             why = f"{verdict.taint} is tolerated for {verdict.toleration.toleration_seconds} s from {start}"
         return f"{why}, and held for {decision.held_seconds:g} s more" if decision.held_seconds else why
+
+
+def timeline_comparisons(timeline: Timeline, clock: ProcessClock) -> Callable[[AgainstModel, Moment], None]:
+    """Return what writes down a comparison of a dry run with the built-in controller."""
+
+    def compared(found: AgainstModel, now: Moment) -> None:
+        reason = "" if found.reason is None else f" {found.reason.name.lower()}"
+        why = f"{found.result.value}{reason}: {in_words(found)}"
+        timeline.add(_about(found.ref, clock.scenario_second(now.at), What.COMPARED, why))
+
+    return compared
 
 
 def _about_node(effect: NodeEffect, at: float) -> TimelineEntry:

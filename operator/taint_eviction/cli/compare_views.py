@@ -1,0 +1,57 @@
+"""A comparison for people: the verdict in one line, then what differs and why."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from taint_eviction.cli.tables import table_lines
+from taint_eviction.planning.wording import many, span
+
+_HEADER = ("WHEN", "POD", "NODE", "BUILT-IN CONTROLLER")
+_DIFFERENT = ("never", "later", "built_in_only")
+
+
+def comparison_lines(document: Mapping[str, Any]) -> list[str]:
+    """Write a comparison with the differences that are in it."""
+    lines = [verdict(document), *_notes(document)]
+    differences = document["differences"]
+    if differences:
+        rows = [(each["at"], f"{each['namespace']}/{each['name']}", each["node"], each["text"]) for each in differences]
+        lines += ["", *table_lines(_HEADER, rows)]
+    left = sum(document["results"][name] for name in _DIFFERENT) - len(differences)
+    return [*lines, f"  … and {left} older"] if left > 0 else lines
+
+
+def verdict(document: Mapping[str, Any]) -> str:
+    """Say in one line how many evictions were compared, and what became of them."""
+    results, observed = document["results"], f"in {span(document['observedSeconds'])}"
+    if not document["compared"]:
+        return f"{observed} no eviction to compare"
+    said = {
+        "same": "{} the same",
+        "never": "{} that the built-in controller never did",
+        "later": f"{{}} that it did later, by {_range(document['laterSeconds'])}",
+        "built_in_only": "{} that it alone did",
+        "somebody_else": "{} by somebody else before either",
+    }
+    parts = [text.format(results[name]) for name, text in said.items() if results[name]]
+    different = any(results[name] for name in _DIFFERENT)
+    found = f"{observed} {many(document['compared'], 'eviction')}: {'; '.join(parts)}"
+    return click.style(found, fg="yellow" if different else "green")
+
+
+def _range(later: Mapping[str, float] | None) -> str:
+    if later is None:
+        return "0 s"
+    least, most = round(later["min"]), round(later["max"])
+    return f"{least} s" if least == most else f"{least}–{most} s"
+
+
+def _notes(document: Mapping[str, Any]) -> list[str]:
+    notes = []
+    if document["outstanding"]:
+        notes.append(f"{document['outstanding']} more that the built-in controller has not done so far")
+    if document["unseen"]:
+        notes.append(f"of {document['unseen']} more it was not seen what the built-in controller did")
+    return notes

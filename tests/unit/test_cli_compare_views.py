@@ -1,0 +1,61 @@
+"""A comparison as people read it: a verdict in one line, then what differs."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from tests.unit.builders import EPOCH, ref
+
+from taint_eviction.adapters.comparisons import comparison_fields
+from taint_eviction.cli.compare import compare
+from taint_eviction.cli.compare_views import comparison_lines
+from taint_eviction.shadow.comparison import Comparison, ComparisonResult, DifferenceReason
+from taint_eviction.shadow.totals import ComparisonTotals
+
+DAY = 86400.0
+OVERLAY = Path(__file__).parents[2] / "manifests" / "overlays" / "dry-run" / "deployment.yaml"
+
+
+def lines(totals: ComparisonTotals, outstanding: int = 0, unseen: int = 0, **more: Any) -> list[str]:
+    """Write it, without colours."""
+    document = {**comparison_fields(totals, outstanding, unseen, EPOCH + 6 * DAY), **more}
+    return [click.unstyle(line) for line in comparison_lines(document)]
+
+
+def test_the_verdict_counts_what_was_the_same_and_what_was_not() -> None:
+    """In the words of somebody who decides whether to switch."""
+    totals = ComparisonTotals(EPOCH)
+    totals.counts.update({ComparisonResult.SAME: 398, ComparisonResult.NEVER: 9})
+    for seconds in (41.2, 300.4, 77, 78, 79):
+        totals.add(
+            Comparison(ref(), "n1", ComparisonResult.LATER, EPOCH + 60, seconds, DifferenceReason.BEGUN_ANEW, "", "kcm")
+        )
+    verdict, outstanding, unseen, empty, header, first, *_, left = lines(totals, 2, 1)
+    assert verdict == (
+        "in 6 d 412 evictions: 398 the same; 9 that the built-in controller never did; 5 that it did later, by 41–300 s"
+    )
+    assert outstanding == "2 more that the built-in controller has not done so far"
+    assert unseen == "of 1 more it was not seen what the built-in controller did"
+    assert (empty, header.split()) == ("", ["WHEN", "POD", "NODE", "BUILT-IN", "CONTROLLER"])
+    assert first.endswith(
+        "shop/web-0  n1    it came 41 s later: as if its countdown had begun anew (a restart or a new leader),"
+        " or it was slow"
+    )
+    assert left == "  … and 9 older"
+
+
+def test_where_nothing_was_evicted_there_is_nothing_to_compare() -> None:
+    """That is no agreement."""
+    assert lines(ComparisonTotals(EPOCH)) == ["in 6 d no eviction to compare"]
+    assert lines(ComparisonTotals()) == ["in 0 s no eviction to compare"]
+
+
+def test_the_dry_runs_own_lease_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the overlay names it; a name for the other verbs in the environment does not count."""
+    monkeypatch.setenv("TAINT_EVICTION_LEASE_NAME", "other")
+    [lease_name] = [each for each in compare.params if each.name == "lease_name"]
+    args = yaml.safe_load(OVERLAY.read_text())["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert f"--leader-elect-resource-name={lease_name.default}" in args
+    assert lease_name.value_from_envvar(click.Context(compare, auto_envvar_prefix="TAINT_EVICTION")) is None
