@@ -3,7 +3,7 @@
 Invariants: of one pod at most one piece of work is in flight, and while it is, nothing else of it is scheduled; work
 belongs to a record, and so to a UID, so what ends late touches only what is its own.
 
-Errors: what the world does wrong arrives as an ``WorkOutcome``; settling what is not in flight is a ``ValueError``.
+Errors: what the world does wrong arrives as a ``WorkOutcome``; settling what is not in flight is a ``ValueError``.
 """
 
 from typing import assert_never
@@ -58,10 +58,11 @@ class Attempts:
         return min((instant for instant in instants if instant is not None), default=None)
 
     def take_due(self, now: Moment, max_works: int, max_retries: int) -> list[Work]:
-        """Begin what is due: at most ``max_works``, first tries before retries, in the order of ``fair_queue``.
+        """Begin what is due, at most ``max_works``: first tries, then take-backs, then retries.
 
-        Exempt evictions go before all others, among themselves in the same order. At most ``max_retries`` of all are
-        retries or take-backs. Each is in flight until it is settled.
+        Exempt evictions go before all of these, their first tries before their retries. Evictions of one kind go in the
+        order of ``fair_queue``. At most ``max_retries`` of all are retries or take-backs. Each is in flight until it is
+        settled.
         """
         self._deciding.redecide_governed_anew(now)  # Moves no deadline, so there is no effect to report.
         self._dispatch.advance(now)

@@ -47,7 +47,7 @@ from taint_eviction.core.status import Status
 from taint_eviction.core.suspension import Suspension
 from taint_eviction.core.take_backs import TakeBacks
 
-# An answer asked so long after a deletion was accepted, and that still does not show it, says that it was undone.
+# If a request sent this long after an accepted deletion still shows the pod without it, the deletion was undone.
 _DELETION_SHOWS_SECONDS = 60.0
 
 # The leader evaluates twice a second. A longer gap means that this process did not lead, or was frozen.
@@ -166,7 +166,7 @@ class Controller:
     def evaluate(self, now: Moment) -> list[Effect]:
         """Let the circuit breaker judge what is going on; the leader calls it often, and before it takes work.
 
-        Tells of taints that stay though their node is ready, too.
+        Also reports taints that stay though their node is ready.
 
         After a long time without a call nobody has asked budgets either, so the patience with them begins anew.
         """

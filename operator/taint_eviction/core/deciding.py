@@ -101,7 +101,7 @@ class Deciding:
         return [Scheduled(record.ref, record.node_name, decision, before.fire_at if before else None)]
 
     def _interrupt_patience(self, record: PodRecord) -> None:
-        """Let the patience with budgets begin anew if a pod is held: no budget refuses it then."""
+        """Let the patience with budgets (``FailedAttempts``) begin anew if a pod is held: no budget refuses it then."""
         failures, decision = record.failures, record.decision
         if failures is not None and decision is not None and self._dispatch.wait_reason(record, decision) is not None:
             record.failures = failures.interrupted

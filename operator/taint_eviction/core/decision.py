@@ -87,10 +87,10 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """The pod leaves at ``fire_at``, because of ``deciding``; ``verdicts`` has that one and the others.
+    """The pod leaves at ``fire_at``, because of the verdict ``deciding``; ``verdicts`` has that one and the others.
 
-    ``held_seconds``: so much of it is its owner's doing, by the annotation taint-eviction/hold. ``fire_at`` is the
-    earliest deadline. Where another taint is due as well, that one may be ``deciding``: see ``governing``.
+    ``fire_at`` is the earliest deadline, ``held_seconds`` later where its owner holds it (taint-eviction/hold). Once
+    another taint is due, that one may become ``deciding``, with a ``due_at`` of its own: see ``governing``.
     """
 
     fire_at: float

@@ -198,8 +198,8 @@ class Dispatch:
     def state(self, record: PodRecord, decision: Evict, now: Moment) -> PendingState:
         """Say in which state a pod is that is to be evicted by this decision.
 
-        That is the state in its record, brought up to now: a queue moves a pod on only when it is asked, and on a
-        standby nobody asks. What holds a flow is not in the records, because thousands of pods share it.
+        That is the state in its record, brought up to now: a queue moves a pod on only when it is asked, and a standby
+        seldom asks. What holds a flow is not in the records, because thousands of pods share it.
         """
         state = record.state
         if isinstance(state, InFlight):

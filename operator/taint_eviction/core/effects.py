@@ -1,4 +1,4 @@
-"""What follows from a fact or an outcome, for the body to carry out or report: closed unions of values.
+"""What follows from a fact or an outcome, for the runtime to carry out or report: closed unions of values.
 
 ``Effect``: has happened in the core; goes to log, metrics and Kubernetes events, and never blocks an eviction.
 ``Work``: is to be done on the cluster now. ``WorkOutcome``: how a piece of work ended.

@@ -7,8 +7,8 @@ turn it is.
 
 An eviction settles where a circuit breaker is on: for ``settle_seconds``, in which a surge of taints may show itself,
 and for the first lists of nodes that were newly tainted until then, but no longer than ``list_wait_seconds``. Both
-count from its deadline, or from when that became known. What is held back anyway need not settle, nor need what is
-exempt: of that the breaker judges by nodes alone.
+count from its deadline, or from when that became known. What is held back anyway does not settle. Nor do exempt
+evictions: there the breaker counts nodes, not pods. (``Attempts.settle`` is another thing: it ends work in flight.)
 
 The limits (``limits``) are state of their own, and so is whose node had its turn (``fair_queue``).
 
@@ -53,7 +53,7 @@ class EvictionQueue:
         is_suspended: Callable[[FlowKey], bool],
         pods: KnownPods,
     ) -> None:
-        # Until when evictions waited in vain for the first lists of newly tainted nodes.
+        # Nodes that were newly tainted by then and are still unlisted: evictions waited for their lists in vain.
         self.waited_until = -math.inf
         self._pods = pods
         self._limits = Limits(policy)
@@ -72,7 +72,7 @@ class EvictionQueue:
     # What is wanted
 
     def schedule(self, record: PodRecord, schedule: Schedule, now: float) -> None:
-        """Want a pod's eviction; again for the same schedule changes nothing."""
+        """Note that a pod's eviction is wanted; the same schedule again changes nothing."""
         if isinstance(record.state, WaitingState) and record.state.schedule == schedule:
             return
         self.cancel(record)
@@ -106,7 +106,7 @@ class EvictionQueue:
         record.state = UNDECIDED
 
     def forget(self, record: PodRecord) -> None:
-        """Want a pod's eviction no more."""
+        """Note that a pod's eviction is no longer wanted."""
         self.cancel(record)
         record.known_since = None
 
@@ -172,7 +172,7 @@ class EvictionQueue:
         return Queued(state.schedule)
 
     def _settled_at(self) -> float | None:
-        """Say when the first that settles has done so if no list ends meanwhile."""
+        """Say when the first pod that settles may move on, if no list of pods ends before that."""
         at = self._settling.next_fire_at()
         return at if at is None or at < self._unlisted_since else at + self._more_seconds
 

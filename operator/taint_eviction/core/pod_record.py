@@ -73,7 +73,7 @@ class Stays:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The pod waits for its deadline; with a breaker, for when a deadline that had passed became known."""
+    """The pod waits for its deadline; with a breaker, for when the deadline became known, if that is later."""
 
     until: float
     schedule: Schedule

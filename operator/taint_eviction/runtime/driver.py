@@ -3,9 +3,9 @@
 A pod has no task and no timer of its own: a task exists only while its eviction is in flight. Every wait is bounded, so
 that a stepped or suspended clock is noticed, and that ``beat_age_seconds`` tells whether the loop still turns.
 
-After a pause, a few workers start and more follow (``slow_start``): an API server that is short of CPU ends the first
-pods, instead of marking twenty before it ends any. While many calls have waited long for an answer, few workers start
-as well: the API server is busy enough.
+After a pause (no work was in flight), a few workers start and more follow (``slow_start``): an API server that is short
+of CPU ends the first pods, instead of marking twenty before it ends any. While many calls have waited long for an
+answer, few workers start as well: the API server is busy enough.
 
 Invariant: never two pieces of work for one pod at a time (the core hands out none that is in flight), never more that
 hold a worker than there are workers, and never more retries in flight, waiting ones included, than half as many.
@@ -42,7 +42,7 @@ class Driver:
         self._gate = gate
         self.workers = Workers(workers, live.changed.set)
         self._slow_start = SlowStart(_FIRST_WORKERS, workers, live.changed.set)
-        self._running: dict[asyncio.Task[None], bool] = {}
+        self._running: dict[asyncio.Task[None], bool] = {}  # Whether each is a retry or a take-back.
         self._stopping = False
         self._bug: BaseException | None = None
         self._last_beat_at = live.clock.now().at

@@ -3,7 +3,7 @@
 To mark a pod is to set its condition DisruptionTarget; the answer is the live pod. If budgets are to be respected, the
 live pod is read instead of marked, and evicted by the eviction API instead of deleted.
 
-Never raises the world's errors: whatever happens becomes an ``WorkOutcome``. Nothing is awaited between the decision,
+Never raises the world's errors: whatever happens becomes a ``WorkOutcome``. Nothing is awaited between the decision,
 the gate (whether this process leads) and the start of the call that changes something. The PATCH may then still wait
 for a connection; the call that ends the pod has one already.
 
@@ -106,6 +106,7 @@ class Evictor:
         return Done() if await end(work.ref, lambda: self._ready_to_end(work, worker)) else PodIsGone()
 
     async def _ready_to_end(self, work: Eviction, worker: Worker) -> None:
+        """Decide for the last time, when only the request is left to be sent (see ``Ready``)."""
         await self._decide_again(work, worker)
         self._live.will_delete(work.ref)
 

@@ -27,7 +27,7 @@ from taint_eviction.core.effects import (
 )
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import PodRef
-from taint_eviction.shadow.comparison import AgainstModel
+from taint_eviction.shadow.comparison import Comparison
 from taint_eviction_lab.simulation.timeline import BREAKER, Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import ProcessClock
 
@@ -89,10 +89,10 @@ class TimelineReporter:
         return f"{why}, and held for {decision.held_seconds:g} s more" if decision.held_seconds else why
 
 
-def timeline_comparisons(timeline: Timeline, clock: ProcessClock) -> Callable[[AgainstModel, Moment], None]:
+def timeline_comparisons(timeline: Timeline, clock: ProcessClock) -> Callable[[Comparison, Moment], None]:
     """Return what writes down a comparison of a dry run with the built-in controller."""
 
-    def compared(found: AgainstModel, now: Moment) -> None:
+    def compared(found: Comparison, now: Moment) -> None:
         reason = "" if found.reason is None else f" {found.reason.name.lower()}"
         why = f"{found.result.value}{reason}: {in_words(found)}"
         timeline.add(_about(found.ref, clock.scenario_second(now.at), What.COMPARED, why))
