@@ -21,11 +21,12 @@ FOREIGN = {
     "--disable-eviction": "kubectl drain",
     "--force-conflicts": "kubectl apply",
     "--previous": "kubectl logs",
+    "--timestamp": "buildah build",
     "--validity-period": "kubeadm kubeconfig",
     "--yes": "kops update cluster",
 }
 
-_OTHERS = re.compile(r"(?<![\w./-])(?:kubectl|docker|kubeadm|python3|KUBECONFIG=|PYTHONPATH=)[^`]*")
+_OTHERS = re.compile(r"(?<![\w./-])(?:kubectl|docker|helm|kubeadm|python3|KUBECONFIG=|PYTHONPATH=)[^`]*")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 _INVOKED = re.compile(r"\btaint-eviction((?: [a-z]+)+)([^`|\n#]*)")
 

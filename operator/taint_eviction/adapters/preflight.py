@@ -32,12 +32,12 @@ async def reach(calls: ApiCalls) -> None:
 
 async def missing_rights(calls: ApiCalls, settings: Settings) -> list[str]:
     """Return the missing rights as ``verb resource``. A right that cannot be checked does not count as missing."""
-    needed = list(_needed(settings))
-    allowed = await asyncio.gather(*(_allowed(calls, verb, resource, settings) for verb, resource in needed))
-    return [f"{verb} {resource}" for (verb, resource), yes in zip(needed, allowed, strict=True) if not yes]
+    needed = list(needed_rights(settings))
+    answers = await asyncio.gather(*(allowed(calls, verb, resource, settings) for verb, resource in needed))
+    return [f"{verb} {resource}" for (verb, resource), yes in zip(needed, answers, strict=True) if yes is False]
 
 
-def _needed(settings: Settings) -> Iterator[tuple[str, str]]:
+def needed_rights(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield the verbs and resources that the controller uses with these settings."""
     yield from _READS
     if settings.election.enabled:
@@ -55,7 +55,8 @@ def _needed(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from _LATCHES
 
 
-async def _allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings) -> bool:
+async def allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings, user: str = "") -> bool | None:
+    """Tell whether a user ("": whoever asks) has a right; None if that cannot be checked."""
     plural, _, subresource = resource.partition("/")
     attributes = {"verb": verb, "resource": plural, "subresource": subresource}
     own = {
@@ -67,16 +68,14 @@ async def _allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings
         attributes |= {"group": group, "namespace": settings.election.lease_namespace}
         if verb != "create":  # A creation is authorized without a name.
             attributes["name"] = name
-    body = {
-        "apiVersion": _REVIEWS,
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
+    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
+    spec = {"resourceAttributes": attributes} | ({"user": user} if user else {})
+    body = {"apiVersion": _REVIEWS, "kind": kind, "spec": spec}
     try:
-        answer = await calls.make(ApiRequest("create", "selfsubjectaccessreviews", body=body, group=_REVIEWS))
+        answer = await calls.make(ApiRequest("create", f"{kind.lower()}s", body=body, group=_REVIEWS))
     except CallFailed:
-        return True
-    return answer.outcome is not Outcome.DONE or bool((answer.body.get("status") or {}).get("allowed"))
+        return None
+    return bool((answer.body.get("status") or {}).get("allowed")) if answer.outcome is Outcome.DONE else None
 
 
 def in_words(missing: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ _COMMANDS = {
     "status": "status",
     "explain": "explain",
     "compare": "compare",
+    "doctor": "doctor",
 }
 
 # Other packages add verbs by entry points of this group, as the laboratory does.

@@ -1,0 +1,302 @@
+"""What an installation needs and lacks, read with the rights of whoever asks.
+
+Each check returns findings: fine, wrong with what to do, or unchecked with the reason. What may not be read makes a
+check unchecked, never wrong.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from urllib.parse import quote
+
+from taint_eviction.adapters.answers import Outcome
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.adapters.preflight import allowed, needed_rights
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.settings import ControlStateSettings, ElectionSettings, Settings
+
+_BUILT_IN = "taint-eviction-controller"
+# The built-in controller is one of its own since; the newest version that this one knows of.
+_FIRST_MINOR, _LAST_MINOR = 29, 37
+# Times in managedFields are whole seconds.
+_TOLERATED_SKEW_SECONDS = 3.0
+_LEASES = "coordination.k8s.io/v1"
+_MONITORING = "monitoring.coreos.com/v1"
+_KUBE_SYSTEM = "kube-system"
+
+Json = Mapping[str, Any]
+
+
+class State(Enum):
+    """What a check found."""
+
+    FINE = "ok"
+    WRONG = "wrong"
+    UNCHECKED = "unchecked"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one check found; ``advice`` says what to do where it is not fine."""
+
+    check: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+class NotChecked(Exception):
+    """Something could not be read; the message says what and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A pod of the controller."""
+
+    name: str
+    node: str
+    ready: bool
+    version: str
+    # As the API server knows it: a service account, or the user of manifests/overlays/static-pod.
+    user: str
+    dry_run: bool
+    host_network: bool
+
+
+class Installation:
+    """Examines the installation whose Lease has this namespace and name. ``now`` returns the API server's time."""
+
+    def __init__(self, calls: ApiCalls, namespace: str, name: str, port: int, now: Callable[[], float]) -> None:
+        self._calls = calls
+        self._namespace = namespace
+        self._name = name
+        self._port = port
+        self._now = now
+
+    async def examine(self) -> list[CheckResult]:
+        """Make all checks."""
+        try:
+            replicas = await self._replicas()
+        except NotChecked as why:
+            replicas, unread = [], str(why)
+        else:
+            unread = ""
+        dry_run = any(replica.dry_run for replica in replicas)
+        checks: list[tuple[str, Awaitable[list[CheckResult]]]] = [
+            ("versions", self._versions(replicas)),
+            ("replicas", self._apart(replicas, unread)),
+            ("leader", self._leader()),
+            ("rights", self._rights(replicas, dry_run)),
+            ("built-in controller", self._built_in(dry_run)),
+            ("clock", self._clock()),
+            ("answers", self._answers(replicas)),
+            ("alerts", self._alerts()),
+        ]
+        found = await asyncio.gather(*(_checked(check, findings) for check, findings in checks))
+        return [finding for findings in found for finding in findings]
+
+    # Reading
+
+    async def _read(self, what: str, request: ApiRequest) -> Any:
+        """Return the answer's body, None if there is no such object or kind; raise ``NotChecked``."""
+        try:
+            answer = await self._calls.make(request)
+        except CallFailed as error:
+            raise NotChecked(f"{what} cannot be read: {error}") from None
+        if answer.outcome is Outcome.DONE:
+            return answer.body
+        if answer.status == 404:
+            return None
+        raise NotChecked(f"{what} cannot be read: {answer.failure}")
+
+    async def _replicas(self) -> list[Replica]:
+        selector = f"app.kubernetes.io/name={_BUILT_IN},app.kubernetes.io/instance={self._name}"
+        request = ApiRequest("list", "pods", self._namespace, query={"labelSelector": selector})
+        body = await self._read(f"pods in {self._namespace}", request) or {}
+        return [_replica(pod) for pod in body.get("items") or () if not pod["metadata"].get("deletionTimestamp")]
+
+    # Checks
+
+    async def _versions(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+        body = await self._read("the API server's version", ApiRequest("get", "version", url_path="/version")) or {}
+        minor = int("".join(filter(str.isdigit, str(body.get("minor", "")))) or 0)
+        said = f"Kubernetes {body.get('gitVersion', 'of no version')}"
+        if minor < _FIRST_MINOR:
+            advice = "before 1.29 the taint manager cannot be switched off; upgrade Kubernetes, or run both"
+            return [CheckResult("versions", State.WRONG, said, advice)]
+        if minor > _LAST_MINOR:
+            advice = f"newer than 1.{_LAST_MINOR}, the last that this version knows; look for a newer release"
+            return [CheckResult("versions", State.UNCHECKED, said, advice)]
+        versions = sorted({replica.version for replica in replicas})
+        if len(versions) > 1:
+            advice = "a rollout is under way or stuck: kubectl rollout status"
+            return [CheckResult("versions", State.WRONG, f"replicas of versions {' and '.join(versions)}", advice)]
+        return [CheckResult("versions", State.FINE, f"{said}, controller {' '.join(versions) or 'not running'}")]
+
+    async def _apart(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
+        if unread:
+            raise NotChecked(unread)
+        ready = [replica for replica in replicas if replica.ready]
+        nodes = {replica.node for replica in ready}
+        said = f"{len(replicas)} replicas, {len(ready)} ready, on {len(nodes)} nodes"
+        if not ready:
+            advice = "nothing evicts; look at the pods, or apply manifests/base (a static pod's labels are the same)"
+            return [CheckResult("replicas", State.WRONG, said, advice)]
+        if len(nodes) > 1:
+            return [CheckResult("replicas", State.FINE, said)]
+        query = {"limit": 2}
+        cluster = await self._read("nodes", ApiRequest("list", "nodes", query=query)) or {}
+        if len(cluster.get("items") or ()) == 1:
+            return [CheckResult("replicas", State.FINE, f"{said}; the cluster has one node")]
+        advice = "the loss of that node stops evictions; run two replicas on two nodes, as manifests/base does"
+        return [CheckResult("replicas", State.WRONG, said, advice)]
+
+    async def _leader(self) -> list[CheckResult]:
+        what = f"Lease {self._namespace}/{self._name}"
+        lease = await self._read(what, ApiRequest("get", "leases", self._namespace, self._name, group=_LEASES))
+        spec = (lease or {}).get("spec") or {}
+        if not spec.get("holderIdentity"):
+            advice = "nothing evicts; look at the log of the controller, and at --lease-namespace of this command"
+            return [CheckResult("leader", State.WRONG, f"nobody holds the {what}", advice)]
+        silent = self._now() - (parse_rfc3339(spec.get("renewTime")) or 0.0)
+        if silent > 2 * float(spec.get("leaseDurationSeconds") or 15):
+            advice = "its holder is gone, and no other replica has taken over; look at the log of the controller"
+            return [CheckResult("leader", State.WRONG, f"the {what} was renewed {silent:.0f} s ago", advice)]
+        return [CheckResult("leader", State.FINE, str(spec["holderIdentity"]))]
+
+    async def _rights(self, replicas: Sequence[Replica], dry_run: bool) -> list[CheckResult]:
+        """Ask for the user of the replicas; where there are none, for whoever asks."""
+        user = next((replica.user for replica in replicas), "")
+        settings = Settings(
+            dry_run=dry_run,
+            policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE),
+            election=ElectionSettings(lease_name=self._name, lease_namespace=self._namespace),
+            control_state=ControlStateSettings(name=self._name),
+        )
+        needed = list(needed_rights(settings))
+        answers = await asyncio.gather(*(allowed(self._calls, *right, settings, user) for right in needed))
+        who = user or "this user, since no controller runs there,"
+        if None in answers:
+            advice = "this needs the right to create subjectaccessreviews; ask an administrator to run it"
+            return [CheckResult("rights", State.UNCHECKED, f"the rights of {who}", advice)]
+        missing = [f"{verb} {what}" for (verb, what), yes in zip(needed, answers, strict=True) if not yes]
+        if missing:
+            advice = "apply the ClusterRole and Role of the manifests with which it was installed"
+            return [CheckResult("rights", State.WRONG, f"{who} may not {', '.join(missing)}", advice)]
+        return [CheckResult("rights", State.FINE, f"{who} may do all that is needed")]
+
+    async def _built_in(self, dry_run: bool) -> list[CheckResult]:
+        if dry_run:
+            return [CheckResult("built-in controller", State.FINE, "may be active beside a dry run")]
+        query = {"labelSelector": "component=kube-controller-manager"}
+        request = ApiRequest("list", "pods", _KUBE_SYSTEM, query=query)
+        pods = (await self._read("pods in kube-system", request) or {}).get("items") or ()
+        active = [pod["metadata"]["name"] for pod in pods if built_in_active(pod)]
+        if active:
+            advice = (
+                "both evict, each by its own rules; append ,-taint-eviction-controller to --controllers of"
+                " kube-controller-manager on every control-plane node"
+            )
+            return [CheckResult("built-in controller", State.WRONG, f"active in {', '.join(active)}", advice)]
+        if not pods:
+            advice = "no pod of kube-controller-manager can be seen (k3s, managed): look at its flags or its log"
+            return [CheckResult("built-in controller", State.UNCHECKED, "whether it is switched off", advice)]
+        return [CheckResult("built-in controller", State.FINE, f"switched off in {len(pods)} kube-controller-managers")]
+
+    async def _clock(self) -> list[CheckResult]:
+        """Compare kube-controller-manager's clock, which dates taints, with the API server's, in one write of both."""
+        what = "Lease kube-system/kube-controller-manager"
+        request = ApiRequest("get", "leases", _KUBE_SYSTEM, "kube-controller-manager", group=_LEASES)
+        lease = await self._read(what, request)
+        entries = ((lease or {}).get("metadata") or {}).get("managedFields") or ()
+        written = [at for entry in entries if (at := parse_rfc3339(entry.get("time"))) is not None]
+        renewed = parse_rfc3339(((lease or {}).get("spec") or {}).get("renewTime"))
+        if renewed is None or not written:
+            raise NotChecked(f"there is no {what} that says when it was written")
+        skew = renewed - max(written)
+        said = f"kube-controller-manager's is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the API server's"
+        if abs(skew) > _TOLERATED_SKEW_SECONDS:
+            return [CheckResult("clock", State.WRONG, said, "tolerances end too early or too late; repair NTP there")]
+        return [CheckResult("clock", State.FINE, said)]
+
+    async def _answers(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+        """Ask each replica for its status: where that is served, metrics are."""
+        found = []
+        if any(replica.host_network for replica in replicas):
+            raise NotChecked("static pods listen on loopback; ask on their nodes, with curl 127.0.0.1:10270/status")
+        for replica in replicas:
+            path = f"/api/v1/namespaces/{quote(self._namespace)}/pods/{quote(replica.name)}:{self._port}/proxy/status"
+            request = ApiRequest("get", "pods/proxy", self._namespace, replica.name, url_path=f"{path}?limit=1")
+            try:
+                answer = await self._calls.make(request)
+            except CallFailed as error:
+                raise NotChecked(f"pod {replica.name} cannot be asked: {error}") from None
+            if answer.status == 403:
+                raise NotChecked("whether replicas serve metrics and status: this needs the right to get pods/proxy")
+            if answer.outcome is not Outcome.DONE:
+                advice = f"metrics cannot be scraped either; does it listen on port {self._port} (--listen)?"
+                found.append(CheckResult("answers", State.WRONG, f"{replica.name}: {answer.failure}", advice))
+        said = f"{len(replicas)} replicas serve status and metrics" if replicas else "there is no replica to ask"
+        return found or [CheckResult("answers", State.FINE if replicas else State.UNCHECKED, said)]
+
+    async def _alerts(self) -> list[CheckResult]:
+        advice = "apply manifests/components/monitoring; nobody is told when evictions stop"
+        lacking = []
+        for kind in ("podmonitors", "prometheusrules"):
+            query = {"labelSelector": f"app.kubernetes.io/name={_BUILT_IN}"}
+            request = ApiRequest("list", kind, self._namespace, query=query, group=_MONITORING)
+            body = await self._read(f"{kind} in {self._namespace}", request)
+            if body is None:
+                without = "the cluster has no Prometheus operator; alerts of another kind are not seen here"
+                return [CheckResult("alerts", State.UNCHECKED, "whether anybody scrapes the metrics", without)]
+            if not body.get("items"):
+                lacking.append(kind)
+        if lacking:
+            return [CheckResult("alerts", State.WRONG, f"no {' and no '.join(lacking)} in {self._namespace}", advice)]
+        return [CheckResult("alerts", State.FINE, "PodMonitor and PrometheusRule are there")]
+
+
+async def _checked(check: str, findings: Awaitable[list[CheckResult]]) -> list[CheckResult]:
+    try:
+        return await findings
+    except NotChecked as why:
+        return [CheckResult(check, State.UNCHECKED, str(why))]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return [CheckResult(check, State.UNCHECKED, f"the API server's answer is malformed: {error}")]
+
+
+def _replica(pod: Json) -> Replica:
+    spec, labels = pod["spec"], pod["metadata"].get("labels") or {}
+    account = spec.get("serviceAccountName")
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return Replica(
+        pod["metadata"]["name"],
+        spec.get("nodeName") or "",
+        any((condition.get("type"), condition.get("status")) == ("Ready", "True") for condition in conditions),
+        str(labels.get("app.kubernetes.io/version", "unknown")),
+        f"system:serviceaccount:{pod['metadata']['namespace']}:{account}" if account else _BUILT_IN,
+        "--dry-run" in _words(spec),
+        bool(spec.get("hostNetwork")),
+    )
+
+
+def _words(spec: Json) -> list[str]:
+    containers = spec.get("containers") or ()
+    return [word for found in containers for part in ("command", "args") for word in found.get(part) or ()]
+
+
+def built_in_active(pod: Json) -> bool:
+    """Tell whether a pod of kube-controller-manager runs a taint manager, by its flags."""
+    words = _words(pod["spec"])
+    # Until 1.33 this gate put it back into the node lifecycle controller, where no flag switches it off.
+    if any("SeparateTaintEvictionController=false" in word for word in words):
+        return True
+    lists = [word.partition("=")[2] for word in words if word.startswith("--controllers=")]
+    controllers = ",".join(lists).split(",") if lists else ["*"]
+    if f"-{_BUILT_IN}" in controllers:
+        return False
+    return _BUILT_IN in controllers or "*" in controllers

@@ -1,0 +1,85 @@
+"""``taint-eviction doctor``: what an installation needs and lacks."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import click
+import orjson
+
+from taint_eviction.adapters.api_calls import ApiCalls
+from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.adapters.installation import CheckResult, Installation, State
+from taint_eviction.adapters.preflight import reach
+from taint_eviction.cli.exit_codes import ExitCode, give_up
+from taint_eviction.cli.flags import CONTEXT_SETTINGS, KUBECONFIG_FLAGS, flag, with_flags
+from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.visible import json_text, visible
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.settings import ElectionSettings
+
+_TIMEOUT_SECONDS = 10.0
+_COLOURS = {State.FINE: "green", State.WRONG: "red", State.UNCHECKED: "yellow"}
+_FLAGS = (
+    *KUBECONFIG_FLAGS,
+    flag("--lease-namespace", default=ElectionSettings().lease_namespace, help="Namespace of the controller's Lease."),
+    flag("--lease-name", default=ElectionSettings().lease_name, help="Name of the Lease. A dry run has its own."),
+    flag("--port", type=click.IntRange(1, 65535), default=8080, help="Port on which the controller's pods listen."),
+    flag("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="A table, or JSON."),
+)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@partial(with_flags, flags=_FLAGS)
+def doctor(**flags: Any) -> None:
+    """Check what an installation needs: versions, replicas, leader, rights, clock, metrics, alerts.
+
+    Also checks whether the built-in controller is active as well. Says what to do about everything that is wrong. Reads
+    with your rights and changes nothing. What you may not read is unchecked, and counts as neither right nor wrong.
+
+    Exit codes: 0 nothing is wrong; 1 something is; 2 wrong usage; 3 the API server cannot be reached.
+    """
+    set_up_logging("text", "error")
+    try:
+        findings = asyncio.run(_examine(flags))
+    except CredentialsError as error:
+        give_up(ExitCode.USAGE, str(error))
+    except CallFailed as error:
+        give_up(ExitCode.UNREACHABLE, str(error))
+    click.echo("\n".join(_json(findings) if flags["output"] == "json" else _table(findings)))
+    sys.exit(ExitCode.FAILED if any(finding.state is State.WRONG for finding in findings) else ExitCode.OK)
+
+
+async def _examine(flags: Mapping[str, Any]) -> list[CheckResult]:
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
+    try:
+        await reach(calls)
+        namespace, name, port = flags["lease_namespace"], flags["lease_name"], flags["port"]
+        return await Installation(calls, namespace, name, port, lambda: clock.now().server_epoch).examine()
+    except CallFailed as error:
+        raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
+    finally:
+        await connection.close()
+
+
+def _json(findings: Sequence[CheckResult]) -> list[str]:
+    document = [
+        {"check": each.check, "state": each.state.value, "found": each.found, "advice": each.advice}
+        for each in findings
+    ]
+    return [json_text({"findings": document}, orjson.OPT_INDENT_2)]
+
+
+def _table(findings: Sequence[CheckResult]) -> list[str]:
+    lines = []
+    for each in findings:
+        state = click.style(f"{each.state.value:<10}", fg=_COLOURS[each.state])
+        lines.append(f"{state}{each.check:<21}{visible(each.found)}")
+        if each.advice:
+            lines.append(f"{'':<31}→ {visible(each.advice)}")
+    return lines

@@ -1,0 +1,227 @@
+"""`taint-eviction doctor`: what it finds in an installation, and what it says of what it may not read."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner, Result
+from tests.stage.client import ClientStage, client_stage
+
+from fake_apiserver import pod_object
+from taint_eviction import __version__
+from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339
+from taint_eviction.cli import cli
+
+NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
+REVIEWS = "subjectaccessreviews"
+ALLOWED, DENIED = json.dumps({"status": {"allowed": True}}), json.dumps({"status": {"allowed": False}})
+SWITCHED_OFF = "--controllers=*,bootstrapsigner,-taint-eviction-controller"
+
+
+@contextlib.asynccontextmanager
+async def answering() -> AsyncIterator[int]:
+    """Answer as a replica does that serves its status; give the port."""
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.json_response({})
+
+    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+def add_replica(at: ClientStage, name: str, node: str, version: str = __version__, *arguments: str) -> None:
+    """Create a pod of the controller that is ready."""
+    pod = pod_object(NAMESPACE, name, node)
+    labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME, "app.kubernetes.io/version": version}
+    pod["metadata"]["labels"] = labels
+    pod["spec"] |= {"serviceAccountName": NAME}
+    pod["spec"]["containers"][0]["args"] = ["run", *arguments]
+    pod["status"] = {"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+    at.server.create("pods", pod)
+
+
+def add_manager(at: ClientStage, *arguments: str) -> None:
+    """Create the pod of kube-controller-manager."""
+    pod = pod_object(NAMESPACE, "kube-controller-manager-n1", "n1")
+    pod["metadata"]["labels"] = {"component": "kube-controller-manager"}
+    pod["spec"]["containers"][0]["command"] = ["kube-controller-manager", *arguments]
+    at.server.create("pods", pod)
+
+
+def add_lease(at: ClientStage, name: str, ahead_seconds: float = 0.0) -> None:
+    """Create a Lease that was renewed by a clock that is ahead of the server's."""
+    at_epoch = at.server.clock.now().timestamp()
+    spec = {
+        "holderIdentity": "one_1",
+        "leaseDurationSeconds": 15,
+        "renewTime": format_micro_time(at_epoch + ahead_seconds),
+    }
+    written = [{"manager": name, "operation": "Update", "time": format_rfc3339(at_epoch)}]
+    at.server.create(
+        "leases", {"metadata": {"name": name, "namespace": NAMESPACE, "managedFields": written}, "spec": spec}
+    )
+
+
+@pytest.fixture
+async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
+    """A server by which everything is allowed."""
+    async with client_stage(tmp_path) as made:
+        made.server.faults.add(path=REVIEWS, status=201, message=ALLOWED, plain_text=True)
+        yield made
+
+
+def install(at: ClientStage) -> None:
+    """Install the controller as it should be."""
+    add_replica(at, "one", "n1")
+    add_replica(at, "two", "n2")
+    add_lease(at, NAME)
+    add_lease(at, "kube-controller-manager")
+    add_manager(at, SWITCHED_OFF)
+
+
+async def doctor(directory: Path, *arguments: str, port: int | None = None) -> Result:
+    """Run the command."""
+    env: dict[str, str | None] = {name: None for name in os.environ if name.startswith("TAINT_EVICTION_")}
+    env |= {"KUBECONFIG": str(directory / "config")}
+    async with answering() as listening:
+        line = ["doctor", "--port", str(port or listening), *arguments]
+        return await asyncio.to_thread(CliRunner().invoke, cli, line, env=env, catch_exceptions=False)
+
+
+async def findings(directory: Path, *arguments: str, port: int | None = None) -> dict[str, dict[str, Any]]:
+    """Return what was found, by check."""
+    result = await doctor(directory, "-o", "json", *arguments, port=port)
+    found = json.loads(result.stdout)["findings"]
+    assert result.exit_code == int(any(each["state"] == "wrong" for each in found))
+    return {each["check"]: each for each in found}
+
+
+async def test_an_installation_as_it_should_be_lacks_nothing(at: ClientStage, tmp_path: Path) -> None:
+    """Exit code 0; alerts are unchecked where the cluster has no Prometheus operator."""
+    install(at)
+    found = await findings(tmp_path)
+    assert {check: each["state"] for check, each in found.items()} == {
+        "versions": "ok",
+        "replicas": "ok",
+        "leader": "ok",
+        "rights": "ok",
+        "built-in controller": "ok",
+        "clock": "ok",
+        "answers": "ok",
+        "alerts": "unchecked",
+    }
+    assert found["versions"]["found"] == f"Kubernetes v1.36.2+simulation, controller {__version__}"
+    assert found["rights"]["found"].startswith(f"system:serviceaccount:{NAMESPACE}:{NAME} may do")
+
+
+async def test_an_empty_cluster_has_no_controller(at: ClientStage, tmp_path: Path) -> None:
+    """No replica, no leader; rights are those of whoever asks."""
+    found = await findings(tmp_path)
+    assert found["replicas"]["found"] == "0 replicas, 0 ready, on 0 nodes"
+    assert found["leader"]["found"] == f"nobody holds the Lease {NAMESPACE}/{NAME}"
+    assert found["rights"]["found"].startswith("this user")
+    assert [found[check]["state"] for check in ("replicas", "leader", "answers")] == ["wrong", "wrong", "unchecked"]
+
+
+async def test_what_is_wrong_is_told_with_what_to_do(at: ClientStage, tmp_path: Path) -> None:
+    """In a table; exit code 1."""
+    add_replica(at, "one", "n1")
+    add_lease(at, NAME)
+    result = await doctor(tmp_path)
+    assert result.exit_code == 1
+    assert "wrong     replicas             1 replicas, 1 ready, on 1 nodes\n" in result.stdout
+    assert "→ the loss of that node stops evictions" in result.stdout
+
+
+async def test_a_missing_right_is_named(at: ClientStage, tmp_path: Path) -> None:
+    """That of the controller's account, not of whoever asks."""
+    install(at)
+    at.server.faults.clear()
+    at.server.faults.add(path=REVIEWS, status=201, message=DENIED, plain_text=True)
+    found = await findings(tmp_path)
+    assert found["rights"]["state"] == "wrong"
+    assert "may not get nodes, list nodes, watch nodes" in found["rights"]["found"]
+    users = {entry.body["spec"].get("user") for entry in at.server.requests.select(verb="create") if entry.body}
+    assert f"system:serviceaccount:{NAMESPACE}:{NAME}" in users
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--controllers=*,bootstrapsigner"],
+        ["--controllers=taint-eviction-controller,nodelifecycle"],
+        [SWITCHED_OFF, "--feature-gates=SeparateTaintEvictionController=false"],
+    ],
+)
+async def test_an_active_built_in_controller_is_wrong(at: ClientStage, tmp_path: Path, flags: list[str]) -> None:
+    """By default, by name, by the asterisk, and as a part of the node lifecycle controller."""
+    add_manager(at, *flags)
+    found = await findings(tmp_path)
+    assert found["built-in controller"]["state"] == "wrong"
+    assert "-taint-eviction-controller" in found["built-in controller"]["advice"]
+
+
+async def test_beside_a_dry_run_the_built_in_controller_may_be_active(at: ClientStage, tmp_path: Path) -> None:
+    """A dry run is there to be compared with it."""
+    add_replica(at, "one", "n1", __version__, "--dry-run")
+    add_manager(at)
+    assert (await findings(tmp_path))["built-in controller"]["state"] == "ok"
+
+
+async def test_two_versions_are_a_rollout_that_is_not_over(at: ClientStage, tmp_path: Path) -> None:
+    """Both versions are named."""
+    add_replica(at, "one", "n1", "0.1.0")
+    add_replica(at, "two", "n2", "0.0.9")
+    found = (await findings(tmp_path))["versions"]
+    assert (found["state"], found["found"]) == ("wrong", "replicas of versions 0.0.9 and 0.1.0")
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(30.0, r"(30|31) s ahead of"), (-30.0, r"(29|30) s behind")])
+async def test_a_wrong_clock_of_the_manager_is_told(at: ClientStage, tmp_path: Path, ahead: float, said: str) -> None:
+    """By what its Lease says of when it was written, against when the API server wrote it."""
+    add_lease(at, "kube-controller-manager", ahead)
+    found = (await findings(tmp_path))["clock"]
+    assert found["state"] == "wrong"
+    assert re.search(said, found["found"])
+
+
+async def test_a_replica_that_does_not_answer_is_named(at: ClientStage, tmp_path: Path) -> None:
+    """Its metrics cannot be scraped either."""
+    install(at)
+    found = (await findings(tmp_path, port=1))["answers"]
+    assert found["state"] == "wrong"
+    assert "--listen" in found["advice"]
+
+
+async def test_without_rights_it_says_what_it_could_not_check(at: ClientStage, tmp_path: Path) -> None:
+    """Nothing is wrong then, but hardly anything is known; exit code 0."""
+    install(at)
+    at.server.faults.clear()
+    for path in ("/pods", "/leases", REVIEWS):
+        at.server.faults.add(path=path, status=403, message="no")
+    found = await findings(tmp_path)
+    unchecked = {check for check, each in found.items() if each["state"] == "unchecked"}
+    assert unchecked == {"replicas", "leader", "rights", "built-in controller", "clock", "answers", "alerts"}
+    assert found["replicas"]["found"].startswith(f"pods in {NAMESPACE} cannot be read: ")
+
+
+async def test_a_server_that_is_away_ends_it_with_3(tmp_path: Path) -> None:
+    """One line says where it was looked for."""
+    async with client_stage(tmp_path):
+        pass
+    result = await doctor(tmp_path)
+    assert result.exit_code == 3
+    assert "cannot be reached" in result.stderr

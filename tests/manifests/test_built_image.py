@@ -1,0 +1,172 @@
+"""The image, built by its Dockerfile where a builder and a base image are; nothing is pulled.
+
+Only Buildah is driven here: it needs no daemon. It builds the same Dockerfile as Docker and Podman.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from taint_eviction import __version__
+
+ROOT = Path(__file__).parents[2]
+USER = "65532:65532"
+MEGABYTE = 10**6
+BUILD_SECONDS = 900
+BASE_TAGS = [f"3.{minor}-slim" for minor in (11, 12, 13, 14)]
+
+
+def buildah(*arguments: str) -> str:
+    """Run Buildah without the rights of a container runtime, and return what it prints."""
+    done = subprocess.run(
+        ["buildah", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "BUILDAH_ISOLATION": "chroot"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def present(image: str) -> bool:
+    """Tell whether Buildah has an image already."""
+    return not subprocess.run(
+        ["buildah", "inspect", "--type", "image", image], capture_output=True, check=False, timeout=60
+    ).returncode
+
+
+def build(base: str, image: str) -> None:
+    """Build the image as a release does, without what an earlier build has left."""
+    buildah(
+        "build", "--pull-never", "--no-cache", "--timestamp=0", f"--build-arg=PYTHON_TAG={base}", f"--tag={image}", "."
+    )
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container's root and what the image says of how it is started."""
+
+    root: Path
+    environment: list[str]
+    entrypoint: list[str]
+    user: str
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Start the image's command as its user, on a root that nobody can write."""
+        read_only = (
+            'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec chroot --userspec="$1" "$0" "${@:2}"'
+        )
+        started = ["env", "-i", *self.environment, *self.entrypoint, *arguments]
+        return subprocess.run(
+            ["unshare", "--mount", "bash", "-c", read_only, str(self.root), self.user, *started],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+
+def size(root: Path) -> int:
+    """Add up what the files below a directory hold."""
+    files = (path.lstat() for path in root.rglob("*") if path.is_symlink() or path.is_file())
+    return sum({(file.st_dev, file.st_ino): file.st_size for file in files}.values())
+
+
+@pytest.fixture(scope="module")
+def base() -> str:
+    """Return a base image that is there; skips where none is, or nothing builds."""
+    if shutil.which("buildah") is None or os.geteuid() != 0:
+        pytest.skip("no builder: Buildah is not installed, or not run by root")
+    for tag in BASE_TAGS:
+        if present(f"docker.io/library/python:{tag}"):
+            return tag
+    pytest.skip(f"no base image: buildah pull docker.io/library/python:{BASE_TAGS[0]}")
+
+
+@pytest.fixture(scope="module")
+def container(base: str) -> Iterator[Container]:
+    """Build the image by its Dockerfile, as a release does, and mount it."""
+    image = "localhost/taint-eviction:test"
+    build(base, image)
+    config = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
+    name = buildah("from", "--pull-never", image)
+    try:
+        yield Container(Path(buildah("mount", name)), config["Env"], config["Entrypoint"], config["User"])
+    finally:
+        buildah("rm", name)
+
+
+def test_it_says_its_version_on_a_read_only_root(container: Container) -> None:
+    """As user 65532, with the image's own environment and entry point."""
+    assert container.user == USER
+    done = container.run("version")
+    assert (done.returncode, done.stdout) == (0, f"taint-eviction {__version__}\n"), done.stderr
+
+
+@pytest.mark.parametrize("verb", [[], ["run"], ["doctor"], ["plan"], ["status"], ["explain"], ["pause"], ["breaker"]])
+def test_every_verb_gives_its_help(container: Container, verb: list[str]) -> None:
+    """Each is imported from what the image holds."""
+    done = container.run(*verb, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "Usage: taint-eviction" in done.stdout
+
+
+def test_it_runs_until_it_misses_a_cluster(container: Container) -> None:
+    """Outside a cluster the controller says so and ends with 2."""
+    done = container.run("run")
+    assert done.returncode == 2
+    assert "no API server is known" in done.stderr
+
+
+def test_everything_that_is_imported_is_there(container: Container) -> None:
+    """Each module of the controller and of Kopf is imported, and so are the models of metadata that Kopf knows."""
+    script = (
+        "import importlib, pkgutil, taint_eviction, kopf, kubernetes.aio.client, kubernetes.aio.config\n"
+        "for module in pkgutil.walk_packages(taint_eviction.__path__, 'taint_eviction.'):\n"
+        "    module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+        "from kopf._cogs.helpers.thirdparty import V1ObjectMetaSync\n"
+        "assert V1ObjectMetaSync.__module__ == 'kubernetes.client.models.v1_object_meta'\n"
+    )
+    python = Container(container.root, container.environment, ["python"], container.user)
+    done = python.run("-c", script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_compiled_at_a_start(container: Container) -> None:
+    """The standard library that is imported has bytecode in the image, too."""
+    script = (
+        "import sys, taint_eviction.cli.run, taint_eviction.wiring\n"
+        "from pathlib import Path\n"
+        "loaded = {name: getattr(module, '__cached__', None) for name, module in sys.modules.items()}\n"
+        "print(*(name for name, path in loaded.items() if path and not Path(path).exists()))\n"
+    )
+    done = Container(container.root, container.environment, ["python"], container.user).run("-c", script)
+    assert done.stdout.split() == [], done.stderr
+
+
+def test_it_is_at_most_100_megabytes_above_its_base(container: Container, base: str) -> None:
+    """What is added to the base is the controller and what it imports."""
+    name = buildah("from", "--pull-never", f"docker.io/library/python:{base}")
+    try:
+        added = size(container.root) - size(Path(buildah("mount", name)))
+    finally:
+        buildah("rm", name)
+    assert added < 100 * MEGABYTE, f"{added / MEGABYTE:.0f} MB above {base}"
+
+
+def test_two_builds_have_one_digest(container: Container, base: str) -> None:
+    """With one time for all files, layers and image are the same bytes."""
+    images = ["localhost/taint-eviction:test", "localhost/taint-eviction:again"]
+    build(base, images[1])
+    first, second = (json.loads(buildah("inspect", "--type", "image", image)) for image in images)
+    assert first["OCIv1"]["rootfs"] == second["OCIv1"]["rootfs"]
+    assert first["FromImageDigest"] == second["FromImageDigest"]

@@ -1,0 +1,259 @@
+"""The Helm chart: its values, and that without any it is the kustomize base.
+
+What renders needs ``helm``; what compares the schema with the command does not.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from tests.manifests.test_kinds import (
+    MANIFESTS,
+    MONITORING_KINDS,
+    described,
+    kubernetes_problems,
+    needs_kubectl,
+    render,
+)
+
+from taint_eviction import __version__
+from taint_eviction.cli.run import run
+from taint_eviction.cli.run_settings import read_settings
+from taint_eviction.files.policy_file import read_policy
+
+CHART = MANIFESTS / "chart"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+GROUPS = ("process", "evicting", "limits", "breaker", "watching", "election", "records")
+# What the chart sets itself, what makes sense outside of a pod only, what needs other rights (overlays/dry-run), and
+# files, which a read-only root has no place for.
+NOT_VALUES = {
+    *("journal", "journal-megabytes", "audit-megabytes"),
+    *("listen", "config", "leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"),
+    *("kubeconfig", "context", "wait-for-api", "dry-run", "dry-run-events"),
+}
+
+needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
+
+Objects = dict[str, dict[str, Any]]
+
+
+def template(*arguments: str, namespace: str = "kube-system") -> subprocess.CompletedProcess[str]:
+    """Render the chart."""
+    return subprocess.run(
+        ["helm", "template", "release", str(CHART), "--namespace", namespace, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def rendered(*arguments: str, namespace: str = "kube-system") -> Objects:
+    """Return the objects of the chart by kind and name."""
+    done = template(*arguments, namespace=namespace)
+    assert done.returncode == 0, done.stderr
+    return by_name(document for document in yaml.safe_load_all(done.stdout) if document)
+
+
+def by_name(documents: Any) -> Objects:
+    """Return objects by kind and name."""
+    return {described(document): document for document in documents}
+
+
+def container(objects: Objects) -> dict[str, Any]:
+    """Return the controller's container."""
+    [found] = objects["Deployment taint-eviction-controller"]["spec"]["template"]["spec"]["containers"]
+    only: dict[str, Any] = found
+    return only
+
+
+def same_but_for_the_order_of_flags(objects: Objects) -> Objects:
+    """Sort the arguments of the container."""
+    container(objects)["args"].sort()
+    return objects
+
+
+def flag_of(group: str, key: str) -> str:
+    """Return the flag that a value sets, without dashes before it."""
+    kebab = re.sub(r"[A-Z]", lambda letter: f"-{letter[0].lower()}", key)
+    if group != "breaker":
+        return kebab
+    return "breaker" if key == "enabled" else f"breaker-{kebab}"
+
+
+# ---- the schema
+
+
+def test_every_flag_is_a_value_and_every_value_a_flag() -> None:
+    """Each in one group; a new flag of run belongs into values.schema.json, or above."""
+    values = [flag_of(group, key) for group in GROUPS for key in SCHEMA["properties"][group]["properties"]]
+    flags = {parameter.opts[0][2:] for parameter in run.params if not getattr(parameter, "hidden", False)}
+    assert sorted(values) == sorted(flags - NOT_VALUES)
+
+
+@pytest.mark.parametrize("parameter", [p for p in run.params if isinstance(p.type, click.Choice)], ids=lambda p: p.name)
+def test_choices_are_those_of_the_command(parameter: click.Parameter) -> None:
+    """A value that the command refuses is refused by the schema."""
+    assert isinstance(parameter.type, click.Choice)
+    name = parameter.opts[0][2:]
+    [value] = [
+        SCHEMA["properties"][group]["properties"][key]
+        for group in GROUPS
+        for key in SCHEMA["properties"][group]["properties"]
+        if flag_of(group, key) == name
+    ]
+    assert value == {"enum": list(parameter.type.choices)}
+
+
+def test_every_default_value_is_known_to_the_schema() -> None:
+    """Nothing but what is listed passes, in any object of the chart's own."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert values.keys() == SCHEMA["properties"].keys() - {"global"}
+    for name in GROUPS:
+        assert SCHEMA["properties"][name]["additionalProperties"] is False
+        assert values[name].keys() <= SCHEMA["properties"][name]["properties"].keys()
+
+
+def test_the_chart_has_the_version_of_the_package() -> None:
+    """The chart is released with the image that it names."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+
+
+def test_the_chart_shares_the_files_of_the_monitoring_component() -> None:
+    """They are links, so that there is one text."""
+    for link in (CHART / "files").iterdir():
+        assert link.resolve() == MANIFESTS / "components" / "monitoring" / link.name
+
+
+@pytest.mark.parametrize("file", ["service-account", "cluster-role", "role", "pod-disruption-budget", "network-policy"])
+def test_templates_have_the_lines_of_the_base(file: str) -> None:
+    """Also where nothing renders them: a right that the base gets or loses, the chart gets or loses."""
+    base, chart = ((MANIFESTS / part / f"{file}.yaml").read_text() for part in ("base", "chart/templates"))
+    said = [
+        line
+        for line in base.splitlines()
+        if "taint-eviction-controller" not in line and not re.search("port: [46]", line)
+    ]
+    written = [line for line in chart.splitlines() if "{{" not in line]
+    assert [line for line in said if line not in written] == []
+    assert [line for line in written if line not in said and not line.lstrip().startswith("#")] == []
+
+
+# ---- what is rendered
+
+
+@needs_helm
+@needs_kubectl
+def test_without_values_the_chart_is_the_base() -> None:
+    """Object by object."""
+    assert same_but_for_the_order_of_flags(rendered()) == same_but_for_the_order_of_flags(by_name(copied("base")))
+
+
+@needs_helm
+@needs_kubectl
+def test_for_a_single_node_the_chart_is_that_overlay() -> None:
+    """Object by object."""
+    chart, overlay = rendered("--set", "singleNode=true"), by_name(copied("overlays/single-node"))
+    assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(overlay)
+
+
+def copied(build: str) -> Any:
+    """Return the objects of a build, to change them."""
+    return json.loads(json.dumps(render(build)))
+
+
+@needs_helm
+@needs_kubectl
+def test_in_a_namespace_of_its_own_the_chart_is_that_overlay() -> None:
+    """But for the namespace itself, and the names of FlowSchemas, which say the namespace."""
+    chart = rendered(namespace="taint-eviction")
+    overlay = by_name(d for d in copied("overlays/own-namespace") if d["kind"] != "Namespace")
+    for objects in (chart, overlay):
+        for document in objects.values():
+            if document["kind"] == "FlowSchema":
+                document["metadata"]["name"] = document["spec"]["priorityLevelConfiguration"]["name"]
+    assert same_but_for_the_order_of_flags(by_name(chart.values())) == same_but_for_the_order_of_flags(
+        by_name(overlay.values())
+    )
+
+
+@needs_helm
+@needs_kubectl
+def test_with_monitoring_the_chart_is_that_overlay() -> None:
+    """Object by object; Helm adds the namespace where a file has none."""
+    chart, overlay = rendered("--set", "monitoring.enabled=true"), by_name(copied("overlays/monitoring"))
+    for document in [*chart.values(), *overlay.values()]:
+        if document["kind"] in MONITORING_KINDS:
+            document["metadata"].pop("namespace", None)
+    assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(overlay)
+
+
+@needs_helm
+def test_values_become_flags_that_the_command_understands(tmp_path: Path) -> None:
+    """Numbers, durations, words, both halves of a pair, and what is off by default."""
+    values = {
+        "breaker": {"enabled": True, "nodes": "40%", "minNodes": 5, "zone": "off"},
+        "evicting": {"evictionMode": "evict-then-delete", "evictTimeout": "3m", "keepFinished": True, "workers": 30},
+        "limits": {"evictionsPerSecond": 0.5, "evictionsPerSecondPerNode": 2},
+        "process": {"logFormat": "text", "eventReasons": False},
+        "watching": {"resyncInterval": 300},
+    }
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    objects = rendered("--values", str(tmp_path / "values.yaml"))
+    settings = read_settings(run.make_context("run", container(objects)["args"][1:]).params)
+    assert settings.problems() == []
+    assert settings.breaker.enabled
+    assert "--breaker-min-nodes=5" in container(objects)["args"]
+    assert settings.event_reasons is False
+    assert "--evictions-per-second=0.5" in container(objects)["args"]
+    assert "--resync-interval=300" in container(objects)["args"]
+
+
+@needs_helm
+def test_rules_become_a_policy_file_that_can_be_read() -> None:
+    """In a ConfigMap that is mounted where the flag looks."""
+    rules = [{"name": "batch", "match": {"namespaces": ["batch-*"]}, "pause": True}]
+    objects = rendered("--set-json", f"policy={json.dumps({'rules': rules})}", namespace="elsewhere")
+    text = objects["ConfigMap taint-eviction-policy"]["data"]["policy.yaml"]
+    defaults = read_settings(run.make_context("run", []).params).policy
+    assert [rule.name for rule in read_policy(text, "policy.yaml", defaults).rules] == ["batch"]
+    assert "--config=/etc/taint-eviction/policy.yaml" in container(objects)["args"]
+    for document in objects.values():
+        assert kubernetes_problems(document) == []
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("evicting.evictTimout=3m", "evictTimout"),
+        ("evicting.evictTimeout=soon", "evictTimeout"),
+        ("evicting.evictionMode=kill", "evictionMode"),
+        ("breaker.nodes=many", "nodes"),
+        ("limits.evictionsPerSecond=-1", "evictionsPerSecond"),
+        ("replicas=5", "replicas"),
+        ("image.digest=abc", "digest"),
+        ("resources.limits.memory=lots", "memory"),
+        ("networkPolicy.apiServerPorts={0}", "apiServerPorts"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_its_name(value: str, named: str) -> None:
+    """By the schema, before anything is rendered."""
+    done = template("--set", value)
+    assert done.returncode != 0
+    assert named in done.stderr
+
+
+@needs_helm
+def test_a_digest_counts_instead_of_the_tag() -> None:
+    """An image by digest is what was tested."""
+    digest = "sha256:" + "a" * 64
+    objects = rendered("--set", f"image.digest={digest},image.repository=registry.example.com/taint-eviction")
+    assert container(objects)["image"] == f"registry.example.com/taint-eviction@{digest}"
