@@ -87,7 +87,7 @@ async def test_a_pause_of_all_holds_everything_until_it_is_resumed(
     await cluster.stays(now, 4.0)
     assert soon.evicted_at is None
     resumed_at = read_monotonic()
-    assert "all evictions are no longer paused" in await order("resume")
+    assert "all evictions are no longer paused" in await order("resume", "--yes")
     for pod in (now, soon):
         assert await cluster.evicted(pod) > resumed_at
 
@@ -104,7 +104,7 @@ async def test_a_pause_of_a_node_holds_no_other(cluster: ClusterUnderTest, start
     await asyncio.gather(cluster.taint("a", KEY), cluster.taint("b", KEY))
     await cluster.evicted(free)
     await cluster.stays(held, 2.0)
-    await order("resume", "--node", cluster.node_name("a"))
+    await order("resume", "--yes", "--node", cluster.node_name("a"))
     await cluster.evicted(held)
 
 
@@ -121,7 +121,7 @@ async def test_a_pause_of_a_namespace_holds_no_other(cluster: ClusterUnderTest, 
         await asyncio.gather(cluster.taint("a", KEY), elsewhere.taint("a", KEY))
         await elsewhere.evicted(free)
         await cluster.stays(held, 2.0)
-        await order("resume", "--namespace", cluster.prefix)
+        await order("resume", "--yes", "--namespace", cluster.prefix)
         await cluster.evicted(held)
 
 
@@ -145,7 +145,9 @@ async def test_a_wave_opens_the_breaker_and_nobody_goes_until_it_is_reset(
     assert kept["cause"].endswith(" nodes newly tainted within 300 s, more than 2")
     await cluster.stays(pods[0], 4.0)  # Longer than an eviction waits for a surge to show itself.
     assert [pod.name for pod in pods if pod.evicted_at is not None] == []
-    assert f"the circuit breaker is closed; it was open (since {kept['since'][:19]}" in await order("breaker", "reset")
+    assert f"the circuit breaker is closed; it was open (since {kept['since'][:19]}" in await order(
+        "breaker", "reset", "--yes"
+    )
     for pod in pods[:3]:
         await cluster.evicted(pod)
     await cluster.stays(pods[3], 1.0)

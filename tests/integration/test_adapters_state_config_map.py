@@ -427,3 +427,23 @@ async def test_a_config_map_full_of_nonsense_does_not_fill_the_log(
     assert len(caplog.records) == 11
     assert caplog.records[-1].message == "ConfigMap kube-system/orders: 90 more keys are unknown or malformed"
     assert sum(len(record.message) for record in caplog.records) < 2000
+
+
+async def test_a_pause_is_made_longer_but_never_shorter(at: ClientStage) -> None:
+    """It counts from when it began; one that has ended begins anew."""
+    await state(at).set_pauses({EVERYTHING: Pause(EPOCH, "a", EPOCH + 60), N1: Pause(EPOCH)})
+    await state(at).set_pauses({EVERYTHING: Pause(EPOCH + 30, "b", EPOCH + 90), N1: Pause(EPOCH + 30, "b", EPOCH + 90)})
+    assert await state(at).read() == ControlState(Pause(EPOCH, "b", EPOCH + 90), {"n1": Pause(EPOCH)})
+    await state(at).set_pauses({EVERYTHING: Pause(EPOCH + 40, "c", EPOCH + 50)})
+    assert await state(at).read() == ControlState(Pause(EPOCH, "b", EPOCH + 90), {"n1": Pause(EPOCH)})
+    await state(at).set_pauses({EVERYTHING: Pause(EPOCH + 91, "d", EPOCH + 92)})
+    assert await state(at).read() == ControlState(Pause(EPOCH + 91, "d", EPOCH + 92), {"n1": Pause(EPOCH)})
+
+
+async def test_pauses_that_have_ended_are_removed_and_no_others(at: ClientStage) -> None:
+    """Neither later ones nor those without an end."""
+    await state(at).set_pauses(
+        {EVERYTHING: Pause(EPOCH, "", EPOCH + 60), N1: Pause(EPOCH), SHOP: Pause(EPOCH, "", EPOCH + 61)}
+    )
+    await state(at).end_pauses(EPOCH + 60)
+    assert await state(at).read() == ControlState(None, {"n1": Pause(EPOCH)}, {"shop": Pause(EPOCH, "", EPOCH + 61)})

@@ -77,7 +77,7 @@ async def test_a_mistake_on_half_of_the_nodes_evicts_nobody_until_a_human_says_s
         await until(lambda: any("more than 25 %" in line["message"] for line in run.lines))
         await asyncio.sleep(3)
         assert deletes(mistake.server) == []
-        await order(mistake.config, "breaker", "reset")
+        await order(mistake.config, "breaker", "reset", "--yes")
         await until(lambda: len(deletes(mistake.server)) == 1000)
         await asyncio.sleep(1)
     gone = {entry.name for entry in deletes(mistake.server)}
@@ -145,7 +145,7 @@ async def test_a_pause_holds_every_replica_within_seconds_and_outlives_the_leade
         await asyncio.sleep(1)
         assert made.changes() == []
         resumed_at = now()
-        await order(config, "resume")
+        await order(config, "resume", "--yes")
         await until(lambda: made.is_gone("p0"))
         assert [entry.name for entry in made.changes(other) if entry.verb == "delete"] == ["p0"]
         assert min(entry.arrived_at for entry in made.changes()) > resumed_at

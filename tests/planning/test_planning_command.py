@@ -70,8 +70,25 @@ def test_without_changes_it_says_what_is_going_to_happen() -> None:
 
 def test_a_cluster_without_taints_has_nothing_to_fear() -> None:
     """And the line says why."""
-    clean = run("-", stdin=json.dumps({"kind": "Node", "metadata": {"name": "a"}}))
+    pod = {"kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"nodeName": "a"}}
+    clean = run("-", stdin="\n".join(map(json.dumps, ({"kind": "Node", "metadata": {"name": "a"}}, pod))))
     assert clean.stdout == "no pod will leave: the one node has no NoExecute taint\n"
+
+
+@pytest.mark.parametrize("gates", [(), ("--exit-code",), ("--fail-on", "more-than=0")])
+def test_input_without_pods_is_no_gate_that_passes(gates: tuple[str, ...]) -> None:
+    """As when only nodes were written to the file."""
+    empty = run("-", *gates, stdin=json.dumps({"kind": "Node", "metadata": {"name": "a"}}))
+    assert (empty.exit_code, empty.stdout) == (2, "")
+    assert "there is no pod among the objects that were read (1 node and 0 budgets)" in empty.stderr
+
+
+@pytest.mark.parametrize("chosen", [("-l", "pool=nope"), ("--zone", "nope"), ("-l", "pool=web")])
+def test_a_selector_without_a_pattern_chooses_nothing_and_is_refused(chosen: tuple[str, ...]) -> None:
+    """Whoever forgot the taint must not read that nothing happens."""
+    result = run(SHOP, "--now", NOON_TEXT, "--exit-code", *chosen)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "write '*=…'" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,12 @@ from tests.planning.shop import (
     tolerates,
 )
 
+from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
 from taint_eviction.picture.of_plan import picture_of_plan
 from taint_eviction.planning.changes import Changes
+from taint_eviction.planning.holding import holders
 from taint_eviction.planning.plan import Plan
 from taint_eviction.planning.wording import notes, summary, why
 
@@ -227,3 +229,19 @@ def test_a_policy_that_is_wrong_exits_2_with_all_problems(tmp_path: Path) -> Non
         f"taint-eviction: {file}:5: rule 'b' can never count: rule 'a' in line 4 matches all that it matches,"
         " and the first that matches counts",
     ]
+
+
+def test_the_first_line_says_when_a_rule_holds_every_pod() -> None:
+    """Not when one pod of three goes."""
+    whole, part = PolicyRule("night", pause=True), PolicyRule("night", taint_keys=("k",), pause=True)
+    held = holders(with_rules(whole), ControlState())
+    assert held == {"rule night"}
+    assert holders(with_rules(part), ControlState()) is None
+
+
+def test_a_pause_that_ends_before_a_pod_leaves_does_not_hold_it() -> None:
+    """The last of the three leaves in a minute."""
+    plan = with_rules()
+    assert holders(plan, ControlState(Pause(None, "", NOON + 61))) == {"a pause of all evictions"}
+    assert holders(plan, ControlState(Pause(None, "", NOON + 59))) is None
+    assert holders(plan, ControlState(latch=Latch(NOON, "x"))) == {"the circuit breaker, which is open"}

@@ -43,11 +43,10 @@ def test_pauses_are_read_by_their_scope() -> None:
     ) == ControlState(Pause(), {"n1": Pause(), "a.b": Pause()}, {"shop": Pause()})
 
 
-def test_a_pause_may_say_since_when_and_why() -> None:
-    """Neither is needed; what else is in the object is left for later versions."""
-    assert control_state(pause=f'{{"since": "{SINCE}", "reason": "disk swap", "by": "me"}}').cluster == Pause(
-        EPOCH, "disk swap"
-    )
+def test_a_pause_may_say_since_and_until_when_by_whom_and_why() -> None:
+    """None of that is needed; what else is in the object is left for later versions."""
+    whole = f'{{"since": "{SINCE}", "until": "{SINCE}", "reason": "disk swap", "by": "me", "mood": "bad"}}'
+    assert control_state(pause=whole).cluster == Pause(EPOCH, "disk swap", EPOCH, "me")
     assert control_state(pause=f'{{"since": "{SINCE}"}}').cluster == Pause(EPOCH)
     assert control_state(pause='{"reason": "disk swap", "since": null}').cluster == Pause(None, "disk swap")
 

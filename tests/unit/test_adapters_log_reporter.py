@@ -1,12 +1,13 @@
 """The log: one line for each effect, for people and for machines."""
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.runtime_fakes import FakeGate
+from tests.unit.runtime_fakes import FakeGate, virtually
 
 from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.log_reporter import LogReporter
@@ -262,3 +263,48 @@ def test_a_standby_whispers_what_every_replica_sees(
         for gate.open in (True, False):
             reporter.report(effect, NOW)
     assert tuple(record.levelname for record in caplog.records) == levels
+
+
+def storm(seconds: dict[float, int], caplog: pytest.LogCaptureFixture, *, refused: int = 0) -> list[str]:
+    """Log evictions from node-7, so many at each second, within 0.9 s; and return the lines."""
+    reporter = LogReporter(NoElection())
+    with caplog.at_level(logging.INFO):
+        for second, count in seconds.items():
+            for number in range(count):
+                now = Moment(1000.0 + second + 0.9 * number / max(1, count - 1), NOW.server_epoch)
+                reporter.report(Evicted(REF, "node-7", EVICT, 0.1), now)
+                if number < refused:
+                    reporter.report(Refused(REF, "node-7", "no", 1, 0.0, 1.0), now)
+    return [line for line in caplog.messages if "node-7:" in line or "was evicted" in line]
+
+
+def test_twenty_evictions_in_a_second_have_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    """That is no storm."""
+    lines = storm({0: 20, 2: 20}, caplog)
+    assert len(lines) == 40
+    assert all("was evicted" in line for line in lines)
+
+
+def test_a_storm_has_a_line_a_second_for_its_node_and_a_summary_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    """The first twenty pods have lines of their own; those of the storm, refused ones included, are counted."""
+    lines = storm({0: 50, 1: 50, 2: 5, 3.5: 1}, caplog, refused=2)
+    assert [line for line in lines if "node-7:" in line] == [
+        "node-7: 50 pods evicted in 0.9 s, 2 refused",
+        "node-7: 50 pods evicted in 0.9 s, 2 refused",
+        "node-7: 5 pods evicted in 0.9 s, 2 refused",
+        "the storm is over: node-7: 105 pods evicted in 2.9 s, 6 refused",
+    ]
+    assert sum("was evicted" in line for line in lines) == 21
+
+
+def test_a_storm_ends_though_nothing_more_happens(caplog: pytest.LogCaptureFixture) -> None:
+    """A second after its last full one."""
+
+    @virtually
+    async def play() -> None:
+        storm({0: 50}, caplog)
+        with caplog.at_level(logging.INFO):
+            await asyncio.sleep(2.5)
+
+    play()
+    assert "the storm is over: node-7: 50 pods evicted in 0.9 s, 0 refused" in caplog.messages

@@ -191,14 +191,17 @@ def test_orders_that_are_not_known_are_no_pauses() -> None:
     assert document["pending"][0]["hold"]["reason"] == "orders_unknown"
 
 
+UNTIL = "2030-03-17T17:47:40Z"
+
+
 def test_pauses_are_listed_the_widest_first() -> None:
-    """Scope and name, since when and why where that is known."""
-    on = Stage()
-    on.brain.order(ControlState(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {"shop": Pause(EPOCH)}), moment(0))
+    """Scope and name; since and until when, why and by whom where that is known."""
+    on, shop = Stage(), Pause(EPOCH, "", EPOCH + 60, "ann")
+    on.brain.order(ControlState(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {"shop": shop}), moment(0))
     assert status(on)["pauses"] == [
-        {"scope": "all", "name": None, "since": SINCE, "reason": "upgrade"},
-        {"scope": "node", "name": "n1", "since": None, "reason": None},
-        {"scope": "namespace", "name": "shop", "since": SINCE, "reason": None},
+        {"scope": "all", "name": None, "since": SINCE, "until": None, "reason": "upgrade", "by": None},
+        {"scope": "node", "name": "n1", "since": None, "until": None, "reason": None, "by": None},
+        {"scope": "namespace", "name": "shop", "since": SINCE, "until": UNTIL, "reason": None, "by": "ann"},
     ]
 
 

@@ -71,3 +71,43 @@ def test_run_imports_neither_tables_nor_the_laboratory() -> None:
     code += "print([name for name in ('taint_eviction_lab', 'rich') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_a_flag_as_well() -> None:
+    """As with kubectl's plugins."""
+    assert command("--version").output == command("version").output
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("stauts", "there is no verb 'stauts'; did you mean 'status'?"), ("xyzzy", "there is no verb 'xyzzy'\n")],
+)
+def test_a_misspelt_verb_is_answered_with_one_that_is_near(word: str, said: str) -> None:
+    """None is named where none is near."""
+    result = command(word)
+    assert result.exit_code == ExitCode.USAGE
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_shells_script(shell: str) -> None:
+    """For the installed command."""
+    assert "_TAINT_EVICTION_COMPLETE" in command("completion", shell).output
+
+
+def test_a_value_for_one_verb_breaks_no_other() -> None:
+    """Verbs with other values for a flag of the same name read none of them from the environment."""
+    result = command("status", "--server", "http://127.0.0.1:1", TAINT_EVICTION_OUTPUT="wide")
+    assert result.exit_code == ExitCode.UNREACHABLE
+
+
+def test_the_help_of_run_is_in_groups_and_names_every_flag_once() -> None:
+    """Durations are written as people write them."""
+    shown = command("run", "--help").output
+    groups = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert groups[:2] == ["Process:", "Evicting:"]
+    assert groups[-2:] == ["Records:", "Other:"]
+    flags = [line.split()[0] for line in shown.splitlines() if line.startswith("  --")]
+    assert len(flags) == len(set(flags))
+    assert {"--kubeconfig", "--breaker-window", "--audit-megabytes"} <= set(flags)
+    assert "default: 5m" in " ".join(shown.split())

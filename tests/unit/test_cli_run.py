@@ -310,3 +310,11 @@ def test_with_a_file_that_is_right_it_goes_on(tmp_path: Path, logging_as_it_was:
     assert result.exit_code == 2
     assert str(file) not in result.stderr
     assert NOWHERE in result.stderr
+
+
+def test_an_audit_log_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    """Whoever asks for one must not find out later that there is none."""
+    file = tmp_path / "absent" / "audit"
+    result = CliRunner().invoke(run, ["--audit-log", str(file)])
+    assert result.exit_code == 2
+    assert f"--audit-log: {file} cannot be written: No such file or directory" in result.stderr

@@ -89,12 +89,14 @@ def headline(on: Stage) -> list[str]:
 def test_all_that_holds_evictions_is_in_the_headline() -> None:
     """Breaker, pauses, and rules that pause."""
     on = one_due(eviction_policy=EvictionPolicy(rules=(PolicyRule("db", pause=True),)))
-    control_state = ControlState(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {}, Latch(EPOCH, "3 of 3 nodes"))
+    control_state = ControlState(
+        Pause(EPOCH, "upgrade"), {"n1": Pause(None, "", EPOCH + 60, "ann")}, {}, Latch(EPOCH, "3 of 3 nodes")
+    )
     on.brain.order(control_state, moment(0))
     assert headline(on) == [
         f"the circuit breaker is open (since {SINCE}: 3 of 3 nodes); see taint-eviction breaker",
         f"all evictions are paused (since {SINCE}: upgrade)",
-        "evictions of node n1 are paused",
+        "evictions of node n1 are paused (until 2030-03-17T17:47:40Z, by ann)",
         "rule db of the policy pauses evictions",
     ]
 

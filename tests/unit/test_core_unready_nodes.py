@@ -7,7 +7,7 @@ from tests.unit.builders import Stage, epoch, moment, node, pod, taint, tolerate
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.breaker_table import ZoneRow
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened
 from taint_eviction.core.facts import NodeGone, NodeSeen
 from taint_eviction.core.objects import UNREACHABLE, Node, Readiness
@@ -193,7 +193,7 @@ def test_it_opens_while_the_last_eviction_is_in_flight() -> None:
 def test_a_pause_is_no_time_in_which_anybody_goes() -> None:
     """It opens when the pause ends, if the nodes are still lost by then."""
     on = partition()
-    on.order(ControlState(namespaces={"shop": object()}))  # type: ignore[dict-item]
+    on.order(ControlState(namespaces={"shop": Pause()}))
     assert opened(on.at(40)) == []
     on.order(ControlState())
     assert opened(on.at(41)) == [CAUSE]

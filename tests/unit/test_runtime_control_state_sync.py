@@ -39,6 +39,10 @@ class FakeStore(Wire):
         """Date the breaker's state anew."""
         await self.carry("WRITE", "date", lambda: self._redate(stated_epoch, epoch))
 
+    async def end_pauses(self, epoch: float) -> None:
+        """Remove the pauses that have ended."""
+        await self.carry("WRITE", "pauses", lambda: self._keep((self.kept or ControlState()).at(epoch), "ended"))
+
     def _redate(self, stated_epoch: float, epoch: float) -> None:
         if self.kept is not None and self.kept.breaker_epoch == stated_epoch:
             self._keep(self.kept.with_breaker_epoch(epoch), ("dated", epoch))
@@ -489,3 +493,39 @@ async def test_who_does_not_act_any_more_has_nothing_to_write() -> None:
         at(30, setattr, it.body.gate, "open", False)
         await until(31)
         assert it.standing.unwritten_seconds() == 0
+
+
+@virtually
+async def test_a_pause_ends_by_itself_at_its_time_even_while_nothing_can_be_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log says so a minute before; the leader removes it."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(cluster=Pause(EPOCH, "", EPOCH + 100))
+    async with running(it.standing.run()):
+        await until(5)
+        it.store.ever["READ"] = refused(503)
+        await until(39.9)
+        assert "ends by itself" not in caplog.text
+        await until(40.1)
+        assert "all evictions: the pause ends by itself in 60 s" in caplog.messages
+        await until(99.9)
+        assert it.held is WaitReason.PAUSED
+        await until(100.1)
+        assert it.held is None
+        await until(101)
+        assert it.store.kept == ControlState()
+
+
+@virtually
+async def test_a_pause_that_is_made_longer_meanwhile_does_not_end_at_its_first_time() -> None:
+    """What was last read counts."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(cluster=Pause(EPOCH, "", EPOCH + 100))
+    async with running(it.standing.run()):
+        await until(50)
+        it.store.kept = ControlState(cluster=Pause(EPOCH, "", EPOCH + 200))
+        await until(199.9)
+        assert it.held is WaitReason.PAUSED
+        await until(200.1)
+        assert it.held is None

@@ -1,7 +1,8 @@
 """The data of the state ConfigMap ↔ the control state. Makes no calls (``state_config_map``).
 
 The keys ``pause`` (all evictions), ``pause-node.NAME`` and ``pause-namespace.NAME`` have the value ``true``, ``false``
-or an object ``{"since": RFC 3339, "reason": text}``, which pauses. The key ``breaker`` has the value
+or an object ``{"since": RFC 3339, "until": RFC 3339, "by": text, "reason": text}``, which pauses. Each field may be
+absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` has the value
 ``{"open": true, "since": …, "cause": text}`` or ``{"open": false, "reset": …}``, with microseconds.
 
 People also edit it by hand, most likely in a hurry. So reading never fails, and a value that cannot be understood holds
@@ -117,7 +118,8 @@ def _pause(decoded: object) -> Pause | None:
         return Pause() if decoded else None
     if not is_object(decoded):
         refuse("its value is neither true nor false nor an object")
-    return Pause(_time(decoded, "since"), one_line(as_text(decoded.get("reason"), "reason")))
+    reason, by = (one_line(as_text(decoded.get(field), field)) for field in ("reason", "by"))
+    return Pause(_time(decoded, "since"), reason, _time(decoded, "until"), by)
 
 
 def _breaker(decoded: object) -> tuple[Latch | None, float | None]:
@@ -143,9 +145,10 @@ def _time(fields: Mapping[str, Any], field: str) -> float | None:
 
 def pause_text(pause: Pause) -> str:
     """Return a pause as the value of a key. Reading it gives the same pause, in whole seconds."""
-    since = {} if pause.since_epoch is None else {"since": format_rfc3339(pause.since_epoch)}
-    reason = {"reason": one_line(pause.reason)} if pause.reason else {}
-    return _encoded({**since, **reason} or True)
+    times = {"since": pause.since_epoch, "until": pause.until_epoch}
+    words = {"reason": pause.reason, "by": pause.by}
+    fields = {name: format_rfc3339(epoch) for name, epoch in times.items() if epoch is not None}
+    return _encoded(fields | {name: one_line(text) for name, text in words.items() if text} or True)
 
 
 def latch_text(latch: Latch) -> str:

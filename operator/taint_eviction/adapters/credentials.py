@@ -41,7 +41,8 @@ class Connection:
     """An API server and the way to log in. Used within one event loop, and closed in the end.
 
     ``url`` does not end with a slash. All connections share ``ssl_context``. ``namespace`` is that of this process's
-    pod or of the context, None if unknown. ``source`` has the current credentials; ``where`` names it in messages.
+    pod or of the context, None if unknown. ``source`` has the current credentials; ``where`` names it in messages, and
+    ``user`` who logs in, as the kubeconfig calls them.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Connection:
             raise CredentialsError(f"{where}: the server {self.url!r} is not an http or https URL")
         self.ssl_context: ssl.SSLContext = self._client.rest_client.ssl_context
         self.where = where
+        self.user = "the pod's service account" if in_cluster else ""
         self.namespace = namespace
         self.in_cluster = in_cluster
         # As in kubectl, the proxy of the environment counts if the kubeconfig names none.
@@ -154,6 +156,7 @@ async def with_kubeconfig(paths: str, context: str | None, clock: Clock) -> Conn
     else:
         source = FixedAuthorization(first.value)
     connection = Connection(loader.configuration, source, selected.where, selected.namespace, in_cluster=False)
+    connection.user = selected.user_name
     return connection
 
 

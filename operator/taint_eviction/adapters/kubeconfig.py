@@ -22,7 +22,7 @@ from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, Kube
 from taint_eviction.adapters.exec_plugin import run_exec_plugin
 from taint_eviction.adapters.token_sources import CredentialsError, Renewed
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.text import one_line
+from taint_eviction.core.text import did_you_mean, one_line
 
 # The loader raises these for faults in a file; it does not check types.
 _LOADER_ERRORS = (ConfigException, OSError, ValueError, TypeError, LookupError, AttributeError)
@@ -41,6 +41,7 @@ class Selected:
     cluster: Mapping[str, Any]
     user: Mapping[str, Any]
     user_directory: Path
+    user_name: str = ""
 
     @property
     def where(self) -> str:
@@ -67,7 +68,8 @@ def select(paths: Sequence[Path], context: str | None) -> Selected:
     if name is None:
         raise CredentialsError(f"{where} has no current-context; choose one with --context: {_names(contexts)}")
     if name not in contexts:
-        raise CredentialsError(f'there is no context "{name}" in {where}; there are: {_names(contexts)}')
+        near = did_you_mean(name, contexts)
+        raise CredentialsError(f'there is no context "{name}" in {where}{near}; there are: {_names(contexts)}')
     chosen, _ = contexts[name]
     cluster, _ = _part(found, "clusters", "cluster", chosen, name)
     user, user_file = _part(found, "users", "user", chosen, name)
@@ -79,6 +81,7 @@ def select(paths: Sequence[Path], context: str | None) -> Selected:
         cluster,
         user,
         user_file.absolute().parent,
+        str(chosen.get("user", "")),
     )
 
 

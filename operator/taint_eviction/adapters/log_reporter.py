@@ -3,15 +3,17 @@
 Deadlines are times of the API server's clock, with the source of the time at which they started: the log alone must
 answer why a pod is evicted at that time. The field ``what`` names the kind of line in one word. An eviction that fails
 again and again is logged at its 1st, 2nd, 4th, 8th… failure. Every replica sees what becomes of nodes and pods; a
-standby logs it at DEBUG, so that the logs of all replicas together contain it once.
+standby logs it at DEBUG, so that the logs of all replicas together contain it once. Of a storm, each node has a line a
+second (``eviction_storm``).
 """
 
 import logging
 from typing import Any, assert_never
 
-from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.effect_fields import pod_named, scope_named, taint_named
+from taint_eviction.adapters.eviction_storm import EvictionStorm
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.status_document import bracketed
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.effects import (
     Block,
@@ -47,6 +49,7 @@ class LogReporter:
     def __init__(self, gate: Gate, dry_run: bool = False) -> None:
         self._gate = gate
         self._prefix = "dry run: " if dry_run else ""
+        self._storm = EvictionStorm(self._stormed)
 
     def report(self, effect: Effect, now: Moment) -> None:
         """Log an effect."""
@@ -158,8 +161,24 @@ class LogReporter:
             **_fields(effect.ref, effect.node_name),
         )
 
+    def _stormed(self, node_name: str, evicted: int, refused: int, seconds: float, over: bool) -> None:
+        self._log(
+            "%s%s: %d pod%s evicted in %.1f s, %d refused",
+            "the storm is over: " if over else "",
+            node_name,
+            evicted,
+            "" if evicted == 1 else "s",
+            seconds,
+            refused,
+            what="storm_over" if over else "storm",
+            node=node_name,
+            evicted=evicted,
+            refused=refused,
+        )
+
     def _evicted(self, effect: Evicted, now: Moment) -> None:
         deadline = _shown(effect.decision.due_at, now)
+        quiet = self._storm.takes(effect.node_name, now.at)
         self._log(
             "%s was evicted %.2f s after its deadline %s: %s",
             _named(effect.ref, effect.node_name),
@@ -167,13 +186,15 @@ class LogReporter:
             deadline,
             _because(effect.decision, now),
             deadline=deadline,
+            level=logging.DEBUG if quiet else logging.INFO,
             late_seconds=round(effect.late_seconds, 3),
             what="evicted",
             **_fields(effect.ref, effect.node_name, effect.decision.deciding),
         )
 
     def _refused(self, effect: Refused, now: Moment) -> None:
-        if effect.tries & (effect.tries - 1):
+        quiet = self._storm.takes(effect.node_name, now.at, refused=True)
+        if quiet or effect.tries & (effect.tries - 1):
             return
         self._warn(
             "%s could not be evicted (attempt %d since %s), next attempt in %.1f s: %s%s",
@@ -210,12 +231,12 @@ class LogReporter:
     def _held(self, effect: Paused | Resumed | BreakerOpened | BreakerClosed) -> None:
         match effect:
             case Paused(scope, pause):
-                why = _since_and_why(pause.since_epoch, pause.reason)
+                why = bracketed(pause.since_epoch, pause.reason, pause.until_epoch, pause.by)
                 self._warn("%s are paused%s", scope, why, what="paused", reason=pause.reason, **scope_named(scope))
             case Resumed(scope):
                 self._warn("%s are no longer paused", scope, what="resumed", **scope_named(scope))
             case BreakerOpened(latch):
-                why = _since_and_why(latch.since_epoch, latch.cause)
+                why = bracketed(latch.since_epoch, latch.cause)
                 self._warn(
                     "the circuit breaker is open: no pod is evicted%s", why, what="breaker_opened", cause=latch.cause
                 )
@@ -227,13 +248,6 @@ class LogReporter:
 
 def _named(ref: PodRef, node_name: str) -> str:
     return f"pod {ref} (uid {ref.uid}) on node {node_name}"
-
-
-def _since_and_why(since_epoch: float | None, why: str) -> str:
-    """Return since when and why, as far as known, in brackets."""
-    since = "" if since_epoch in (None, UNKNOWN_EPOCH) else f"since {format_rfc3339(since_epoch)}"
-    known = ": ".join(filter(None, (since, why)))
-    return f" ({known})" if known else ""
 
 
 def _blocked(block: Block) -> str:

@@ -89,15 +89,27 @@ class StateConfigMap:
         await self._write(wanted)
 
     async def set_pauses(self, pauses: Mapping[PauseScope, Pause | None]) -> None:
-        """Pause the scopes with a pause here, and resume those with None. A scope that is paused keeps its pause."""
+        """Pause the scopes with a pause here, and resume those with None.
+
+        A scope that is paused keeps its pause, unless the new one lasts longer: that counts from when it was paused.
+        """
 
         def wanted(control_state: ControlState) -> _Changes:
             known = control_state.pauses()
             return {
-                key_of(scope): None if pause is None else pause_text(pause)
+                key_of(scope): None if pause is None else pause_text(_lasting(known.get(scope), pause))
                 for scope, pause in pauses.items()
-                if (pause is None) != (scope not in known)
+                if (scope in known if pause is None else scope not in known or pause.outlasts(known[scope]))
             }
+
+        await self._write(wanted)
+
+    async def end_pauses(self, epoch: float) -> None:
+        """Remove the pauses that have ended by themselves."""
+
+        def wanted(control_state: ControlState) -> _Changes:
+            ended = (scope for scope, pause in control_state.pauses().items() if pause.has_ended(epoch))
+            return {key_of(scope): None for scope in ended}
 
         await self._write(wanted)
 
@@ -156,3 +168,10 @@ class StateConfigMap:
             self._name,
             body=patch | ({"binaryData": dict.fromkeys(binary)} if binary else {}),
         )
+
+
+def _lasting(before: Pause | None, pause: Pause) -> Pause:
+    """Let a pause that replaces another count from when that one began, unless that one had ended."""
+    if before is None or pause.since_epoch is None or before.has_ended(pause.since_epoch):
+        return pause
+    return replace(pause, since_epoch=before.since_epoch)

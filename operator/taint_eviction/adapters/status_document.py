@@ -184,7 +184,8 @@ def _min_nodes(nodes: NodeThreshold) -> str:
 
 def _pauses(control_state: ControlState) -> Iterable[JsonObject]:
     for scope, pause in control_state.pauses().items():
-        said = {"since": epoch_text(pause.since_epoch), "reason": pause.reason or None}
+        times = {"since": epoch_text(pause.since_epoch), "until": epoch_text(pause.until_epoch)}
+        said = {**times, "reason": pause.reason or None, "by": pause.by or None}
         yield {"scope": scope.kind, "name": scope.name or None, **said}
 
 
@@ -271,9 +272,7 @@ def _said(hold: WaitReason, pending: Pending, status: Status) -> str:
         WaitReason.NAMESPACE_PAUSED: control_state.namespaces.get(pod.ref.key.namespace),
     }
     pause = pauses.get(hold) or Pause()
-    since = epoch_text(pause.since_epoch)
-    said = ": ".join(filter(None, (since and f"since {since}", pause.reason)))
-    return f" ({said})" if said else ""
+    return bracketed(pause.since_epoch, pause.reason, pause.until_epoch, pause.by)
 
 
 def _block(block: Block | None) -> JsonObject | None:
@@ -293,6 +292,14 @@ def time_text(instant: float, now: Moment) -> str:
 def epoch_text(epoch: float | None) -> str | None:
     """Write a time, None where it is not known."""
     return None if epoch is None or epoch == UNKNOWN_EPOCH else format_rfc3339(epoch)
+
+
+def bracketed(since_epoch: float | None, why: str, until_epoch: float | None = None, by: str = "") -> str:
+    """Say in brackets since when, until when, by whom and why something is so; "" where nothing of it is known."""
+    since, until = epoch_text(since_epoch), epoch_text(until_epoch)
+    told = filter(None, (since and f"since {since}", until and f"until {until}", by and f"by {by}"))
+    found = ": ".join(filter(None, (", ".join(told), why)))
+    return f" ({found})" if found else ""
 
 
 def finite(seconds: float) -> float | None:

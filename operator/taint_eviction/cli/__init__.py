@@ -11,6 +11,7 @@ from importlib.util import find_spec
 import click
 
 from taint_eviction import __version__
+from taint_eviction.core.text import did_you_mean
 
 # Verb: the module of this package that has an object of the verb's name.
 _COMMANDS = {
@@ -23,6 +24,7 @@ _COMMANDS = {
     "explain": "explain",
     "compare": "compare",
     "doctor": "doctor",
+    "completion": "completion",
 }
 
 # Other packages add verbs by entry points of this group, as the laboratory does.
@@ -55,6 +57,15 @@ class _ImportedWhenUsed(click.Group):
         found: click.Command = getattr(import_module(f"taint_eviction.cli.{_COMMANDS[cmd_name]}"), cmd_name)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; where there is none, name one that is near."""
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise click.UsageError(f"there is no verb {name!r}{did_you_mean(name, self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Recommend the laboratory's verbs, or say how to get them."""
         self.epilog = _WITH_LABORATORY if find_spec(_LABORATORY_PACKAGE) else _WITHOUT_LABORATORY
@@ -80,6 +91,7 @@ def _laboratory_verb(name: str) -> click.Command:
 
 
 @click.group(cls=_ImportedWhenUsed, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="taint-eviction", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Evict pods from nodes with NoExecute taints: at once, when their tolerationSeconds are over, or never.
@@ -103,3 +115,9 @@ def version() -> None:
 def main() -> None:
     """Run the command line; the entry point of the package."""
     cli(prog_name="taint-eviction")
+
+
+def kubectl_main() -> None:
+    """Run it as kubectl does, which finds ``kubectl-taint_eviction`` for ``kubectl taint-eviction``."""
+    # Completion is that of the other name: kubectl completes its plugins by executables of its own.
+    cli(prog_name="kubectl taint-eviction", complete_var="_TAINT_EVICTION_COMPLETE")

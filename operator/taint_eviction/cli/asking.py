@@ -19,33 +19,22 @@ from taint_eviction.adapters.credentials import CredentialsError, find_connectio
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.flags import KUBECONFIG_FLAGS, CommandT, flag, with_flags
+from taint_eviction.cli.flags import KUBECONFIG_FLAGS, LEASE_FLAGS, OUTPUT_FLAG, PORT_FLAG, CommandT, flag, with_flags
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.values import HttpUrl
 from taint_eviction.cli.visible import visible_in
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.settings import ElectionSettings
 
 _TIMEOUT_SECONDS = 10.0
-# Where the manifests have the controller listen.
-_PORT = 8080
 _SHADOW_LEASE = "taint-eviction-controller-dry-run"
 
 Document = dict[str, Any]
 Ask = Callable[[str, Mapping[str, str | int]], Awaitable[Document]]
 
-_FLAGS_BEFORE = (
+_FLAGS = (
     flag("--server", type=HttpUrl(), help="Ask the replica that listens here, as http://127.0.0.1:8080."),
     *KUBECONFIG_FLAGS,
-    flag("--lease-namespace", default=ElectionSettings().lease_namespace, help="Namespace of the controller's Lease."),
-)
-_FLAGS_AFTER = (
-    flag("--port", type=click.IntRange(1, 65535), default=_PORT, help="Port on which the leader's pod listens."),
-    flag("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="A table, or JSON."),
-)
-_LEASE_FLAG = flag(
-    "--lease-name", default=ElectionSettings().lease_name, help="Name of the Lease. A dry run has its own."
 )
 # As the overlay names it. An environment variable for the other verbs names another Lease.
 _SHADOW_LEASE_FLAG = flag(
@@ -59,12 +48,12 @@ class Unanswered(Exception):
 
 def ask_flags(command: CommandT) -> CommandT:
     """Give a command the flags that say which controller to ask."""
-    return with_flags(command, (*_FLAGS_BEFORE, _LEASE_FLAG, *_FLAGS_AFTER))
+    return with_flags(command, (*_FLAGS, *LEASE_FLAGS, PORT_FLAG, OUTPUT_FLAG))
 
 
 def ask_shadow_flags(command: CommandT) -> CommandT:
     """Give a command the flags that say which dry run to ask."""
-    return with_flags(command, (*_FLAGS_BEFORE, _SHADOW_LEASE_FLAG, *_FLAGS_AFTER))
+    return with_flags(command, (*_FLAGS, LEASE_FLAGS[0], _SHADOW_LEASE_FLAG, PORT_FLAG, OUTPUT_FLAG))
 
 
 def ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:
@@ -134,6 +123,14 @@ async def _by_lease(flags: Mapping[str, Any]) -> AsyncIterator[Ask]:
     clock = ServerClock()
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
+    try:
+        yield asking_leader(calls, f"{connection.where}: {connection.url}", flags)
+    finally:
+        await connection.close()
+
+
+def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any]) -> Ask:
+    """Return how to ask the leader through the API server; ``where`` names that server in messages."""
     namespace, lease = flags["lease_namespace"], f"Lease {flags['lease_namespace']}/{flags['lease_name']}"
     store = KubernetesLease(calls, namespace, flags["lease_name"])
 
@@ -155,12 +152,9 @@ async def _by_lease(flags: Mapping[str, Any]) -> AsyncIterator[Ask]:
                 await _ask_pod(calls, namespace, pod, flags["port"], path, query), f"pod {namespace}/{pod}"
             )
         except CallFailed as error:
-            raise Unanswered(f"{connection.where}: {connection.url}: {error}") from error
+            raise Unanswered(f"{where}: {error}") from error
 
-    try:
-        yield asking
-    finally:
-        await connection.close()
+    return asking
 
 
 async def _ask_pod(

@@ -1,49 +1,98 @@
-"""``taint-eviction breaker``: close the circuit breaker after it has stopped all evictions."""
+"""``taint-eviction breaker``: show the circuit breaker, and close it after it has stopped all evictions."""
 
 from typing import Any
 
 import click
+import orjson
+from click.core import ParameterSource
 
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.cli.asking import Unanswered, asking_leader, put
+from taint_eviction.cli.breaker_views import breaker_document, breaker_lines
 from taint_eviction.cli.control_state import Reached, change_control_state, held_back, state_flags
 from taint_eviction.cli.control_state import breaker as breaker_text
 from taint_eviction.cli.exit_codes import ExitCode
-from taint_eviction.cli.flags import CONTEXT_SETTINGS
+from taint_eviction.cli.flags import CONTEXT_SETTINGS, OUTPUT_FLAG, PORT_FLAG
+from taint_eviction.cli.releasing import MAX_PODS, count_going, must_agree, release_flags, tell_leader, told
+from taint_eviction.cli.status import whole_status
+from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.control_state import ControlState
 
 # A reset closes what was opened before it, and the clocks of two machines differ a little.
 _JUST_AFTER_SECONDS = 0.001
 
 
-@click.group()
-def breaker() -> None:
-    """Reset the circuit breaker.
+@click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@state_flags
+@PORT_FLAG
+@OUTPUT_FLAG
+@click.pass_context
+def breaker(context: click.Context, /, **flags: Any) -> None:
+    """Show the circuit breaker, or reset it.
 
-    It stops all evictions when too many nodes are tainted or lost at once.
+    It stops all evictions when too many nodes are tainted or lost at once. Without a verb this shows whether it is
+    open, since when and why, what it counts against which threshold, and which nodes would lose how many pods if it
+    were reset.
+
+    Exit codes: 0 shown; 2 wrong usage; 3 the API server cannot be reached, or rights are missing. Where only the leader
+    does not answer, what the state ConfigMap says is shown.
     """
+    if context.invoked_subcommand is None:
+        change_control_state(flags, lambda on: _show(on, flags))
+        return
+    # Flags of another cluster that do not count would close the wrong breaker.
+    given = [name for name in flags if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"write the flags after {context.invoked_subcommand}")
+
+
+async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
+    kept = await on.state.read() or ControlState()
+    try:
+        document = await whole_status(asking_leader(on.calls, on.where, flags), {"limit": MAX_PODS})
+        if flags["output"] == "json":
+            click.echo(json_text(breaker_document(document), orjson.OPT_INDENT_2))
+            return ExitCode.OK
+        lines = put(breaker_lines, document)
+    except Unanswered as error:
+        complain(f"what it counts is not known: {error}")
+        if flags["output"] == "json":
+            return ExitCode.UNREACHABLE
+        lines = ["the circuit breaker is closed" if kept.latch is None else breaker_text("is open", kept.latch)]
+    click.echo("\n".join(lines))
+    if kept.reset_epoch is not None:
+        click.echo(f"it was last reset at {format_rfc3339(kept.reset_epoch)}")
+    return ExitCode.OK
 
 
 @breaker.command(context_settings=CONTEXT_SETTINGS)
-@state_flags
+@release_flags
 def reset(**flags: Any) -> None:
     """Close the circuit breaker.
 
     Evictions go on, and the breaker counts tainted nodes anew.
 
-    Look at the nodes first (`taint-eviction status` has a table of zones): pods that are due are evicted within
-    seconds. To let evictions go on step by step, first pause nodes or namespaces with `taint-eviction pause`.
+    Look at the nodes first (`taint-eviction breaker`): pods that are due are evicted within seconds. To let evictions
+    go on step by step, first pause nodes or namespaces with `taint-eviction pause`.
+
+    Says how many pods that lets go now, as the leader knows, and asks. Without a terminal it needs --yes.
 
     The reset is written even if the cluster says that the breaker is closed: a controller that could not write to the
     cluster may hold evictions back all the same.
 
-    Exit codes: 0 closed, even if it was not open; 1 it opened again at once; 2 wrong usage; 3 the API server cannot be
-    reached, or rights are missing.
+    Exit codes: 0 closed, even if it was not open; 1 it opened again at once, or you did not agree; 2 wrong usage, or
+    neither a terminal nor --yes; 3 the API server cannot be reached, or rights are missing.
     """
-    change_control_state(flags, _reset)
+    change_control_state(flags, lambda on: _reset(on, flags))
 
 
-async def _reset(on: Reached) -> ExitCode:
+async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
     before = await on.state.read() or ControlState()
+    await tell_leader(on, flags)
+    going = await count_going(on, flags, before, reset=True)
+    if before.latch is not None or isinstance(going, str) or going.breaker_open:
+        complain(await told(on, going))
+        must_agree(flags, "reset the circuit breaker?")
     latch, reset_epoch = before.latch, on.clock.now().server_epoch
     if latch is not None:
         reset_epoch = max(reset_epoch, latch.since_epoch + _JUST_AFTER_SECONDS)

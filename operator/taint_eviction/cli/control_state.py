@@ -10,31 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.adapters.status_document import bracketed
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.flags import KUBECONFIG_FLAGS, CommandT, flag, with_flags
+from taint_eviction.cli.flags import KUBECONFIG_FLAGS, LEASE_FLAGS, CommandT, with_flags
 from taint_eviction.cli.logs import set_up_logging
+from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
-from taint_eviction.settings import ControlStateSettings, ElectionSettings, Settings
+from taint_eviction.settings import Settings
 
-_FLAGS = (
-    *KUBECONFIG_FLAGS,
-    flag(
-        "--state-namespace",
-        default=ElectionSettings().lease_namespace,
-        help="Namespace of the ConfigMap that keeps pauses and the breaker's state: that of the controller's Lease.",
-    ),
-    flag(
-        "--state-name",
-        default=ControlStateSettings().name,
-        help="Name of this ConfigMap: that of the Lease. A dry run has its own.",
-    ),
-)
+_FLAGS = (*KUBECONFIG_FLAGS, *LEASE_FLAGS)
 
 
 def state_flags(command: CommandT) -> CommandT:
@@ -44,11 +32,16 @@ def state_flags(command: CommandT) -> CommandT:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A cluster that could be reached: its control state, its other objects, and its time."""
+    """A cluster that could be reached: its control state, its other objects, its time, and where it is.
+
+    ``user``: who the kubeconfig says acts here.
+    """
 
     state: StateConfigMap
     calls: ApiCalls
     clock: ServerClock
+    where: str
+    user: str
 
 
 def change_control_state(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> None:
@@ -68,11 +61,13 @@ async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable
     try:
         timeout_seconds = Settings().call_timeout_seconds
         calls = ApiCalls(connection.api_client(), timeout_seconds, clock.heard_date, lambda *_: None)
-        state = StateConfigMap(calls, flags["state_namespace"], flags["state_name"])
+        where = f"{connection.where}: {connection.url}"
+        complain(f"acting on {connection.url} ({connection.where}) as {connection.user}")
+        state = StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"])
         try:
-            return await change(Reached(state, calls, clock))
+            return await change(Reached(state, calls, clock, where, connection.user))
         except CallFailed as error:
-            raise CallFailed(f"{connection.where}: {connection.url}: {error}; {_advice(error, state)}") from error
+            raise CallFailed(f"{where}: {error}; {_advice(error, state)}") from error
     finally:
         await connection.close()
 
@@ -121,7 +116,7 @@ def held_back(control_state: ControlState, how: str = "") -> list[str]:
 
 def breaker(verb: str, latch: Latch) -> str:
     """Say what the breaker is or was (``verb``), since when and why."""
-    return f"the circuit breaker {verb}{_told(latch.since_epoch, latch.cause)}"
+    return f"the circuit breaker {verb}{bracketed(latch.since_epoch, latch.cause)}"
 
 
 def _subject(scope: PauseScope) -> str:
@@ -139,10 +134,4 @@ def _object(scope: PauseScope) -> str:
 
 
 def _since(pause: Pause | None) -> str:
-    return "" if pause is None else _told(pause.since_epoch, pause.reason)
-
-
-def _told(since_epoch: float | None, why: str) -> str:
-    since = f"since {format_rfc3339(since_epoch)}" if since_epoch not in (None, UNKNOWN_EPOCH) else ""
-    told = ": ".join(filter(None, (since, why)))
-    return f" ({told})" if told else ""
+    return "" if pause is None else bracketed(pause.since_epoch, pause.reason, pause.until_epoch, pause.by)

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from taint_eviction.settings import ElectionSettings
+
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 # Each flag can also be set by an environment variable: --now by TAINT_EVICTION_NOW.
@@ -18,6 +20,40 @@ repeated_flag = partial(click.option, multiple=True, allow_from_autoenv=False)
 KUBECONFIG_FLAGS = (
     flag("--kubeconfig", help="Kubeconfig file. Without it: $KUBECONFIG, in-cluster, or ~/.kube/config."),
     flag("--context", help="Context of the kubeconfig to use instead of its current one."),
+)
+
+# The state ConfigMap has the name and the namespace of the Lease, and the older flags are named after it.
+LEASE_FLAGS = tuple(
+    flag(
+        f"--lease-{part}",
+        f"--state-{part}",
+        f"lease_{part}",
+        default=default,
+        envvar=[f"TAINT_EVICTION_LEASE_{part.upper()}", f"TAINT_EVICTION_STATE_{part.upper()}"],
+        help=text,
+    )
+    for part, default, text in (
+        (
+            "namespace",
+            ElectionSettings().lease_namespace,
+            "Namespace of the controller's Lease, and of the state ConfigMap with pauses and the breaker's state.",
+        ),
+        ("name", ElectionSettings().lease_name, "Name of both. A dry run has its own."),
+    )
+)
+
+# Where the manifests have the controller listen.
+PORT_FLAG = flag("--port", type=click.IntRange(1, 65535), default=8080, help="Port on which the leader's pod listens.")
+
+# No environment variable: its values are not the same for all verbs.
+OUTPUT_FLAG = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    allow_from_autoenv=False,
+    help="A table, or JSON.",
 )
 
 

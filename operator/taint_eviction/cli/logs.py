@@ -28,7 +28,7 @@ def set_up_logging(log_format: LogFormat, level: str) -> None:
         formatter.converter = time.gmtime  # noqa: TID251 - it converts the time of a record
         handler.setFormatter(formatter)
     else:
-        handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(_VisibleFormatter("%(asctime)s %(levelname)-7s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

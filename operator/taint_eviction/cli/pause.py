@@ -8,24 +8,28 @@ import click
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.control_state_data import problem_of
-from taint_eviction.cli.control_state import (
-    Reached,
-    change_control_state,
-    held_back,
-    in_force,
-    no_longer,
-    state_flags,
-)
+from taint_eviction.cli.control_state import Reached, change_control_state, held_back, in_force, no_longer, state_flags
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
+from taint_eviction.cli.releasing import count_going, must_agree, release_flags, tell_leader, told
+from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope
+from taint_eviction.core.text import did_you_mean
+from taint_eviction.planning.cluster import list_items
 from taint_eviction.runtime.ports import CallFailed
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @repeated_flag("--node", metavar="NAME", help="Pause evictions from this node only; may be given again.")
 @repeated_flag("--namespace", "-n", metavar="NS", help="Pause evictions in this namespace only; may be given again.")
+@click.option(
+    "--for",
+    "seconds",
+    type=Seconds(),
+    allow_from_autoenv=False,
+    help="End by itself after so long, as 30m, by the API server's time. Without this: by `resume`.",
+)
 @flag("--reason", default="", show_default=False, help="Why; status and explain show it.")
 @state_flags
 def pause(**flags: Any) -> None:
@@ -36,32 +40,42 @@ def pause(**flags: Any) -> None:
     The controller obeys within seconds, whichever replica leads. Calls that it has already sent to the API server are
     not taken back. Deadlines keep running: after a resume, pods whose deadline has passed are evicted at once.
 
-    A pause that is already in force keeps its time and reason.
+    This asks nothing, and works while no controller runs: the pause counts for whichever comes. It is kept who paused,
+    as the kubeconfig calls the user.
+
+    A pause that is already in force keeps its time and reason, unless the new one lasts longer.
 
     Exit codes: 0 paused; 2 wrong usage; 3 the API server cannot be reached, or rights are missing.
     """
     scopes = _scopes(flags) or [EVERYTHING]
-    change_control_state(flags, lambda on: _pause(on, scopes, flags["reason"]))
+    if flags["seconds"] is not None and flags["seconds"] <= 0:
+        raise click.UsageError("--for takes a duration that is more than nothing, as 30m")
+    change_control_state(flags, lambda on: _pause(on, scopes, flags))
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @repeated_flag("--node", metavar="NAME", help="Resume evictions from this node; may be given again.")
 @repeated_flag("--namespace", "-n", metavar="NS", help="Resume evictions in this namespace; may be given again.")
 @click.option("--all", "everything", is_flag=True, allow_from_autoenv=False, help="End every pause.")
-@state_flags
+@release_flags
 def resume(**flags: Any) -> None:
     """Resume evictions that were paused.
 
     Without flags this ends the pause of all evictions; pauses of single nodes and namespaces stay. It does not close
     the circuit breaker: see `taint-eviction breaker`.
 
-    Exit codes: 0 resumed, even if nothing was paused; 2 wrong usage; 3 the API server cannot be reached, or rights are
+    Says how many pods that lets go now, as the leader knows, and asks. Without a terminal it needs --yes. That needs
+    the rights to get leases and pods/proxy; without them the number is not known.
+
+    Exit codes: 0 resumed, even if nothing was paused; 1 you did not agree; 2 wrong usage, or neither a terminal nor
+    --yes; 3 the API server cannot be reached, or rights are
     missing.
     """
     scopes = _scopes(flags)
     if scopes and flags["everything"]:
         raise click.UsageError("--all ends every pause: it takes no --node and no --namespace")
-    change_control_state(flags, lambda on: _resume(on, None if flags["everything"] else scopes or [EVERYTHING]))
+    chosen = None if flags["everything"] else scopes or [EVERYTHING]
+    change_control_state(flags, lambda on: _resume(on, chosen, flags))
 
 
 def _scopes(flags: Mapping[str, Any]) -> list[PauseScope]:
@@ -72,21 +86,31 @@ def _scopes(flags: Mapping[str, Any]) -> list[PauseScope]:
     return scopes
 
 
-async def _pause(on: Reached, scopes: Sequence[PauseScope], reason: str) -> ExitCode:
+async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
     before = await on.state.read() or ControlState()
-    await on.state.set_pauses(dict.fromkeys(scopes, Pause(on.clock.now().server_epoch, reason)))
+    now, seconds = on.clock.now().server_epoch, flags["seconds"]
+    pause = Pause(now, flags["reason"], None if seconds is None else now + seconds, on.user)
+    await on.state.set_pauses(dict.fromkeys(scopes, pause))
     after = await on.state.read() or ControlState()
     for scope in scopes:
-        click.echo(in_force(after, scope, "already" if scope in before.pauses() else ""))
+        known = before.at(now).pauses().get(scope)
+        stays = known is not None and known == after.pauses().get(scope)
+        click.echo(in_force(after, scope, "already" if stays else ""))
+    await tell_leader(on, flags)
     for scope in scopes:
         await _warn_if_absent(on.calls, scope)
     return ExitCode.OK
 
 
-async def _resume(on: Reached, chosen: Sequence[PauseScope] | None) -> ExitCode:
+async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mapping[str, Any]) -> ExitCode:
     """Resume the chosen scopes; None: all that are paused."""
     before = await on.state.read() or ControlState()
     scopes = list(before.pauses()) if chosen is None else chosen
+    await tell_leader(on, flags)
+    if any(scope in before.pauses() for scope in scopes):
+        going = await told(on, await count_going(on, flags, before.without(scopes), reset=False))
+        complain(going)
+        must_agree(flags, "resume?")
     await on.state.set_pauses(dict.fromkeys(scopes))
     after = await on.state.read() or ControlState()
     for scope in scopes:
@@ -108,4 +132,13 @@ async def _warn_if_absent(calls: ApiCalls, scope: PauseScope) -> None:
     except CallFailed:
         return
     if answer.outcome is Outcome.ABSENT:
-        complain(f"there is no {scope.kind} {scope.name} in this cluster")
+        complain(f"there is no {scope.kind} {scope.name} in this cluster{await _near(calls, scope)}")
+
+
+async def _near(calls: ApiCalls, scope: PauseScope) -> str:
+    """Name one that may be meant; "" if none is near, or they may not be listed."""
+    try:
+        items = [item async for item in list_items(calls, ApiRequest("list", f"{scope.kind}s"))]
+    except CallFailed:
+        return ""
+    return did_you_mean(scope.name, [str((item.get("metadata") or {}).get("name")) for item in items])

@@ -29,6 +29,7 @@ from taint_eviction.cli.run_flags import deciding_flags
 from taint_eviction.cli.run_settings import read_deciding_settings
 from taint_eviction.cli.values import Seconds, When
 from taint_eviction.cli.visible import complain, json_text
+from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.instants import Moment
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
@@ -46,9 +47,10 @@ from taint_eviction.planning.cluster import read_cluster, try_evictions
 from taint_eviction.planning.document import plan_document
 from taint_eviction.planning.files import STDIN, read_files
 from taint_eviction.planning.gates import ANY, PlanGate, read_gate
+from taint_eviction.planning.holding import holders
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan, make_plan
-from taint_eviction.planning.wording import skipped_kinds
+from taint_eviction.planning.wording import many, skipped_kinds
 from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
@@ -77,7 +79,15 @@ from taint_eviction.settings import Settings
 @deciding_flags
 @state_flags
 @flag("--call-timeout", type=Seconds(), default=30.0, help="Timeout of each API call.")
-@flag("-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", help="wide: every pod.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    allow_from_autoenv=False,
+    help="wide: every pod.",
+)
 @html_option
 @flag("--exit-code", is_flag=True, help="Exit with 1 if any pod would be evicted.")
 @repeated_flag(
@@ -156,8 +166,13 @@ def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Momen
     at = now.instant_of(_instant(flags["at"], now.server_epoch))
     if at < now.at:
         raise WrongChange("--at is in the past: changes can only be made now or later")
+    if not inventory.pods and not inventory.problems:
+        nodes = f"{many(len(inventory.nodes), 'node')} and {many(len(inventory.budgets), 'budget')}"
+        raise WrongChange(f"there is no pod among the objects that were read ({nodes}): a plan of none says nothing")
     what_if = apply_changes(changes, inventory, at)
-    return make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
+    made = make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
+    _say_if_nothing_goes(made, ControlState())
+    return made
 
 
 def _instant(when: tuple[bool, float] | None, now: float) -> float:
@@ -187,20 +202,26 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
         progress.done(len(inventory))
         made = _plan(inventory, changes, settings, clock.now(), flags)
         await try_evictions(calls, made)
-        made.notes += await _held_back(StateConfigMap(calls, flags["state_namespace"], flags["state_name"]))
+        await _add_holds(made, StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"]))
         return made
     finally:
         await connection.close()
 
 
-async def _held_back(state: StateConfigMap) -> list[str]:
+async def _add_holds(made: Plan, state: StateConfigMap) -> None:
     """Say which pauses and which open breaker there are: the plan is made as if there were none."""
     try:
-        control_state = await state.read()
+        control_state = (await state.read() or ControlState()).at(made.now.server_epoch)
     except CallFailed as error:
-        return [f"whether evictions are paused is not known: {state}: {error}"]
-    found = [] if control_state is None else held_back(control_state)
-    return [f"the plan does not consider that {sentence}" for sentence in found]
+        made.notes.append(f"whether evictions are paused is not known: {state}: {error}")
+        return
+    made.notes += [f"the plan does not consider that {sentence}" for sentence in held_back(control_state)]
+    _say_if_nothing_goes(made, control_state)
+
+
+def _say_if_nothing_goes(made: Plan, control_state: ControlState) -> None:
+    found = holders(made, control_state)
+    made.nothing_goes = "" if found is None else ", or ".join(sorted(found))
 
 
 # What comes out

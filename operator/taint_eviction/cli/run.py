@@ -24,7 +24,7 @@ from taint_eviction.adapters.probe_server import Address, ListenError
 from taint_eviction.adapters.rotating_lines import Lines, RotatingLines
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.logs import LogFormat, set_up_logging
-from taint_eviction.cli.run_flags import run_flags, take_renamed
+from taint_eviction.cli.run_flags import format_groups, run_flags, take_renamed
 from taint_eviction.cli.run_settings import read_settings
 from taint_eviction.cli.signals import StopSignals
 from taint_eviction.cli.visible import complain
@@ -55,6 +55,10 @@ class _RunCommand(click.Command):
             set_up_logging("json", "error")
             sys.exit(_give_up("json", EXIT_USAGE, error.format_message()))
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags in groups."""
+        format_groups(self, ctx, formatter)
+
 
 def _wants_json(arguments: list[str]) -> bool:
     """Tell whether the log is to be JSON, from arguments that cannot be parsed."""
@@ -82,13 +86,24 @@ def run(renamed: Sequence[str], /, **flags: Any) -> None:
 def _configure(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
     """Return the settings, and everything that is wrong with them and with the file of ``--config``."""
     settings = read_settings(flags)
-    problems = settings.problems()
+    problems = [*settings.problems(), *_unwritable(flags["audit_log"])]
     if flags["config"]:
         try:
             settings = replace(settings, policy=read_policy_file(flags["config"], settings.policy))
         except Malformed as malformed:
             problems += map(str, malformed.problems)
     return settings, problems
+
+
+def _unwritable(audit_log: str | None) -> list[str]:
+    """Say why the audit log cannot be written: whoever asks for one must not find out later that there is none."""
+    if audit_log in (None, "", "-"):
+        return []
+    try:
+        with Path(str(audit_log)).open("ab"):
+            return []
+    except OSError as error:
+        return [f"--audit-log: {audit_log} cannot be written: {error.strerror or error}"]
 
 
 def _run(settings: Settings, flags: dict[str, Any]) -> int:

@@ -300,10 +300,30 @@ _OLD = (
 )
 
 
+_GROUPS = {
+    "Process": _PROCESS,
+    "Evicting": _EVICTING,
+    "Deciding": _DECIDING,
+    "Limits": _LIMITS,
+    "Circuit breaker": _BREAKER,
+    "Watching": _WATCHING,
+    "Leader election": _ELECTION,
+    "Records": _RECORDS,
+}
+
+
 def run_flags(command: CommandT) -> CommandT:
     """Give a command all flags of ``run``."""
-    flags = *_PROCESS, *_EVICTING, *_DECIDING, *_LIMITS, *_BREAKER, *_WATCHING, *_ELECTION, *_RECORDS
-    return _with(command, (*flags, *_OLD))
+    return _with(command, (*(flag for flags in _GROUPS.values() for flag in flags), *_OLD))
+
+
+def format_groups(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the help of all flags in groups; their order is that in which ``run_flags`` gives them."""
+    written = iter(command.get_params(context))
+    for title, flags in (*_GROUPS.items(), ("Other", (None, *_OLD))):
+        records = [next(written).get_help_record(context) for _ in flags]
+        with formatter.section(title):
+            formatter.write_dl([record for record in records if record is not None])
 
 
 def deciding_flags(command: CommandT) -> CommandT:

@@ -46,7 +46,7 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
         lines.append(_bad(f"not ready: {document['notReadyBecause']}"))
     # A controller of another version may have none.
     lines += map(_bad, document.get("warnings", ()))
-    lines += [_breaker(document["breaker"]), *_zones(document["breaker"]), *map(_pause, document["pauses"])]
+    lines += [breaker_line(document["breaker"]), *zone_lines(document["breaker"]), *map(_pause, document["pauses"])]
     if document["ordersKnown"] is False:
         lines.append(_doubtful("pauses have not been read yet: nothing is evicted"))
     lines += [_doubtful(f"node {each['node']}: {each['text']}") for each in document.get("outOfServiceNodes", ())]
@@ -77,7 +77,8 @@ def _what(document: Mapping[str, Any]) -> str:
     return f"{head}{states and f': {states}'}; mode {policy['mode']}{limits}{rules}"
 
 
-def _breaker(breaker: Mapping[str, Any]) -> str:
+def breaker_line(breaker: Mapping[str, Any]) -> str:
+    """Say whether it is open, since when and why; or what it counts, and when it opens."""
     if breaker["open"]:
         since = f"since {breaker['since']}: " if breaker["since"] else ""
         return _bad("the circuit breaker is open") + f" ({since}{breaker['cause']}); see taint-eviction breaker"
@@ -90,7 +91,7 @@ def _breaker(breaker: Mapping[str, Any]) -> str:
     return f"circuit breaker: {_good('closed')}; {seen}; it opens at {', or '.join(breaker['opensAt'])}"
 
 
-def _zones(breaker: Mapping[str, Any]) -> list[str]:
+def zone_lines(breaker: Mapping[str, Any]) -> list[str]:
     """Write what it counts as a table of zones; nothing where it is closed and there is nothing to count."""
     # A controller of another version may tell none.
     rows = [row for row in breaker.get("zones", ()) if any(row[count] for count in _ZONE_COUNTS)]
@@ -109,7 +110,11 @@ def _zone(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _pause(pause: Mapping[str, Any]) -> str:
     what = "all evictions" if pause["scope"] == "all" else f"evictions of {pause['scope']} {pause['name']}"
-    told = ": ".join(filter(None, (pause["since"] and f"since {pause['since']}", pause["reason"])))
+    # A controller of an older version knows neither who nor until when.
+    facts = {"since": pause["since"], "until": pause.get("until"), "by": pause.get("by")}
+    told = ": ".join(
+        filter(None, (", ".join(f"{word} {fact}" for word, fact in facts.items() if fact), pause["reason"]))
+    )
     return _doubtful(f"{what} are paused") + (f" ({told})" if told else "")
 
 

@@ -4,7 +4,7 @@ Values only. They are kept in the cluster, so that they outlive processes and re
 the API server's (seconds since the epoch).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -30,10 +30,25 @@ EVERYTHING = PauseScope("all")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Evictions are held. ``since_epoch`` None and ``reason`` "": whoever ordered it did not say."""
+    """Evictions are held. ``since_epoch`` None, ``reason`` and ``by`` "": whoever ordered it did not say.
+
+    ``until_epoch``: it ends then, by the API server's clock, without anybody's doing. None: when somebody resumes.
+    """
 
     since_epoch: float | None = None
     reason: str = ""
+    until_epoch: float | None = None
+    by: str = ""
+
+    def has_ended(self, epoch: float) -> bool:
+        """Tell whether it has ended by itself."""
+        return self.until_epoch is not None and self.until_epoch <= epoch
+
+    def outlasts(self, other: "Pause") -> bool:
+        """Tell whether it ends later than another."""
+        if other.until_epoch is None:
+            return False
+        return self.until_epoch is None or self.until_epoch > other.until_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +80,24 @@ class ControlState:
     reset_epoch: float | None = None
 
     def pauses(self) -> dict[PauseScope, Pause]:
-        """Return all pauses in force, the widest scope first."""
+        """Return all pauses, the widest scope first."""
         everything = {} if self.cluster is None else {EVERYTHING: self.cluster}
         nodes = {PauseScope("node", name): pause for name, pause in sorted(self.nodes.items())}
         namespaces = {PauseScope("namespace", name): pause for name, pause in sorted(self.namespaces.items())}
         return everything | nodes | namespaces
+
+    def at(self, epoch: float) -> "ControlState":
+        """Return the same without the pauses that have ended by then."""
+        ended = [scope for scope, pause in self.pauses().items() if pause.has_ended(epoch)]
+        return self.without(ended) if ended else self
+
+    def without(self, scopes: Collection[PauseScope]) -> "ControlState":
+        """Return the same without these pauses."""
+        left = {scope: pause for scope, pause in self.pauses().items() if scope not in scopes}
+        nodes, namespaces = (
+            {scope.name: pause for scope, pause in left.items() if scope.kind == kind} for kind in ("node", "namespace")
+        )
+        return replace(self, cluster=left.get(EVERYTHING), nodes=nodes, namespaces=namespaces)
 
     @property
     def breaker_epoch(self) -> float | None:

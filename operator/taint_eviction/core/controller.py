@@ -158,7 +158,8 @@ class Controller:
     # What holds evictions back
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
-        """Take in what people have ordered."""
+        """Take in what people have ordered; pauses that have ended hold nothing. Called again when one ends."""
+        control_state = control_state.at(now.server_epoch)
         effects, before = self._deciding.redecide_governed_anew(now), self.suspension.control_state
         effects += self._dispatch.order(control_state, now)
         return effects if control_state == before else effects + self._deciding.redecide_failing(now)

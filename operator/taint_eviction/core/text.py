@@ -1,5 +1,7 @@
 """Text and JSON from outside the process, in the one form that every room uses. Pure."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 # A JSON object as decoded. The core reads none; every room above it does.
@@ -17,3 +19,9 @@ def one_line(text: str | BaseException, max_characters: int = _MAX_CHARACTERS) -
         text = str(text) or type(text).__name__
     line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * max_characters]).split())
     return line if len(line) <= max_characters else line[: max_characters - 1] + "…"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Name the word that is near, after a semicolon; "" if none is."""
+    close = get_close_matches(word, known, n=1, cutoff=0.7)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -4,7 +4,6 @@ Nodes are given by name or by a pattern (``*``, ``worker-*``), which a selector 
 a ``WrongChange``: one sentence that says what is right.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from taint_eviction.core import forecast
 from taint_eviction.core.forecast import WhatIf
 from taint_eviction.core.label_selectors import LabelSelector, chooses, parse_selector
 from taint_eviction.core.objects import PodRef, Taint, Toleration
+from taint_eviction.core.text import did_you_mean
 from taint_eviction.files import short_forms
 from taint_eviction.planning.inventory import Inventory, NodeFacts
 
@@ -126,6 +126,9 @@ def _toleration(parsed: dict[str, Any]) -> Toleration:
 
 def apply_changes(changes: Changes, inventory: Inventory, at: float) -> WhatIf:
     """Return nodes and pods as they would be. Untaints come before taints, so that one taint can replace another."""
+    patterns = [*(each[0] for each in changes.untaints), *(node for node, _ in changes.taints), *changes.deleted_nodes]
+    if (changes.selector or changes.zones) and not any(set(pattern) & set("*?[") for pattern in patterns):
+        raise WrongChange("-l and --zone choose among the nodes of a pattern, and there is none: write '*=…'")
     taints: dict[str, tuple[Taint, ...]] = {}
     for pattern, key, effect in changes.untaints:
         found = False
@@ -171,8 +174,7 @@ def _nodes(pattern: str, changes: Changes, inventory: Inventory) -> list[NodeFac
 def _unknown_node(name: str, changes: Changes, known: Collection[str]) -> str:
     if changes.selector or changes.zones:
         return f"there is no node {name!r}; for the nodes that -l and --zone match write '*=…'"
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"there is no node {name!r}" + (f"; did you mean {close[0]!r}?" if close else f" among {len(known)}")
+    return f"there is no node {name!r}" + (did_you_mean(name, known) or f" among {len(known)}")
 
 
 def _tolerations(given: Iterable[Tolerating], inventory: Inventory) -> dict[PodRef, tuple[Toleration, ...]]:

@@ -49,6 +49,19 @@ async def read_cluster(calls: ApiCalls, progress: Callable[[int], None]) -> Inve
     return inventory
 
 
+async def read_namespaces(calls: ApiCalls, namespaces: Sequence[str]) -> Inventory:
+    """List the pods and budgets of some namespaces; raise ``CallFailed`` if they cannot be listed."""
+    inventory = Inventory()
+    reader = InventoryReader(inventory)
+    for namespace in namespaces:
+        async for item in list_items(calls, ApiRequest("list", "poddisruptionbudgets", namespace, group=_POLICY)):
+            reader.put({**item, "kind": "PodDisruptionBudget"}, "cluster")
+        if any(key.namespace == namespace for key in inventory.budgets):
+            async for item in list_items(calls, ApiRequest("list", "pods", namespace)):
+                reader.put({**item, "kind": "Pod"}, "cluster")
+    return inventory
+
+
 async def list_items(calls: ApiCalls, call: ApiRequest) -> AsyncGenerator[dict[str, Any], None]:
     """Go through a list page by page; when the token of a page has expired, once more from the beginning."""
     token, limit = "", _PAGE

@@ -25,6 +25,7 @@ from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, PodRef, Tain
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.core.scheduling import discouraging, repelling
 from taint_eviction.core.sentences import out_of_service_note
+from taint_eviction.planning.budgets import covered as _covered
 from taint_eviction.planning.inventory import Inventory, Owner, PodFacts
 from taint_eviction.planning.planned_pod import PlannedPod
 
@@ -76,7 +77,8 @@ class Plan:
 
     ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, by the time at
     which they are; also those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is not in
-    the inventory, how many pods are bound to it.
+    the inventory, how many pods are bound to it. ``nothing_goes``: what holds every pod that would leave, "" if
+    some would go.
     """
 
     now: Moment
@@ -91,6 +93,7 @@ class Plan:
     budgets: list[PlannedBudget] = field(default_factory=list)
     unknown_nodes: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    nothing_goes: str = ""
 
     @property
     def bare(self) -> list[PlannedPod]:
@@ -237,8 +240,3 @@ def _cover(plan: Plan) -> Mapping[NamespacedName, list[CoveredPod]]:
 
 def _choosing(budgets: Iterable[Budget], facts: PodFacts) -> Iterable[Budget]:
     return (budget for budget in budgets if budget.selector is not None and chooses(budget.selector, facts.labels))
-
-
-def _covered(facts: PodFacts) -> CoveredPod:
-    pod = facts.pod
-    return CoveredPod(pod.ref, facts.ready, facts.pending or pod.finished or pod.terminating)

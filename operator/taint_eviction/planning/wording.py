@@ -90,7 +90,12 @@ def paused(pod: PlannedPod) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """Say in one line how many pods leave, when, and with which consequences."""
+    """Say in one line how many pods leave, when, and with which consequences; first, if so, that none goes."""
+    held = f"nothing goes: every pod that would leave is held by {plan.nothing_goes}. Without that: "
+    return (held if plan.nothing_goes else "") + _summary(plan)
+
+
+def _summary(plan: Plan) -> str:
     would = "will" if plan.what_if.empty else "would"
     scope = [node for node in plan.nodes.values() if node.matters]
     total = sum(node.tally.total for node in scope)

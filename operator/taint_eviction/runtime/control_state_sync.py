@@ -2,16 +2,18 @@
 
 It reads every few seconds, even while an earlier read is slow, so that a pause soon takes effect in every replica. The
 last known control state stays in force while it cannot read. A date ahead of the API server's time, from a wrong clock,
-counts as the moment at which it was first read. It writes only what the breaker of the acting process did, and corrects
-such dates. It decides nothing.
+counts as the moment at which it was first read. A pause with an end ends then, whether or not the cluster can be read.
+It writes only what the breaker of the acting process did, corrects such dates, and removes pauses that have ended. It
+decides nothing.
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 from dataclasses import dataclass, replace
 
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import ControlState, PauseScope
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import CallFailed, ControlStateStore, Gate
 
@@ -22,6 +24,9 @@ _REPEAT_SECONDS = 60.0
 
 # A smaller difference between clocks is not logged.
 _TOLERATED_AHEAD_SECONDS = 2.0
+
+# So long before a pause ends by itself, the log says so.
+_TOLD_BEFORE_SECONDS = 60.0
 
 # How many reads may be under way: beside one that hangs, another is made.
 _MAX_READS = 2
@@ -76,11 +81,13 @@ class ControlStateSync:
         self._unread, self._unwritten = _Failure(), _Failure()
         self._kept = ControlState()
         self._date: _Date | None = None
+        self._kept_anew = asyncio.Event()
 
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_reading(), name="read control state")
+            group.create_task(self._keep_ending(), name="end pauses")
             if self._writes:
                 group.create_task(self._keep_writing(), name="write breaker")
 
@@ -126,6 +133,29 @@ class ControlStateSync:
         self._read_at = asked_at
         self._kept = self._dated(control_state or ControlState())
         self._live.order(self._kept)
+        self._kept_anew.set()
+
+    async def _keep_ending(self) -> None:
+        """Let pauses end when their time has come; the core compares the times."""
+        told: set[tuple[PauseScope, float]] = set()
+        while True:
+            self._kept_anew.clear()
+            now = self._clock.now().server_epoch
+            ends = {
+                (scope, pause.until_epoch)
+                for scope, pause in self._kept.pauses().items()
+                if pause.until_epoch is not None and pause.until_epoch > now
+            }
+            told &= ends
+            for scope, until in {end for end in ends if end[1] - now <= _TOLD_BEFORE_SECONDS} - told:
+                logger.warning("%s: the pause ends by itself in %.0f s", scope, until - now)
+                told.add((scope, until))
+            instants = [until if (scope, until) in told else until - _TOLD_BEFORE_SECONDS for scope, until in ends]
+            timeout = min(instants) - now if instants else None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._kept_anew.wait(), timeout)
+                continue
+            self._live.order(self._kept)
 
     def _dated(self, control_state: ControlState) -> ControlState:
         """Let a date ahead of now count as the moment at which it was first read."""
@@ -179,6 +209,11 @@ class ControlStateSync:
             await self._store.write_reset(breaker.reset_epoch)
             self._note_written()
             self._kept = replace(self._kept, latch=None)
+        now = self._clock.now().server_epoch
+        if self._kept.at(now) is not self._kept:
+            await self._store.end_pauses(now)
+            self._note_written()
+            self._kept = self._kept.at(now)
 
     def _note_written(self) -> None:
         self._written_at = self._clock.now().at

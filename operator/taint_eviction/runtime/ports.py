@@ -153,6 +153,10 @@ class ControlStateStore(Protocol):
         """Change the date of the breaker's state to ``epoch``, if it is ``stated_epoch``."""
         ...
 
+    async def end_pauses(self, epoch: float) -> None:
+        """Remove the pauses that have ended by themselves by then."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class NodesScope:

@@ -29,9 +29,10 @@ class SimulatedControlState:
 
     # What people do
 
-    def pause(self, node: str | None, namespace: str | None, reason: str) -> None:
-        """Pause the evictions of a node, of a namespace, or all."""
-        pause = Pause(server_time(virtual_now()), reason)
+    def pause(self, node: str | None, namespace: str | None, reason: str, seconds: float | None = None) -> None:
+        """Pause the evictions of a node, of a namespace, or all; for so long, None: until somebody resumes."""
+        now = server_time(virtual_now())
+        pause = Pause(now, reason, None if seconds is None else now + seconds)
         before = self.control_state or ControlState()
         if node is not None:
             self.control_state = replace(before, nodes={**before.nodes, node: pause})
@@ -94,6 +95,11 @@ class SimulatedControlState:
         if self.control_state is not None and self.control_state.breaker_epoch == stated_epoch:
             self.control_state = self.control_state.with_breaker_epoch(round(epoch, 6))
 
+    def end_pauses(self, epoch: float) -> None:
+        """Remove the pauses that have ended by themselves."""
+        if self.control_state is not None:
+            self.control_state = self.control_state.at(epoch)
+
     def _open(self, latch: Latch, by: str) -> None:
         before = self.control_state or ControlState()
         if before.latch is None:
@@ -136,3 +142,7 @@ class SimulatedControlStateStore:
         await self._calls.call(
             CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.redate(stated_epoch, epoch)
         )
+
+    async def end_pauses(self, epoch: float) -> None:
+        """Remove the pauses that have ended by themselves."""
+        await self._calls.call(CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.end_pauses(epoch))

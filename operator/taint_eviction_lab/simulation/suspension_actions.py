@@ -12,11 +12,15 @@ from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class PauseEvictions:
-    """Pause the evictions of a node or a namespace; all evictions where neither is named."""
+    """Pause the evictions of a node or a namespace; all evictions where neither is named.
+
+    ``seconds``: it ends by itself after so long; None: when somebody resumes.
+    """
 
     node: str | None = None
     namespace: str | None = None
     reason: str = ""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

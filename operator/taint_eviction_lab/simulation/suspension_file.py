@@ -33,12 +33,13 @@ class SuspensionReading(BudgetReading):
         return Latch(server_time(since), "given")
 
     def pause(self, at: Marked) -> Action | None:
-        """Read ``pause``: ``{}`` for all, or a node, or a namespace."""
-        fields = self._scope(at, ("node", "namespace", "reason"), "pause")
+        """Read ``pause``: ``{}`` for all, or a node, or a namespace; and how long."""
+        fields = self._scope(at, ("node", "namespace", "reason", "for"), "pause")
         if fields is None:
             return None
         reason = self.text(fields["reason"], "reason") if "reason" in fields else ""
-        return suspend.PauseEvictions(*self._names(fields), reason)
+        seconds = self.seconds(fields["for"], "for") if "for" in fields else None
+        return suspend.PauseEvictions(*self._names(fields), reason, seconds)
 
     def resume(self, at: Marked) -> Action | None:
         """Read ``resume``: as ``pause``, or ``all`` for every pause there is."""

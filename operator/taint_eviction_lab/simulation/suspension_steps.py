@@ -50,7 +50,7 @@ def _order(
 ) -> None:
     match action:
         case do.PauseEvictions():
-            control_state.pause(action.node, action.namespace, action.reason)
+            control_state.pause(action.node, action.namespace, action.reason, action.seconds)
         case do.ResumeEvictions():
             control_state.resume(action.node, action.namespace, action.every)
         case do.ResetBreaker():

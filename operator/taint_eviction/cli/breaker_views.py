@@ -1,0 +1,51 @@
+"""The circuit breaker for people and for machines, from a leader's status."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from taint_eviction.cli.status_views import breaker_line, zone_lines
+from taint_eviction.cli.tables import table_lines
+
+_MAX_ROWS = 40
+_HEADER = ("NODE", "TAINT", "PODS", "HELD BY IT", "WOULD LEAVE NOW")
+
+
+def breaker_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a status that is about the breaker, and what each node would lose."""
+    head = {name: document[name] for name in ("apiVersion", "now", "version", "identity", "leading")}
+    return {**head, "kind": "Breaker", **document["breaker"], "nodes": _losses(document)}
+
+
+def breaker_lines(document: Mapping[str, Any]) -> list[str]:
+    """Write it: open or not, why, counts against thresholds, and which node would lose what."""
+    breaker, losses = document["breaker"], _losses(document)
+    lines = [breaker_line(breaker)]
+    if breaker["open"]:
+        lines.append(f"it opens at {', or '.join(breaker['opensAt'])}")
+    lines += zone_lines(breaker)
+    if unlisted := breaker.get("unlistedNodes"):
+        lines.append(f"not counted yet, since their pods have not been listed: {unlisted} nodes")
+    if not losses:
+        return [*lines, "no pod waits for it"]
+    rows = [tuple(str(each[field]) for field in ("node", "taint", "pods", "held", "leaveNow")) for each in losses]
+    lines += ["", click.style("nodes and taints with pods to evict", bold=True)]
+    lines += table_lines(_HEADER, rows[:_MAX_ROWS])
+    return [*lines, f"  … and {len(rows) - _MAX_ROWS} more"] if len(rows) > _MAX_ROWS else lines
+
+
+def _losses(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Count by node and taint the pods to evict, those that it holds, and those of them that are due."""
+    pods, held, due = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for row in document["pending"]:
+        key = row["node"] or "", row["taint"]
+        is_held = row["hold"] is not None and row["hold"]["reason"] == "breaker_open"
+        pods[key] += 1
+        held[key] += is_held
+        due[key] += is_held and row["dueInSeconds"] <= 0
+    return [
+        {"node": node, "taint": taint, "pods": count, "held": held[node, taint], "leaveNow": due[node, taint]}
+        for (node, taint), count in sorted(pods.items(), key=lambda each: (-due[each[0]], -each[1], each[0]))
+    ]

@@ -1,0 +1,141 @@
+"""What a release of evictions sets going: counted from the leader's status, told, and asked before it is done.
+
+Holding needs none of this. Where the count cannot be made, that is said, and asked all the same.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from taint_eviction.adapters.lease import KubernetesLease
+from taint_eviction.cli.asking import Document, Unanswered, asking_leader
+from taint_eviction.cli.control_state import Reached, state_flags
+from taint_eviction.cli.exit_codes import ExitCode, give_up
+from taint_eviction.cli.flags import PORT_FLAG, CommandT, with_flags
+from taint_eviction.cli.status import whole_status
+from taint_eviction.cli.visible import complain, visible
+from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.planning.budgets import violated_budgets
+from taint_eviction.planning.cluster import read_namespaces
+from taint_eviction.planning.wording import many
+from taint_eviction.runtime.ports import CallFailed
+
+MAX_PODS = 100_000
+# Waiting for what people or the breaker hold; a rule's pause and the owner's hold are not released here.
+_RELEASABLE = frozenset({"paused", "node_paused", "namespace_paused", "breaker_open"})
+
+Row = Mapping[str, Any]
+
+
+def release_flags(command: CommandT) -> CommandT:
+    """Give a command that releases evictions its flags."""
+    # No environment variable: a release that nobody is asked about must be seen on the command line.
+    agreed = click.option("--yes", "-y", is_flag=True, allow_from_autoenv=False, help="Do not ask.")
+    return with_flags(state_flags(command), (agreed, PORT_FLAG))
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What would be set going; ``breaker_open``: the leader holds it open, whatever the ConfigMap says."""
+
+    rows: list[Row]
+    breaker_open: bool
+
+
+async def tell_leader(on: Reached, flags: Mapping[str, Any]) -> None:
+    """Say on stderr who leads; warn where nobody does. Never fails: holding must be possible without."""
+    lease = f"Lease {flags['lease_namespace']}/{flags['lease_name']}"
+    try:
+        record = await KubernetesLease(on.calls, flags["lease_namespace"], flags["lease_name"]).read()
+    except CallFailed as error:
+        complain(f"who leads is not known: the {lease} cannot be read: {error}")
+        return
+    if record is None or not record.holder:
+        why = f"there is no {lease}" if record is None else f"nobody holds the {lease}"
+        complain(f"warning: {why}: no controller reads this yet; it counts as soon as one does")
+        return
+    silent = on.clock.now().server_epoch - record.renewed_epoch
+    if record.duration_seconds and silent > record.duration_seconds + 1:
+        complain(f"warning: {record.holder} led ({lease}), but has not renewed that for {silent:.0f} s")
+    else:
+        complain(f"leader: {record.holder} ({lease})")
+
+
+async def count_going(on: Reached, flags: Mapping[str, Any], after: ControlState, reset: bool) -> Going | str:
+    """Count the due pods that nothing else would hold; a text where that cannot be known. ``after``: what then stands.
+
+    ``reset``: the breaker will be closed.
+    """
+    try:
+        document = await whole_status(asking_leader(on.calls, on.where, flags), {"limit": MAX_PODS})
+        is_open = bool(document["breaker"]["open"])
+        holds = _holding(document, after, is_open and not reset)
+        rows = [row for row in document["pending"] if _waits(row) and not holds(row)]
+    except Unanswered as error:
+        return str(error)
+    except (KeyError, TypeError):
+        return "the leader's answer is not that of this version"
+    return Going(rows, is_open)
+
+
+def _waits(row: Row) -> bool:
+    return row["dueInSeconds"] <= 0 and row["hold"] is not None and row["hold"]["reason"] in _RELEASABLE
+
+
+def _holding(document: Document, after: ControlState, is_open: bool) -> Callable[[Row], bool]:
+    paused_rules = {rule["name"] for rule in document["policy"]["rules"] if rule["paused"]}
+
+    def holds(row: Row) -> bool:
+        return (
+            after.cluster is not None
+            or (is_open and not row["outOfService"])
+            or row["node"] in after.nodes
+            or row["namespace"] in after.namespaces
+            or row["rule"] in paused_rules
+        )
+
+    return holds
+
+
+async def told(on: Reached, going: Going | str) -> str:
+    """Say in one line what would be set going."""
+    if isinstance(going, str):
+        return f"how many pods would leave is not known: {going}"
+    if not going.rows:
+        return "no pod is due: none leaves at once"
+    nodes = len({row["node"] for row in going.rows})
+    leave = "pod leaves" if len(going.rows) == 1 else "pods leave"
+    head = f"{len(going.rows)} {leave} now from {many(nodes, 'node')}"
+    return f"{head}; {await _budgets(on, going.rows)}"
+
+
+async def _budgets(on: Reached, rows: list[Row]) -> str:
+    """Say which budgets that violates: a pod that is evicted by the eviction API violates none."""
+    deleted = {NamespacedName(row["namespace"], row["name"]) for row in rows if row["mode"] == "delete"}
+    if not deleted:
+        return "no budget would be violated"
+    try:
+        inventory = await read_namespaces(on.calls, sorted({key.namespace for key in deleted}))
+    except CallFailed as error:
+        return f"which budgets would be violated is not known: {error}"
+    found = violated_budgets(inventory, deleted)
+    names = f" ({', '.join(map(str, found[:5]))}{', …' if len(found) > 5 else ''})" if found else ""
+    return f"{many(len(found), 'budget') if found else 'no budget'} would be violated{names}"
+
+
+def must_agree(flags: Mapping[str, Any], question: str) -> None:
+    """Ask whether to go on; end the command where nobody agrees, or nobody can be asked."""
+    if flags["yes"]:
+        return
+    if not _is_asked():
+        give_up(ExitCode.USAGE, f"nothing was changed: without a terminal this needs --yes ({question})")
+    if not click.confirm(visible(question), err=True):
+        give_up(ExitCode.FAILED, "nothing was changed")
+
+
+def _is_asked() -> bool:
+    return sys.stdin.isatty()

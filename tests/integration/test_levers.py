@@ -1,0 +1,180 @@
+"""Levers say where they act, who leads and what they would set going, before they do it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from tests.stage.controlled import QUICK, controlling
+from tests.stage.objects import KEY, add_nodes, add_pod, tolerates, write_kubeconfig
+from tests.stage.processes import CommandResult, invoked
+from tests.stage.waiting import until
+
+from fake_apiserver import ApiServer, pod_object
+from taint_eviction.cli import releasing
+from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
+from taint_eviction.settings import ElectionSettings
+
+LEASE = ElectionSettings()
+NAME = LEASE.lease_name
+LED = replace(QUICK, election=LEASE)
+
+
+@dataclass
+class Levers:
+    """A server with a leading controller, and the flags by which commands find it."""
+
+    server: ApiServer
+    config: Path
+    port: int
+
+    async def pull(self, *words: str) -> CommandResult:
+        """Run a verb as a person does, without a terminal."""
+        return await invoked(*words, "--kubeconfig", str(self.config), "--port", str(self.port))
+
+    def data(self) -> dict[str, str]:
+        """What the state ConfigMap says."""
+        found = self.server.get("configmaps", NAME, LEASE.lease_namespace)
+        data: dict[str, str] = (found or {}).get("data") or {}
+        return data
+
+    def left(self) -> set[str]:
+        """The pods of the default namespace that nobody has deleted."""
+        return {
+            pod["metadata"]["name"] for pod in self.server.list("pods") if pod["metadata"]["namespace"] == "default"
+        }
+
+
+@pytest.fixture
+async def levers(tmp_path: Path) -> AsyncIterator[Levers]:
+    """All evictions are paused; three pods of two nodes are due, one of a paused node; one waits, one has a budget."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, "n1", "n2", "n3", "cp")
+        for node in ("n1", "n2", "n3"):
+            server.taint(node, KEY)
+        for name, node in (("a", "n1"), ("b", "n1"), ("c", "n2"), ("held", "n3")):
+            add_pod(server, name, node)
+        add_pod(server, "waits", "n1", tolerates(600))
+        pod = pod_object("default", "db-0", "n1", timestamp=server.clock.timestamp())
+        server.create("pods", {**pod, "metadata": {**pod["metadata"], "labels": {"app": "db"}}})
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}}
+        server.create("poddisruptionbudgets", {"metadata": {"name": "db"}, "spec": spec})
+        data = {"pause": "true", "pause-node.n3": "true"}
+        server.create("configmaps", {"metadata": {"name": NAME, "namespace": LEASE.lease_namespace}, "data": data})
+        async with controlling(server, LED) as controlled:
+            application = controlled.application
+            await controlled.until(application.gate.may_act)
+            await controlled.until(lambda: application.live.controller.suspension.control_state is not None)
+            own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
+            server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
+            config = write_kubeconfig(tmp_path / "config", server)
+            yield Levers(server, config, controlled.listen.port)
+
+
+async def test_a_resume_without_a_terminal_counts_and_needs_yes(levers: Levers) -> None:
+    """It says how many pods leave from how many nodes and which budget that violates, and changes nothing."""
+    said = await levers.pull("resume")
+    assert (said.code, said.out) == (2, "")
+    where, leader, going, refused = said.complaints.splitlines()
+    assert levers.server.url in where
+    assert 'context "' in where
+    assert f"leader: {socket.gethostname()}_" in leader
+    assert going == "taint-eviction: 4 pods leave now from 2 nodes; 1 budget would be violated (default/db)"
+    assert "nothing was changed: without a terminal this needs --yes" in refused
+    assert "pause" in levers.data()
+
+
+async def test_a_resume_with_yes_lets_go_what_it_counted(levers: Levers) -> None:
+    """The paused node's pod and the one that waits stay."""
+    said = await levers.pull("resume", "--yes")
+    assert said.code == 0
+    await until(lambda: levers.left() == {"held", "waits"})
+
+
+async def test_a_resume_of_one_node_counts_nothing_while_all_is_paused(levers: Levers) -> None:
+    """The wider pause still holds its pods."""
+    said = await levers.pull("resume", "--node", "n3", "--yes")
+    assert "no pod is due: none leaves at once" in said.complaints
+    assert "all evictions are still paused" in said.out
+
+
+@pytest.mark.parametrize(("answer", "code"), [(True, 0), (False, 1)])
+async def test_at_a_terminal_somebody_is_asked(
+    levers: Levers, monkeypatch: pytest.MonkeyPatch, answer: bool, code: int
+) -> None:
+    """Whoever does not agree changes nothing, and the exit code says so."""
+    monkeypatch.setattr(releasing, "_is_asked", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: answer)
+    said = await levers.pull("resume")
+    assert said.code == code
+    assert ("pause" in levers.data()) is not answer
+
+
+async def test_a_resume_that_cannot_count_says_so_and_is_done_with_yes(levers: Levers) -> None:
+    """As when the right to get pods/proxy is missing."""
+    levers.server.faults.add(resource="pods/proxy", status=403)
+    said = await levers.pull("resume", "--yes")
+    assert said.code == 0
+    assert "how many pods would leave is not known: pod kube-system/" in said.complaints
+    assert "pause" not in levers.data()
+
+
+async def test_a_pause_is_written_though_the_lease_cannot_be_read(levers: Levers) -> None:
+    """Holding asks nobody, and ends by itself if told so."""
+    levers.server.faults.add(resource="leases", verb="get", status=403)
+    said = await invoked("pause", "-n", "shop", "--for", "30m", "--kubeconfig", str(levers.config))
+    assert said.code == 0
+    assert "who leads is not known" in said.complaints
+    kept = json.loads(levers.data()["pause-namespace.shop"])
+    assert kept.keys() == {"since", "until", "by"}
+    assert f"until {kept['until']}, by {kept['by']}" in said.out
+
+
+async def test_breaker_without_a_verb_shows_it(levers: Levers) -> None:
+    """And writes nothing."""
+    before = levers.data()
+    said = await levers.pull("breaker")
+    assert said.code == 0
+    assert said.out.splitlines()[0] == "circuit breaker: off"
+    assert levers.data() == before
+
+
+async def test_breaker_flags_before_reset_are_refused(levers: Levers) -> None:
+    """They would count for nothing, and the breaker of another cluster would be closed."""
+    said = await invoked("breaker", "--context", "other", "reset", "--yes", "--kubeconfig", str(levers.config))
+    assert said.code == 2
+    assert "write the flags after reset" in said.complaints
+
+
+async def test_an_open_breaker_tells_what_each_node_would_lose(tmp_path: Path) -> None:
+    """By node and taint, with counts against thresholds; the reset counts the same pods."""
+    policy = BreakerPolicy(enabled=True, nodes=NodeThreshold(1, None))
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1", "n2", "n3", "cp")
+        for number, node in enumerate(("n1", "n1", "n2")):
+            add_pod(server, f"p{number}", node)
+        async with controlling(server, replace(LED, breaker=policy)) as controlled:
+            await controlled.until(controlled.application.gate.may_act)
+            for node in ("n1", "n2"):
+                server.taint(node, KEY)
+            await controlled.until(lambda: controlled.application.live.controller.breaker.latch)
+            own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
+            server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
+            it = Levers(server, write_kubeconfig(tmp_path / "config", server), controlled.listen.port)
+            said = await it.pull("breaker")
+            lines = said.out.splitlines()
+            assert lines[0].startswith("the circuit breaker is open (since ")
+            assert lines[1].startswith("it opens at more than 1 of the nodes newly tainted")
+            rows = [line.split() for line in lines]
+            assert ["n1", f"{KEY}:NoExecute", "2", "2", "2"] in rows
+            assert ["n2", f"{KEY}:NoExecute", "1", "1", "1"] in rows
+            document = json.loads((await it.pull("breaker", "-o", "json")).out)
+            assert [each["leaveNow"] for each in document["nodes"]] == [2, 1]
+            said = await it.pull("breaker", "reset")
+            assert said.code == 2
+            assert "3 pods leave now from 2 nodes; no budget would be violated" in said.complaints
