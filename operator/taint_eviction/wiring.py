@@ -22,6 +22,7 @@ from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.comparisons import ComparisonReporter, JournalComparisons, look_after, totals_line
 from taint_eviction.adapters.credentials import Connection
 from taint_eviction.adapters.event_recorder import EventRecorder
+from taint_eviction.adapters.history_endpoint import HistoryEndpoint
 from taint_eviction.adapters.journal import Journal
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.log_reporter import LogReporter
@@ -29,6 +30,7 @@ from taint_eviction.adapters.loop_lag import measure_loop_lag
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.metrics import CONTENT_TYPE, Metrics
 from taint_eviction.adapters.observations import Observations, matters_to
+from taint_eviction.adapters.outcome_memory import OutcomeMemory
 from taint_eviction.adapters.policy_file_follower import PolicyFileFollower
 from taint_eviction.adapters.probe_server import Address, ProbeServer
 from taint_eviction.adapters.readings import readings_of
@@ -36,6 +38,7 @@ from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporte
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.adapters.status_document import LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName
@@ -111,6 +114,7 @@ def build(
         # What an open breaker holds has been asked for by the final decision, right before this.
         return suspension.of_cluster(exempt=True) is None
 
+    memory = OutcomeMemory()
     client = connection.api_client(may_act, may_evict)
     calls = ApiCalls(client, settings.call_timeout_seconds, clock.heard_date, metrics.called)
     elector = _elector(identity, calls, clock, settings)
@@ -133,6 +137,7 @@ def build(
         journal=journal,
         audit=audit,
         shadow=shadow,
+        memory=memory,
     )
     assembled = assemble(doors, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
@@ -150,9 +155,15 @@ def build(
     probes = None
     if listen is not None:
         process = _process_state(identity, settings, gate, elector, engine, health)
-        endpoints = StatusEndpoints(live.controller.status, clock, process, shadow)
+        history = HistoryEndpoint(memory, clock, process)
+        endpoints = StatusEndpoints(live.controller.status, clock, process, shadow, history.recent)
         checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
-        documents = {"/status": endpoints.status, "/explain": endpoints.explain, "/compare": endpoints.compare}
+        documents = {
+            "/status": endpoints.status,
+            "/explain": endpoints.explain,
+            "/history": history.history,
+            "/compare": endpoints.compare,
+        }
         probes = ProbeServer(listen, checks, documents, metrics.render, CONTENT_TYPE)
     companions = Companions(
         learn_time=lambda: sharpen(calls),
@@ -184,18 +195,25 @@ def _doors(
     journal: Journal | None,
     audit: AuditLog | None,
     shadow: Shadow | None,
+    memory: OutcomeMemory,
 ) -> Doors:
     builtin = BuiltinController(clock, metrics.builtin_active, expected=settings.dry_run)
     malformed = MalformedObjects(metrics.malformed)
     observations = Observations(malformed, builtin.inspect)
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
     counting = MetricsReporter(metrics)
-    reporters = _reporters(settings, gate, counting, recorder, state)
+    # The memory is told on standbys as well.
+    reporters = [memory, *_reporters(settings, gate, counting, recorder, state)]
     observers = [each for each in (journal, shadow) if each is not None]
 
     def heard(fact: Fact, now: Moment) -> None:
         for observer in observers:
             observer.observed(fact, now)
+
+    def attempted(work: Work, outcome: WorkOutcome, now: Moment) -> None:
+        memory.attempted(work, outcome, now)
+        if audit is not None:
+            audit.attempted(work, outcome, now)
 
     return Doors(
         clock=clock,
@@ -216,7 +234,7 @@ def _doors(
         restarted=metrics.watch_restarted,
         heard=heard,
         began=counting.began,
-        attempted=(lambda _work, _outcome, _now: None) if audit is None else audit.attempted,
+        attempted=attempted,
     )
 
 

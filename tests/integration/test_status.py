@@ -210,6 +210,21 @@ async def test_explain_says_that_it_does_not_know_a_pod(cluster: LedCluster) -> 
     assert (said.code, json.loads(said.out)["known"]) == (0, False)
 
 
+async def test_a_pod_that_is_gone_is_explained_and_listed(cluster: LedCluster) -> None:
+    """By name, by UID and by node: which taint it was, and what was answered."""
+    uid = add_pod(cluster.server, "leaves", "n1")
+    await until(lambda: cluster.server.get("pods", "leaves") is None)
+    by_name = "\n".join(await cluster.explain("leaves"))
+    assert "default/leaves was evicted from node n1" in by_name
+    assert f"taint {KEY}" in by_name
+    assert uid in by_name
+    for words in (("explain", uid), ("explain", "node/n1"), ("history", "--taint", KEY, "--since", "5m")):
+        said = await invoked(*words, *cluster.flags)
+        assert (said.code, said.complaints) == (0, "")
+        assert "default/leaves" in said.out
+    assert (await cluster.status())["evictedLately"]["total"] == 1
+
+
 async def test_the_status_is_watched_as_a_document_a_line(cluster: LedCluster) -> None:
     """Until whoever watches has seen enough and interrupts it, which is a good end."""
     watch = ("status", "--watch", "--interval", "0.05", "-o", "json")

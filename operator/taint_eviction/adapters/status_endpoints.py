@@ -10,6 +10,7 @@ from taint_eviction.adapters.comparisons import comparison_fields
 from taint_eviction.adapters.explanation_document import explanation_document, unknown_document
 from taint_eviction.adapters.pending_pages import MAX_PODS, Busy, PendingPages, Place
 from taint_eviction.adapters.status_document import ProcessState, document_head, state_of, status_document, status_row
+from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.status import Status
 from taint_eviction.core.text import JsonObject
@@ -21,18 +22,25 @@ Answer = tuple[int, JsonObject]
 
 
 class StatusEndpoints:
-    """Answers with HTTP status and document. ``process`` returns the state of this process.
+    """Answers with HTTP status and document.
 
-    ``shadow`` None: this is no dry run.
+    ``process`` returns the state of this process, ``recent`` what became of pods lately. ``shadow`` None: this is no
+    dry run.
     """
 
     def __init__(
-        self, status: Status, clock: Clock, process: Callable[[], ProcessState], shadow: Shadow | None = None
+        self,
+        status: Status,
+        clock: Clock,
+        process: Callable[[], ProcessState],
+        shadow: Shadow | None = None,
+        recent: Callable[[Moment], JsonObject | None] = lambda _now: None,
     ) -> None:
         self._status = status
         self._shadow = shadow
         self._clock = clock
         self._process = process
+        self._recent = recent
         self._pages = PendingPages(status, clock, state_of)
 
     async def status(self, query: Mapping[str, str]) -> Answer:
@@ -58,7 +66,7 @@ class StatusEndpoints:
             )
         except Busy:
             return 503, {"error": "too many requests at the moment: try again"}
-        return 200, status_document(self._status, page, process)
+        return 200, {**status_document(self._status, page, process), "evictedLately": self._recent(page.now)}
 
     async def explain(self, query: Mapping[str, str]) -> Answer:
         """Answer ``?pod=NS/NAME``."""

@@ -25,6 +25,7 @@ _COMMANDS = {
     "compare": "compare",
     "doctor": "doctor",
     "completion": "completion",
+    "history": "history",
 }
 
 # Other packages add verbs by entry points of this group, as the laboratory does.

@@ -70,7 +70,7 @@ def ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> N
 
 
 async def _ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:
-    async with _at_url(flags["server"]) if flags["server"] else _by_lease(flags) as asking:
+    async with asking_at(flags["server"]) if flags["server"] else _by_lease(flags) as asking:
         await answer(asking)
 
 
@@ -94,7 +94,8 @@ def put(write: Callable[[Document], list[str]], document: Document) -> list[str]
 
 
 @contextlib.asynccontextmanager
-async def _at_url(url: str) -> AsyncIterator[Ask]:
+async def asking_at(url: str) -> AsyncIterator[Ask]:
+    """Ask the replica at a URL."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)) as session:
 
         async def asking(path: str, query: Mapping[str, str | int]) -> Document:
@@ -155,6 +156,35 @@ def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any]) -> Ask:
             raise Unanswered(f"{where}: {error}") from error
 
     return asking
+
+
+@contextlib.asynccontextmanager
+async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list[Ask]]:
+    """Ask each of the controller's pods in the Lease's namespace that runs."""
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
+    namespace = flags["lease_namespace"]
+
+    def at(pod: str) -> Ask:
+        async def asking(path: str, query: Mapping[str, str | int]) -> Document:
+            body = await _ask_pod(calls, namespace, pod, flags["port"], path, query)
+            return _document(body, f"pod {namespace}/{pod}")
+
+        return asking
+
+    async def leader(path: str, query: Mapping[str, str | int]) -> Document:
+        async with _by_lease(flags) as asking:
+            return await asking(path, query)
+
+    try:
+        answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
+        # Who may not list pods, or whose pods have other labels, asks the leader alone.
+        pods = answer.body["items"] if answer.outcome is Outcome.DONE else []
+        names = [pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+        yield [at(name) for name in names] or [leader]
+    finally:
+        await connection.close()
 
 
 async def _ask_pod(

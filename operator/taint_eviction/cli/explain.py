@@ -1,7 +1,9 @@
 """``taint-eviction explain``: why a pod leaves its node or stays, as a running controller sees it."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -12,8 +14,10 @@ from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags,
 from taint_eviction.cli.failover_reads import examine
 from taint_eviction.cli.failover_views import failover_lines
 from taint_eviction.cli.flags import CONTEXT_SETTINGS
+from taint_eviction.cli.history import past_lines, show_history
+from taint_eviction.cli.history_reads import remembered
 from taint_eviction.cli.status_views import due_text, keeping
-from taint_eviction.cli.values import PodName
+from taint_eviction.cli.values import PodOrNode
 from taint_eviction.cli.visible import json_text
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began, tolerated
@@ -30,15 +34,18 @@ _MODES = {
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("pod", metavar="NAMESPACE/POD", type=PodName())
+@click.argument("pod", metavar="NAMESPACE/POD|UID|node/NAME", type=PodOrNode())
 @ask_flags
-def explain(pod: NamespacedName, **flags: Any) -> None:
+def explain(pod: NamespacedName | str, **flags: Any) -> None:
     """Explain why a pod leaves its node or stays.
 
     Names the taint and the toleration that decide, since when and until when.
 
     Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
     rights to get leases and pods/proxy.
+
+    Of a pod that is gone, says what became of it, as the replicas remember (see taint-eviction history). UID: this very
+    pod; node/NAME: what went from this node, and why.
 
     Of a pod that was asked to go and is still there, says what holds it, and what to do first. For that it reads the
     cluster itself, with your rights: the pod, its node and the node's Lease, its claims, VolumeAttachments, and pods of
@@ -47,22 +54,34 @@ def explain(pod: NamespacedName, **flags: Any) -> None:
     Exit codes: 0 answered, also for a pod that the controller does not know (in JSON known is false then), and without
     a controller for a pod that is Terminating; 2 wrong usage; 3 no controller answers.
     """
-    ask(flags, lambda asking: _answer(asking, pod, flags))
+    if isinstance(pod, str):
+        kind, _, name = pod.rpartition("/")
+        show_history(flags, {"node" if kind else "uid": name, "limit": 1000})
+    else:
+        ask(flags, lambda asking: _answer(asking, pod, flags))
 
 
 async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) -> None:
     document, failover = await asyncio.gather(_asked(asking, pod), examine(pod, flags))
+    past: list[Document] = []
+    if isinstance(document, Unanswered) or not document.get("known", True):
+        with contextlib.suppress(Unanswered):
+            past = (await remembered(flags, {"pod": str(pod), "limit": 5})).outcomes
     if isinstance(document, Unanswered):
-        if not failover["terminating"]:
+        if past:
+            document = _unexplained(pod, document)
+        elif not failover["terminating"]:
             raise document
-        document = _unexplained(pod, document)
+        else:
+            document = _unexplained(pod, document)
     elif flags["server"] and failover["uid"] not in (None, document.get("uid", failover["uid"])):
         # Reads of another cluster than the replica's would explain another pod.
         failover = unread_document(_ANOTHER_CLUSTER)
     if flags["output"] == "json":
-        click.echo(json_text({**document, "failover": failover}, orjson.OPT_INDENT_2))
+        click.echo(json_text({**document, "past": past, "failover": failover}, orjson.OPT_INDENT_2))
     else:
-        click.echo("\n".join([*put(explanation_lines, document), *put(failover_lines, failover)]))
+        now = put(partial(past_lines, past), document) if past else put(explanation_lines, document)
+        click.echo("\n".join([*now, *put(failover_lines, failover)]))
 
 
 async def _asked(asking: Ask, pod: NamespacedName) -> Document | Unanswered:

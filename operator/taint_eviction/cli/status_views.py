@@ -37,7 +37,19 @@ _doubtful = partial(click.style, fg="yellow")
 def status_lines(document: Mapping[str, Any], max_pods: int | None = None, more: str = "") -> list[str]:
     """Write a status with at most ``max_pods`` pods; None: with all that are in it. ``more`` is a line before them."""
     doubts = [_doubtful(visible(more))] if more else []
-    return [*_headline(document), *doubts, *_pods(document, max_pods)]
+    return [*_headline(document), *_lately(document), *doubts, *_pods(document, max_pods)]
+
+
+def _lately(document: Mapping[str, Any]) -> list[str]:
+    """Say how many pods went lately, by node and taint."""
+    # A controller of another version may not say it.
+    lately = document.get("evictedLately")
+    if not lately or not lately["total"]:
+        return []
+    rows = [(str(group["pods"]), group["node"], group["taint"]) for group in lately["groups"]]
+    more = [f"  … and {many(lately['moreGroups'], 'more node')}"] if lately["moreGroups"] else []
+    head = f"{many(lately['total'], 'pod')} evicted in the last {span(lately['withinSeconds'])}"
+    return [f"{head}; see taint-eviction history", *table_lines(("GONE", "NODE", "TAINT"), rows), *more]
 
 
 def _headline(document: Mapping[str, Any]) -> list[str]:

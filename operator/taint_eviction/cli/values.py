@@ -14,6 +14,7 @@ from taint_eviction.files.durations import parse_seconds
 
 _SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%", re.ASCII)
 _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
+_UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -116,6 +117,18 @@ class PodName(click.ParamType[NamespacedName]):
         if not namespace or not name or "/" in name:
             self.fail(f"{value!r} is not a pod; write NAMESPACE/NAME, as in default/web-0", param, ctx)
         return NamespacedName(namespace, name)
+
+
+class PodOrNode(PodName):
+    """A pod by NAMESPACE/NAME or UID (text), or a node as ``node/NAME`` (text)."""
+
+    name = "pod"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Leave UIDs and nodes as they are written."""
+        if isinstance(value, str) and (_UID.fullmatch(value) or re.fullmatch(r"nodes?/[^/]+", value)):
+            return value
+        return super().convert(value, param, ctx)
 
 
 class When(click.ParamType[tuple[bool, float]]):

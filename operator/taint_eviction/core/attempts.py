@@ -193,6 +193,8 @@ class Attempts:
                 since_at=failures.since_at,
                 retry_at=max(now.at, failures.next_try_at(handling)),
                 block=failures.block,
+                decision=record.decision,
+                controller=record.pod.controller,
             )
             effects.append(refused)
         return effects
@@ -209,5 +211,6 @@ class Attempts:
             self._take_backs.forget(record)
         elif isinstance(work, TakeBack) or record.condition.may_be_there:
             self._take_backs.want(record, now.at)
+        decision, controller = record.decision, record.pod.controller
         wanted = self._deciding.release(record, now) != []
-        return [Cancelled(work.ref, work.node_name, None)] if wanted else []
+        return [Cancelled(work.ref, work.node_name, None, None, decision, controller)] if wanted else []

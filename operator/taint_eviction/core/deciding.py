@@ -116,12 +116,13 @@ class Deciding:
             return []
         if asked and reason is StayReason.TERMINATING:
             return self.evicted(record, record.node_name, decision, now)
-        return [Cancelled(record.ref, record.node_name, reason, now.at - decision.fire_at)]
+        late_seconds, controller = now.at - decision.fire_at, record.pod.controller
+        return [Cancelled(record.ref, record.node_name, reason, late_seconds, decision, controller)]
 
     def evicted(self, record: PodRecord, node_name: str, decision: Evict, now: Moment) -> list[Effect]:
         """Say that a pod was evicted from this node just now, and what that shows."""
-        effects: list[Effect] = [Evicted(record.ref, node_name, decision, max(0.0, now.at - decision.due_at))]
-        controller = record.pod.controller
+        controller, late_seconds = record.pod.controller, max(0.0, now.at - decision.due_at)
+        effects: list[Effect] = [Evicted(record.ref, node_name, decision, late_seconds, controller)]
         # In a dry run no pod is recreated: the same pod would be counted.
         if not self.dry_run and self.loops.evicted(controller, node_name, now) and controller is not None:
             effects.append(EvictionLoop(record.ref, node_name, controller, decision.deciding.taint))

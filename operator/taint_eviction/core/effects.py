@@ -101,13 +101,16 @@ class Cancelled:
     """A pod had a deadline and has none any more. ``reason`` None: the pod itself is gone or no longer watched.
 
     ``late_seconds``: how long after the deadline that is, negative for before it; None: not said. Beside a controller
-    that evicts, too, it tells whether both would have come to the same.
+    that evicts, too, it tells whether both would have come to the same. ``decision`` is the one that no
+    longer holds, ``controller`` the pod's.
     """
 
     ref: PodRef
     node_name: str
     reason: StayReason | None
     late_seconds: float | None = field(default=None, compare=False)
+    decision: Evict | None = field(default=None, compare=False)
+    controller: ControllerRef | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class Evicted:
     node_name: str
     decision: Evict
     late_seconds: float
+    controller: ControllerRef | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,8 @@ class Refused:
     since_at: float
     retry_at: float
     block: Block | None = None
+    decision: Evict | None = field(default=None, compare=False)
+    controller: ControllerRef | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,107 @@
+"""/history: what became of pods, the newest first, a page at a time; and what /status says of the last minutes.
+
+The outcomes are looked through a slice at a time, one request after the other: whoever reaches the port may ask. Not
+here: what is remembered (``outcome_memory``), and HTTP (``probe_server``).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from taint_eviction.adapters.kubernetes_times import parse_rfc3339
+from taint_eviction.adapters.outcome_memory import OutcomeMemory, RememberedOutcome
+from taint_eviction.adapters.status_document import ProcessState, document_head
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.text import JsonObject
+from taint_eviction.runtime.ports import Clock
+
+MAX_ROWS = 1000
+RECENT_SECONDS = 300
+_MAX_GROUPS = 20
+_SLICE = 200
+_MAX_WAITING = 16
+
+
+class HistoryEndpoint:
+    """Answers with HTTP status and document. ``process`` returns the state of this process."""
+
+    def __init__(self, memory: OutcomeMemory, clock: Clock, process: Callable[[], ProcessState]) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._process = process
+        self._turn = asyncio.Lock()
+        self._inside = 0
+
+    async def history(self, query: Mapping[str, str]) -> tuple[int, JsonObject]:
+        """Answer ``?limit=N&pod=NS/NAME&uid=U&node=N&namespace=NS&taint=KEY&since=TIME&continue=TOKEN``, all optional.
+
+        The document's ``continue`` is the token for the following outcomes; None if there are no more.
+        """
+        limit, token, since = query.get("limit", str(MAX_ROWS)), query.get("continue"), query.get("since")
+        if not _is_number(limit):
+            return 400, {"error": f"limit must be a number of outcomes, not {limit!r}"}
+        if token is not None and not _is_number(token):
+            return 400, {"error": f"continue must be the token of an earlier answer, not {token!r}"}
+        since_epoch = parse_rfc3339(since) if since else 0.0
+        if since_epoch is None:
+            return 400, {"error": f"since must be a time as 2030-01-31T14:00:00Z, not {since!r}"}
+        if self._inside > _MAX_WAITING:
+            return 503, {"error": "too many requests at the moment: try again"}
+        self._inside += 1
+        try:
+            async with self._turn:
+                before = None if token is None else int(token)
+                rows, last = await self._page(min(int(limit), MAX_ROWS), before, since_epoch, query)
+        finally:
+            self._inside -= 1
+        return 200, {
+            **document_head("History", self._process(), self._clock.now()),
+            "remembered": len(self._memory),
+            "forgotten": self._memory.forgotten,
+            "outcomes": rows,
+            "continue": last and str(last),
+        }
+
+    async def _page(
+        self, limit: int, before: int | None, since_epoch: float, query: Mapping[str, str]
+    ) -> tuple[list[JsonObject], int | None]:
+        rows: list[JsonObject] = []
+        last = None
+        # A copy: the memory may change while others have their turn.
+        for count, each in enumerate(list(self._memory.newest(before)), 1):
+            if each.epoch < since_epoch:
+                break
+            if _fits(each, query):
+                if len(rows) == limit:
+                    return rows, last
+                rows.append(each.document())
+                last = each.number
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
+        return rows, None
+
+    def recent(self, now: Moment) -> JsonObject:
+        """Say for /status how many pods went lately, by node and taint, most first."""
+        counts = self._memory.went_since(now.server_epoch - RECENT_SECONDS)
+        shown = counts.most_common(_MAX_GROUPS)
+        return {
+            "withinSeconds": RECENT_SECONDS,
+            "total": counts.total(),
+            "groups": [{"node": node, "taint": key, "pods": pods} for (node, key), pods in shown],
+            "moreGroups": len(counts) - len(shown),
+        }
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 12
+
+
+def _fits(each: RememberedOutcome, query: Mapping[str, str]) -> bool:
+    key = each.ref.key
+    facts = (
+        ("pod", str(key)),
+        ("uid", each.ref.uid),
+        ("node", each.node_name),
+        ("namespace", key.namespace),
+        ("taint", each.taint_key),
+    )
+    return all(query.get(name, fact) == fact for name, fact in facts)

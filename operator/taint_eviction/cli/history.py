@@ -1,0 +1,101 @@
+"""``taint-eviction history``: what became of pods, as the replicas remember it."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import orjson
+
+from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc3339
+from taint_eviction.adapters.status_document import API_VERSION
+from taint_eviction.cli.asking import Ask, Document, ask, ask_flags, put
+from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction.cli.history_reads import remembered
+from taint_eviction.cli.tables import table_lines
+from taint_eviction.cli.values import Seconds
+from taint_eviction.cli.visible import complain, json_text
+from taint_eviction.core.sentences import tolerated
+from taint_eviction.planning.wording import span
+
+_WORDS = {
+    "evicted": "was evicted",
+    "deleted": "was deleted (this replica saw it, and did not do it)",
+    "gone": "was found gone (this replica did not evict it)",
+    "refused": "could not be evicted",
+    "blocked": "was kept by a budget",
+}
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@flag("--node", help="Pods of this node only.")
+@flag("--namespace", "-n", help="Pods of this namespace only.")
+@flag("--taint", help="Pods that went because of a taint with this key only.")
+@flag("--since", type=Seconds(), help="Of this last time only, as 5m.")
+@flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
+@ask_flags
+def history(**flags: Any) -> None:
+    """List what became of pods: evicted, refused, or seen to go; the newest first.
+
+    Each replica remembers the last 10,000 outcomes that it brought about or saw, until it restarts. Asks all pods of
+    the controller, if you may list them, else the leader; or the replica at --server. For longer, use --audit-log.
+
+    Exit codes: 0 answered; 2 wrong usage; 3 no controller answers.
+    """
+    query = {name: flags[name] for name in ("node", "namespace", "taint") if flags[name]}
+    show_history(flags, {**query, "limit": flags["limit"]}, flags["since"])
+
+
+def show_history(flags: Mapping[str, Any], query: Mapping[str, str | int], since_seconds: float | None = None) -> None:
+    """Ask all replicas, and print what they remember."""
+    ask(flags, functools.partial(_show, flags, dict(query), since_seconds))
+
+
+async def _show(
+    flags: Mapping[str, Any], query: dict[str, str | int], since_seconds: float | None, asking: Ask
+) -> None:
+    if since_seconds is not None:
+        # By the controller's time: this machine's clock may be wrong.
+        now = parse_rfc3339((await asking("/status", {"limit": 0}))["now"]) or 0.0
+        query["since"] = format_rfc3339(now - since_seconds)
+    found = await remembered(flags, query)
+    for why in found.unanswered:
+        complain(f"not asked: {why}")
+    if flags["output"] == "json":
+        head = {"apiVersion": API_VERSION, "kind": "History", "answered": found.answered}
+        click.echo(json_text({**head, "outcomes": found.outcomes}, orjson.OPT_INDENT_2))
+    else:
+        click.echo("\n".join(put(history_lines, {"outcomes": found.outcomes})))
+
+
+def history_lines(document: Document) -> list[str]:
+    """Write a table of outcomes."""
+    if not document["outcomes"]:
+        return ["no replica that answered remembers such an outcome"]
+    rows = [
+        (each["time"][11:19], each["outcome"], f"{each['namespace']}/{each['name']}", each["node"], _why(each))
+        for each in document["outcomes"]
+    ]
+    return table_lines(("TIME", "OUTCOME", "POD", "NODE", "WHY"), rows)
+
+
+def past_lines(past: list[Document], document: Document) -> list[str]:
+    """Say of a pod that is not known now what became of it, and of those of its name before it."""
+    now, lines = parse_rfc3339(document.get("now")), []
+    for each in past:
+        pod, at = f"{each['namespace']}/{each['name']}", parse_rfc3339(each["time"]) or 0.0
+        when = f"at {each['time'][:19]}Z" if now is None else f"{span(now - at)} ago"
+        late = each["lateSeconds"]
+        lines.append(
+            f"{click.style(pod, bold=True)} {_WORDS[each['outcome']]} from node {each['node']} {when},"
+            f" {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
+        )
+        by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
+        facts = [("because", _why(each)), ("uid", each["uid"]), ("owner", each["owner"]), ("how", by)]
+        facts += [("answer", each["answer"]), ("told by", each["toldBy"])]
+        lines += [f"  {click.style(label.ljust(9), dim=True)} {fact}" for label, fact in facts if fact]
+    return lines
+
+
+def _why(each: Mapping[str, Any]) -> str:
+    return f"taint {tolerated(each['taint'], each['toleration'], each['byDefault'])}"

@@ -1,0 +1,59 @@
+"""What became of pods, as all replicas that can be reached remember it, each pod once."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from taint_eviction.cli.asking import Ask, Document, Unanswered, asking_all, asking_at
+from taint_eviction.runtime.ports import CallFailed
+
+_LABEL = "app.kubernetes.io/name=taint-eviction-controller"
+# A replica that did it knows more than one that saw it.
+_RANKS = ("evicted", "deleted", "gone", "blocked", "refused")
+
+
+@dataclass
+class Remembered:
+    """The outcomes of all who answered, the newest first, and why others did not answer."""
+
+    outcomes: list[Document] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
+
+
+async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -> Remembered:
+    """Ask all replicas, or the one at --server; raise ``Unanswered`` if none answers."""
+    async with contextlib.AsyncExitStack() as stack:
+        if flags["server"]:
+            asks = [await stack.enter_async_context(asking_at(flags["server"]))]
+        else:
+            asks = await stack.enter_async_context(asking_all(flags, _LABEL))
+        answers = await asyncio.gather(*(_pages(ask, query) for ask in asks), return_exceptions=True)
+    found, by_uid = Remembered(), dict[str, Document]()
+    for answer in answers:
+        if isinstance(answer, Unanswered | CallFailed):
+            found.unanswered.append(str(answer))
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            identity, outcomes = answer
+            found.answered.append(identity)
+            for each in outcomes:
+                known = by_uid.get(each["uid"])
+                if known is None or _RANKS.index(each["outcome"]) < _RANKS.index(known["outcome"]):
+                    by_uid[each["uid"]] = {**each, "toldBy": identity}
+    if not found.answered:
+        raise Unanswered("; ".join(found.unanswered) or f"no pod has the label {_LABEL}: --server asks a replica")
+    found.outcomes = sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True)[: int(query["limit"])]
+    return found
+
+
+async def _pages(asking: Ask, query: Mapping[str, str | int]) -> tuple[str, list[Document]]:
+    page = await asking("/history", query)
+    outcomes = list(page["outcomes"])
+    while (token := page.get("continue")) and (left := int(query["limit"]) - len(outcomes)) > 0:
+        page = await asking("/history", {**query, "limit": left, "continue": token})
+        outcomes += page["outcomes"]
+    return str(page["identity"]), outcomes
