@@ -154,7 +154,7 @@ def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: s
         ("finish: {pod: web-0, phase: Running}", "phase must be one of Failed, Succeeded, not 'Running'"),
         ("create: {name: 'x-{9..1}'}", "'x-{9..1}' is not a range that goes up"),
         ("lead: true\n    outage: {for: 5}", "a step has one action, not lead and outage"),
-        ("pause: all", "pause must be a mapping of namespace, node, reason, not 'all'"),
+        ("pause: all", "pause must be a mapping of for, namespace, node, reason, not 'all'"),
         ("pause: {node: node-1, namespace: a}", "'node' and 'namespace' do not go together: pause takes one of them"),
         ("resume: {node: node-2}", "no node of this scenario is called 'node-2'"),
         ("resetBreaker: now", "resetBreaker must be a mapping of ahead, not 'now'"),
