@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.builders import Stage, moment, no_schedule, node, pod, taint, tolerates
+from tests.unit.builders import Stage, epoch, moment, no_schedule, node, pod, taint, tolerates
 from tests.unit.test_adapters_explanation_document import explained
 from tests.unit.test_adapters_status_document import one_due, stage, status
 
@@ -12,7 +12,7 @@ from taint_eviction.cli.explain import explanation_lines
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch
-from taint_eviction.core.effects import Effect, Failed, NodeTainted, ReadyOutOfService
+from taint_eviction.core.effects import BreakerOpened, Effect, Failed, NodeTainted, ReadyOutOfService
 from taint_eviction.core.facts import NodeGone, NodeSeen, NodesHeard, NodesSwept
 from taint_eviction.core.instants import Sighting, TimeSource
 from taint_eviction.core.known_nodes import KnownNode
@@ -270,3 +270,15 @@ def test_pods_with_a_deadline_are_counted_as_pending() -> None:
     on = Stage()
     on.sees(node(taint()), pod(tolerates(30)), pod(tolerates(), name="stays", uid="b"))
     assert on.brain.status.pending_count() == 1
+
+
+def test_of_a_backlog_that_a_human_knows_pods_of_nodes_out_of_service_are_no_part() -> None:
+    """Others that become due after a reset are not hidden by them."""
+    on = Stage(breaker=BreakerPolicy(enabled=True, max_due=1, nodes=NodeThreshold(percent=100.0), lifecycle_nodes=None))
+    on.sees(off(), node(taint(), name="n2"), *(pod(name=f"off-{number}", uid=f"o{number}") for number in range(3)))
+    on.sees(*(pod(name=name, uid=name, on="n2") for name in "ab"))
+    on.lists("n1", "n2")
+    assert any(isinstance(effect, BreakerOpened) for effect in on.at(20).evaluate())
+    on.order(ControlState(reset_epoch=epoch(21)))
+    on.at(22).sees(*(pod(name=name, uid=name, on="n2") for name in "cd"))
+    assert any(isinstance(effect, BreakerOpened) for effect in on.at(23).evaluate())
