@@ -345,3 +345,11 @@ def test_a_node_of_a_list_may_have_been_ready_for_long(after_gap: bool, asked_at
     outages.note_removed("n1", before, {}, 15)
     resumed = outages.resume(NodeSeen(node(AGAIN)), {AGAIN: Sighting(40, TimeSource.FIRST_SIGHT, None)}, moment(40))
     assert resumed[AGAIN].start_at == 10
+
+
+def test_a_taint_may_go_on_whatever_else_was_on_its_node() -> None:
+    """One that is like it suffices."""
+    since = Sighting(0, TimeSource.FIRST_SIGHT, None)
+    before = {taint("maintenance"): since, FIRST: since}
+    assert Outages(1800).may_go_on("n1", AGAIN, before)
+    assert not Outages(1800).may_go_on("n1", AGAIN, {taint("maintenance"): since})
