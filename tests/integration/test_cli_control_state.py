@@ -209,6 +209,17 @@ async def test_resume_all_ends_every_pause(at: ClientStage, tmp_path: Path) -> N
     assert control_state(at) == ControlState(reset_epoch=EPOCH)
 
 
+@pytest.mark.parametrize("command", [("resume", "--yes"), ("breaker", "reset", "--yes")])
+async def test_a_pause_that_has_ended_is_not_told_as_one_that_holds(
+    at: ClientStage, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """It may still stand in the ConfigMap: nobody removes it beside a dry run, or while nobody leads."""
+    put(at, pause="true", pause_node__n1='{"until": "2020-01-01T00:00:00Z"}')
+    result = await run(tmp_path, *command)
+    assert result.exit_code == 0
+    assert "n1" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [((), "all evictions are not paused"), (("--all",), "nothing is paused"), (("--node", "n1"), "for node n1")],

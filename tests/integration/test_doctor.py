@@ -218,6 +218,16 @@ async def test_without_rights_it_says_what_it_could_not_check(at: ClientStage, t
     assert found["replicas"]["found"].startswith(f"pods in {NAMESPACE} cannot be read: ")
 
 
+async def test_a_controller_that_cannot_be_seen_is_not_called_absent(at: ClientStage, tmp_path: Path) -> None:
+    """And the rights of whoever asks do not stand for its own."""
+    install(at)
+    at.server.faults.add(verb="list", resource="pods", status=403, message="no")
+    found = await findings(tmp_path)
+    assert found["versions"]["found"].endswith(", controller unknown")
+    assert found["rights"]["state"] == "unchecked"
+    assert found["rights"]["found"].startswith("whose rights matter is not known: pods in ")
+
+
 async def test_a_server_that_is_away_ends_it_with_3(tmp_path: Path) -> None:
     """One line says where it was looked for."""
     async with client_stage(tmp_path):

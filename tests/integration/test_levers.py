@@ -115,12 +115,41 @@ async def test_at_a_terminal_somebody_is_asked(
     assert ("pause" in levers.data()) is not answer
 
 
+async def test_a_pause_that_has_ended_holds_nothing_of_what_is_counted(levers: Levers) -> None:
+    """It stands in the ConfigMap for as long as the leader cannot remove it, and beside a dry run."""
+    levers.server.patch(
+        "configmaps", NAME, {"data": {"pause-node.n1": '{"until": "2020-01-01T00:00:00Z"}'}}, LEASE.lease_namespace
+    )
+    levers.server.faults.add(verb="patch", resource="configmaps", status=503)
+    said = await levers.pull("resume")
+    assert "4 pods leave now from 2 nodes" in said.complaints
+
+
 async def test_a_resume_that_cannot_count_says_so_and_is_done_with_yes(levers: Levers) -> None:
     """As when the right to get pods/proxy is missing."""
     levers.server.faults.add(resource="pods/proxy", status=403)
     said = await levers.pull("resume", "--yes")
     assert said.code == 0
     assert "how many pods would leave is not known: pod kube-system/" in said.complaints
+    assert "pause" not in levers.data()
+
+
+@pytest.mark.parametrize(
+    ("resource", "said"),
+    [
+        ("pods/proxy", "how many pods would leave is not known: the leader has not named them within 1 s"),
+        ("poddisruptionbudgets", "which budgets would be violated is not known: they could not be listed within 1 s"),
+    ],
+)
+async def test_a_release_does_not_wait_long_for_what_it_would_set_going(
+    levers: Levers, monkeypatch: pytest.MonkeyPatch, resource: str, said: str
+) -> None:
+    """The lists of hundreds of namespaces, each slow, must not keep anybody from a resume that is urgent."""
+    monkeypatch.setattr(releasing, "_MAX_SECONDS", 1.0)
+    levers.server.faults.add(resource=resource, hang=True)
+    found = await levers.pull("resume", "--yes")
+    assert found.code == 0
+    assert said in found.complaints
     assert "pause" not in levers.data()
 
 

@@ -269,3 +269,12 @@ def test_rules_of_the_policy_are_told_to_be_missing() -> None:
     """The journal only counts them."""
     record = recorded({**head(), "rules": 2}, *TAINTED, evicted(10.1, "web", 0.1))
     assert "The rules of the policy are missing." in scenario_of(record)["about"]
+
+
+def test_a_log_of_a_storm_is_told_to_lack_its_pods() -> None:
+    """Only the first of them have lines of their own."""
+    storm = {"t": EPOCH + 11, "what": "storm", "node": "node-1", "evicted": 40, "refused": 0}
+    log = [evicted(10.1, "web", 0.1), storm]
+    assert "So is what became of the pods of a storm" in recorded(*log).missing
+    assert "storm" not in recorded(*log[:1]).missing
+    assert "storm" not in recorded(head(), *TAINTED, *log).missing

@@ -6,6 +6,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.unit.builders import EPOCH, ref
 
 from taint_eviction.adapters.comparisons import comparison_fields
@@ -59,3 +60,11 @@ def test_the_dry_runs_own_lease_is_the_default(monkeypatch: pytest.MonkeyPatch) 
     args = yaml.safe_load(OVERLAY.read_text())["spec"]["template"]["spec"]["containers"][0]["args"]
     assert f"--leader-elect-resource-name={lease_name.default}" in args
     assert lease_name.value_from_envvar(click.Context(compare, auto_envvar_prefix="TAINT_EVICTION")) is None
+
+
+def test_a_journal_is_read_though_the_environment_names_a_replica(tmp_path: Path) -> None:
+    """That is for the verbs that ask."""
+    (tmp_path / "journal").write_text('{"t": 1, "what": "journal", "version": 1, "dry_run": true}\n')
+    line = ["--journal", str(tmp_path / "journal")]
+    result = CliRunner().invoke(compare, line, env={"TAINT_EVICTION_SERVER": "http://127.0.0.1:1"})
+    assert (result.exit_code, result.stdout) == (0, "in 0 s no eviction to compare\n")

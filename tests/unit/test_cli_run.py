@@ -3,15 +3,17 @@
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from taint_eviction.cli.run import run
+from taint_eviction.cli.run import _compared_before, run
 from taint_eviction.cli.run_settings import read_settings
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
@@ -318,3 +320,16 @@ def test_an_audit_log_that_cannot_be_written_is_refused_at_the_start(tmp_path: P
     result = CliRunner().invoke(run, ["--audit-log", str(file)])
     assert result.exit_code == 2
     assert f"--audit-log: {file} cannot be written: No such file or directory" in result.stderr
+
+
+def test_a_dry_run_does_not_read_a_journal_that_is_a_pipe(tmp_path: Path) -> None:
+    """As /dev/stdout may be: nobody would ever end it."""
+    pipe = tmp_path / "journal"
+    os.mkfifo(pipe)
+    writer = Thread(target=lambda: pipe.open("wb").close())
+    writer.start()
+    found = _compared_before(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # Lets the writer go that nobody has read.
+    writer.join()
+    os.close(reading)
+    assert found is None

@@ -529,3 +529,31 @@ async def test_a_pause_that_is_made_longer_meanwhile_does_not_end_at_its_first_t
         assert it.held is WaitReason.PAUSED
         await until(200.1)
         assert it.held is None
+
+
+@virtually
+async def test_a_pause_that_ended_and_cannot_be_removed_is_no_breaker_that_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It holds nothing, so nobody is alarmed; the log says so once a minute."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(cluster=Pause(EPOCH, "", EPOCH + 10))
+    it.store.ever["WRITE"] = refused(403)
+    async with running(it.standing.run()):
+        await until(69)
+        assert it.held is None
+        assert it.standing.unwritten_seconds() == 0
+    failing = [message for message in caplog.messages if "refused with 403" in message]
+    assert failing == ["pauses that have ended by themselves cannot be removed: refused with 403"]
+
+
+@virtually
+async def test_who_does_not_act_tells_nobody_that_a_pause_ends(caplog: pytest.LogCaptureFixture) -> None:
+    """The logs of all replicas together say it once."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(cluster=Pause(EPOCH, "", EPOCH + 100))
+    it.body.gate.open = False
+    async with running(it.standing.run()):
+        await until(101)
+        assert it.held is None
+    assert "ends by itself" not in caplog.text

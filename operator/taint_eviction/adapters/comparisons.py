@@ -29,6 +29,8 @@ _LOOK_SECONDS = 1.0
 # What else a line of the journal is about, nobody needs to decode it.
 _WORDS = (b'"compared', b'"evicted"', b'"journal"')
 _MAX_OPEN = 20_000
+# In seconds: a time or a span beyond it cannot be written.
+_MAX_NUMBER = 1e11
 
 
 class ComparisonReporter:
@@ -114,7 +116,7 @@ class JournalComparisons:
                 continue  # Cut or garbled: a journal may end anywhere.
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        at = float(line["t"])
+        at = _number(line["t"])
         self.until_epoch = at
         match line["what"]:
             case "journal":
@@ -134,9 +136,9 @@ class JournalComparisons:
                 pass
 
     def _take_before(self, line: Mapping[str, Any]) -> None:
-        later, since, unseen = line.get("later"), float(line["since"]), int(line["unseen"])
+        later, since, unseen = line.get("later"), _number(line["since"]), int(line["unseen"])
         counts = Counter({ComparisonResult(name): int(count) for name, count in line["counts"].items()})
-        span = None if later is None else (float(later[0]), float(later[1]))
+        span = None if later is None else (_number(later[0]), _number(later[1]))
         self.totals = ComparisonTotals(since, counts, span, self.totals.differences, unseen)
 
 
@@ -158,14 +160,26 @@ def _comparison(line: Mapping[str, Any], at_epoch: float) -> Comparison:
     reason, seconds = line.get("reason"), line.get("seconds")
     return Comparison(
         PodRef(NamespacedName(namespace, name), line["uid"]),
-        line["node"],
+        _text(line["node"]),
         ComparisonResult(line["result"]),
         at_epoch,
-        None if seconds is None else float(seconds),
+        None if seconds is None else _number(seconds),
         None if reason is None else DifferenceReason[reason.upper()],
-        line.get("detail", ""),
-        line.get("by", ""),
+        _text(line.get("detail", "")),
+        _text(line.get("by", "")),
     )
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or not abs(value) < _MAX_NUMBER:
+        raise ValueError(value)
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
 
 
 # The document

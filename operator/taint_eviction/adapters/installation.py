@@ -87,10 +87,10 @@ class Installation:
             unread = ""
         dry_run = any(replica.dry_run for replica in replicas)
         checks: list[tuple[str, Awaitable[list[CheckResult]]]] = [
-            ("versions", self._versions(replicas)),
+            ("versions", self._versions(replicas, unread)),
             ("replicas", self._apart(replicas, unread)),
             ("leader", self._leader()),
-            ("rights", self._rights(replicas, dry_run)),
+            ("rights", self._rights(replicas, unread, dry_run)),
             ("built-in controller", self._built_in(dry_run)),
             ("clock", self._clock()),
             ("answers", self._answers(replicas)),
@@ -121,7 +121,7 @@ class Installation:
 
     # Checks
 
-    async def _versions(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+    async def _versions(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
         body = await self._read("the API server's version", ApiRequest("get", "version", url_path="/version")) or {}
         minor = int("".join(filter(str.isdigit, str(body.get("minor", "")))) or 0)
         said = f"Kubernetes {body.get('gitVersion', 'of no version')}"
@@ -135,7 +135,8 @@ class Installation:
         if len(versions) > 1:
             advice = "a rollout is under way or stuck: kubectl rollout status"
             return [CheckResult("versions", State.WRONG, f"replicas of versions {' and '.join(versions)}", advice)]
-        return [CheckResult("versions", State.FINE, f"{said}, controller {' '.join(versions) or 'not running'}")]
+        none = "unknown" if unread else "not running"
+        return [CheckResult("versions", State.FINE, f"{said}, controller {' '.join(versions) or none}")]
 
     async def _apart(self, replicas: Sequence[Replica], unread: str) -> list[CheckResult]:
         if unread:
@@ -168,8 +169,10 @@ class Installation:
             return [CheckResult("leader", State.WRONG, f"the {what} was renewed {silent:.0f} s ago", advice)]
         return [CheckResult("leader", State.FINE, str(spec["holderIdentity"]))]
 
-    async def _rights(self, replicas: Sequence[Replica], dry_run: bool) -> list[CheckResult]:
+    async def _rights(self, replicas: Sequence[Replica], unread: str, dry_run: bool) -> list[CheckResult]:
         """Ask for the user of the replicas; where there are none, for whoever asks."""
+        if unread:
+            raise NotChecked(f"whose rights matter is not known: {unread}")
         user = next((replica.user for replica in replicas), "")
         settings = Settings(
             dry_run=dry_run,

@@ -89,7 +89,7 @@ def reset(**flags: Any) -> None:
 async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
     before = await on.state.read() or ControlState()
     await tell_leader(on, flags)
-    going = await count_going(on, flags, before, reset=True)
+    going = await count_going(on, flags, before.at(on.clock.now().server_epoch), reset=True)
     if before.latch is not None or isinstance(going, str) or going.breaker_open:
         complain(await told(on, going))
         must_agree(flags, "reset the circuit breaker?")
@@ -105,6 +105,6 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
         click.echo(breaker_text("is closed; it was open", latch))
     else:
         click.echo(breaker_text("was closed, but has opened again; it was open before", latch))
-    for line in held_back(after, "still"):
+    for line in held_back(after.at(on.clock.now().server_epoch), "still"):
         click.echo(line)
     return ExitCode.OK if after.latch is None else ExitCode.FAILED

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 import orjson
+from click.core import ParameterSource
 
 from taint_eviction.adapters.comparisons import JournalComparisons, comparison_fields
 from taint_eviction.adapters.status_document import API_VERSION
@@ -39,7 +40,7 @@ def compare(**flags: Any) -> None:
     if flags["journal"] is None:
         ask(flags, lambda asking: _show_answer(asking, flags))
         return
-    if flags["server"]:
+    if click.get_current_context().get_parameter_source("server") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--journal asks nobody: --server does not go with it")
     _show(_of_journal(flags["journal"]), flags)
 

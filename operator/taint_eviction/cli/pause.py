@@ -107,8 +107,9 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
     before = await on.state.read() or ControlState()
     scopes = list(before.pauses()) if chosen is None else chosen
     await tell_leader(on, flags)
-    if any(scope in before.pauses() for scope in scopes):
-        going = await told(on, await count_going(on, flags, before.without(scopes), reset=False))
+    standing = before.at(on.clock.now().server_epoch)
+    if any(scope in standing.pauses() for scope in scopes):
+        going = await told(on, await count_going(on, flags, standing.without(scopes), reset=False))
         complain(going)
         must_agree(flags, "resume?")
     await on.state.set_pauses(dict.fromkeys(scopes))
@@ -118,7 +119,7 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         click.echo(in_force(after, scope) if was is None else no_longer(scope, was))
     if not scopes:
         click.echo("nothing is paused")
-    for line in held_back(after, "still"):
+    for line in held_back(after.at(on.clock.now().server_epoch), "still"):
         click.echo(line)
     return ExitCode.OK
 

@@ -3,6 +3,7 @@
 Holding needs none of this. Where the count cannot be made, that is said, and asked all the same.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from taint_eviction.planning.wording import many
 from taint_eviction.runtime.ports import CallFailed
 
 MAX_PODS = 100_000
+# A release is often urgent, and the API server slow then: for so long each of pods and budgets is waited for.
+_MAX_SECONDS = 15.0
 # Waiting for what people or the breaker hold; a rule's pause and the owner's hold are not released here.
 _RELEASABLE = frozenset({"paused", "node_paused", "namespace_paused", "breaker_open"})
 
@@ -71,12 +74,15 @@ async def count_going(on: Reached, flags: Mapping[str, Any], after: ControlState
     ``reset``: the breaker will be closed.
     """
     try:
-        document = await whole_status(asking_leader(on.calls, on.where, flags), {"limit": MAX_PODS})
+        async with asyncio.timeout(_MAX_SECONDS):
+            document = await whole_status(asking_leader(on.calls, on.where, flags), {"limit": MAX_PODS})
         is_open = bool(document["breaker"]["open"])
         holds = _holding(document, after, is_open and not reset)
         rows = [row for row in document["pending"] if _waits(row) and not holds(row)]
     except Unanswered as error:
         return str(error)
+    except TimeoutError:
+        return f"the leader has not named them within {_MAX_SECONDS:g} s"
     except (KeyError, TypeError):
         return "the leader's answer is not that of this version"
     return Going(rows, is_open)
@@ -119,9 +125,12 @@ async def _budgets(on: Reached, rows: list[Row]) -> str:
     if not deleted:
         return "no budget would be violated"
     try:
-        inventory = await read_namespaces(on.calls, sorted({key.namespace for key in deleted}))
+        async with asyncio.timeout(_MAX_SECONDS):
+            inventory = await read_namespaces(on.calls, sorted({key.namespace for key in deleted}))
     except CallFailed as error:
         return f"which budgets would be violated is not known: {error}"
+    except TimeoutError:
+        return f"which budgets would be violated is not known: they could not be listed within {_MAX_SECONDS:g} s"
     found = violated_budgets(inventory, deleted)
     names = f" ({', '.join(map(str, found[:5]))}{', …' if len(found) > 5 else ''})" if found else ""
     return f"{many(len(found), 'budget') if found else 'no budget'} would be violated{names}"

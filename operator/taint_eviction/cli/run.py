@@ -177,10 +177,10 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
 
 
 def _compared_before(journal: Path) -> JournalComparisons | None:
+    if not journal.is_file():
+        return None  # There is none, or it is a pipe (/dev/stdout), which would be read forever.
     try:
         return JournalComparisons(journal)
-    except FileNotFoundError:
-        return None
     except OSError as error:
         logger.warning("what was compared before is not known: %s: %s", journal, error.strerror or error)
         return None

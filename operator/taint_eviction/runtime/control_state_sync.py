@@ -78,7 +78,7 @@ class ControlStateSync:
         self._read_at: float | None = None
         self._written_at = -math.inf
         self._began_at = live.clock.now().at
-        self._unread, self._unwritten = _Failure(), _Failure()
+        self._unread, self._unwritten, self._unended = _Failure(), _Failure(), _Failure()
         self._kept = ControlState()
         self._date: _Date | None = None
         self._kept_anew = asyncio.Event()
@@ -148,7 +148,9 @@ class ControlStateSync:
             }
             told &= ends
             for scope, until in {end for end in ends if end[1] - now <= _TOLD_BEFORE_SECONDS} - told:
-                logger.warning("%s: the pause ends by itself in %.0f s", scope, until - now)
+                # All replicas know it; one tells.
+                level = logging.WARNING if self._gate.may_act() else logging.DEBUG
+                logger.log(level, "%s: the pause ends by itself in %.0f s", scope, until - now)
                 told.add((scope, until))
             instants = [until if (scope, until) in told else until - _TOLD_BEFORE_SECONDS for scope, until in ends]
             timeout = min(instants) - now if instants else None
@@ -188,6 +190,7 @@ class ControlStateSync:
             else:
                 if self._unwritten.ends():
                     logger.info("the state of the breaker has been written")
+            await self._remove_ended()
             await asyncio.sleep(self._poll_seconds / 4)
 
     async def _write(self) -> None:
@@ -209,11 +212,21 @@ class ControlStateSync:
             await self._store.write_reset(breaker.reset_epoch)
             self._note_written()
             self._kept = replace(self._kept, latch=None)
-        now = self._clock.now().server_epoch
-        if self._kept.at(now) is not self._kept:
-            await self._store.end_pauses(now)
-            self._note_written()
-            self._kept = self._kept.at(now)
+
+    async def _remove_ended(self) -> None:
+        """Remove pauses that have ended. They hold nothing, so it harms nobody when that fails."""
+        now = self._clock.now()
+        if self._kept.at(now.server_epoch) is self._kept or not self._gate.may_act():
+            return
+        try:
+            await self._store.end_pauses(now.server_epoch)
+        except CallFailed as failure:
+            if self._unended.goes_on(now.at):
+                logger.warning("pauses that have ended by themselves cannot be removed: %s", failure)
+            return
+        self._unended.ends()
+        self._note_written()
+        self._kept = self._kept.at(now.server_epoch)
 
     def _note_written(self) -> None:
         self._written_at = self._clock.now().at

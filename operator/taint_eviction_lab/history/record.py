@@ -26,13 +26,17 @@ _MAX_PROBLEMS = 50
 
 @dataclass(slots=True)
 class RunRecord:
-    """What a controller observed and did, by time. ``audit``: its attempts alone, and what follows from them."""
+    """What a controller observed and did, by time.
+
+    ``audit``: its attempts alone, and what follows from them. ``stormed``: a log told of many evictions in few lines.
+    """
 
     name: str
     happenings: list[Happening] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     skipped: int = 0
     audit: bool = False
+    stormed: bool = False
 
     @property
     def observed(self) -> bool:
@@ -49,6 +53,8 @@ class RunRecord:
             found.append(
                 "This was a log: pods that never had a deadline and tolerations that did not count are missing."
             )
+            if self.stormed:
+                found.append("So is what became of the pods of a storm: it has a line per node and second.")
         return " ".join(found)
 
     @property
@@ -99,6 +105,7 @@ def _read_line(raw: bytes, record: RunRecord, audit: AuditReading) -> str | None
     what = told.get("what") if isinstance(told, dict) else None
     if not isinstance(what, str) or what not in _WORDS:
         record.skipped += 1
+        record.stormed |= what == "storm"
         return None
     at = finite_number(told.get("t"))
     if at is None and (at := parse_rfc3339(told.get("time"))) is None:
