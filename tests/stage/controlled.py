@@ -100,12 +100,13 @@ async def controlling(
     sharpening: bool = False,
     synced: bool = True,
     reinstall_signal_handlers: Callable[[], None] = lambda: None,
+    listen: Address | None = None,
 ) -> AsyncIterator[Controlled]:
     """Run the controller, from synced on, until the end of the block; nothing in the loop may complain meanwhile.
 
     ``sharpening`` False spares the up to one second in which it finds out when the server's second turns.
     """
-    clock, stop, listen = clock or ServerClock(), asyncio.Event(), Address("127.0.0.1", free_port())
+    clock, stop, listen = clock or ServerClock(), asyncio.Event(), listen or Address("127.0.0.1", free_port())
     with contextlib.nullcontext() if sharpening else mock.patch("taint_eviction.wiring.sharpen", _not_at_all):
         application = build(
             connection or connection_to(server),

@@ -47,3 +47,14 @@ def test_count_and_bytes_are_bounded() -> None:
         assert [each.ref.key.name for each in memory.newest()] == ["p4", "p3"]
         assert memory.forgotten == 3
         assert memory.bytes <= 1500
+
+
+def test_a_storm_is_counted_back_to_the_last_pause() -> None:
+    """And is over once nobody has gone for 5 s."""
+    on, memory = Stage(), OutcomeMemory()
+    on.sees(node(taint()), pod())
+    decision = on.take_eviction().decision
+    for number, at in enumerate((0.0, 10.0, 11.0, 12.0, 14.0)):
+        memory.report(Evicted(ref(f"p{number}", f"p{number}"), "n1", decision, 0.0), moment(at))
+    assert memory.storm(moment(14.0).server_epoch) == (4, 1.0)
+    assert memory.storm(moment(20.0).server_epoch) == (0, 0.0)

@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerates
 from tests.unit.test_adapters_status_document import LEADER, SINCE, STANDBY, fail, one_due, stage, status
 
 from taint_eviction.adapters.status_document import ProcessState
-from taint_eviction.cli.status_views import status_lines
+from taint_eviction.cli.status import screen
+from taint_eviction.cli.status_views import lost_lines, status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.effects import Block, BlockReason
@@ -63,6 +65,9 @@ def test_each_pod_is_a_row_with_all_that_keeps_it() -> None:
     assert lines(on)[1:] == [
         "2 pods pending eviction on 1 tainted node: 1 blocked, 1 waiting; mode evict",
         "circuit breaker: off",
+        "",
+        "  NODE  TAINT  PODS  WAITING  DUE  HELD  GONE  NEXT",
+        "  n1    k1     2     1        1    -     -     in 1 m 28 s",
         "",
         "  DUE          STATE    POD               NODE  WHY",
         "  2 s ago      blocked  shop/web-0        n1    k1:NoExecute is not tolerated; its PodDisruptionBudget allows"
@@ -149,3 +154,108 @@ def test_what_somebody_should_see_to_is_told_before_the_breaker() -> None:
     document = status(Stage())
     del document["warnings"]
     assert status_lines(document) == lines(Stage())
+
+
+def lately(gone: int, per_second: float) -> dict[str, Any]:
+    """What a controller tells of pods that went from n1 in a storm."""
+    groups = [{"node": "n1", "taint": "k1", "pods": gone}]
+    storm = {"gone": gone, "perSecond": per_second}
+    return {"withinSeconds": 300, "total": gone, "groups": groups, "moreGroups": 0, "storm": storm}
+
+
+def test_a_cause_of_many_pods_is_told_once() -> None:
+    """Its rows name it by number; a cause of one pod stays in its row."""
+    on = one_due()
+    on.sees(pod(name="b", uid="b"), pod(name="c", uid="c"), pod(tolerates(90), name="d", uid="d"))
+    on.brain.order(ControlState(Pause(EPOCH, "upgrade")), moment(0))
+    told = lines(on)
+    [cause] = [line for line in told if line.startswith("  [1] ")]
+    assert cause == f"  [1] 3 pods: k1:NoExecute is not tolerated; all evictions are paused (since {SINCE}: upgrade)"
+    assert [line.split()[-1] for line in told[-4:-1]] == ["[1]"] * 3
+    assert told[-1].endswith("k1:NoExecute is tolerated by [k1 for 90 s]")
+
+
+def test_a_budget_that_blocks_several_pods_is_told_once() -> None:
+    """How often each was tried, and when it is again, stays in its row."""
+    document: dict[str, Any] = status(one_due())
+    [row] = document["pending"]
+    block = {"reason": "budget", "text": "its budget allows no disruption now", "budget": "db"}
+    tried = {"state": "blocked", "blockedBy": block, "error": "no (HTTP 429)", "triedSince": SINCE, "hold": None}
+    document["pending"] = [{**row, **tried, "tries": tries, "nextTryInSeconds": tries + 1.0} for tries in (1, 2)]
+    document["pendingTotal"] = 2
+    told = status_lines(document)
+    assert sum("its budget allows no disruption now (db); no (HTTP 429)" in line for line in told) == 1
+    assert [line.split("n1    ")[1] for line in told[-2:]] == [
+        "[1] tried 1 time, again in 2 s",
+        "[1] tried 2 times, again in 3 s",
+    ]
+
+
+def test_nodes_and_taints_are_counted_before_the_pods() -> None:
+    """Also those whose pods are not listed, and those that all have gone."""
+    on = one_due()
+    on.sees(node(taint(), name="n2"), pod(tolerates(90), name="b", uid="b", on="n2"))
+    document = status(on, limit="0")
+    document["evictedLately"] = lately(7, 0.0)
+    document["evictedLately"]["groups"].append({"node": "n0", "taint": "k1", "pods": 1200})
+    told = status_lines(document)
+    assert told[told.index("") + 1 :][:4] == [
+        "  NODE  TAINT  PODS  WAITING  DUE  HELD  GONE   NEXT",
+        "  n1    k1     1     -        1    -     7",
+        "  n2    k1     1     1        -    -     -      in 1 m 30 s",
+        "  n0    k1     -     -        -    -     1,200",
+    ]
+    assert "  … and 2 more nodes" in status_lines(document, max_groups=1)
+
+
+def test_a_storm_says_how_far_it_has_come_and_how_long_it_takes() -> None:
+    """Few pods are no storm."""
+    on = Stage()
+    on.sees(node(taint()), *(pod(name=f"p{number}", uid=f"p{number}") for number in range(1236)))
+    document = status(on, limit="0")
+    document["evictedLately"] = lately(764, 190.0)
+    assert "going on: 764 of 2,000, 190/s, about 7 s left" in status_lines(document)
+    few = status(one_due())
+    few["evictedLately"] = lately(764, 190.0)
+    assert not any("going on" in line for line in status_lines(few))
+
+
+def test_what_was_before_the_connection_was_lost_is_not_shown_as_if_it_were_so() -> None:
+    """Since when it is lost comes first."""
+    document = status(Stage())
+    told = lost_lines(document, ["\x1b[32mready\x1b[0m"], "pod a does not answer")
+    assert told == [f"connection lost since {SINCE}: pod a does not answer", "what was so then:", "ready"]
+
+
+def test_at_80_columns_names_are_shortened_in_the_middle_and_why_stays() -> None:
+    """Both ends of a name tell it from its neighbours."""
+    on = Stage()
+    long = "ip-10-12-240-17.eu-central-1.compute.internal"
+    on.sees(node(taint(), name=long), pod(name="payments-gateway-7d9c5b8f6-x2x7k", on=long))
+    row = status_lines(status(on), width=80)[-1]
+    assert row.index("k1:NoExecute is not tolerated") < 56
+    assert "…" in row
+    assert "x2x7k" in row
+    assert long in status_lines(status(on))[-1]
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
+@pytest.mark.parametrize("pods", [5, 500])
+@pytest.mark.parametrize("failures", [None, "pod kube-system/a does not answer: " + "why " * 30])
+def test_a_screen_is_never_exceeded(width: int, height: int, pods: int, failures: str | None) -> None:
+    """Who leads and whether it is ready is folded, and the pods fill what is left."""
+    on, domain = Stage(), "eu-central-1.compute.internal"
+    on.sees(*(node(taint(), name=f"ip-10-12-240-{number}.{domain}") for number in range(40)))
+    numbered = [
+        (f"payments-gateway-7d9c5b8f6-{number}", f"ip-10-12-240-{number % 40}.{domain}") for number in range(pods)
+    ]
+    on.sees(*(pod(name=name, uid=name, on=where) for name, where in numbered))
+    leader = replace(LEADER, identity="taint-eviction-controller-5d8f7c9b64-zq2wd_11111111-2222-3333-4444-555555555555")
+    shown = screen(status(on, leader), failures, Console(width=width, height=height))
+    assert max(len(line.plain) for line in shown) <= width
+    assert len(shown) < height
+    text = " ".join(line.plain for line in shown)
+    assert "ready" in text
+    listed = sum("shop/" in line.plain for line in shown)
+    assert listed == 5 or shown[-1].plain.startswith(f"  … and {pods - listed} more pod")
+    assert ("connection lost since" in text) == (failures is not None)

@@ -83,11 +83,13 @@ class HistoryEndpoint:
         """Say for /status how many pods went lately, by node and taint, most first."""
         counts = self._memory.went_since(now.server_epoch - RECENT_SECONDS)
         shown = counts.most_common(_MAX_GROUPS)
+        gone, per_second = self._memory.storm(now.server_epoch)
         return {
             "withinSeconds": RECENT_SECONDS,
             "total": counts.total(),
             "groups": [{"node": node, "taint": key, "pods": pods} for (node, key), pods in shown],
             "moreGroups": len(counts) - len(shown),
+            "storm": {"gone": gone, "perSecond": round(per_second, 1)},
         }
 
 

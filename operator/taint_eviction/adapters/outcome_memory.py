@@ -32,6 +32,10 @@ from taint_eviction.core.text import JsonObject
 MAX_OUTCOMES = 10_000
 MAX_BYTES = 10_000_000
 
+_WENT = frozenset({"evicted", "deleted", "gone"})
+# A storm in which nobody goes for so long has ended.
+_PAUSE_SECONDS = 5.0
+
 # An API server's answer may be long.
 _MAX_ANSWER = 300
 # What an entry needs besides its text: a tuple, its numbers, and its place in the dictionary.
@@ -109,8 +113,19 @@ class OutcomeMemory:
         for each in self.newest():
             if each.epoch < epoch:
                 break
-            counts[each.node_name, each.taint_key] += each.outcome in ("evicted", "deleted", "gone")
+            counts[each.node_name, each.taint_key] += each.outcome in _WENT
         return +counts
+
+    def storm(self, epoch: float) -> tuple[int, float]:
+        """Count the pods that went in the storm that goes on at ``epoch``, and how many of them a second; 0: none."""
+        gone, began = 0, epoch
+        for each in self.newest():
+            if each.outcome not in _WENT:
+                continue
+            if each.epoch < began - _PAUSE_SECONDS:
+                break
+            gone, began = gone + 1, each.epoch
+        return gone, gone / max(1.0, epoch - began)
 
     def _remember(self, outcome: str, effect: Evicted | Refused | Cancelled, decision: Evict, now: Moment) -> None:
         ref, why, owner = effect.ref, decision.deciding, effect.controller

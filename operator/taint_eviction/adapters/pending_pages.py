@@ -8,6 +8,7 @@ whoever reaches the port may ask. Does not know what is said of a pod (``status_
 import asyncio
 import contextlib
 import heapq
+import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,7 +17,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.objects import NamespacedName, Taint
 from taint_eviction.core.status import Pending, Status
 from taint_eviction.runtime.ports import Clock
 
@@ -52,12 +53,25 @@ class Place(NamedTuple):
         return f"{self.fire_at!r}/{self.key}"
 
 
+@dataclass(slots=True)
+class PendingGroup:
+    """The pods of one node that one taint governs, by state; ``next_at`` is the earliest deadline ahead, if any."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    next_at: float = math.inf
+
+
+# By the node's name and the taint.
+Groups = dict[tuple[str, Taint], PendingGroup]
+
+
 @dataclass(frozen=True, slots=True)
 class StatusPage:
-    """A part of the list. ``counts`` has all pods by state, those on other pages too. ``last``: more follow it."""
+    """A part of the list. ``counts``, ``groups``: all pods, those on other pages too. ``last``: more follow it."""
 
     now: Moment
     counts: Counter[str]
+    groups: Groups
     rows: list[Any]
     last: Place | None
 
@@ -70,6 +84,15 @@ class _Listing:
     namespace: str | None
     runs: list[list[Place]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    groups: Groups = field(default_factory=dict)
+
+    def count(self, pending: Pending, state: str) -> None:
+        self.counts[state] += 1
+        key = pending.record.node_name, pending.decision.deciding.taint
+        group = self.groups.setdefault(key, PendingGroup())
+        group.counts[state] += 1
+        if pending.decision.fire_at > self.at:
+            group.next_at = min(group.next_at, pending.decision.fire_at)
 
     def after(self, last: Place | None) -> Iterator[Place]:
         runs = self.runs if last is None else [run[bisect_right(run, last) :] for run in self.runs]
@@ -101,7 +124,7 @@ class PendingPages:
                 last, left = some[-1], left - len(some)
                 await asyncio.sleep(0)
             more = last is not None and next(places, None) is not None
-            return StatusPage(now, listing.counts, rows, last if more else None)
+            return StatusPage(now, listing.counts, listing.groups, rows, last if more else None)
 
     async def _recent_listing(self, namespace: str | None, serves_seconds: float) -> _Listing:
         now, listing = self._clock.now(), self._listing
@@ -115,7 +138,8 @@ class PendingPages:
             now = self._clock.now()
             wanted = [key for key in some if listing.namespace in (None, key.namespace)]
             found = list(self._status.pending(now, wanted))
-            listing.counts.update(self._state_of(each) for each in found)
+            for each in found:
+                listing.count(each, self._state_of(each))
             listing.runs.append(sorted(Place(each.decision.fire_at, each.record.ref.key) for each in found))
             await asyncio.sleep(0)
         return listing

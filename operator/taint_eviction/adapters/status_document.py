@@ -27,6 +27,9 @@ API_VERSION = "taint-eviction/v1alpha1"
 
 STATES = ("inFlight", "due", "retrying", "blocked", "held", "waiting")
 
+# Nodes and taints that a status counts the pods of.
+MAX_GROUPS = 100
+
 _ITS_TURN = frozenset({WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.LIMITED})
 _NOT_LEADING = {"reason": "not_leading", "text": "this replica does not lead: the one that does evicts it"}
 
@@ -78,6 +81,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
         "outOfServiceNodes": [{"node": name, "text": note} for name, note in status.out_of_service_notes().items()],
         "counts": {state: page.counts[state] for state in STATES},
         "pendingTotal": page.counts.total(),
+        **_groups(page),
         "pending": page.rows,
         "continue": page.last and str(page.last),
     }
@@ -207,6 +211,24 @@ def state_of(pending: Pending) -> str:
             return "retrying" if pending.failures.block is None else "blocked"
         case _:
             assert_never(pending.state)
+
+
+def _groups(page: StatusPage) -> JsonObject:
+    """Count the pods by node and taint, most first."""
+    found = sorted(page.groups.items(), key=lambda item: (-item[1].counts.total(), item[0][0], str(item[0][1])))
+    rows = [
+        {
+            "node": node,
+            "taint": str(taint),
+            "taintKey": taint.key,
+            "pods": group.counts.total(),
+            "counts": {state: group.counts[state] for state in STATES},
+            "nextAt": None if math.isinf(group.next_at) else time_text(group.next_at, page.now),
+            "nextInSeconds": None if math.isinf(group.next_at) else round(group.next_at - page.now.at, 3),
+        }
+        for (node, taint), group in found[:MAX_GROUPS]
+    ]
+    return {"groups": rows, "moreGroups": max(0, len(found) - MAX_GROUPS)}
 
 
 def status_row(pending: Pending, status: Status, process: ProcessState, now: Moment) -> JsonObject:

@@ -39,6 +39,7 @@ def history(**flags: Any) -> None:
 
     Each replica remembers the last 10,000 outcomes that it brought about or saw, until it restarts. Asks all pods of
     the controller, if you may list them, else the leader; or the replica at --server. For longer, use --audit-log.
+    A dry run evicts nobody: it is asked only by the name of its Lease or with --server, and its outcomes are marked.
 
     Exit codes: 0 answered; 2 wrong usage; 3 no controller answers.
     """
@@ -73,7 +74,7 @@ def history_lines(document: Document) -> list[str]:
     if not document["outcomes"]:
         return ["no replica that answered remembers such an outcome"]
     rows = [
-        (each["time"][11:19], each["outcome"], f"{each['namespace']}/{each['name']}", each["node"], _why(each))
+        (each["time"][11:19], _outcome(each), f"{each['namespace']}/{each['name']}", each["node"], _why(each))
         for each in document["outcomes"]
     ]
     return table_lines(("TIME", "OUTCOME", "POD", "NODE", "WHY"), rows)
@@ -87,7 +88,7 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
         when = f"at {each['time'][:19]}Z" if now is None else f"{span(now - at)} ago"
         late = each["lateSeconds"]
         lines.append(
-            f"{click.style(pod, bold=True)} {_WORDS[each['outcome']]} from node {each['node']} {when},"
+            f"{click.style(pod, bold=True)} {_became(each)} from node {each['node']} {when},"
             f" {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
         )
         by = {"evict": "by the eviction API", "delete": "by a DELETE"}.get(each["call"], "")
@@ -95,6 +96,17 @@ def past_lines(past: list[Document], document: Document) -> list[str]:
         facts += [("answer", each["answer"]), ("told by", each["toldBy"])]
         lines += [f"  {click.style(label.ljust(9), dim=True)} {fact}" for label, fact in facts if fact]
     return lines
+
+
+def _outcome(each: Mapping[str, Any]) -> str:
+    return f"{each['outcome']} (dry run)" if each["dryRun"] else str(each["outcome"])
+
+
+def _became(each: Mapping[str, Any]) -> str:
+    """Say what became of a pod; a dry run has evicted none."""
+    if each["dryRun"] and each["outcome"] == "evicted":
+        return "would have been evicted (a dry run told this)"
+    return _WORDS[each["outcome"]] + (" (a dry run told this)" if each["dryRun"] else "")
 
 
 def _why(each: Mapping[str, Any]) -> str:

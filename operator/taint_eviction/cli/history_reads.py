@@ -24,7 +24,10 @@ class Remembered:
 
 
 async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -> Remembered:
-    """Ask all replicas, or the one at --server; raise ``Unanswered`` if none answers."""
+    """Ask all replicas, or the one at --server; raise ``Unanswered`` if none answers.
+
+    A dry run beside them has the same labels and evicts nobody: it counts only where its Lease or its URL is asked for.
+    """
     async with contextlib.AsyncExitStack() as stack:
         if flags["server"]:
             asks = [await stack.enter_async_context(asking_at(flags["server"]))]
@@ -38,22 +41,34 @@ async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            identity, outcomes = answer
+            head, outcomes = answer
+            identity, dry_run = str(head["identity"]), head["dryRun"] is True
+            if not flags["server"] and not _is_asked_for(head, flags):
+                what = "is a dry run" if dry_run else "belongs to another Lease"
+                found.unanswered.append(f"{identity} {what}: --lease-name or --server asks it")
+                continue
             found.answered.append(identity)
             for each in outcomes:
                 known = by_uid.get(each["uid"])
                 if known is None or _RANKS.index(each["outcome"]) < _RANKS.index(known["outcome"]):
-                    by_uid[each["uid"]] = {**each, "toldBy": identity}
+                    by_uid[each["uid"]] = {**each, "toldBy": identity, "dryRun": dry_run}
     if not found.answered:
         raise Unanswered("; ".join(found.unanswered) or f"no pod has the label {_LABEL}: --server asks a replica")
     found.outcomes = sorted(by_uid.values(), key=lambda each: str(each["time"]), reverse=True)[: int(query["limit"])]
     return found
 
 
-async def _pages(asking: Ask, query: Mapping[str, str | int]) -> tuple[str, list[Document]]:
-    page = await asking("/history", query)
+def _is_asked_for(head: Document, flags: Mapping[str, Any]) -> bool:
+    lease = head["lease"]
+    # Without a Lease it runs alone.
+    return not head["dryRun"] if lease is None else bool(lease["name"] == flags["lease_name"])
+
+
+async def _pages(asking: Ask, query: Mapping[str, str | int]) -> tuple[Document, list[Document]]:
+    """Return the first answer's head, and the outcomes of all pages."""
+    page = head = await asking("/history", query)
     outcomes = list(page["outcomes"])
     while (token := page.get("continue")) and (left := int(query["limit"]) - len(outcomes)) > 0:
         page = await asking("/history", {**query, "limit": left, "continue": token})
         outcomes += page["outcomes"]
-    return str(page["identity"]), outcomes
+    return head, outcomes

@@ -16,12 +16,9 @@ from rich.text import Text
 from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction.cli.failover_reads import count_terminating, show_stuck
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction.cli.status_views import status_lines
+from taint_eviction.cli.status_views import MAX_GROUPS, lost_lines, status_lines
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, json_text, visible
-
-# Lines of a screen that are not pods.
-_OTHER_LINES = 12
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -76,7 +73,10 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
         click.echo(json_text(document, orjson.OPT_INDENT_2))
     else:
         terminating = await count_terminating(str(query.get("namespace", "")), flags)
-        click.echo("\n".join(put(partial(status_lines, more=terminating), document)))
+        at_terminal = sys.stdout.isatty()
+        width = Console().width if at_terminal else None
+        clock = [click.style(visible(str(document.get("now"))), dim=True)] if at_terminal else []
+        click.echo("\n".join([*clock, *put(partial(status_lines, more=terminating, width=width), document)]))
 
 
 async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
@@ -108,12 +108,35 @@ def _view(output: str) -> tuple[AbstractContextManager[Any], Show]:
     live = Live(console=console, auto_refresh=False)
 
     def show(document: Document, failures: str | None) -> None:
-        lines = put(partial(status_lines, max_pods=max(1, console.height - _OTHER_LINES)), document)
-        if failures is not None:
-            lines += ["", click.style(visible(f"as of {document.get('now')}; {failures}"), fg="red")]
-        live.update(Text.from_ansi("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
+        shown = Text("\n").join(screen(document, failures, console))
+        live.update(shown, refresh=True)
 
     return live, show
+
+
+def screen(document: Document, failures: str | None, console: Console) -> list[Text]:
+    """Write what fits on a screen: the pods fill what the rest leaves."""
+    height, width = console.height - 1, console.width
+    groups, pods = max(1, min(MAX_GROUPS, height // 4)), min(height, len(document.get("pending", ())))
+    for _ in range(3):  # Who leaves out a pod adds a line that says so.
+        lines = put(partial(status_lines, max_pods=pods, max_groups=groups, width=width), document)
+        if failures is None:
+            lines = [click.style(visible(str(document.get("now"))), dim=True), *lines]
+        else:
+            lines = lost_lines(document, lines, failures)
+        shown = _folded(lines, console)
+        pods = max(1, pods - max(0, len(shown) - height))
+    return shown
+
+
+def _folded(lines: list[str], console: Console) -> list[Text]:
+    """Fold what stands before the tables; a row that is too long is cut."""
+    tables = next((number for number, line in enumerate(lines) if not click.unstyle(line)), len(lines))
+    head = [part for line in lines[:tables] for part in Text.from_ansi(line).wrap(console, console.width)]
+    rows = [Text.from_ansi(line) for line in lines[tables:]]
+    for row in rows:
+        row.truncate(console.width, overflow="ellipsis")
+    return [*head, *rows]
 
 
 def _show_line(document: Document, failures: str | None) -> None:

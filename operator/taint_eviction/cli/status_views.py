@@ -1,5 +1,7 @@
 """A status for people: first who leads and what holds evictions back, then the pods that are pending eviction."""
 
+import textwrap
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -26,6 +28,10 @@ _ZONE_HEADER = (
     "THRESHOLD",
     "COUNTED NODES",
 )
+_GROUP_HEADER = ("NODE", "TAINT", "PODS", "WAITING", "DUE", "HELD", "GONE", "NEXT")
+MAX_GROUPS = 20
+# Fewer pods are gone before anybody has read how many are left.
+_MIN_STORM = 20
 _HEADER = ("DUE", "STATE", "POD", "NODE", "WHY")
 
 _bold = partial(click.style, bold=True)
@@ -34,22 +40,44 @@ _bad = partial(click.style, fg="red", bold=True)
 _doubtful = partial(click.style, fg="yellow")
 
 
-def status_lines(document: Mapping[str, Any], max_pods: int | None = None, more: str = "") -> list[str]:
-    """Write a status with at most ``max_pods`` pods; None: with all that are in it. ``more`` is a line before them."""
+def status_lines(
+    document: Mapping[str, Any],
+    max_pods: int | None = None,
+    more: str = "",
+    *,
+    max_groups: int = MAX_GROUPS,
+    width: int | None = None,
+) -> list[str]:
+    """Write a status with at most ``max_pods`` pods; None: with all that are in it. ``more`` is a line before them.
+
+    ``width``: names are shortened so that WHY begins within so many columns, None: never.
+    """
     doubts = [_doubtful(visible(more))] if more else []
-    return [*_headline(document), *_lately(document), *doubts, *_pods(document, max_pods)]
+    groups = group_lines(document, max_groups, width)
+    return [*_headline(document), *_lately(document), *doubts, *groups, *_pods(document, max_pods, width)]
+
+
+def lost_lines(document: Mapping[str, Any], lines: list[str], failures: str) -> list[str]:
+    """Say since when nobody answers, and show what was so then without any colour: nothing of it is known now."""
+    lost = _bad(visible(f"connection lost since {document['now']}: {failures}"))
+    return [lost, "what was so then:", *(click.style(click.unstyle(line), dim=True) for line in lines)]
 
 
 def _lately(document: Mapping[str, Any]) -> list[str]:
-    """Say how many pods went lately, by node and taint."""
+    """Say how many pods went lately, and how far a storm has come."""
     # A controller of another version may not say it.
     lately = document.get("evictedLately")
     if not lately or not lately["total"]:
         return []
-    rows = [(str(group["pods"]), group["node"], group["taint"]) for group in lately["groups"]]
-    more = [f"  … and {many(lately['moreGroups'], 'more node')}"] if lately["moreGroups"] else []
-    head = f"{many(lately['total'], 'pod')} evicted in the last {span(lately['withinSeconds'])}"
-    return [f"{head}; see taint-eviction history", *table_lines(("GONE", "NODE", "TAINT"), rows), *more]
+    evicted = "would have been evicted (dry run)" if document["dryRun"] else "evicted"
+    head = f"{many(lately['total'], 'pod')} {evicted} in the last {span(lately['withinSeconds'])}"
+    lines, storm = [f"{head}; see taint-eviction history"], lately.get("storm")
+    left = document["counts"]["due"] + document["counts"]["inFlight"]
+    if storm and storm["gone"] and left >= _MIN_STORM:
+        gone, rate = storm["gone"], storm["perSecond"]
+        seconds = f", about {span(max(1.0, left / rate))} left" if rate else ""
+        lines.append(f"going on: {gone:,} of {gone + left:,}, {rate:.0f}/s{seconds}")
+    return lines
 
 
 def _headline(document: Mapping[str, Any]) -> list[str]:
@@ -130,26 +158,87 @@ def _pause(pause: Mapping[str, Any]) -> str:
     return _doubtful(f"{what} are paused") + (f" ({told})" if told else "")
 
 
+# Nodes and taints
+
+
+def group_lines(document: Mapping[str, Any], max_groups: int, width: int | None) -> list[str]:
+    """Count the pods by node and taint: those that are pending, and those that went lately."""
+    # A controller of another version may not count them.
+    lately = document.get("evictedLately") or {"groups": [], "moreGroups": 0}
+    gone = {(each["node"], each["taint"]): each["pods"] for each in lately["groups"]}
+    rows = []
+    for each in document.get("groups", ()):
+        counts, next_in = each["counts"], each["nextInSeconds"]
+        waiting, held = counts["waiting"], counts["held"]
+        due = each["pods"] - waiting - held
+        went = gone.pop((each["node"], each["taintKey"]), 0)
+        numbers = (each["pods"], waiting, due, held, went)
+        rows.append((each["node"], each["taint"], numbers, "" if next_in is None else due_text(next_in)))
+    rows += [(node, key, (0, 0, 0, 0, pods), "") for (node, key), pods in gone.items()]
+    if not rows:
+        return []
+    shown = [
+        (
+            _short(node, width, 5),
+            _short(taint.removesuffix(":NoExecute"), width, 5),
+            *(f"{number:,}" if number else "-" for number in numbers),
+            at,
+        )
+        for node, taint, numbers, at in rows[:max_groups]
+    ]
+    left = len(rows) - len(shown) + document.get("moreGroups", 0) + lately["moreGroups"]
+    return ["", *table_lines(_GROUP_HEADER, shown), *([f"  … and {many(left, 'more node')}"] if left else [])]
+
+
+def _short(name: str, width: int | None, part: int) -> str:
+    """Shorten a name to one ``part`` of the width: a domain first, else in the middle.
+
+    Nodes share their domain, and the ends of other names tell them from their neighbours.
+    """
+    room = len(name) if width is None else max(8, width // part)
+    if len(name) <= room:
+        return name
+    host, dot, _ = name.partition(".")
+    if dot and "/" not in name and len(host) < room:
+        return f"{host}…"
+    end = room // 2
+    return f"{name[: room - end - 1]}…{name[-end:]}"
+
+
 # Pods
 
 
-def _pods(document: Mapping[str, Any], max_pods: int | None) -> list[str]:
+def _pods(document: Mapping[str, Any], max_pods: int | None, width: int | None) -> list[str]:
     shown = document["pending"][:max_pods]
     if not shown and not document["pendingTotal"]:
         return []
-    rows = [_row(pod) for pod in shown]
-    lines = ["", *table_lines(_HEADER, rows, {1: _state})]
+    reasons = Counter(map(_cause, shown))
+    # What is so for several pods is said once.
+    numbers = {why: number for number, why in enumerate((w for w, pods in reasons.items() if pods > 1), 1)}
+    causes = [
+        line
+        for why, number in numbers.items()
+        for line in _folded(f"  [{number}] {many(reasons[why], 'pod')}: {why}", width)
+    ]
+    rows = [_row(pod, numbers, width) for pod in shown]
+    lines = ["", *causes, *table_lines(_HEADER, rows, {1: _state})]
     left = document["pendingTotal"] - len(shown)
     return [*lines, f"  … and {many(left, 'more pod')}"] if left else lines
+
+
+def _folded(line: str, width: int | None) -> list[str]:
+    return [line] if width is None else textwrap.wrap(line, width, subsequent_indent=" " * 6)
 
 
 def _state(cell: str) -> str:
     return click.style(cell, fg=_COLOURS.get(cell.rstrip()))
 
 
-def _row(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    state = _STATES.get(pod["state"], pod["state"])
-    return due_text(pod["dueInSeconds"]), state, f"{pod['namespace']}/{pod['name']}", pod["node"] or "", _why(pod)
+def _row(pod: Mapping[str, Any], numbers: Mapping[str, int], width: int | None) -> tuple[str, ...]:
+    state, cause = _STATES.get(pod["state"], pod["state"]), _cause(pod)
+    name, node = _short(f"{pod['namespace']}/{pod['name']}", width, 4), _short(pod["node"] or "", width, 5)
+    why = f"[{numbers[cause]}]{_tries(pod)}" if cause in numbers else _why(pod)
+    return due_text(pod["dueInSeconds"]), state, name, node, why
 
 
 def due_text(seconds: float) -> str:
@@ -162,6 +251,21 @@ def due_text(seconds: float) -> str:
 def _why(pod: Mapping[str, Any]) -> str:
     how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
     return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *keeping(pod)])
+
+
+def _cause(pod: Mapping[str, Any]) -> str:
+    """Say why without what differs from pod to pod: how often it was tried, and when it is again."""
+    how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
+    hold = [] if pod["hold"] is None else [pod["hold"]["text"]]
+    blocked = [] if pod["error"] is None or pod["blockedBy"] is None else [_blocked(pod["blockedBy"])]
+    error = [] if pod["error"] is None else [pod["error"]]
+    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *hold, *blocked, *error])
+
+
+def _tries(pod: Mapping[str, Any]) -> str:
+    if pod["error"] is None:
+        return ""
+    return f" tried {many(pod['tries'], 'time')}, again in {span(pod['nextTryInSeconds'])}"
 
 
 def keeping(eviction: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,153 @@
+"""``history`` and ``explain`` of pods that are gone, over HTTP, as several replicas remember them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from test_status import add_guarded_pod
+from tests.stage.controlled import QUICK, Controlled, controlling
+from tests.stage.objects import KEY, add_nodes, add_pod, tolerates, write_kubeconfig
+from tests.stage.processes import invoked
+from tests.stage.waiting import free_port, until
+
+from fake_apiserver import ApiServer, pod_object
+from taint_eviction.adapters.probe_server import Address
+from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.settings import ElectionSettings, Settings
+
+LEASE = ElectionSettings()
+REAL = replace(QUICK, election=LEASE)
+DRY_LEASE = "taint-eviction-controller-dry-run"
+DRY_RUN = replace(QUICK, dry_run=True, election=replace(LEASE, lease_name=DRY_LEASE))
+LABELS = {"app.kubernetes.io/name": "taint-eviction-controller"}
+
+
+@contextlib.asynccontextmanager
+async def replica(server: ApiServer, settings: Settings, host: str, port: int) -> AsyncIterator[Controlled]:
+    """Run a replica in a pod of its own at ``host``."""
+    name = "at-" + host.replace(".", "-")
+    pod = pod_object(LEASE.lease_namespace, name, "cp", timestamp=server.clock.timestamp())
+    labelled = {**pod["metadata"], "labels": LABELS}
+    server.create("pods", {**pod, "metadata": labelled, "status": {"phase": "Running", "podIP": host}})
+    async with contextlib.AsyncExitStack() as stack:
+        with mock.patch("socket.gethostname", return_value=name):
+            listen = Address(host, port)
+            controlled = await stack.enter_async_context(controlling(server, settings, listen=listen))
+        yield controlled
+
+
+async def listed(*words: str) -> list[dict[str, Any]]:
+    """The outcomes that ``history`` lists."""
+    said = await invoked("history", "-o", "json", *words)
+    assert said.code == 0, said.complaints
+    outcomes: list[dict[str, Any]] = json.loads(said.out)["outcomes"]
+    return outcomes
+
+
+async def test_a_dry_run_beside_the_controller_evicts_nobody_in_any_answer(tmp_path: Path) -> None:
+    """What it would have done is told only where it is asked for, and as such."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, "n1", "cp")
+        port = free_port()
+        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
+        # Of the two, only the dry run does not ask the budget.
+        blocked = replace(REAL, policy=EvictionPolicy(EvictionMode.EVICT))
+        async with (
+            replica(server, blocked, "127.0.0.1", port) as real,
+            replica(server, DRY_RUN, "127.0.0.2", port) as dry,
+        ):
+            await until(lambda: real.application.gate.may_act() and dry.application.gate.may_act())
+            server.taint("n1", KEY)
+            add_guarded_pod(server, "leaves", "n1")
+            at_dry_run = ("--server", f"http://{dry.listen}")
+
+            async def both_remember() -> bool:
+                return len(await listed(*at_dry_run)) == len(await listed(*flags)) == 1
+
+            await until(both_remember)
+            [told] = await listed(*flags)
+            assert (told["outcome"], told["dryRun"]) == ("blocked", False)
+            server.delete("pods", "leaves", grace_period_seconds=0)
+            await until(lambda: real.application.live.controller.status.pending_count() == 0)
+            [told] = await listed(*flags)
+            # Which of the two depends on whether the watch or the retry tells it first.
+            assert (told["outcome"] in {"deleted", "gone"}, told["dryRun"]) == (True, False)
+            explained = await invoked("explain", "default/leaves", *flags)
+            assert "was evicted" not in explained.out
+            assert " (this replica " in explained.out
+            said = await invoked("history", *flags)
+            assert "is a dry run: --lease-name or --server asks it" in said.complaints
+            for words in (at_dry_run, (*flags, "--lease-name", DRY_LEASE)):
+                assert [(each["outcome"], each["dryRun"]) for each in await listed(*words)] == [("evicted", True)]
+                assert "evicted (dry run)" in (await invoked("history", *words)).out
+                of_dry_run = (await invoked("explain", "default/leaves", *words)).out
+                assert "default/leaves would have been evicted (a dry run told this) from node n1" in of_dry_run
+                status = (await invoked("status", *words)).out
+                assert "1 pod would have been evicted (dry run) in the last 5 m" in status
+            assert "would have been evicted" not in (await invoked("status", *flags)).out
+
+
+async def test_since_is_any_duration(tmp_path: Path) -> None:
+    """Also the longest one that flags take; what is none is wrong usage."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, "n1", "cp")
+        port = free_port()
+        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
+        async with replica(server, REAL, "127.0.0.1", port) as leader:
+            await until(leader.application.gate.may_act)
+            server.taint("n1", KEY)
+            add_pod(server, "leaves", "n1")
+            await until(lambda: server.get("pods", "leaves") is None)
+            for long in ("1h", "277777h"):
+                assert [each["name"] for each in await listed(*flags, "--since", long)] == ["leaves"], long
+            said = await invoked("history", "--since", "yesterday", *flags)
+            assert (said.code, said.out) == (2, "")
+
+
+async def test_a_standby_that_becomes_the_leader_answers_for_the_one_before(tmp_path: Path) -> None:
+    """It saw the pods go that the leader before evicted, and tells these beside its own."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, "n1", "cp")
+        port = free_port()
+        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
+        async with contextlib.AsyncExitStack() as stack:
+            leader = await stack.enter_async_context(replica(server, REAL, "127.0.0.1", port))
+            await until(leader.application.gate.may_act)
+            standby = await stack.enter_async_context(replica(server, REAL, "127.0.0.2", port))
+            server.taint("n1", KEY)
+            await standby.watching_pods_of("n1")
+            # Both know the pod before it goes.
+            add_pod(server, "first", "n1", tolerates(1))
+            await until(lambda: server.get("pods", "first") is None)
+            at_standby = ("--server", f"http://{standby.listen}")
+
+            async def standby_remembers() -> bool:
+                return len(await listed(*at_standby)) == 1
+
+            await until(standby_remembers)
+            [seen] = await listed(*at_standby)
+            assert (seen["outcome"], seen["call"]) in {("deleted", None), ("gone", None)}
+            [told] = await listed(*flags)
+            assert (told["outcome"], told["call"], told["toldBy"].startswith("at-127-0-0-1")) == (
+                "evicted",
+                "delete",
+                True,
+            )
+            await leader.end()
+            server.delete("pods", "at-127-0-0-1", LEASE.lease_namespace, grace_period_seconds=0)
+            await until(standby.application.gate.may_act)
+            add_pod(server, "second", "n1")
+            await until(lambda: server.get("pods", "second") is None)
+            outcomes = [(each["name"], each["outcome"]) for each in await listed(*flags)]
+            assert outcomes == [("second", "evicted"), ("first", seen["outcome"])]
+            explained = await invoked("explain", "default/first", *flags)
+            assert (explained.code, f"taint {KEY}" in explained.out) == (0, True)
