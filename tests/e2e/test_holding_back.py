@@ -204,9 +204,11 @@ async def test_status_and_explain_say_who_goes_when_and_why(cluster: ClusterUnde
     await controller.says(what="scheduled", pod=pod)
     node = cluster.node_name("a")
     rows = (await controller.ask("status", "--namespace", cluster.prefix)).splitlines()
-    header = rows.index("") + 1
+    [group] = [row.split() for row in rows if row.strip().startswith(node)]
+    assert group[:7] == [node, KEY, "1", "1", "-", "-", "-"]
+    header = next(number for number, row in enumerate(rows) if row.split()[:2] == ["DUE", "STATE"])
     assert rows[header].split() == ["DUE", "STATE", "POD", "NODE", "WHY"]
-    [row] = [row.split("  ") for row in rows[header + 1 :]]
+    [row] = [row.split("  ") for row in rows[header + 1 :] if row]
     cells = [cell.strip() for cell in row if cell]
     assert cells[0].startswith("in 9 m ")
     assert cells[1:] == ["waiting", pod, node, f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 600 s]"]

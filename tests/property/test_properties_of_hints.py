@@ -34,7 +34,7 @@ from taint_eviction.core.effects import (
 )
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pod_record import InFlight, PodState
+from taint_eviction.core.pod_record import InFlight, PodRecord, PodState
 from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 NAMES = [f"p{number}" for number in range(8)]
@@ -265,11 +265,18 @@ class HintsMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_slept_through(self) -> None:
-        """Once its hints were placed anew it may wake for nothing (limits are asked once more), and never too late."""
-        if not hasattr(self, "plain"):
+        """Once its hints were placed anew it may wake for nothing (limits are asked once more), and never too late.
+
+        Where nothing is to be done either may wake for nothing: the hint of a limit outlives the pod that it was for.
+        """
+        if not hasattr(self, "plain") or not any(map(_is_to_be_done, self.plain.pods)):
             return
         at, refilled_at = (brain.attempts.next_at(self.now) for brain in (self.plain, self.refilled))
         assert at is None or (refilled_at is not None and refilled_at <= max(at, self.now))
+
+
+def _is_to_be_done(record: PodRecord) -> bool:
+    return record.decision is not None or record.condition.take_back_at is not None
 
 
 HintsMachine.TestCase.settings = settings(max_examples=examples(1.5), stateful_step_count=40)
