@@ -62,7 +62,7 @@ def _component(pin: dict[str, str], reference: str) -> dict[str, Any]:
         "version": pin["version"],
         "scope": "excluded" if pin["name"] in NOT_IN_THE_IMAGE else "required",
         "purl": reference,
-        # Any one of these files is what is installed, depending on Python and platform.
+        # pip installs one of these files; Python version and platform decide which.
         "externalReferences": [
             {
                 "type": "distribution",

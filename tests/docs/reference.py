@@ -147,7 +147,7 @@ def exit_codes_page() -> str:
             [
                 MADE,
                 "# Exit codes",
-                f"There are four: {codes}. For all commands: {about_all}",
+                f"The exit codes are {codes}. For all commands: {about_all}",
                 _table(("command", "exit codes"), rows),
             ]
         )

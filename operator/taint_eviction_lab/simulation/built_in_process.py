@@ -21,6 +21,7 @@ from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.freezing import FREEZER, Freezer
 from taint_eviction_lab.simulation.informers import InformerListener, NodeInformer, PodInformer
+from taint_eviction_lab.simulation.killable import Killable
 from taint_eviction_lab.simulation.lease import SimulatedLeaseStore
 from taint_eviction_lab.simulation.pod_writes import PodWrites
 from taint_eviction_lab.simulation.process import Surroundings
@@ -96,7 +97,7 @@ class BuiltInTimelineReporter:
         self._timeline.add(TimelineEntry(virtual_now(), what, str(key), why=why))
 
 
-class BuiltInProcess:
+class BuiltInProcess(Killable):
     """The ``incarnation``-th process of a replica, counted from 1; ``name`` tells it from all others."""
 
     def __init__(self, version: BuiltInVersion, surroundings: Surroundings, name: str, incarnation: int) -> None:
@@ -175,23 +176,6 @@ class BuiltInProcess:
                 wait_seconds = _FIRST_WAIT_SECONDS if listener.heard > heard else wait_seconds
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(wait_seconds * 2, _MAX_WAIT_SECONDS)
-
-    def fall_silent(self) -> None:
-        """Let nothing out any more from this very moment on; to be killed next."""
-        self._calls.close()
-
-    async def kill(self) -> None:
-        """End it at once; raise what had ended it already: a bug of its own."""
-        self.fall_silent()
-        self._task.cancel()
-        self.freezer.thaw()
-        await asyncio.wait([self._task])
-        self.check()
-
-    def check(self) -> None:
-        """Raise what has ended the process, if a bug did."""
-        if self._task.done() and not self._task.cancelled() and (bug := self._task.exception()) is not None:
-            raise bug
 
     def has_plans(self) -> bool:
         """Tell whether a timer is set or a pod is being deleted."""

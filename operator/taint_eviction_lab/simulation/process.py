@@ -22,6 +22,7 @@ from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
 from taint_eviction_lab.simulation.faults import CallFaults
 from taint_eviction_lab.simulation.freezing import FREEZER, Freezer
+from taint_eviction_lab.simulation.killable import Killable
 from taint_eviction_lab.simulation.lease import SimulatedLease, SimulatedLeaseStore
 from taint_eviction_lab.simulation.timeline import Timeline
 from taint_eviction_lab.simulation.timeline_reporter import TimelineReporter, timeline_comparisons
@@ -69,7 +70,7 @@ class Surroundings:
     reporters: Callable[[Timeline, Gate], Iterable[Reporter]] = no_reporters
 
 
-class ControllerProcess:
+class ControllerProcess(Killable):
     """The ``incarnation``-th process of a replica, counted from 1; ``name`` tells it from all others."""
 
     def __init__(self, surroundings: Surroundings, name: str, incarnation: int) -> None:
@@ -118,23 +119,6 @@ class ControllerProcess:
                 group.create_task(self._elector.run(), name="elector")
             if self._shadow is not None:
                 group.create_task(look_after(self._shadow, self.live.clock), name="shadow")
-
-    def fall_silent(self) -> None:
-        """Let nothing out any more from this very moment on; to be killed next."""
-        self._calls.close()
-
-    async def kill(self) -> None:
-        """End it at once; raise what had ended it already: a bug of its own."""
-        self.fall_silent()
-        self._task.cancel()
-        self.freezer.thaw()
-        await asyncio.wait([self._task])
-        self.check()
-
-    def check(self) -> None:
-        """Raise what has ended the process, if a bug did."""
-        if self._task.done() and not self._task.cancelled() and (bug := self._task.exception()) is not None:
-            raise bug
 
     def has_plans(self) -> bool:
         """Tell whether anything is scheduled or in flight."""

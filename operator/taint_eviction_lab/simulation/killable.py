@@ -1,0 +1,31 @@
+"""A simulated process that can be killed: one task, the calls that it makes, and a freezer around it."""
+
+import asyncio
+
+from taint_eviction_lab.simulation.calls import SimulatedCalls
+from taint_eviction_lab.simulation.freezing import Freezer
+
+
+class Killable:
+    """What has ``_calls``, runs as ``_task``, and can be frozen by ``freezer``; whoever derives from it sets them."""
+
+    freezer: Freezer
+    _calls: SimulatedCalls
+    _task: asyncio.Task[None]
+
+    def fall_silent(self) -> None:
+        """Let nothing out any more from this very moment on; to be killed next."""
+        self._calls.close()
+
+    async def kill(self) -> None:
+        """End it at once; raise what had ended it already: a bug of its own."""
+        self.fall_silent()
+        self._task.cancel()
+        self.freezer.thaw()
+        await asyncio.wait([self._task])
+        self.check()
+
+    def check(self) -> None:
+        """Raise what has ended the process, if a bug did."""
+        if self._task.done() and not self._task.cancelled() and (bug := self._task.exception()) is not None:
+            raise bug
