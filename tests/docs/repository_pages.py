@@ -39,7 +39,6 @@ SECTIONS = {
     "a-pod-stays-terminating": "tasks/terminating.md",
     "break-glass-nothing-evicts": "tasks/break-glass.md",
     "as-a-static-pod": "install/static-pod.md",
-    "alerts": "tasks/alerts.md",
 }
 
 _FENCE = re.compile(r"^\s*```")
