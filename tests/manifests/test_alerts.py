@@ -48,7 +48,7 @@ def expressions() -> list[tuple[str, str]]:
 @cache
 def measured() -> dict[str, Labels]:
     """Return the names of all series in /metrics with their labels, once everything has happened at least once."""
-    metrics = Metrics("0.1.0")
+    metrics = Metrics("0.1.0", by_namespace=True)
     metrics.read_from(
         Readings(
             pending=lambda: 3,
@@ -60,6 +60,8 @@ def measured() -> dict[str, Labels]:
             leading=lambda: True,
             due=lambda: 4,
             blocked=lambda: {"budget": 1},
+            waiting=lambda: {"paused": 5},
+            tainted_nodes=lambda: 9,
             eviction_loops=lambda: 2,
             breaker_open=lambda: True,
             newly_tainted=lambda: {"others": 6},
@@ -71,7 +73,7 @@ def measured() -> dict[str, Labels]:
             credential_failures=lambda: 3,
         )
     )
-    metrics.evicted(0.1)
+    metrics.evicted(0.1, "maintenance", "shop")
     metrics.policy_read("rejected")
     metrics.called("delete", "pods", "200")
     metrics.malformed("pods")
