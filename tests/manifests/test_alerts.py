@@ -107,9 +107,10 @@ def test_what_is_asked_for_is_measured(place: str, expression: str) -> None:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
-def test_summaries_name_labels_that_the_alert_has(rule: dict[str, Any]) -> None:
+def test_texts_name_labels_that_the_alert_has(rule: dict[str, Any]) -> None:
     """What aggregation drops is not written about."""
-    wanted = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    texts = rule["annotations"]["summary"] + rule["annotations"]["description"]
+    wanted = set(re.findall(r"\$labels\.(\w+)", texts))
     if grouped := re.findall(r"by \(([^)]*)\)", rule["expr"]):
         assert wanted <= set.intersection(*(set(re.findall(r"\w+", labels)) for labels in grouped))
     elif wanted:
@@ -118,13 +119,16 @@ def test_summaries_name_labels_that_the_alert_has(rule: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
-def test_every_alert_leads_to_its_entry_in_the_runbook(rule: dict[str, Any]) -> None:
-    """The runbook annotation is a path within the repository, to a heading that is the alert's name."""
-    path, _, anchor = rule["annotations"]["runbook"].partition("#")
+def test_every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(rule: dict[str, Any]) -> None:
+    """The link is a path within the repository, to the heading of the runbook that is the alert's name."""
+    assert rule["labels"].keys() == {"severity"}
+    assert rule["labels"]["severity"] in {"warning", "critical"}
+    assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+    assert all(text.endswith((".", "?")) for name, text in rule["annotations"].items() if name != "runbook_url")
+    path, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     headings = re.findall(r"^#+ (\S+)$", (MANIFESTS.parent / path).read_text(), re.MULTILINE)
     assert rule["alert"] in headings
     assert anchor == rule["alert"].lower()
-    assert rule["labels"]["severity"] in {"warning", "critical"}
 
 
 def test_every_entry_of_the_runbook_is_an_alert() -> None:
@@ -207,7 +211,7 @@ LEADER = 'leader_election_master_status{name="taint-eviction-controller",' + JOB
 PREFIX = "taint_eviction_controller_"
 
 
-def calls(code: int, values: str) -> dict[str, str]:
+def calls(code: int | str, values: str) -> dict[str, str]:
     """Return a series of API calls answered with this code."""
     return {f'{PREFIX}api_calls_total{{{JOB},verb="delete",resource="pods",code="{code}"}}': values}
 
@@ -241,7 +245,11 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionOrdersUnreadable": [({replica("orders_age_seconds", "a"): "0 60 120"}, 2)],
     "TaintEvictionBreakerUnwritten": [({replica("breaker_unwritten_seconds", "a"): "0 0 60 120"}, 3)],
     "TaintEvictionPolicyRejected": [({replica("policy_invalid", "a"): "0 1x9"}, 2)],
-    "TaintEvictionNoStandby": [({LEADER + ',instance="a"}': "1x30", LEADER + ',instance="b"}': "0x1 stale"}, 17)],
+    "TaintEvictionNoStandby": [
+        ({LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0x20 stale"}, 34),
+        # It crashes again and again, and is seen for a minute of five.
+        ({LEADER + ',instance="a"}': "1x40", LEADER + ',instance="b"}': "0 " + "stale _ _ _ 0 " * 8}, 7),
+    ],
     "TaintEvictionNotSynced": [({f'{PREFIX}synced{{{JOB},instance="a"}}': "1 0x9"}, 6)],
     "TaintEvictionStaleWatch": [
         ({f'{PREFIX}watch_age_seconds{{{JOB},instance="a",kind="nodes"}}': "60 120 180 240 300 360"}, 5)
@@ -249,10 +257,21 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionLag": [(buckets("lateness_seconds", le_10="0x20", le_30="0+60x20", le_inf="0+60x20"), 6)],
     "TaintEvictionLimited": [
         (
-            {replica("due_evictions", "a"): "0 40x20"}
+            {
+                replica("waiting_evictions", "a", reason="limited"): "0 40x20",
+                replica("attempts_total", "a", outcome="evicted"): "0+60x20",
+            }
             | buckets("limiter_wait_seconds", le_300="0x20", le_1800="0+60x20", le_inf="0+60x20"),
             11,
-        )
+        ),
+        # Nothing is attempted any more, so that no wait is measured either.
+        (
+            {
+                replica("waiting_evictions", "a", reason="limited"): "0x9 40x30",
+                replica("attempts_total", "a", outcome="evicted"): "0+60x9 540x30",
+            },
+            29,
+        ),
     ],
     "TaintEvictionBlocked": [({f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0+60x20"}, 7)],
     "TaintEvictionLoop": [({replica("eviction_loops", "a"): "0x3 1x9", replica("eviction_loops", "b"): "0x12"}, 4)],
@@ -281,11 +300,13 @@ CALM: list[dict[str, str]] = [
         replica("breaker_unwritten_seconds", "a"): "0 20 0x43",
         replica("policy_invalid", "a"): "0x45",
         replica("ready_out_of_service_nodes", "a"): "2x20 0x5 1x20",  # somebody removes the taint in time
-        replica("due_evictions", "a"): "1x45",  # never the same pod
+        replica("waiting_evictions", "a", reason="limited"): "1x45",  # never the same pod
+        replica("attempts_total", "a", outcome="evicted"): "0+60x45",
     }
     | buckets("limiter_wait_seconds", le_2_5="0+60x45", le_inf="0+60x45")
     | calls(200, "0+10x45")
     | calls(409, "0+50x45")  # somebody else was faster, however often
+    | calls("held", "0+50x45")  # a pause came while the call was prepared
     | buckets("lateness_seconds", le_0_5="0+60x45", le_inf="0+60x45")
     | buckets("event_loop_lag_seconds", le_0_5="0+60x45", le_inf="0+60x45"),
     {
@@ -294,14 +315,16 @@ CALM: list[dict[str, str]] = [
         f'{PREFIX}build_info{{job="d",instance="d",dry_run="true"}}': "1x45",
         f'{PREFIX}breaker_open{{job="d",instance="d"}}': "1x45",
         LEADER + ',instance="a"}': "1x45",
-        LEADER + ',instance="b"}': "0x45",
+        LEADER + ',instance="b"}': "0x20 stale _x4 0x20",  # a rollout whose new replica starts slowly
     },
     {
         # All go that a pause has held for half an hour.
         LEADER + ',instance="a"}': "1x45",
         LEADER + ',instance="b"}': "0x45",
         replica("pauses", "a", scope="whole"): "1x30 0x15",
-        replica("due_evictions", "a"): "500x30 100x2 0x13",
+        replica("waiting_evictions", "a", reason="paused"): "500x30 stale",
+        replica("waiting_evictions", "a", reason="limited"): "_x30 100x2 0x13",
+        replica("attempts_total", "a", outcome="evicted"): "0x30 400 500x14",
     }
     | buckets("limiter_wait_seconds", le_300="0x45", le_1800="0x30 400 500x14", le_inf="0x30 400 500x14"),
 ]
