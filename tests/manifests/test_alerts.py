@@ -37,12 +37,19 @@ def dashboard() -> dict[str, Any]:
     return found
 
 
+@cache
+def panels() -> tuple[dict[str, Any], ...]:
+    """Return the panels that show something, in their order; the rows have titles alone."""
+    return tuple(panel for panel in dashboard()["panels"] if panel["type"] != "row")
+
+
 def expressions() -> list[tuple[str, str]]:
     """Return every expression of rules and dashboard, with the name of its place."""
     in_rules = [(rule["alert"], rule["expr"]) for rule in rules()]
-    in_panels = [(panel["title"], target["expr"]) for panel in dashboard()["panels"] for target in panel["targets"]]
+    in_panels = [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]
+    annotations = [(each["name"], each["expr"]) for each in dashboard()["annotations"]["list"]]
     queries = [(variable["name"], variable["query"]["query"]) for variable in dashboard()["templating"]["list"][1:]]
-    return in_rules + in_panels + queries
+    return in_rules + in_panels + annotations + queries
 
 
 @cache
@@ -137,7 +144,34 @@ def test_every_entry_of_the_runbook_is_an_alert() -> None:
     assert headings == [rule["alert"] for rule in rules()]
 
 
-@pytest.mark.parametrize("panel", dashboard()["panels"], ids=lambda panel: str(panel["title"]))
+# Metrics that no panel shows, and why.
+NOT_SHOWN = {
+    "taint_eviction_controller_pod_deletions_total": "Kubernetes' own name for attempts_total{outcome=evicted}",
+    "taint_eviction_controller_pod_deletion_duration_seconds": "Kubernetes' own name for lateness_seconds",
+}
+
+
+def test_every_metric_is_shown_or_is_left_out_for_a_reason() -> None:
+    """A new metric goes into a panel, or into the list above."""
+    shown = {re.sub(r"_bucket$", "", name) for panel in panels() for name in _names(panel)}
+    known = {re.sub(r"_(bucket|count|sum)$", "", name) for name in measured()}
+    assert shown | NOT_SHOWN.keys() == known
+    assert not shown & NOT_SHOWN.keys()
+
+
+def test_the_dashboard_answers_four_questions_in_rows() -> None:
+    """The state first; percentiles by their names; and when the breaker was open or something paused, everywhere."""
+    titles = [(panel["type"] == "row", panel["title"]) for panel in dashboard()["panels"]]
+    assert [title for is_row, title in titles if is_row] == ["Is it well", "What goes on", "What is held", "API"]
+    assert {"p50", "p99", "Tainted nodes", "Evictions by taint key", "Evictions by namespace"} <= {t for _, t in titles}
+    assert [each["name"] for each in dashboard()["annotations"]["list"]] == ["Circuit breaker", "Pauses"]
+
+
+def _names(panel: dict[str, Any]) -> list[str]:
+    return [name for target in panel["targets"] for name in _NAME.findall(target["expr"])]
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: str(panel["title"]))
 def test_legends_name_labels_that_the_series_have(panel: dict[str, Any]) -> None:
     """What aggregation drops is not shown."""
     for target in panel["targets"]:
@@ -168,12 +202,18 @@ def test_panels_neither_overlap_nor_leave_the_grid() -> None:
 
 def test_the_dashboard_asks_the_data_source_that_is_chosen() -> None:
     """No panel is tied to somebody's own data source."""
-    for panel in dashboard()["panels"]:
-        for part in [panel, *panel["targets"]]:
-            assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    parts = [*dashboard()["annotations"]["list"], *panels()]
+    for part in [*parts, *(target for panel in panels() for target in panel["targets"])]:
+        assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
 
 # ---- promtool
+
+
+def as_grafana_asks(expression: str) -> str:
+    """Put in Grafana's variables."""
+    variables = {"$job": ".*", "$__rate_interval": "1m", "$__range": "3h"}
+    return re.sub(r"\$\w+", lambda name: variables[name[0]], expression)
 
 
 def promtool(*arguments: str) -> None:
@@ -197,12 +237,10 @@ def test_prometheus_reads_the_rules(tmp_path: Path) -> None:
 
 @needs_promtool
 def test_prometheus_reads_the_dashboards_expressions(tmp_path: Path) -> None:
-    """Once Grafana has put in its variables, Prometheus' own parser accepts every panel's expression."""
-    found = [
-        {"record": "panel", "expr": expression.replace("$job", ".*").replace("$__rate_interval", "1m")}
-        for panel in dashboard()["panels"]
-        for expression in (target["expr"] for target in panel["targets"])
-    ]
+    """Once Grafana has put in its variables, Prometheus' own parser accepts every expression."""
+    asked = [target["expr"] for panel in panels() for target in panel["targets"]]
+    asked += [each["expr"] for each in dashboard()["annotations"]["list"]]
+    found = [{"record": "panel", "expr": as_grafana_asks(expression)} for expression in asked]
     promtool("check", "rules", str(write_rules(tmp_path, found)))
 
 
@@ -364,6 +402,26 @@ def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
     """Each fires at its minute, not a minute earlier, and none while all is well."""
     write_rules(tmp_path, list(rules()))
     tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": alert_tests()}
+    path = tmp_path / "tests.yaml"
+    path.write_text(yaml.safe_dump(tests))
+    promtool("test", "rules", str(path))
+
+
+@needs_promtool
+def test_the_first_evictions_of_a_taint_key_are_shown(tmp_path: Path) -> None:
+    """A key has no series before its first storm, so that rate() and increase() would not see it; a restart shows 0."""
+    [panel] = [panel for panel in panels() if panel["title"] == "Evictions by taint key"]
+    series = f'{PREFIX}evictions_by_taint_total{{{JOB},instance="a",key="k1"}}'
+    conditions = [
+        {
+            "eval_time": f"{minute}m",
+            "expr": as_grafana_asks(panel["targets"][0]["expr"]),
+            "exp_samples": [{"labels": '{key="k1"}', "value": value}],
+        }
+        for minute, value in {2: 400, 3: 0, 4: 7, 5: 0}.items()
+    ]
+    inputs = [{"series": series, "values": "_ _ 400 400 407 3"}]
+    tests = {"tests": [{"interval": "1m", "input_series": inputs, "promql_expr_test": conditions}]}
     path = tmp_path / "tests.yaml"
     path.write_text(yaml.safe_dump(tests))
     promtool("test", "rules", str(path))
