@@ -144,6 +144,23 @@ def test_every_entry_of_the_runbook_is_an_alert() -> None:
     assert headings == [rule["alert"] for rule in rules()]
 
 
+def test_service_levels_are_the_alerts_own_expressions() -> None:
+    """The page says what is measured, and names every alert with its severity."""
+    page = (MANIFESTS.parent / "docs/tasks/alerts.md").read_text()
+    blocks = {block.strip() for block in re.findall(r"```promql\n(.*?)```", page, re.DOTALL)}
+    assert len(blocks) == 4
+    assert blocks <= {rule["expr"].strip() for rule in rules()}
+    rows = re.findall(r"^\| .* \| (critical|warning) \| (.*) \|$", page, re.MULTILINE)
+    said = {alert: severity for severity, alerts in rows for alert in re.findall(r"\[(\w+)\]", alerts)}
+    assert said == {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
+
+
+def test_the_page_puts_an_address_before_every_link_to_the_runbook() -> None:
+    """Its sed command finds them all, as the annotations are written."""
+    [pattern] = re.findall(r"sed 's\|(.*?)\|", (MANIFESTS.parent / "docs/tasks/alerts.md").read_text())
+    assert (MONITORING / "prometheus-rule.yaml").read_text().count(f"            {pattern}") == len(rules())
+
+
 # Metrics that no panel shows, and why.
 NOT_SHOWN = {
     "taint_eviction_controller_pod_deletions_total": "Kubernetes' own name for attempts_total{outcome=evicted}",
