@@ -154,10 +154,10 @@ class Metrics:
     def read_from(self, readings: Readings) -> None:
         """Register the metrics that are read from other parts. Called once, when these exist."""
         self._read("pending_evictions", "Pods that have a deadline or are being evicted.", readings.pending)
-        self._read("retrying_evictions", "Pods whose last attempt failed.", readings.retrying)
+        self._read("retrying_evictions", "Pods whose last attempt failed; 0 on a standby.", readings.retrying)
         self._read(
             "longest_blocked_seconds",
-            "Seconds for which the oldest failing eviction has been failing.",
+            "Seconds for which the oldest failing eviction that nothing holds back has been failing; 0 on a standby.",
             readings.longest_blocked_seconds,
         )
         self._read(
@@ -203,9 +203,9 @@ class Metrics:
                 "kind",
                 readings.watch_ages,
             ),
-            "blocked_evictions": ("Pods that budgets block, by reason.", "reason", readings.blocked),
+            "blocked_evictions": ("Pods that budgets block, by reason; none on a standby.", "reason", readings.blocked),
             "waiting_evictions": (
-                "Pods that are due and wait, by what they wait for: pauses, the breaker, limits.",
+                "Pods that are due and wait, by what they wait for (limited: their turn); none on a standby.",
                 "reason",
                 readings.waiting,
             ),
