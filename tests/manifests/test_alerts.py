@@ -339,6 +339,32 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionClockOffset": [({f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "-3x20"}, 10)],
 }
 
+# By alert that looks back: series whose fault ends at minute 30; the last minute at which it fires.
+ENDS: dict[str, tuple[dict[str, str], int]] = {
+    "TaintEvictionNoStandby": (
+        {LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0 stale " + "_x27 0x30"},
+        35,
+    ),
+    "TaintEvictionLag": (
+        buckets("lateness_seconds", le_10="0x30 0+60x30", le_30="0+60x60", le_inf="0+60x60"),
+        40,
+    ),
+    "TaintEvictionLimited": (
+        {
+            replica("waiting_evictions", "a", reason="limited"): "40x30 stale",
+            replica("attempts_total", "a", outcome="evicted"): "0+60x60",
+        }
+        | buckets("limiter_wait_seconds", le_300="0x60", le_1800="0+60x60", le_inf="0+60x60"),
+        30,
+    ),
+    "TaintEvictionApiErrors": (calls(200, "0+60x60") | calls(500, "0+30x30 900x30"), 32),
+    "TaintEvictionEventLoopLag": (
+        buckets("event_loop_lag_seconds", le_1="0x30 0+60x30", le_2_5="0+60x60", le_inf="0+60x60"),
+        35,
+    ),
+    "TaintEvictionBuiltInActive": ({f'{PREFIX}builtin_active_total{{{JOB},instance="a"}}': "0+1x30 30x30"}, 44),
+}
+
 # Series with which nothing fires, ever.
 CALM: list[dict[str, str]] = [
     {
@@ -391,6 +417,9 @@ def alert_tests() -> list[dict[str, Any]]:
     for alert, cases in FIRES.items():
         for series, minute in cases:
             tests.append(_one_test(series, [(alert, minute - 1, False), (alert, minute, True)]))
+    tests += [
+        _one_test(series, [(alert, last, True), (alert, last + 1, False)]) for alert, (series, last) in ENDS.items()
+    ]
     tests += [_one_test(series, [(alert, minute, False) for alert in FIRES for minute in range(45)]) for series in CALM]
     return tests
 
@@ -410,13 +439,14 @@ def _one_test(series: dict[str, str], moments: list[tuple[str, int, bool]]) -> d
 
 
 def test_every_alert_is_tried() -> None:
-    """No alert is written that nobody has seen firing."""
+    """No alert is written that nobody has seen firing, nor one that looks back and that nobody has seen ending."""
     assert FIRES.keys() == {rule["alert"] for rule in rules()}
+    assert ENDS.keys() == {rule["alert"] for rule in rules() if "[" in rule["expr"]}
 
 
 @needs_promtool
 def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
-    """Each fires at its minute, not a minute earlier, and none while all is well."""
+    """Each fires at its minute, not a minute earlier, ends soon after its fault, and none fires while all is well."""
     write_rules(tmp_path, list(rules()))
     tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": alert_tests()}
     path = tmp_path / "tests.yaml"
