@@ -183,9 +183,13 @@ class Settings:
             found.append(f"the longest hold must be 0 seconds or more, not {self.max_hold_seconds:g}")
         if self.outage_gap_seconds < 0:
             found.append(f"the outage gap must be 0 seconds or more, not {self.outage_gap_seconds:g}")
+        found += self.policy.problems() + self.breaker.problems() + self._adoption_problems()
+        return found + (self.election.problems() if self.election.enabled else [])
+
+    def _adoption_problems(self) -> list[str]:
+        found = self.adoption.problems()
         if self.adoption.enabled and not self.election.enabled and not self.dry_run:
             found.append("adoption needs leader election: whoever adopts must be the only one, and be seen to be there")
         if self.adoption.enabled and not self.control_state.enabled:
-            found.append("adoption needs the state ConfigMap: hand-back ends it there")
-        found += self.policy.problems() + self.breaker.problems() + self.adoption.problems()
-        return found + (self.election.problems() if self.election.enabled else [])
+            found.append("adoption needs the state ConfigMap, in which hand-back ends it")
+        return found

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from taint_eviction import __version__
+from taint_eviction.adapters.adoptions import Adoptions
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.api_reader import ApiReader
 from taint_eviction.adapters.api_writer import ApiWriter
@@ -140,6 +141,7 @@ def build(
         audit=audit,
         shadow=shadow,
         memory=memory,
+        identity=identity,
     )
     assembled = assemble(doors, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
@@ -198,11 +200,14 @@ def _doors(
     audit: AuditLog | None,
     shadow: Shadow | None,
     memory: OutcomeMemory,
+    identity: str,
 ) -> Doors:
-    builtin = BuiltinController(clock, metrics.builtin_active, expected=settings.dry_run)
+    expected = settings.dry_run or settings.adoption.enabled
+    builtin = BuiltinController(clock, metrics.builtin_active, expected=expected)
     malformed = MalformedObjects(metrics.malformed)
     observations = Observations(malformed, builtin.inspect)
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
+    store = StateConfigMap(calls, *state)
     counting = MetricsReporter(metrics)
     # The memory is told on standbys as well.
     reporters = [memory, *_reporters(settings, gate, counting, recorder, state)]
@@ -232,7 +237,8 @@ def _doors(
         interpret=observations.interpret,
         gate=gate,
         reporters=[*reporters, *observers],
-        control_state=StateConfigMap(calls, *state) if settings.control_state.enabled else None,
+        control_state=store if settings.control_state.enabled else None,
+        adoption=Adoptions(calls, malformed, store, identity),
         restarted=metrics.watch_restarted,
         heard=heard,
         began=counting.began,

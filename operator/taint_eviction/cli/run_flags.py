@@ -281,6 +281,19 @@ _ELECTION = (
     ),
 )
 
+_ADOPTION = (
+    _flag(
+        "--adopt",
+        is_flag=True,
+        help="Adopt countdowns from a built-in controller that cannot be switched off. Needs the component adopt.",
+    ),
+    _span(
+        "--adopt-from",
+        _DEFAULT.adoption.from_seconds,
+        "How much of a pod's tolerance must be left for its countdown to be adopted.",
+    ),
+)
+
 _RECORDS = (
     _flag(
         "--journal",
@@ -313,6 +326,7 @@ _GROUPS = {
     "Circuit breaker": _BREAKER,
     "Watching": _WATCHING,
     "Leader election": _ELECTION,
+    "Beside the built-in controller": _ADOPTION,
     "Records": _RECORDS,
 }
 

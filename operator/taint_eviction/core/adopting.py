@@ -3,11 +3,20 @@
 Not here: when that is asked, and what is noted (``adoption``).
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 from taint_eviction.core.adoption import AdoptedBy
+from taint_eviction.core.decision import DecisionPolicy, SeenTaint, judge
+from taint_eviction.core.instants import Sighting
 from taint_eviction.core.matching import matches
 from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint, Toleration
+
+# The controller's own pods, all replicas: nothing may depend on a controller that adopted itself.
+_OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
+
+# The built-in controller knows neither default tolerances nor holds.
+_BUILT_IN = DecisionPolicy()
 
 
 def places_to_adopt(spec_tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> tuple[int, ...]:
@@ -20,6 +29,21 @@ def places_to_adopt(spec_tolerations: Sequence[Toleration], taints: Iterable[Tai
     )
 
 
+def adoptable_until(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint]) -> float | None:
+    """Return when the countdown ends that may be adopted from the built-in controller; None: there is none.
+
+    It may be over: a pod that does not tolerate a taint at all has one that ended as it began.
+    """
+    own = pod.labels.get(_OWN_LABEL[0]) == _OWN_LABEL[1]
+    if bound is None or pod.mirror or pod.terminating or pod.finished or own:
+        return None
+    if not places_to_adopt(pod.spec_tolerations, [seen.taint for seen in taints]):
+        return None
+    ends = [verdict.fire_at for seen in taints if (verdict := judge(pod.tolerations, seen, bound, _BUILT_IN))]
+    until = min((end for end in ends if end is not None), default=math.inf)
+    return None if until == math.inf else until
+
+
 def adoption_matters(pod: Pod, taints: Iterable[Taint]) -> bool:
     """Tell whether a countdown that the controller adopted may still run: a noted toleration matches a taint.
 
@@ -29,10 +53,13 @@ def adoption_matters(pod: Pod, taints: Iterable[Taint]) -> bool:
         return False
     if pod.adoption.by == AdoptedBy.ADMISSION.value:
         return True
-    # Those whose seconds only the note has. Both are in the spec's order.
-    noted = [
-        counted
-        for counted, spec in zip(pod.tolerations, pod.spec_tolerations, strict=True)
-        if counted.toleration_seconds is not None and spec.toleration_seconds is None
-    ]
-    return bool(places_to_adopt(noted, taints))
+    return bool(places_to_adopt(noted_tolerations(pod), taints))
+
+
+def noted_tolerations(pod: Pod) -> tuple[Toleration, ...]:
+    """Return those of a pod's tolerations whose seconds only the note has, with these seconds."""
+    # Both are in the spec's order.
+    pairs = zip(pod.tolerations, pod.spec_tolerations, strict=True)
+    return tuple(
+        counted for counted, spec in pairs if counted.toleration_seconds is not None and spec.toleration_seconds is None
+    )
