@@ -57,14 +57,14 @@ async def test_an_adopted_pod_goes_at_its_own_deadline(cluster: ClusterUnderTest
     await start(*ADOPTING)
     await cluster.create_node("a")
     others = tolerates(30, "taint-eviction-test/other")
-    pod = await cluster.create_pod("pod", "a", [tolerates(6), tolerates(60), others])
+    pod = await cluster.create_pod("pod", "a", [tolerates(4), tolerates(60), others])
     began = read_monotonic()
     await cluster.taint("a", KEY)
     await adopted(cluster, pod)
     assert seconds_of(pod) == [None, None]
     assert others in pod.body["spec"]["tolerations"]
     # Nobody sets timeAdded, so the countdown begins when the taint was first seen.
-    assert 6.0 <= await cluster.evicted(pod) - began < 9.0
+    assert 4.0 <= await cluster.evicted(pod) - began < 7.0
 
 
 async def test_a_pause_holds_what_is_adopted(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
@@ -75,7 +75,7 @@ async def test_a_pause_holds_what_is_adopted(cluster: ClusterUnderTest, start: S
     pod = await cluster.create_pod("pod", "a", [tolerates(5)])
     await cluster.taint("a", KEY)
     await adopted(cluster, pod)
-    await cluster.stays(pod, 8.0)
+    await cluster.stays(pod, 6.0)
     await order("resume", "--yes")
     await cluster.evicted(pod)
 
@@ -97,10 +97,10 @@ async def test_the_next_process_goes_on_from_the_note(cluster: ClusterUnderTest,
     """It evicts a pod whose time ran out while no controller was there; the built-in one leaves it alone."""
     async with own_controller(config, cluster.prefix, *ADOPTING):
         await cluster.create_node("a")
-        pod = await cluster.create_pod("pod", "a", [tolerates(5)])
+        pod = await cluster.create_pod("pod", "a", [tolerates(6)])
         await cluster.taint("a", KEY)
         await adopted(cluster, pod)
-    await cluster.stays(pod, 7.0)
+    await cluster.stays(pod, 6.0)
     await start(*ADOPTING)
     await cluster.evicted(pod)
 
@@ -127,7 +127,7 @@ async def test_too_little_time_is_not_adopted(cluster: ClusterUnderTest, start: 
     """Nor a pod that does not tolerate the taint: both go when they would have gone."""
     await start(*ELECTED, "--adopt-from=10s")
     await cluster.create_node("a")
-    short = await cluster.create_pod("short", "a", [tolerates(4)])
+    short = await cluster.create_pod("short", "a", [tolerates(3)])
     none = await cluster.create_pod("none", "a")
     await cluster.taint("a", KEY)
     for pod in (none, short):
