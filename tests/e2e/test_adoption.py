@@ -17,6 +17,8 @@ ADOPTED = "taint-eviction/adopted"
 # Only a process that holds the Lease adopts.
 ELECTED = ("--leader-elect", "--adopt")
 ADOPTING = (*ELECTED, "--adopt-from=1s")
+# These take long, and replays show the same in virtual time.
+real_only = pytest.mark.parametrize("config", [pytest.param("real", marks=pytest.mark.e2e)], indirect=True)
 # Half a second for the watch, half a second until the leader looks, and a busy machine.
 _SOON_SECONDS = 5.0
 
@@ -67,6 +69,7 @@ async def test_an_adopted_pod_goes_at_its_own_deadline(cluster: ClusterUnderTest
     assert 4.0 <= await cluster.evicted(pod) - began < 7.0
 
 
+@real_only
 async def test_a_pause_holds_what_is_adopted(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
     """The built-in controller, which knows no pauses, ends nothing either."""
     await start(*ADOPTING)
@@ -80,6 +83,7 @@ async def test_a_pause_holds_what_is_adopted(cluster: ClusterUnderTest, start: S
     await cluster.evicted(pod)
 
 
+@real_only
 async def test_a_pod_is_afterwards_what_it_was(cluster: ClusterUnderTest, start: Start) -> None:
     """When the taint is gone, the pod has its seconds back."""
     await start(*ADOPTING)
@@ -93,6 +97,7 @@ async def test_a_pod_is_afterwards_what_it_was(cluster: ClusterUnderTest, start:
     assert comparable(pod.body) == before
 
 
+@real_only
 async def test_the_next_process_goes_on_from_the_note(cluster: ClusterUnderTest, config: Path, start: Start) -> None:
     """It evicts a pod whose time ran out while no controller was there; the built-in one leaves it alone."""
     async with own_controller(config, cluster.prefix, *ADOPTING):
@@ -123,6 +128,7 @@ async def test_hand_back_ends_adoption(cluster: ClusterUnderTest, start: Start, 
     await cluster.until(lambda: is_adopted(later) and is_adopted(pod), 15.0)
 
 
+@real_only
 async def test_too_little_time_is_not_adopted(cluster: ClusterUnderTest, start: Start) -> None:
     """Nor a pod that does not tolerate the taint: both go when they would have gone."""
     await start(*ELECTED, "--adopt-from=10s")
