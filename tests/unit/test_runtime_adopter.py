@@ -75,7 +75,7 @@ class FakeDoor:
         await self._wire.carry("CONFIRM", "", lambda: None)
 
 
-class Stage(Body):
+class AdoptingBody(Body):
     """A body with an adopter that has known the control state as leader since 0."""
 
     def __init__(self, enabled: bool = True, parallelism: int = 10) -> None:
@@ -113,7 +113,7 @@ class Stage(Body):
 @virtually
 async def test_a_countdown_is_adopted_as_soon_as_it_is_known() -> None:
     """The node is read live first; the deadline stays, and so many tolerations are told."""
-    it = Stage()
+    it = AdoptingBody()
     async with running(it.adopter.run()):
         await until(20)
         it.shows(node(taint()), pod(tolerates(300), tolerates(20), tolerates(20, "k2")))
@@ -135,7 +135,7 @@ async def test_a_countdown_is_adopted_as_soon_as_it_is_known() -> None:
 @virtually
 async def test_the_nearest_deadline_is_adopted_first() -> None:
     """One after the other, if only one may be changed at a time; in whichever order they were seen."""
-    it = Stage(parallelism=1)
+    it = AdoptingBody(parallelism=1)
     it.api.ever["ADOPT"] = slow(1)
     it.shows(node(taint()))
     for seconds in (90, 30, 60, 20):
@@ -148,7 +148,7 @@ async def test_the_nearest_deadline_is_adopted_first() -> None:
 @virtually
 async def test_some_pods_are_never_adopted() -> None:
     """Whose time is nearly up, or never is; whoever does not tolerate a taint; who ends anyway; our own replicas."""
-    it = Stage()
+    it = AdoptingBody()
     own = {"app.kubernetes.io/name": "taint-eviction-controller"}
     it.shows(
         node(taint(), taint("k2")),
@@ -169,7 +169,7 @@ async def test_some_pods_are_never_adopted() -> None:
 @virtually
 async def test_a_pod_whose_owner_holds_it_is_adopted() -> None:
     """The built-in controller knows no holds."""
-    it = Stage()
+    it = AdoptingBody()
     it.shows(node(taint()), pod(tolerates(300), hold_seconds=float("inf")))
     async with running(it.adopter.run()):
         await until(1)
@@ -179,7 +179,7 @@ async def test_a_pod_whose_owner_holds_it_is_adopted() -> None:
 @virtually
 async def test_only_the_leader_adopts_and_only_once_it_has_read_the_control_state_as_leader() -> None:
     """What it read before may be from before hand-back was ordered."""
-    it = Stage()
+    it = AdoptingBody()
     it.gate.open = False
     it.shows(node(taint()), pod(tolerates(300)))
     at(5, setattr, it.gate, "open", True)
@@ -193,7 +193,7 @@ async def test_only_the_leader_adopts_and_only_once_it_has_read_the_control_stat
 @virtually
 async def test_a_node_that_cannot_be_read_is_left_to_the_built_in_controller_and_tried_again() -> None:
     """Told once; the wait doubles."""
-    it = Stage()
+    it = AdoptingBody()
     it.shows(node(taint()), pod(tolerates(300)))
     it.api.will("GET node", refused(500), refused(500), refused(500))
     async with running(it.adopter.run()):
@@ -208,7 +208,7 @@ async def test_a_node_that_cannot_be_read_is_left_to_the_built_in_controller_and
 @virtually
 async def test_seconds_that_a_webhook_puts_back_are_told() -> None:
     """The API server says yes, and the pod is as it was."""
-    it = Stage()
+    it = AdoptingBody()
     it.door.puts_back = True
     it.shows(node(taint()), pod(tolerates(300)))
     async with running(it.adopter.run()):
@@ -222,7 +222,7 @@ async def test_seconds_that_a_webhook_puts_back_are_told() -> None:
 @virtually
 async def test_an_answer_that_is_lost_is_made_up_for() -> None:
     """The next try finds the pod adopted, and says so."""
-    it = Stage()
+    it = AdoptingBody()
     it.shows(node(taint()), pod(tolerates(300)))
     it.api.will("ADOPT", How(failure="connection reset"))
     async with running(it.adopter.run()):
@@ -234,7 +234,7 @@ async def test_an_answer_that_is_lost_is_made_up_for() -> None:
 @virtually
 async def test_a_taint_that_goes_while_the_node_is_read_calls_the_adoption_off() -> None:
     """It is decided once more when the pod has just been read."""
-    it = Stage()
+    it = AdoptingBody()
     it.shows(node(taint()), pod(tolerates(300)))
     it.api.will("ADOPT", How(effect_after=1.0))
     at(0.5, it.shows, node())
@@ -247,7 +247,7 @@ async def test_a_taint_that_goes_while_the_node_is_read_calls_the_adoption_off()
 @virtually
 async def test_a_pod_gets_its_seconds_back_when_no_taint_matches_any_more() -> None:
     """Soon after the taint is gone; the adopted pods are listed for that."""
-    it = Stage()
+    it = AdoptingBody()
     it.shows(node(taint()), pod(tolerates(300)))
     async with running(it.adopter.run()):
         await until(30)
@@ -261,7 +261,7 @@ async def test_a_pod_gets_its_seconds_back_when_no_taint_matches_any_more() -> N
 @virtually
 async def test_a_new_leader_gives_back_what_nobody_has_looked_after() -> None:
     """The taint went while there was no controller. What admission took stays, as do pods of unknown nodes."""
-    it = Stage()
+    it = AdoptingBody()
     it.shows(node())
     for uid, by, on in (("1", "controller", "n1"), ("2", "admission", "n1"), ("3", "controller", "unknown")):
         before = pod(tolerates(300), name=f"web-{uid}", uid=uid, on=on)
@@ -274,7 +274,7 @@ async def test_a_new_leader_gives_back_what_nobody_has_looked_after() -> None:
 @virtually
 async def test_a_list_that_fails_is_tried_again_soon() -> None:
     """And then every ten minutes."""
-    it = Stage()
+    it = AdoptingBody()
     it.api.will("LIST adopted", refused(500))
     async with running(it.adopter.run()):
         await until(1210)
@@ -284,7 +284,7 @@ async def test_a_list_that_fails_is_tried_again_soon() -> None:
 @virtually
 async def test_within_an_outage_nothing_is_given_back() -> None:
     """The node lifecycle controller takes its taint away and may set it again: the countdown goes on."""
-    it = Stage()
+    it = AdoptingBody()
     down = Readiness("Unknown", EPOCH - 100)
     other = replace(node(name="n2"), ready=Readiness("True", EPOCH - 1000))
     tainted = replace(node(Taint(UNREACHABLE, "NoExecute")), ready=down)
@@ -305,7 +305,7 @@ async def test_within_an_outage_nothing_is_given_back() -> None:
 @virtually
 async def test_hand_back_is_confirmed_once_no_change_is_under_way() -> None:
     """Nothing is adopted or given back from then on; the confirmation is repeated until it is read."""
-    it = Stage()
+    it = AdoptingBody()
     it.shows(node(taint()), pod(tolerates(300)))
     it.api.will("ADOPT", slow(3))
     it.api.will("CONFIRM", refused(500))
@@ -326,7 +326,7 @@ async def test_hand_back_is_confirmed_once_no_change_is_under_way() -> None:
 @virtually
 async def test_hand_back_is_confirmed_by_the_leader_with_adoption_switched_off_too() -> None:
     """It makes no other call."""
-    it = Stage(enabled=False)
+    it = AdoptingBody(enabled=False)
     it.shows(node(taint()), pod(tolerates(300)))
     it.gate.open = False
     it.live.order(ControlState(no_adoption=ORDER))
@@ -339,7 +339,7 @@ async def test_hand_back_is_confirmed_by_the_leader_with_adoption_switched_off_t
 @virtually
 async def test_a_call_that_hangs_holds_up_only_itself() -> None:
     """The others are adopted meanwhile."""
-    it = Stage(parallelism=2)
+    it = AdoptingBody(parallelism=2)
     it.api.will("ADOPT", HANGS)
     it.shows(node(taint()))
     for uid in "abc":
