@@ -77,10 +77,13 @@ def measured() -> dict[str, Labels]:
             breaker_unwritten_seconds=lambda: 2.5,
             policy_invalid=lambda: False,
             ready_out_of_service=lambda: 1,
+            adopted=lambda: 1,
+            adoption_refused=lambda: 1,
             credential_failures=lambda: 3,
         )
     )
     metrics.evicted(0.1, "maintenance", "shop")
+    metrics.adoption("adopted")
     metrics.policy_read("rejected")
     metrics.called("delete", "pods", "200")
     metrics.malformed("pods")
@@ -300,6 +303,7 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionOrdersUnreadable": [({replica("orders_age_seconds", "a"): "0 60 120"}, 2)],
     "TaintEvictionBreakerUnwritten": [({replica("breaker_unwritten_seconds", "a"): "0 0 60 120"}, 3)],
     "TaintEvictionPolicyRejected": [({replica("policy_invalid", "a"): "0 1x9"}, 2)],
+    "TaintEvictionAdoptionRefused": [({replica("adoption_refused_pods", "a"): "0 1x9"}, 3)],
     "TaintEvictionNoStandby": [
         ({LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0x20 stale"}, 34),
         # It crashes again and again, and is seen for a minute of five.

@@ -22,6 +22,8 @@ READINGS = Readings(
     breaker_unwritten_seconds=lambda: 2.5,
     policy_invalid=lambda: False,
     ready_out_of_service=lambda: 2,
+    adopted=lambda: 10,
+    adoption_refused=lambda: 11,
     credential_failures=lambda: 3,
 )
 
@@ -138,7 +140,7 @@ def test_a_dry_run_counts_no_deletions() -> None:
     metrics.evicted(0.1, "k1", "shop")
     assert sample(metrics, "taint_eviction_controller_pod_deletions_total") == 0
     assert sample(metrics, "taint_eviction_controller_attempts_total", outcome="dry_run") == 1
-    assert sample(metrics, "taint_eviction_controller_build_info", version="1.0", dry_run="true") == 1
+    assert sample(metrics, "taint_eviction_controller_build_info", version="1.0", dry_run="true", adopts="false") == 1
 
 
 def test_two_controllers_in_one_process_do_not_share_metrics() -> None:

@@ -39,7 +39,14 @@ def readings(stage: Stage, gate: FakeGate) -> Readings:
     clock: Any = StageClock(stage)
     engine: Any = QuietEngine()
     return readings_of(
-        stage.brain, clock, engine, gate, None, policy_invalid=lambda: False, credential_failures=lambda: 0
+        stage.brain,
+        clock,
+        engine,
+        gate,
+        None,
+        policy_invalid=lambda: False,
+        credential_failures=lambda: 0,
+        adopter=None,
     )
 
 

@@ -53,6 +53,7 @@ class Readings:
     ``orders_age_seconds``: seconds since pauses and latch were last read. ``breaker_unwritten_seconds``: for how long
     the breaker's state could not be written. ``policy_invalid``: the configuration file was rejected, and the previous
     one is in force. ``credential_failures``: how often credentials could not be read or renewed.
+    ``adopted`` and ``adoption_refused``: pods of tainted nodes whose countdown is adopted, or could not be.
     ``ready_out_of_service``: nodes that are ready though they have the taint out-of-service.
     """
 
@@ -76,13 +77,15 @@ class Readings:
     policy_invalid: Callable[[], bool]
     credential_failures: Callable[[], float]
     ready_out_of_service: Callable[[], float]
+    adopted: Callable[[], float]
+    adoption_refused: Callable[[], float]
 
 
 class Metrics:
     """All metrics. Each method counts the fact that it is named after.
 
     ``dry_run``: no pod is deleted, so none is counted as deleted; attempts have the outcome dry_run. ``name`` is the
-    name of the Lease. ``by_namespace``: evictions are counted by namespace, too.
+    name of the Lease. ``by_namespace``: evictions are counted by namespace, too. ``adopts``: countdowns are adopted.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Metrics:
         name: str = "taint-eviction-controller",
         *,
         by_namespace: bool = False,
+        adopts: bool = False,
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # One more series for each counter, which nobody uses.
         self.registry = CollectorRegistry()
@@ -128,6 +132,9 @@ class Metrics:
         self._comparisons = self._counter(
             "shadow_comparisons", "Evictions that a dry run compared with the built-in controller, by result.", "result"
         )
+        self._adoptions = self._counter(
+            "adoptions", "Countdowns adopted from the built-in controller, refused, or given back.", "result"
+        )
         self._breaker_openings = self._counter("breaker_openings", "Number of times the circuit breaker opened.")
         self._reloads = self._counter("policy_reloads", "Versions of the configuration file, by result.", "result")
         self._limiter_wait = self._histogram(
@@ -148,8 +155,12 @@ class Metrics:
             self._attempts.labels(outcome)
         for result in ComparisonResult if dry_run else ():
             self._comparisons.labels(result.value)
-        info = Info(f"{PREFIX}_build", "Version, and whether this is a dry run.", registry=self.registry)
-        info.info({"version": version, "dry_run": str(dry_run).lower()})
+        for what in ("adopted", "refused", "given_back") if adopts else ():
+            self._adoptions.labels(what)
+        info = Info(
+            f"{PREFIX}_build", "Version, whether this is a dry run, and whether it adopts.", registry=self.registry
+        )
+        info.info({"version": version, "dry_run": str(dry_run).lower(), "adopts": str(adopts).lower()})
 
     def read_from(self, readings: Readings) -> None:
         """Register the metrics that are read from other parts. Called once, when these exist."""
@@ -188,6 +199,14 @@ class Metrics:
             "ready_out_of_service_nodes",
             "Nodes that are ready though they have the taint node.kubernetes.io/out-of-service.",
             readings.ready_out_of_service,
+        )
+        self._read(
+            "adopted_pods", "Pods of tainted nodes whose countdown is adopted; 0 on a standby.", readings.adopted
+        )
+        self._read(
+            "adoption_refused_pods",
+            "Pods whose countdown could not be adopted, so that the built-in controller evicts them; 0 on a standby.",
+            readings.adoption_refused,
         )
         self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
         self.registry.register(
@@ -279,6 +298,10 @@ class Metrics:
     def compared(self, result: str) -> None:
         """Count an eviction that was compared with what the built-in controller did."""
         self._comparisons.labels(result).inc()
+
+    def adoption(self, result: str) -> None:
+        """Count a countdown: adopted, refused, or given_back."""
+        self._adoptions.labels(result).inc()
 
     def watch_restarted(self, kind: str) -> None:
         """Count a restart of a watch of nodes or pods."""

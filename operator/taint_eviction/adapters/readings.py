@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from taint_eviction.adapters.metrics import Readings
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.engine import Engine
@@ -21,8 +22,11 @@ def readings_of(
     *,
     policy_invalid: Callable[[], bool],
     credential_failures: Callable[[], int],
+    adopter: Adopter | None,
 ) -> Readings:
     """Return the readings of one controller; ``control_state`` None: nobody can pause anything.
+
+    ``adopter`` None: no pod is adopted.
 
     What waits and what fails is the leader's to say. A standby that led before remembers what it tried, and would
     report a failure for as long as that pod exists.
@@ -50,6 +54,12 @@ def readings_of(
     def eviction_loops() -> float:
         return status.loop_count(clock.now())
 
+    def adopted() -> float:
+        return adopter.adopted_count() if adopter is not None and adopter.enabled and gate.may_act() else 0
+
+    def adoption_refused() -> float:
+        return len(adopter.refused()) if adopter is not None and gate.may_act() else 0
+
     return Readings(
         pending=status.pending_count,
         retrying=lambda: len(failures()),
@@ -71,4 +81,6 @@ def readings_of(
         policy_invalid=policy_invalid,
         credential_failures=credential_failures,
         ready_out_of_service=status.ready_out_of_service_count,
+        adopted=adopted,
+        adoption_refused=adoption_refused,
     )
