@@ -347,3 +347,20 @@ async def test_a_call_that_hangs_holds_up_only_itself() -> None:
     async with running(it.adopter.run()):
         await until(1)
     assert it.sent("ADOPT") == [(0, "a"), (0, "b"), (0, "c")]
+
+
+@virtually
+async def test_each_further_countdown_of_a_pod_is_adopted_while_the_first_is_held() -> None:
+    """A second taint's, and that of seconds which somebody sets again: a pause holds the pod, whatever is overdue."""
+    it = AdoptingBody()
+    it.live.order(ControlState(cluster=Pause(EPOCH)))
+    it.shows(node(taint()), pod(tolerates(30), tolerates(60, "k2")))
+    async with running(it.adopter.run()):
+        await until(40.3)
+        it.shows(node(taint(), taint("k2")))
+        await until(45)
+        assert [at for at, _ in it.sent("ADOPT")] == [0, 40.5]
+        it.shows(replace(it.door.pods[ref()], adoption=Adoption("controller", (tolerates(30), tolerates(None, "k2")))))
+        await until(60)
+    assert [at for at, _ in it.sent("ADOPT")] == [0, 40.5, 50]
+    assert len(it.reporter.of(CountdownAdopted)) == 3

@@ -3,7 +3,6 @@
 Not here: when that is asked, and what is noted (``adoption``).
 """
 
-import math
 from collections.abc import Iterable, Sequence
 
 from taint_eviction.core.adoption import AdoptedBy
@@ -29,19 +28,23 @@ def places_to_adopt(spec_tolerations: Sequence[Toleration], taints: Iterable[Tai
     )
 
 
-def adoptable_until(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint]) -> float | None:
-    """Return when the countdown ends that may be adopted from the built-in controller; None: there is none.
+def adoptable_until(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint], earliest: float) -> float | None:
+    """Return when the countdown ends that is to be adopted from the built-in controller; None: there is none.
 
-    It may be over: a pod that does not tolerate a taint at all has one that ended as it began.
+    A first one has to end at ``earliest`` or later: what ends before is not worth a change. Of a pod that is adopted
+    each further one counts, even if it is over by what is known here: the built-in controller counts seconds that were
+    set again from that moment, and guards may hold the pod.
     """
     own = pod.labels.get(_OWN_LABEL[0]) == _OWN_LABEL[1]
     if bound is None or pod.mirror or pod.terminating or pod.finished or own:
         return None
     if not places_to_adopt(pod.spec_tolerations, [seen.taint for seen in taints]):
         return None
-    ends = [verdict.fire_at for seen in taints if (verdict := judge(pod.tolerations, seen, bound, _BUILT_IN))]
-    until = min((end for end in ends if end is not None), default=math.inf)
-    return None if until == math.inf else until
+    ends = (judge(pod.spec_tolerations, seen, bound, _BUILT_IN).fire_at for seen in taints)
+    until = min((end for end in ends if end is not None), default=None)
+    if until is None or (until < earliest and pod.adoption is None):
+        return None
+    return until
 
 
 def adoption_matters(pod: Pod, taints: Iterable[Taint]) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from taint_eviction.core.adopting import adoptable_until, adoption_matters, noted_tolerations, places_to_adopt
 from taint_eviction.core.control_state import Pause
+from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.effects import (
     AdoptionRefused,
     Cancelled,
@@ -138,6 +139,7 @@ class Adopter:
         self._order = itertools.count()
         self._refusals: dict[PodRef, _Refusal] = {}
         self._changing = 0
+        self._taints: dict[str, tuple[SeenTaint, ...] | None] = {}
 
     @property
     def enabled(self) -> bool:
@@ -191,9 +193,17 @@ class Adopter:
                 await self._look_through()
             else:
                 self._look([record for ref in hinted if (record := self._pods.find(ref)) is not None])
+                self._look_where_taints_changed()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICE_SECONDS):
                     await self._hints.changed.wait()
+
+    def _look_where_taints_changed(self) -> None:
+        """Look at nodes that have another taint now: the earliest deadline, which effects tell, may be the same."""
+        before = self._taints
+        self._taints = {name: self._nodes.taints_on(name) for name in self._nodes.tainted()}
+        for name in [name for name, taints in self._taints.items() if before.get(name, taints) != taints]:
+            self._look(self._pods.on_node(name))
 
     async def _look_through(self) -> None:
         known = list(self._pods.known.values())
@@ -214,11 +224,14 @@ class Adopter:
         """Return the deadline of a pod that is to be adopted now, None: it is not."""
         if record.in_flight or record.deleted or not self._pods.knows(record):
             return None
-        now, refusal = self._clock.now().at, self._refusals.get(record.ref)
-        if refusal is not None and refusal.retry_at > now:
+        refusal = self._refusals.get(record.ref)
+        if refusal is not None and refusal.retry_at > self._clock.now().at:
             return None
-        until = adoptable_until(record.pod, record.bound, self._nodes.taints_on(record.node_name) or ())
-        return None if until is None or until - now < self._settings.from_seconds else until
+        return self._ends_at(record, record.pod)
+
+    def _ends_at(self, record: PodRecord, pod: Pod) -> float | None:
+        earliest = self._clock.now().at + self._settings.from_seconds
+        return adoptable_until(pod, record.bound, self._nodes.taints_on(record.node_name) or (), earliest)
 
     # Adopting
 
@@ -232,14 +245,13 @@ class Adopter:
 
     async def _adopt(self, record: PodRecord) -> None:
         ref, node_name = record.ref, record.node_name
+        taken: Collection[int] = ()
 
         def places(pod: Pod) -> Collection[int]:
             """Decide for the last time, on the pod as it was just read."""
-            if not self._may_change() or self._adoptable_until(record) is None or pod.node_name != node_name:
-                return ()
-            seen = self._nodes.taints_on(node_name) or ()
-            until = adoptable_until(pod, record.bound, seen)
-            return () if until is None else places_to_adopt(pod.spec_tolerations, [each.taint for each in seen])
+            nonlocal taken
+            taken = self._places(record, pod) if self._may_change() and pod.node_name == node_name else ()
+            return taken
 
         self._changing += 1
         try:
@@ -255,14 +267,20 @@ class Adopter:
             self._changing -= 1
         if pod is None:
             return
-        before = record.pod
         self._live.observe(PodSeen(pod, asked_at=asked_at))
-        if places(pod):
+        if taken and self._places(record, pod):
             self._refuse(ref, node_name, _PUT_BACK)
             return
         refused = self._refusals.pop(ref, None) is not None
-        if pod.adoption is not None and (refused or pod.adoption != before.adoption):
+        if taken or (refused and pod.adoption is not None):
             self._live.tell(CountdownAdopted(ref, node_name, len(noted_tolerations(pod))))
+
+    def _places(self, record: PodRecord, pod: Pod) -> Collection[int]:
+        """Return at which places a pod, as it is now, is to lose its seconds."""
+        if record.in_flight or record.deleted or self._ends_at(record, pod) is None:
+            return ()
+        seen = self._nodes.taints_on(record.node_name) or ()
+        return places_to_adopt(pod.spec_tolerations, [each.taint for each in seen])
 
     def _refuse(self, ref: PodRef, node_name: str, message: str) -> None:
         before = self._refusals.get(ref)
