@@ -6,7 +6,7 @@ repository leads to a copy of it in the site. So every link is checked, and none
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ PAGES = {
 }
 
 _FENCE = re.compile(r"^\s*```")
+_ITEM = re.compile(r"(?:-|\d+\.) ")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -40,6 +41,19 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
         fence = _FENCE.match(line) is not None
         yield line, not (code or fence)
         code ^= fence
+
+
+def indented(lines: Sequence[str]) -> Iterator[str]:
+    """Yield each line, what belongs to an item of a list by four spaces, as MkDocs wants it; GitHub takes fewer."""
+    missing, code = 0, False
+    for line in lines:
+        top = not line.startswith(" ")
+        if line and top and not code:
+            item = _ITEM.match(line)
+            missing = 4 - len(item[0]) if item else 0
+        if _FENCE.match(line):
+            code ^= True
+        yield line if top else " " * missing + line
 
 
 def _source(uri: str) -> str:
@@ -58,6 +72,7 @@ def _target(source: str, link: str) -> str | None:
     if "://" in link:
         return None
     file, anchor = _file(source, link), link.partition("#")[2]
+    page: str | None
     if file in PAGES:
         page = PAGES[file]
     elif file.startswith("docs/"):
@@ -104,4 +119,5 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         path, hash_, anchor = target.partition("#")
         return f"]({posixpath.relpath(path, posixpath.dirname(uri) or '.')}{hash_}{anchor})"
 
-    return "\n".join(_LINK.sub(rewritten, line) if is_text else line for line, is_text in _lines(markdown))
+    lines = [_LINK.sub(rewritten, line) if is_text else line for line, is_text in _lines(markdown)]
+    return "\n".join(indented(lines))
