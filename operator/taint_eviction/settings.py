@@ -109,7 +109,8 @@ class Settings:
     nobody from it; False: it does, as upstream. ``outage_gap_seconds``: how long the taints not-ready and unreachable
     may be absent in one outage and their tolerances still go on: 30 minutes cover the time that a restarted node
     lifecycle controller needs for many nodes; 0: they always start again. ``dry_run_events``: post events about pods in
-    a dry run, too. ``event_reasons``: events about pods say why, which names the taint.
+    a dry run, too. ``event_reasons``: events about pods say why, which names the taint. ``metrics_by_namespace``:
+    evictions are counted by namespace, too; off, since that is a series for each.
     """
 
     workers: int = 20
@@ -120,6 +121,7 @@ class Settings:
     dry_run: bool = False
     dry_run_events: bool = False
     event_reasons: bool = True
+    metrics_by_namespace: bool = False
     default_not_ready_seconds: int | None = None
     default_unreachable_seconds: int | None = None
     max_hold_seconds: float = 0.0

@@ -102,7 +102,9 @@ def build(
     has of earlier dry runs.
     """
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    metrics = Metrics(__version__, settings.dry_run, settings.election.lease_name)
+    metrics = Metrics(
+        __version__, settings.dry_run, settings.election.lease_name, by_namespace=settings.metrics_by_namespace
+    )
     clock.on_moved = metrics.clock_moved
 
     # Calls ask the election and the core whether they may be sent, and both make calls: the first call is made when

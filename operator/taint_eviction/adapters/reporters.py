@@ -69,7 +69,7 @@ class MetricsReporter:
         """Count the effect."""
         match effect:
             case Evicted():
-                self._metrics.evicted(effect.late_seconds)
+                self._metrics.evicted(effect.late_seconds, effect.decision.deciding.taint.key, effect.ref.key.namespace)
             case Refused():
                 self._metrics.refused(blocked=effect.block is not None)
             case Cancelled():

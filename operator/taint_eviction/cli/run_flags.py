@@ -57,6 +57,11 @@ _PROCESS = (
         help="Whether events about pods say why a pod is evicted or stays, which names the taint.",
     ),
     _flag(
+        "--metrics-by-namespace",
+        is_flag=True,
+        help="Count evictions by namespace, too: the first 100 namespaces by name, all others together.",
+    ),
+    _flag(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",

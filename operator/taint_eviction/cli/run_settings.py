@@ -29,6 +29,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
         dry_run=flags["dry_run"],
         dry_run_events=flags["dry_run_events"],
         event_reasons=flags["event_reasons"],
+        metrics_by_namespace=flags["metrics_by_namespace"],
         policy=replace(
             deciding.policy,
             total=Limit(flags["evictions_per_second"], flags["evictions_burst"]),
