@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.bench.bench_built_in import side_by_side
+from tests.bench.bench_built_in import fill, side_by_side
 from tests.bench.bench_evict import lateness, mass
 from tests.bench.bench_queue import queue
 from tests.bench.bench_start import cold_start, cold_start_large, pool
@@ -32,8 +32,12 @@ BENCHMARKS: dict[str, Benchmark] = {
     "mass": mass,
     "lateness": lateness,
     "flapping": flapping,
+    "fill": fill,
     "side-by-side": side_by_side,
 }
+
+# What needs a real cluster, and the built-in controller.
+_OF_TWO = ("fill", "side-by-side")
 
 
 async def measure(names: list[str], stages: Stages, scale: float, times: int) -> list[Result]:
@@ -53,11 +57,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the results to this file as well")
     parser.add_argument("--kubeconfig", type=Path, help="measure on this cluster, with objects of its own")
     parser.add_argument("--built-in", help="the command that starts the controller to compare with, side by side")
+    parser.add_argument("--keep", action="store_true", help="leave nodes and pods on the cluster, and use them again")
     parser.add_argument("--scale", type=float, default=1.0, help="share of nodes, pods and seconds; goals are for 1")
     parser.add_argument("--times", type=int, default=1, help="measure each so often")
     arguments = parser.parse_args()
-    stages = Stages(arguments.kubeconfig, arguments.built_in)
-    names = arguments.only or [name for name in BENCHMARKS if name != "side-by-side" or stages.built_in]
+    stages = Stages(arguments.kubeconfig, arguments.built_in, keep=arguments.keep)
+    names = arguments.only or [name for name in BENCHMARKS if name not in _OF_TWO or stages.built_in]
     results = asyncio.run(measure(names, stages, arguments.scale, arguments.times))
     _say(table(results), sys.stdout)
     if arguments.json is not None:

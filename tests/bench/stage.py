@@ -8,7 +8,7 @@ import contextlib
 import json
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,24 @@ class BenchStage:
     async def _control(self, what: str, body: dict[str, Any]) -> None:
         await self.client.call("POST", f"/_simulation/{what}", body)
 
+    async def renew(self, nodes: Sequence[str]) -> None:
+        """Remove the taint from nodes of a real cluster, and put new pods in the place of theirs."""
+        await self.untaint(nodes)
+
+        async def renew(index: int) -> None:
+            made = self.population.pod(self.run, index)
+            path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+            await self.client.call("DELETE", f"{path}/{made['metadata']['name']}", _DELETE_NOW, allowed=(404,))
+            await self.client.call("POST", path, made)
+
+        await all_at_once(renew, self.pods_on(nodes), _CONCURRENCY)
+
+    def pods_on(self, nodes: Iterable[str]) -> list[int]:
+        """Return the indices of the pods that were created on nodes."""
+        chosen, population = set(nodes), self.population
+        indices = (index for index, node in enumerate(self.nodes) if node in chosen)
+        return [pod for index in indices for pod in range(index, population.pods, population.nodes)]
+
     async def pods(self) -> list[tuple[str, str, str]]:
         """List name, UID and node of the pods that are not ending."""
         found = await self.client.list_all(f"/api/v1/namespaces/{NAMESPACE}/pods", f"&labelSelector={LABEL}={self.run}")
@@ -66,17 +84,19 @@ class BenchStage:
 class Stages:
     """Sets up stages: on the cluster of ``kubeconfig``, embedded where it is None.
 
-    ``built_in``: the command that starts the controller to be compared with, None: there is none.
+    ``built_in``: the command that starts the controller to be compared with, None: there is none. ``keep``: a real
+    cluster keeps what is created, and what a run before has left is used again.
     """
 
-    def __init__(self, kubeconfig: Path | None, built_in: str | None = None) -> None:
+    def __init__(self, kubeconfig: Path | None, built_in: str | None = None, *, keep: bool = False) -> None:
         self.kubeconfig = kubeconfig
         self.built_in = built_in
+        self.keep = keep
 
     @contextlib.asynccontextmanager
     async def set_up(self, population: Population) -> AsyncIterator[BenchStage]:
         """Bring up a population for the time of the block."""
-        run = f"bench-{secrets.token_hex(3)}"
+        run = f"bench-{population.nodes}-{population.pods}" if self.keep else f"bench-{secrets.token_hex(3)}"
         if self.kubeconfig is None:
             async with _embedded(population, run) as stage:
                 yield stage
@@ -84,10 +104,12 @@ class Stages:
         async with BareClient(self.kubeconfig) as client:
             stage = BenchStage(population, run, self.kubeconfig, client, None)
             try:
-                await _create(stage)
+                if not (self.keep and await _is_complete(stage)):
+                    await _create(stage)
                 yield stage
             finally:
-                await _clean_up(stage)
+                if not self.keep:
+                    await _clean_up(stage)
 
 
 @contextlib.asynccontextmanager
@@ -101,15 +123,23 @@ async def _embedded(population: Population, run: str) -> AsyncIterator[BenchStag
                 yield BenchStage(population, run, kubeconfig, client, server)
 
 
+async def _is_complete(stage: BenchStage) -> bool:
+    """Tell whether the pod that is created last is there."""
+    last = stage.population.pod(stage.run, stage.population.pods - 1)["metadata"]["name"]
+    found = await stage.client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{last}", allowed=(404,))
+    return bool(found["kind"] == "Pod")
+
+
 async def _create(stage: BenchStage) -> None:
     population, run, client = stage.population, stage.run, stage.client
 
     async def node(index: int) -> None:
         made = population.node(run, index, "2026-01-01T00:00:00Z")
-        await client.call("POST", "/api/v1/nodes", made)
+        await client.call("POST", "/api/v1/nodes", made, allowed=(409,))
 
     async def pod(index: int) -> None:
-        await client.call("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", population.pod(run, index))
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        await client.call("POST", path, population.pod(run, index), allowed=(409,))
 
     await all_at_once(node, range(population.nodes), _CONCURRENCY)
     # An API server taints new nodes not-ready; nobody is here to take that back.

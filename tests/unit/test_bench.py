@@ -1,9 +1,15 @@
 """The benchmark runs; its timings are nobody's business here."""
 
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.bench.bare import BareClient
+from tests.bench.bench_built_in import lateness_quantile
 from tests.bench.bench_queue import queue
+from tests.bench.picture import PANELS, picture
 from tests.bench.population import Population
 from tests.bench.results import Result, percentile, table
-from tests.bench.stage import Stages
+from tests.bench.stage import BenchStage, Stages
 
 
 async def test_the_queue_is_measured_at_toy_size() -> None:
@@ -41,3 +47,30 @@ def test_pods_are_spread_over_nodes_and_seconds() -> None:
     assert [spec["nodeName"] for spec in pods[:3]] == ["run-node-0", "run-node-1", "run-node-0"]
     assert [spec["tolerations"][0]["tolerationSeconds"] for spec in pods[::2]] == [10, 11, 12, 13]
     assert population.pods_on(1) == 4
+
+
+def test_lateness_is_computed_as_prometheus_does() -> None:
+    """Within a bucket the quantile is interpolated; what was counted before is left out."""
+    bucket = 'lateness_seconds_bucket{{le="{}"}}'.format
+    earlier = {bucket("1.0"): 5.0, bucket("10.0"): 5.0, bucket("+Inf"): 5.0}
+    later = {bucket("1.0"): 55.0, bucket("10.0"): 105.0, bucket("+Inf"): 105.0}
+    assert lateness_quantile(0.75, earlier, later) == 5.5
+    assert lateness_quantile(0.99, earlier, earlier) is None
+
+
+def test_a_kept_population_names_its_pods_by_node() -> None:
+    """So a storm of 150,000 pods needs no list of them."""
+    stage = BenchStage(Population(3, 8), "run", Path(), BareClient(Path()), None)
+    assert stage.pods_on(["run-node-1", "run-node-2"]) == [1, 4, 7, 2, 5]
+
+
+def test_the_picture_has_a_bar_for_each_controller_and_size() -> None:
+    """And a dot for each round."""
+    rounds = [
+        Result(figure, name, 1.0, "s", 2.0, 2.0, "built-in").as_json()
+        for figure in ("1,000 nodes", "5,000 nodes")
+        for name, _ in PANELS
+        for _ in range(3)
+    ]
+    drawn = ElementTree.fromstring(picture(rounds))
+    assert len(drawn.findall("{*}circle")) == len(PANELS) * 2 * 2 * 3

@@ -1,0 +1,77 @@
+"""Draw what ``side-by-side`` measured: ``python -m tests.bench.picture RESULTS.json… > scale.svg``.
+
+One panel for each figure of merit, one group for each size of cluster, two bars: the mean of the rounds, each of which
+is a dot.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from tests.bench.population import Json
+
+PANELS = (
+    ("from the start to the first one gone", "From the start to the first eviction"),
+    ("peak RSS", "Peak memory"),
+    ("first one gone", "First pod of the storm deleted after"),
+    ("half of them gone", "Half of the pods deleted after"),
+    ("99 of 100 gone", "99 of 100 pods deleted after"),
+    ("last one gone", "Last pod deleted after"),
+)
+_OWN, _BUILT_IN, _TEXT, _DOT = "#2563eb", "#94a3b8", "#0f172a", "#0f172a"
+_WIDTH, _ROW, _LEFT, _BAR, _SPAN = 900, 20, 190, 16, 560
+_TOP = 44
+
+
+def picture(results: Sequence[Json]) -> str:
+    """Return an SVG of all rounds of all sizes."""
+    figures = list(dict.fromkeys(result["figure"] for result in results))
+    values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    units = {result["name"]: result["unit"] for result in results}
+    for result in results:
+        values[result["name"], result["figure"], _OWN].append(result["measured"])
+        values[result["name"], result["figure"], _BUILT_IN].append(result["floor"])
+    lines, y = [], _TOP
+    for name, title in PANELS:
+        lines.append(f'<text x="20" y="{y + 14}" font-weight="bold" fill="{_TEXT}">{title}</text>')
+        y += 24
+        most = max(max(values[name, figure, color]) for figure in figures for color in (_OWN, _BUILT_IN))
+        for figure in figures:
+            lines.append(f'<text x="20" y="{y + _ROW + 4}" fill="#475569" font-size="12">{escape(figure)}</text>')
+            for color in (_OWN, _BUILT_IN):
+                lines += _bar(values[name, figure, color], most, units[name], y, color)
+                y += _ROW
+            y += 6
+        y += 10
+    return "\n".join([*_frame(y), *lines, "</svg>"]) + "\n"
+
+
+def _bar(rounds: list[float], most: float, unit: str, y: int, color: str) -> Iterator[str]:
+    mean = sum(rounds) / len(rounds)
+    width = _SPAN * mean / most
+    yield f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2" fill="{color}"/>'
+    yield from (f'<circle cx="{_LEFT + _SPAN * at / most:.1f}" cy="{y + 8}" r="2.5" fill="{_DOT}"/>' for at in rounds)
+    end = _LEFT + _SPAN * max(mean, *rounds) / most
+    said = f"{mean:,.0f}" if mean >= 100 else f"{mean:.2g}" if mean < 10 else f"{mean:.1f}"
+    yield f'<text x="{end + 8:.1f}" y="{y + 13}" fill="{_TEXT}" font-size="12">{said} {unit}</text>'
+
+
+def _frame(height: int) -> Iterator[str]:
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
+        'role="img" aria-label="This controller beside the built-in one" font-family="system-ui, sans-serif" '
+        'font-size="13">'
+    )
+    yield f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#f8fafc" stroke="#cbd5e1"/>'
+    for x, color, name in ((20, _OWN, "this controller"), (160, _BUILT_IN, "built-in controller")):
+        yield f'<rect x="{x}" y="14" width="14" height="14" rx="2" fill="{color}"/>'
+        yield f'<text x="{x + 20}" y="26" fill="{_TEXT}">{name}</text>'
+    yield '<text x="330" y="26" fill="#475569" font-size="12">bar: mean of the rounds; dot: one round</text>'
+
+
+if __name__ == "__main__":
+    files = [json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:]]
+    sys.stdout.write(picture([result for file in files for result in file["results"]]))
