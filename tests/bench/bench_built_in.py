@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 import shlex
 from typing import NamedTuple
 
@@ -66,9 +67,9 @@ async def side_by_side(stages: Stages, scale: float) -> list[Result]:
         ("CPU an eviction", "ms", own.mass.cpu, built_in.mass.cpu),
         ("peak RSS", "MB", own.peak_rss, built_in.peak_rss),
     ]
-    figure = _figure(population)
+    figure, other = _figure(population), f"built-in, {_rate(stages.built_in)}"
     return [
-        Result(figure, name, mine, unit, theirs, theirs, "" if theirs is None else "built-in")
+        Result(figure, name, mine, unit, theirs, theirs, "" if theirs is None else other)
         for name, unit, mine, theirs in rows
         if mine is not None
     ]
@@ -76,6 +77,13 @@ async def side_by_side(stages: Stages, scale: float) -> list[Result]:
 
 def _figure(population: Population) -> str:
     return f"{population.nodes:,} nodes, {population.pods:,} pods"
+
+
+def _rate(command: str) -> str:
+    """Tell how many requests per second its client allows itself; 20 is its default."""
+    found = re.search(r"--kube-api-qps=(\S+)", command)
+    rate = float(found[1]) if found else 20.0
+    return f"{rate:g} requests/s" if rate > 0 else "no limit"
 
 
 async def _course(stage: BenchStage, deletions: Deletions, nodes: list[str], process: MeasuredProcess) -> _Course:

@@ -1,7 +1,7 @@
 """Draw what ``side-by-side`` measured: ``python -m tests.bench.picture RESULTS.json… > scale.svg``.
 
-One panel for each figure of merit, one group for each size of cluster, two bars: the mean of the rounds, each of which
-is a dot.
+One panel for each figure of merit, one group for each size of cluster, a bar for each controller: the mean of the
+rounds, each of which is a dot.
 """
 
 import json
@@ -21,7 +21,9 @@ PANELS = (
     ("99 of 100 gone", "99 of 100 pods deleted after"),
     ("last one gone", "Last pod deleted after"),
 )
-_OWN, _BUILT_IN, _TEXT, _DOT = "#2563eb", "#94a3b8", "#0f172a", "#0f172a"
+_OWN = "this controller"
+_COLORS = ("#2563eb", "#94a3b8", "#cbd5e1")
+_TEXT = _DOT = "#0f172a"
 _WIDTH, _ROW, _LEFT, _BAR, _SPAN = 900, 20, 190, 16, 560
 _TOP = 44
 
@@ -29,24 +31,27 @@ _TOP = 44
 def picture(results: Sequence[Json]) -> str:
     """Return an SVG of all rounds of all sizes."""
     figures = list(dict.fromkeys(result["figure"] for result in results))
-    values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     units = {result["name"]: result["unit"] for result in results}
+    values: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
-        values[result["name"], result["figure"], _OWN].append(result["measured"])
-        values[result["name"], result["figure"], _BUILT_IN].append(result["floor"])
+        if result["floor"] is not None:
+            values[result["name"], result["figure"]][_OWN].append(result["measured"])
+            values[result["name"], result["figure"]][result["floor_name"]].append(result["floor"])
+    whose = list(dict.fromkeys(name for of_one in values.values() for name in of_one))
+    colors = dict(zip(whose, _COLORS, strict=False))
     lines, y = [], _TOP
     for name, title in PANELS:
         lines.append(f'<text x="20" y="{y + 14}" font-weight="bold" fill="{_TEXT}">{title}</text>')
         y += 24
-        most = max(max(values[name, figure, color]) for figure in figures for color in (_OWN, _BUILT_IN))
+        most = max(max(rounds) for figure in figures for rounds in values[name, figure].values())
         for figure in figures:
-            lines.append(f'<text x="20" y="{y + _ROW + 4}" fill="#475569" font-size="12">{escape(figure)}</text>')
-            for color in (_OWN, _BUILT_IN):
-                lines += _bar(values[name, figure, color], most, units[name], y, color)
+            lines.append(f'<text x="20" y="{y + 13}" fill="#475569" font-size="12">{escape(figure)}</text>')
+            for who in values[name, figure]:
+                lines += _bar(values[name, figure][who], most, units[name], y, colors[who])
                 y += _ROW
             y += 6
         y += 10
-    return "\n".join([*_frame(y), *lines, "</svg>"]) + "\n"
+    return "\n".join([*_frame(y, colors), *lines, "</svg>"]) + "\n"
 
 
 def _bar(rounds: list[float], most: float, unit: str, y: int, color: str) -> Iterator[str]:
@@ -59,17 +64,18 @@ def _bar(rounds: list[float], most: float, unit: str, y: int, color: str) -> Ite
     yield f'<text x="{end + 8:.1f}" y="{y + 13}" fill="{_TEXT}" font-size="12">{said} {unit}</text>'
 
 
-def _frame(height: int) -> Iterator[str]:
+def _frame(height: int, colors: dict[str, str]) -> Iterator[str]:
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
         'role="img" aria-label="This controller beside the built-in one" font-family="system-ui, sans-serif" '
         'font-size="13">'
     )
     yield f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#f8fafc" stroke="#cbd5e1"/>'
-    for x, color, name in ((20, _OWN, "this controller"), (160, _BUILT_IN, "built-in controller")):
+    for index, (name, color) in enumerate(colors.items()):
+        x = 20 + 200 * index
         yield f'<rect x="{x}" y="14" width="14" height="14" rx="2" fill="{color}"/>'
-        yield f'<text x="{x + 20}" y="26" fill="{_TEXT}">{name}</text>'
-    yield '<text x="330" y="26" fill="#475569" font-size="12">bar: mean of the rounds; dot: one round</text>'
+        yield f'<text x="{x + 20}" y="26" fill="{_TEXT}">{escape(name)}</text>'
+    yield '<text x="640" y="26" fill="#475569" font-size="12">bar: mean of the rounds; dot: one round</text>'
 
 
 if __name__ == "__main__":
