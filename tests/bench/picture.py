@@ -60,7 +60,7 @@ def _bar(rounds: list[float], most: float, unit: str, y: int, color: str) -> Ite
     yield f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2" fill="{color}"/>'
     yield from (f'<circle cx="{_LEFT + _SPAN * at / most:.1f}" cy="{y + 8}" r="2.5" fill="{_DOT}"/>' for at in rounds)
     end = _LEFT + _SPAN * max(mean, *rounds) / most
-    said = f"{mean:,.0f}" if mean >= 100 else f"{mean:.2g}" if mean < 10 else f"{mean:.1f}"
+    said = f"{mean:,.0f}" if mean >= 100 else f"{mean:.2f}" if mean < 1 else f"{mean:.1f}"
     yield f'<text x="{end + 8:.1f}" y="{y + 13}" fill="{_TEXT}" font-size="12">{said} {unit}</text>'
 
 
