@@ -89,9 +89,7 @@ class ClusterUnderTest:
         await self.call("DELETE", f"/api/v1/namespaces/{self.prefix}", fine=(404,))
         await self._session.close()
 
-    async def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, fine: Sequence[int] = (), **options: Any
-    ) -> Any:
+    async def call(self, method: str, path: str, body: Any = None, fine: Sequence[int] = (), **options: Any) -> Any:
         """Make a call and return its answer, decoded, None for a refusal that is ``fine``; fail on any other one."""
         async with self._session.request(method, self.connection.url + path, json=body, **options) as answer:
             text = await answer.text()

@@ -28,7 +28,7 @@ FOREIGN = {
 
 _OTHERS = re.compile(r"(?<![\w./-])(?:kubectl|docker|helm|kubeadm|python3|KUBECONFIG=|PYTHONPATH=)[^`]*")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-_INVOKED = re.compile(r"\btaint-eviction((?: [a-z]+)+)([^`|\n#]*)")
+_INVOKED = re.compile(r"\btaint-eviction((?: [a-z]+(?:-[a-z]+)*)+)([^`|\n#]*)")
 
 
 @cache

@@ -51,7 +51,9 @@ def test_a_verb_of_the_laboratory_that_is_missing_says_how_to_get_it() -> None:
     assert HOW_TO_GET_IT in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("verb", ["plan", "pause", "resume", "breaker reset", "status", "explain", "replay", "demo"])
+@pytest.mark.parametrize(
+    "verb", ["plan", "pause", "resume", "breaker reset", "hand-back", "status", "explain", "replay", "demo"]
+)
 def test_each_verb_promises_its_exit_codes(verb: str) -> None:
     """In its help; those of all verbs are in the command's."""
     assert "Exit codes: 0 " in " ".join(command(*verb.split(), "--help").output.split())
