@@ -94,6 +94,25 @@ class ControlStateSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AdoptionSettings:
+    """Whether countdowns are adopted from a built-in controller that cannot be switched off.
+
+    ``from_seconds``: how much of a tolerance must be left at least. ``parallelism``: how many pods are changed at once.
+    """
+
+    enabled: bool = False
+    from_seconds: float = 10.0
+    parallelism: int = 10
+
+    def problems(self) -> list[str]:
+        """Return everything that is wrong with these values, a sentence each."""
+        found = []
+        if self.from_seconds < 0:
+            found.append(f"adoption must begin at 0 seconds or more, not {self.from_seconds:g}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of a controller.
 
@@ -131,6 +150,7 @@ class Settings:
     retry: RetrySettings = field(default_factory=RetrySettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)
+    adoption: AdoptionSettings = field(default_factory=AdoptionSettings)
 
     def problems(self) -> list[str]:
         """Return everything that is wrong with these values, a sentence each; empty if nothing is."""
@@ -161,5 +181,9 @@ class Settings:
             found.append(f"the longest hold must be 0 seconds or more, not {self.max_hold_seconds:g}")
         if self.outage_gap_seconds < 0:
             found.append(f"the outage gap must be 0 seconds or more, not {self.outage_gap_seconds:g}")
-        found += self.policy.problems() + self.breaker.problems()
+        if self.adoption.enabled and not self.election.enabled and not self.dry_run:
+            found.append("adoption needs leader election: whoever adopts must be the only one, and be seen to be there")
+        if self.adoption.enabled and not self.control_state.enabled:
+            found.append("adoption needs the state ConfigMap: hand-back ends it there")
+        found += self.policy.problems() + self.breaker.problems() + self.adoption.problems()
         return found + (self.election.problems() if self.election.enabled else [])

@@ -16,13 +16,17 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.status_document import bracketed
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.effects import (
+    AdoptionEffect,
+    AdoptionRefused,
     Block,
     BreakerClosed,
     BreakerOpened,
     Cancelled,
+    CountdownAdopted,
     Effect,
     Evicted,
     EvictionLoop,
+    GivenBack,
     NodeCleared,
     NodeEffect,
     NodeTainted,
@@ -66,6 +70,8 @@ class LogReporter:
                 self._refused(effect, now)
             case EvictionLoop():
                 self._loops(effect)
+            case CountdownAdopted() | AdoptionRefused() | GivenBack():
+                self._about_adoption(effect)
             case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
                 self._held(effect)
             case _:
@@ -94,6 +100,29 @@ class LogReporter:
                 self._stray(effect)
             case ReadyOutOfService():
                 self._ready_out_of_service(effect)
+            case _:
+                assert_never(effect)
+
+    def _about_adoption(self, effect: AdoptionEffect) -> None:
+        fields = pod_named(effect.ref, effect.node_name)
+        named = _named(effect.ref, effect.node_name)
+        match effect:
+            case CountdownAdopted():
+                self._log("%s: its countdown is adopted from the built-in controller", named, what="adopted", **fields)
+            case AdoptionRefused():
+                self._warn(
+                    "%s: its countdown cannot be adopted (try %d), so the built-in controller evicts it past all"
+                    " guards: %s",
+                    named,
+                    effect.tries,
+                    effect.message,
+                    what="adoption_refused",
+                    tries=effect.tries,
+                    error=effect.message,
+                    **fields,
+                )
+            case GivenBack():
+                self._log("%s has its tolerationSeconds back", named, what="given_back", **fields)
             case _:
                 assert_never(effect)
 

@@ -17,7 +17,7 @@ from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, ApiReques
 from taint_eviction.adapters.json_fields import Unreadable, as_object
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.cli.visible import complain
-from taint_eviction.core.adoption import TolerationKey, builtin_seconds, seconds_to_return, with_seconds
+from taint_eviction.core.adoption import TolerationKey, builtin_seconds, seconds_to_return
 from taint_eviction.core.objects import NO_EXECUTE, Taint
 from taint_eviction.planning.cluster import list_items
 from taint_eviction.runtime.ports import CallFailed
@@ -74,11 +74,7 @@ def _window_seconds(body: Mapping[str, Any], taints: Mapping[str, Sequence[Taint
     on_node = taints.get(pod.node_name or "", ())
     if pod.terminating or not on_node:
         return None
-    try:
-        tolerations = with_seconds(pod.tolerations, _noted(body))
-    except Unreadable:
-        tolerations = pod.tolerations
-    return builtin_seconds(tolerations, on_node)
+    return builtin_seconds(pod.tolerations, on_node)
 
 
 async def give_back_all(calls: ApiCalls, pods: Sequence[Adopted]) -> tuple[Counter[GivenBack], dict[str, str]]:
@@ -123,7 +119,7 @@ def _is_still_adopted(body: Mapping[str, Any], uid: str) -> bool:
 
 
 def _patch(body: Mapping[str, Any], name: str, tell: bool) -> list[dict[str, Any]]:
-    tolerations = read_pod(body).value.tolerations
+    tolerations = read_pod(body).value.spec_tolerations
     seconds: dict[int, int] = {}
     try:
         noted = _noted(body)

@@ -64,7 +64,7 @@ async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
     if not flags["yes"] and not _agreed():
         return ExitCode.FAILED
     await on.state.set_no_adoption(Pause(on.clock.now().server_epoch, flags["reason"]))
-    lease = KubernetesLease(on.calls, flags["state_namespace"], flags["state_name"])
+    lease = KubernetesLease(on.calls, flags["lease_namespace"], flags["lease_name"])
     try:
         async with asyncio.timeout(flags["confirm_timeout"]):
             await _nobody_adopts(on, lease)
