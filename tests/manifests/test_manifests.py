@@ -30,9 +30,6 @@ ADOPTING = ["overlays/managed"]
 ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"} | ADMISSION
 FOREVER = None
-# Strict, so that this fails, and goes, as soon as the flag is there.
-NOT_YET = pytest.mark.xfail(reason="run does not know --adopt yet", strict=True)
-UNDERSTOOD = [pytest.param(build, marks=NOT_YET) if build in ADOPTING else build for build in WITH_PODS]
 
 
 def of_kind(build: str, *kinds: str) -> list[dict[str, Any]]:
@@ -190,7 +187,7 @@ def test_the_image_is_this_version_of_no_particular_registry(build: str) -> None
 # ---- flags, ports and probes
 
 
-@pytest.mark.parametrize("build", UNDERSTOOD)
+@pytest.mark.parametrize("build", WITH_PODS)
 def test_the_command_understands_its_arguments(build: str) -> None:
     """Every flag exists, every value can be read, and they are right together."""
     assert container(build)["args"][0] == "run"
@@ -255,7 +252,7 @@ def test_the_pod_monitor_scrapes_the_named_port() -> None:
 # ---- what holds evictions back
 
 
-@pytest.mark.parametrize("build", UNDERSTOOD)
+@pytest.mark.parametrize("build", WITH_PODS)
 def test_nothing_is_held_back_unless_asked_for(build: str) -> None:
     """Without its own overlay there is neither breaker nor policy file, and no build sets limits or another mode."""
     settings = settings_of(build)

@@ -7,7 +7,7 @@ so reading checks every field, and refuses a note in which one is wrong.
 Each patch tests uid and resourceVersion first, so it changes exactly the pod that was read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import orjson
@@ -64,6 +64,24 @@ def note_text(note: AdoptionNote) -> str:
         for key, seconds in note.seconds.items()
     ]
     return orjson.dumps({"by": note.by.value, "tolerations": tolerations}).decode()
+
+
+def adopt_patch(body: Mapping[str, Any], places: Collection[int], note: AdoptionNote) -> JsonPatch:
+    """Take the seconds of the tolerations at these places, and note them; ``body`` is the pod as it was read."""
+    metadata = body["metadata"]
+    noted = {"annotations": note_text(note), "labels": "true"}
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+        {"op": "test", "path": "/spec/tolerations", "value": body["spec"]["tolerations"]},
+        *({"op": "remove", "path": f"/spec/tolerations/{place}/tolerationSeconds"} for place in places),
+        *(
+            {"op": "add", "path": f"/metadata/{field}/{_POINTER}", "value": text}
+            if metadata.get(field)
+            else {"op": "add", "path": f"/metadata/{field}", "value": {ADOPTED: text}}
+            for field, text in noted.items()
+        ),
+    ]
 
 
 def return_patch(metadata: Mapping[str, Any], seconds: Mapping[int, int]) -> JsonPatch:

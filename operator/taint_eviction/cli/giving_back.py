@@ -11,24 +11,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from taint_eviction.adapters.adoption_patches import ADOPTED, read_note, return_patch
-from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, ApiRequest
-from taint_eviction.adapters.json_fields import Unreadable, as_object
+from taint_eviction.adapters.adoption_patches import ADOPTED, JsonPatch, return_patch
+from taint_eviction.adapters.adoptions import change_pod, noted_seconds
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.item_lists import list_items
+from taint_eviction.adapters.json_fields import Unreadable
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.cli.visible import complain
-from taint_eviction.core.adoption import TolerationKey, builtin_seconds, seconds_to_return
-from taint_eviction.core.objects import NO_EXECUTE, Taint
-from taint_eviction.planning.cluster import list_items
+from taint_eviction.core.adoption import builtin_seconds, seconds_to_return
+from taint_eviction.core.objects import NO_EXECUTE, NamespacedName, Taint
 from taint_eviction.runtime.ports import CallFailed
 
 _AT_ONCE = 10
-_CONFLICT = 409
-# Each conflict means that somebody else has changed the pod meanwhile.
-_MAX_TRIES = 8
 
 
-class GivenBack(Enum):
+class GivingBack(Enum):
     """What became of an adopted pod."""
 
     DONE = "it has its seconds back"
@@ -77,9 +74,9 @@ def _window_seconds(body: Mapping[str, Any], taints: Mapping[str, Sequence[Taint
     return builtin_seconds(pod.tolerations, on_node)
 
 
-async def give_back_all(calls: ApiCalls, pods: Sequence[Adopted]) -> tuple[Counter[GivenBack], dict[str, str]]:
+async def give_back_all(calls: ApiCalls, pods: Sequence[Adopted]) -> tuple[Counter[GivingBack], dict[str, str]]:
     """Give pods back, some at a time; return how many became what, and for each that failed why."""
-    room, done, failed = asyncio.Semaphore(_AT_ONCE), Counter[GivenBack](), dict[str, str]()
+    room, done, failed = asyncio.Semaphore(_AT_ONCE), Counter[GivingBack](), dict[str, str]()
 
     async def give_back(pod: Adopted) -> None:
         async with room:
@@ -92,37 +89,28 @@ async def give_back_all(calls: ApiCalls, pods: Sequence[Adopted]) -> tuple[Count
     return done, failed
 
 
-async def _give_back(calls: ApiCalls, pod: Adopted) -> GivenBack:
-    body: Mapping[str, Any] = pod.body
-    metadata = body["metadata"]
-    name = (metadata["namespace"], metadata["name"])
-    for attempt in range(_MAX_TRIES):
-        answer = await calls.make(
-            ApiRequest("patch", "pods", *name, {"fieldManager": FIELD_MANAGER}, _patch(body, pod.name, attempt == 0))
-        )
-        if answer.outcome is Outcome.DONE:
-            return GivenBack.DONE
-        read = (await calls.make(ApiRequest("get", "pods", *name))).need(Outcome.DONE, Outcome.ABSENT)
-        if read.outcome is Outcome.ABSENT or not _is_still_adopted(read.body, metadata["uid"]):
-            return GivenBack.GONE
-        same = read.body["metadata"]["resourceVersion"] == body["metadata"]["resourceVersion"]
-        if same and answer.status != _CONFLICT:
-            # No test of the patch failed: the change itself is refused.
-            answer.need(Outcome.DONE)
-        body = read.body
-    raise CallFailed(f"it was changed by others meanwhile, {_MAX_TRIES} times in a row")
+async def _give_back(calls: ApiCalls, pod: Adopted) -> GivingBack:
+    metadata, given, asked = pod.body["metadata"], False, 0
+
+    def patch_of(body: Mapping[str, Any]) -> JsonPatch | None:
+        nonlocal given, asked
+        asked, given = asked + 1, _is_still_adopted(body)
+        return _patch(body, pod.name, asked == 1) if given else None
+
+    key = NamespacedName(metadata["namespace"], metadata["name"])
+    changed = await change_pod(calls, key, metadata["uid"], patch_of, pod.body)
+    return GivingBack.DONE if changed is not None and given else GivingBack.GONE
 
 
-def _is_still_adopted(body: Mapping[str, Any], uid: str) -> bool:
-    metadata = body["metadata"]
-    return metadata["uid"] == uid and any(ADOPTED in (metadata.get(field) or ()) for field in ("labels", "annotations"))
+def _is_still_adopted(body: Mapping[str, Any]) -> bool:
+    return any(ADOPTED in (body["metadata"].get(field) or ()) for field in ("labels", "annotations"))
 
 
-def _patch(body: Mapping[str, Any], name: str, tell: bool) -> list[dict[str, Any]]:
+def _patch(body: Mapping[str, Any], name: str, tell: bool) -> JsonPatch:
     tolerations = read_pod(body).value.spec_tolerations
     seconds: dict[int, int] = {}
     try:
-        noted = _noted(body)
+        noted = noted_seconds(body)
         seconds = seconds_to_return(tolerations, noted)
     except Unreadable as error:
         if tell:
@@ -132,7 +120,3 @@ def _patch(body: Mapping[str, Any], name: str, tell: bool) -> list[dict[str, Any
             lost = len(noted) - len(seconds)
             complain(f"{name}: {lost} of the noted seconds stay away, since no such toleration is without seconds now")
     return return_patch(body["metadata"], seconds)
-
-
-def _noted(body: Mapping[str, Any]) -> Mapping[TolerationKey, int]:
-    return read_note(as_object(body["metadata"].get("annotations"), "annotations").get(ADOPTED)).seconds
