@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,21 @@ async def answering() -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-def add_replica(at: ClientStage, name: str, node: str, version: str = __version__, *arguments: str) -> None:
+def add_replica(
+    at: ClientStage,
+    name: str,
+    node: str,
+    version: str = __version__,
+    *arguments: str,
+    variables: Mapping[str, str] | None = None,
+) -> None:
     """Create a pod of the controller that is ready."""
     pod = pod_object(NAMESPACE, name, node)
     labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME, "app.kubernetes.io/version": version}
     pod["metadata"]["labels"] = labels
     pod["spec"] |= {"serviceAccountName": NAME}
     pod["spec"]["containers"][0]["args"] = ["run", *arguments]
+    pod["spec"]["containers"][0]["env"] = [{"name": key, "value": value} for key, value in (variables or {}).items()]
     pod["status"] = {"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
     at.server.create("pods", pod)
 
@@ -175,10 +183,12 @@ async def test_an_active_built_in_controller_is_wrong(at: ClientStage, tmp_path:
 
 
 async def test_beside_a_dry_run_the_built_in_controller_may_be_active(at: ClientStage, tmp_path: Path) -> None:
-    """A dry run is there to be compared with it."""
-    add_replica(at, "one", "n1", __version__, "--dry-run")
+    """A dry run is there to be compared with it, and adopts nothing."""
+    add_replica(at, "one", "n1", __version__, "--dry-run", "--adopt")
     add_manager(at)
-    assert (await findings(tmp_path))["built-in controller"]["state"] == "ok"
+    found = await findings(tmp_path)
+    assert found["built-in controller"]["state"] == "ok"
+    assert "adoption" not in found
 
 
 async def test_two_versions_are_a_rollout_that_is_not_over(at: ClientStage, tmp_path: Path) -> None:
@@ -235,3 +245,60 @@ async def test_a_server_that_is_away_ends_it_with_3(tmp_path: Path) -> None:
     result = await doctor(tmp_path)
     assert result.exit_code == 3
     assert "cannot be reached" in result.stderr
+
+
+def add_policy(at: ClientStage, *suffixes: str) -> None:
+    """Let the API server answer that it has the admission policy ("") or its binding ("bindings")."""
+    found = {"": "validatingadmissionpolicies/", "bindings": "validatingadmissionpolicybindings/"}
+    for suffix in suffixes:
+        at.server.faults.add(path=found[suffix] + NAME, status=200, message="{}", plain_text=True)
+
+
+def add_adopted(at: ClientStage) -> None:
+    """Create a pod whose countdown was adopted."""
+    pod = pod_object("shop", "web", "n1")
+    pod["metadata"]["labels"] = {"taint-eviction/adopted": "true"}
+    at.server.create("pods", pod)
+
+
+async def test_adoption_needs_a_right_and_a_policy(at: ClientStage, tmp_path: Path) -> None:
+    """A built-in controller that is active is then as expected."""
+    add_replica(at, "one", "n1", __version__, "--adopt")
+    add_replica(at, "two", "n2", __version__, "--adopt")
+    add_lease(at, NAME)
+    add_manager(at)
+    add_policy(at, "")
+    found = await findings(tmp_path)
+    assert found["adoption"]["found"] == f"there is no ValidatingAdmissionPolicyBinding {NAME}"
+    assert found["built-in controller"]["state"] == "ok"
+    made = at.server.requests.select(verb="create")
+    asked = [entry.body["spec"]["resourceAttributes"] for entry in made if entry.body]
+    assert ("patch", "pods", "") in {(each["verb"], each["resource"], each["subresource"]) for each in asked}
+    add_policy(at, "bindings")
+    add_adopted(at)
+    assert (await findings(tmp_path))["adoption"]["state"] == "ok"
+
+
+async def test_adoption_is_seen_in_the_environment_too(at: ClientStage, tmp_path: Path) -> None:
+    """As each flag can be set by a variable."""
+    add_replica(at, "one", "n1", variables={"TAINT_EVICTION_ADOPT": "true"})
+    assert "adoption" in await findings(tmp_path)
+
+
+async def test_adopted_pods_without_a_leader_are_told(at: ClientStage, tmp_path: Path) -> None:
+    """Nobody evicts them: the built-in controller has forgotten them."""
+    add_replica(at, "one", "n1", __version__, "--adopt")
+    add_policy(at, "", "bindings")
+    add_adopted(at)
+    found = (await findings(tmp_path))["adoption"]
+    assert (found["state"], found["found"]) == ("wrong", "nobody leads, so nobody evicts adopted pods")
+    assert found["advice"].endswith("taint-eviction hand-back")
+
+
+async def test_adopted_pods_beside_a_controller_that_does_not_adopt_are_told(at: ClientStage, tmp_path: Path) -> None:
+    """It evicts them in time, but never gives them back."""
+    install(at)
+    add_adopted(at)
+    found = (await findings(tmp_path))["adoption"]
+    assert found["state"] == "wrong"
+    assert "taint-eviction hand-back" in found["advice"]

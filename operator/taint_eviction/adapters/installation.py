@@ -11,13 +11,14 @@ from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
+from taint_eviction.adapters.adoption_patches import ADOPTED
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.preflight import allowed, needed_rights
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.settings import ControlStateSettings, ElectionSettings, Settings
+from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
 
 _BUILT_IN = "taint-eviction-controller"
 # The built-in controller is one of its own since; the newest version that this one knows of.
@@ -26,6 +27,9 @@ _FIRST_MINOR, _LAST_MINOR = 29, 37
 _TOLERATED_SKEW_SECONDS = 3.0
 _LEASES = "coordination.k8s.io/v1"
 _MONITORING = "monitoring.coreos.com/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
+# What click takes as true in the environment.
+_TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _KUBE_SYSTEM = "kube-system"
 
 Json = Mapping[str, Any]
@@ -65,6 +69,7 @@ class Replica:
     user: str
     dry_run: bool
     host_network: bool
+    adopts: bool
 
 
 class Installation:
@@ -86,12 +91,14 @@ class Installation:
         else:
             unread = ""
         dry_run = any(replica.dry_run for replica in replicas)
+        adopts = any(replica.adopts and not replica.dry_run for replica in replicas)
         checks: list[tuple[str, Awaitable[list[CheckResult]]]] = [
             ("versions", self._versions(replicas, unread)),
             ("replicas", self._apart(replicas, unread)),
             ("leader", self._leader()),
-            ("rights", self._rights(replicas, unread, dry_run)),
-            ("built-in controller", self._built_in(dry_run)),
+            ("rights", self._rights(replicas, unread, dry_run, adopts)),
+            ("built-in controller", self._built_in(dry_run, adopts)),
+            ("adoption", self._adoption(adopts, unread)),
             ("clock", self._clock()),
             ("answers", self._answers(replicas)),
             ("alerts", self._alerts()),
@@ -169,7 +176,7 @@ class Installation:
             return [CheckResult("leader", State.WRONG, f"the {what} was renewed {silent:.0f} s ago", advice)]
         return [CheckResult("leader", State.FINE, str(spec["holderIdentity"]))]
 
-    async def _rights(self, replicas: Sequence[Replica], unread: str, dry_run: bool) -> list[CheckResult]:
+    async def _rights(self, replicas: Sequence[Replica], unread: str, dry_run: bool, adopts: bool) -> list[CheckResult]:
         """Ask for the user of the replicas; where there are none, for whoever asks."""
         if unread:
             raise NotChecked(f"whose rights matter is not known: {unread}")
@@ -179,6 +186,7 @@ class Installation:
             policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE),
             election=ElectionSettings(lease_name=self._name, lease_namespace=self._namespace),
             control_state=ControlStateSettings(name=self._name),
+            adoption=AdoptionSettings(enabled=adopts),
         )
         needed = list(needed_rights(settings))
         answers = await asyncio.gather(*(allowed(self._calls, *right, settings, user) for right in needed))
@@ -192,9 +200,11 @@ class Installation:
             return [CheckResult("rights", State.WRONG, f"{who} may not {', '.join(missing)}", advice)]
         return [CheckResult("rights", State.FINE, f"{who} may do all that is needed")]
 
-    async def _built_in(self, dry_run: bool) -> list[CheckResult]:
+    async def _built_in(self, dry_run: bool, adopts: bool) -> list[CheckResult]:
         if dry_run:
             return [CheckResult("built-in controller", State.FINE, "may be active beside a dry run")]
+        if adopts:
+            return [CheckResult("built-in controller", State.FINE, "may be active: countdowns are adopted from it")]
         query = {"labelSelector": "component=kube-controller-manager"}
         request = ApiRequest("list", "pods", _KUBE_SYSTEM, query=query)
         pods = (await self._read("pods in kube-system", request) or {}).get("items") or ()
@@ -209,6 +219,37 @@ class Installation:
             advice = "no pod of kube-controller-manager can be seen (k3s, managed): look at its flags or its log"
             return [CheckResult("built-in controller", State.UNCHECKED, "whether it is switched off", advice)]
         return [CheckResult("built-in controller", State.FINE, f"switched off in {len(pods)} kube-controller-managers")]
+
+    async def _adoption(self, adopts: bool, unread: str) -> list[CheckResult]:
+        """Check what adoption needs, and that adopted pods have somebody who evicts them or gives them back."""
+        some = await self._adopted_pods(adopts)
+        if not adopts:
+            if not some or unread:
+                return []
+            said = "pods are adopted, but no replica that is seen adopts: they never get their seconds back"
+            advice = "start the controller with --adopt (manifests/components/adopt), or run taint-eviction hand-back"
+            return [CheckResult("adoption", State.WRONG, said, advice)]
+        found = []
+        if some and (await self._leader())[0].state is State.WRONG:
+            advice = "start a replica (the leader's log says more), or give them back: taint-eviction hand-back"
+            found.append(CheckResult("adoption", State.WRONG, "nobody leads, so nobody evicts adopted pods", advice))
+        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+            plural = "validatingadmissionpolicies" if kind.endswith("Policy") else "validatingadmissionpolicybindings"
+            request = ApiRequest("get", plural, name=_BUILT_IN, group=_ADMISSION)
+            if await self._read(f"{kind} {_BUILT_IN}", request) is None:
+                advice = "nothing narrows the right to patch pods; apply manifests/components/adopt (Kubernetes 1.30)"
+                found.append(CheckResult("adoption", State.WRONG, f"there is no {kind} {_BUILT_IN}", advice))
+        return found or [CheckResult("adoption", State.FINE, "countdowns are adopted, and a policy narrows the rights")]
+
+    async def _adopted_pods(self, needed: bool) -> bool:
+        """Tell whether there are adopted pods; only where adoption is on does it matter that they cannot be read."""
+        try:
+            request = ApiRequest("list", "pods", query={"labelSelector": ADOPTED, "limit": 1})
+            return bool((await self._read("adopted pods", request) or {}).get("items"))
+        except NotChecked:
+            if needed:
+                raise
+            return False
 
     async def _clock(self) -> list[CheckResult]:
         """Compare kube-controller-manager's clock, which dates taints, with the API server's, in one write of both."""
@@ -284,7 +325,17 @@ def _replica(pod: Json) -> Replica:
         f"system:serviceaccount:{pod['metadata']['namespace']}:{account}" if account else _BUILT_IN,
         "--dry-run" in _words(spec),
         bool(spec.get("hostNetwork")),
+        _adopts(spec),
     )
+
+
+def _adopts(spec: Json) -> bool:
+    variables = [each for found in spec.get("containers") or () for each in found.get("env") or ()]
+    by_variable = any(
+        each.get("name") == "TAINT_EVICTION_ADOPT" and str(each.get("value", "")).strip().lower() in _TRUE
+        for each in variables
+    )
+    return "--adopt" in _words(spec) or by_variable
 
 
 def _words(spec: Json) -> list[str]:
