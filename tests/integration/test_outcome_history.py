@@ -112,6 +112,27 @@ async def test_since_is_any_duration(tmp_path: Path) -> None:
             assert (said.code, said.out) == (2, "")
 
 
+async def test_the_memory_is_drawn_with_the_filters_of_the_text(tmp_path: Path) -> None:
+    """The page holds the same outcomes, and says what was asked and who answered."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, "n1", "n2", "cp")
+        port, page = free_port(), tmp_path / "page.html"
+        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
+        async with replica(server, REAL, "127.0.0.1", port) as leader:
+            await until(leader.application.gate.may_act)
+            for name, node in (("leaves", "n1"), ("other", "n2")):
+                server.taint(node, KEY)
+                add_pod(server, name, node)
+            await until(lambda: all(server.get("pods", name) is None for name in ("leaves", "other")))
+            said = await invoked("history", *flags, "--node", "n1", "--since", "1h", "--html", str(page))
+            assert (said.code, "default/leaves" in said.out) == (0, True)
+            text = page.read_text()
+            assert ("default/leaves" in text, "default/other" in text) == (True, False)
+            assert "<b>Asked:</b> at most 1000 outcomes of node n1 since " in text
+            assert "; answered by at-127-0-0-1_" in text
+
+
 async def test_a_standby_that_becomes_the_leader_answers_for_the_one_before(tmp_path: Path) -> None:
     """It saw the pods go that the leader before evicted, and tells these beside its own."""
     async with ApiServer(seed=1) as server:

@@ -6,7 +6,7 @@ What is asked for and how answers are shown is in ``status`` and ``explain``.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -30,6 +30,7 @@ _TIMEOUT_SECONDS = 10.0
 _SHADOW_LEASE = "taint-eviction-controller-dry-run"
 
 Document = dict[str, Any]
+WrittenT = TypeVar("WrittenT")
 Ask = Callable[[str, Mapping[str, str | int]], Awaitable[Document]]
 
 _FLAGS = (
@@ -80,7 +81,7 @@ def _document(body: object, where: str) -> Document:
     raise Unanswered(f"{where}: this is not the answer of a taint-eviction controller of this version")
 
 
-def put(write: Callable[[Document], list[str]], document: Document) -> list[str]:
+def put(write: Callable[[Document], WrittenT], document: Document) -> WrittenT:
     """Write an answer for people; raise ``Unanswered`` if a field is missing or of another type."""
     try:
         return write(visible_in(document))

@@ -11,11 +11,14 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339, parse_rfc33
 from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.cli.asking import Ask, Document, ask, ask_flags, put
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction.cli.history_reads import remembered
+from taint_eviction.cli.history_reads import Remembered, remembered
+from taint_eviction.cli.pictures import html_option, write_page
 from taint_eviction.cli.tables import table_lines
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.sentences import tolerated
+from taint_eviction.picture.of_outcomes import picture_of_outcomes
+from taint_eviction.picture.scene import Picture
 from taint_eviction.planning.wording import span
 
 _WORDS = {
@@ -33,6 +36,7 @@ _WORDS = {
 @flag("--taint", help="Pods that went because of a taint with this key only.")
 @flag("--since", type=Seconds(), help="Of this last time only, as 5m.")
 @flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
+@html_option
 @ask_flags
 def history(**flags: Any) -> None:
     """List what became of pods: evicted, refused, or seen to go; the newest first.
@@ -67,6 +71,23 @@ async def _show(
         click.echo(json_text({**head, "outcomes": found.outcomes}, orjson.OPT_INDENT_2))
     else:
         click.echo("\n".join(put(history_lines, {"outcomes": found.outcomes})))
+    if flags.get("html"):
+        document = {"outcomes": found.outcomes, "asked": _asked(query, found)}
+        write_page(flags["html"], put(_picture, document))
+
+
+def _asked(query: Mapping[str, str | int], found: Remembered) -> str:
+    """Say which outcomes were asked for, of whom, and who did not answer."""
+    words = {"node": "of node", "namespace": "of namespace", "taint": "because of taints with the key"}
+    chosen = [f"{words[name]} {query[name]}" for name in words if name in query]
+    chosen += [f"since {query['since']}"] if "since" in query else []
+    unanswered = "".join(f"; not asked: {why}" for why in found.unanswered)
+    what = " ".join(["at most", str(query["limit"]), "outcomes", *chosen])
+    return f"{what}; answered by {', '.join(found.answered)}{unanswered}"
+
+
+def _picture(document: Document) -> Picture:
+    return picture_of_outcomes(document["outcomes"], document["asked"])
 
 
 def history_lines(document: Document) -> list[str]:

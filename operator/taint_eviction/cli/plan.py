@@ -50,7 +50,7 @@ from taint_eviction.planning.gates import ANY, PlanGate, read_gate
 from taint_eviction.planning.holding import holders
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan, make_plan
-from taint_eviction.planning.wording import many, skipped_kinds
+from taint_eviction.planning.wording import many, moment, skipped_kinds
 from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
@@ -159,7 +159,9 @@ def _from_files(files: tuple[str, ...], changes: Changes, settings: Settings, fl
         give_up(ExitCode.USAGE, *inventory.problems, nothing)
     wall = read_wall()
     epoch = _instant(flags["now"], wall)
-    return _plan(inventory, changes, settings, Moment(epoch, epoch), flags)
+    made = _plan(inventory, changes, settings, Moment(epoch, epoch), flags)
+    made.asked = _asked(made, ", ".join("stdin" if file == STDIN else file for file in files), flags)
+    return made
 
 
 def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Moment, flags: dict[str, Any]) -> Plan:
@@ -173,6 +175,17 @@ def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Momen
     made = make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
     _say_if_nothing_goes(made, ControlState())
     return made
+
+
+def _asked(made: Plan, source: str, flags: dict[str, Any]) -> str:
+    """Say what was asked, and of which input."""
+    parts = ["; ".join(made.described) or "what happens as things are"]
+    parts += [f"on nodes with the labels {flags['selector']}"] if flags["selector"] else []
+    parts += [f"in {many(len(flags['zone']), 'zone')}: {', '.join(flags['zone'])}"] if flags["zone"] else []
+    parts += [f"at {moment(made.what_if.at, made.now)}"] if flags["at"] is not None else []
+    nodes, pods = many(len(made.inventory.nodes), "node"), many(len(made.inventory.pods), "pod")
+    parts += [f"with --eviction-mode={made.mode.value}", f"in {source} ({nodes}, {pods})"]
+    return "; ".join(parts)
 
 
 def _instant(when: tuple[bool, float] | None, now: float) -> float:
@@ -201,6 +214,7 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
         await sharpen(calls)
         progress.done(len(inventory))
         made = _plan(inventory, changes, settings, clock.now(), flags)
+        made.asked = _asked(made, f"{connection.where}: {connection.url}", flags)
         await try_evictions(calls, made)
         await _add_holds(made, StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"]))
         return made

@@ -83,7 +83,8 @@ class PodRow:
 class Picture:
     """Everything on the page. ``epoch``: second 0 as Unix time; None: the seconds are a scenario's own.
 
-    ``ahead``: second 0 is now, and the picture shows the future. ``holds``: pauses and open breakers.
+    ``ahead``: second 0 is now, and the picture shows the future. ``asked``: which question it answers.
+    ``holds``: pauses and open breakers.
     """
 
     title: str
@@ -92,6 +93,7 @@ class Picture:
     end: float
     epoch: float | None = None
     ahead: bool = False
+    asked: str = ""
     bands: dict[str, list[Band]] = field(default_factory=dict)
     holds: list[Band] = field(default_factory=list)
     rows: list[PodRow] = field(default_factory=list)
