@@ -240,6 +240,68 @@ def test_marks_are_drawn_and_not_written(chromium: Browser, tmp_path: Path) -> N
 
 
 @needs_chromium
+@pytest.mark.parametrize("width", [390, 1440])
+def test_nothing_is_wider_than_the_screen(chromium: Browser, tmp_path: Path, width: int) -> None:
+    """Long names of pods and nodes wrap on a phone, and are read whole."""
+    name = "checkout-frontend-with-a-long-name-7d9c8b6f5d-x0001"
+    nodes = [f"ip-10-0-{index}-17.eu-central-1.compute.internal" for index in range(2)]
+    pods = [pod(f"{name}-{index}", nodes[index % 2], tolerates(index)) for index in range(12)]
+    inventory = inventory_of(*map(node, nodes), *pods)
+    picture = picture_of_plan(planned(inventory, Changes((read_taint("*=maintenance=now:NoExecute"),))))
+    picture.asked = "taint * maintenance=now:NoExecute; in " + "a-file-with-a-long-name" * 9
+    (tmp_path / "wide.html").write_text(render_page(picture))
+    chromium.devtools(
+        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=width < 1000
+    )
+    chromium.open(tmp_path / "wide.html")
+    assert chromium.run("return document.documentElement.scrollWidth <= innerWidth")
+    cut = (
+        "return [...document.querySelectorAll('.row > :first-child')].filter((l) => l.scrollWidth > l.clientWidth + 1)"
+    )
+    assert chromium.run(f"{cut}.length") == 0
+    inside = "const c = document.getElementById('chart'); return [c.scrollWidth - c.clientWidth, c.clientHeight]"
+    over, height = chromium.run(inside)
+    assert (over, height <= 844) == (0, True)
+    chromium.devtools("Emulation.clearDeviceMetricsOverride")
+
+
+@needs_chromium
+def test_nodes_open_and_close_without_a_script(chromium: Browser, tmp_path: Path) -> None:
+    """Where a page's scripts are forbidden, all but the tools is there."""
+    (tmp_path / "stale.html").write_text(replayed(STALE_KEY))
+    chromium.devtools("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        chromium.open(tmp_path / "stale.html")
+        drawn = "return document.querySelectorAll('.podRow').length + ' ' + document.querySelectorAll('.tick').length"
+        assert chromium.run(drawn).startswith("2 ")
+        assert chromium.run("return getComputedStyle(document.querySelector('.tools')).display") == "none"
+        chromium.click("summary.group")
+        assert chromium.run("return document.querySelector('details.node').open") is False
+    finally:
+        chromium.devtools("Emulation.setScriptExecutionDisabled", value=False)
+
+
+@needs_chromium
+def test_many_pods_open_as_a_summary_and_what_is_looked_for_is_opened(chromium: Browser, tmp_path: Path) -> None:
+    """Nodes are closed, a filter opens those that have what it finds, and closes them again."""
+    pods = [pod(f"pod-{index}", f"node-{index % 3}", tolerates(index)) for index in range(300)]
+    inventory = inventory_of(*(node(f"node-{index}") for index in range(3)), *pods)
+    picture = picture_of_plan(planned(inventory, Changes((read_taint("*=maintenance=now:NoExecute"),))))
+    (tmp_path / "many.html").write_text(render_page(picture))
+    chromium.open(tmp_path / "many.html")
+    tiles = "return [...document.querySelectorAll('.tiles div')].map((tile) => tile.textContent)"
+    assert chromium.run(tiles) == ["pods300", "leave300", "stay0"]
+    opened = "return document.querySelectorAll('details.node[open]').length"
+    assert chromium.run(opened) == 0
+    chromium.type("#filter", "pod-299")
+    assert (chromium.run(opened), chromium.run(SHOWN)) == (1, ["shop/pod-299"])
+    chromium.run("const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input'))")
+    assert chromium.run(opened) == 0
+    chromium.click("#fold")
+    assert chromium.run(opened) == 3
+
+
+@needs_chromium
 def test_two_thousand_pods_are_ready_within_seconds(chromium: Browser, tmp_path: Path) -> None:
     """Drawn and filtered without making anybody wait."""
     pods = [pod(f"pod-{index}", f"node-{index % 40}", tolerates(index % 600)) for index in range(2000)]
