@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.planning.shop import budget, inventory_of, node, planned, pod, run, tolerates
+from tests.planning.shop import NOON_TEXT, budget, inventory_of, node, planned, pod, run, tolerates
 
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.label_selectors import parse_selector
@@ -116,6 +116,24 @@ def test_a_plan_draws_what_owners_hold_beyond_the_tolerance(tmp_path: Path) -> N
         ("countdown", 0, 60),
         ("held", 60, 90),
     ]
+
+
+def test_a_plan_says_what_was_asked_and_which_budgets_break(tmp_path: Path) -> None:
+    """The changes, the choice of nodes, the input; budgets that are violated, or that block."""
+    web = {"matchLabels": {"app": "web"}}
+    pods = [pod(f"web-{index}", labels={"app": "web"}) for index in range(2)]
+    text = json.dumps([node("node-1", labels={"pool": "web"}), *pods, budget("tight", web, minAvailable=1)])
+    page = tmp_path / "plan.html"
+    asked = ("-", "--now", NOON_TEXT, "--taint", "*=k=v:NoExecute", "-l", "pool", "--at", "1h", "--html", str(page))
+    run(*asked, stdin=text)
+    head = page.read_text().partition("</header>")[0]
+    assert (
+        "<b>Asked:</b> taint * k=v:NoExecute; on nodes with the labels pool; at 13:00:00Z;"
+        " with --eviction-mode=delete; in stdin (1 node, 2 pods)</p>"
+    ) in head
+    assert "<li>budget shop/tight would be violated at 13:00:00Z: 0 healthy, 1 needed</li>" in head
+    run(*asked, "--eviction-mode", "evict", stdin=text)
+    assert "<li>budget shop/tight would block 1 of 2 pods that would leave</li>" in page.read_text()
 
 
 # Bars

@@ -23,6 +23,7 @@ def test_an_instant_of_a_plan_is_counted_from_now() -> None:
     plan = Picture("", "", -1, 10, epoch=1893499200, ahead=True)
     assert instant(plan, 0) == "now (2030-01-01 12:00:00Z)"
     assert instant(plan, 300) == "in 5 m (2030-01-01 12:05:00Z)"
+    assert instant(plan, 4e9) == "in 100 years"
     assert instant(plan, -300) == "5 m ago (2030-01-01 11:55:00Z)"
 
 

@@ -42,7 +42,7 @@ def by_node(picture: Picture) -> dict[str, list[PodRow]]:
 def lanes(picture: Picture) -> Iterator[str]:
     """Write all lanes, from top to bottom."""
     yield _axis(picture)
-    if path := curve(picture):
+    if not picture.compares and (path := curve(picture)):
         yield _curve(picture, path)
     if picture.holds:
         yield f'<div class="row group">{_group(picture, "held back", "", picture.holds, "hold")}</div>'

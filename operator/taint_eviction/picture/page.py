@@ -49,6 +49,8 @@ def _head(picture: Picture) -> Iterator[str]:
     if picture.steps and not picture.ahead:
         listed = "".join(f"<li>{escape(instant(picture, step.at))}: {escape(step.text)}</li>" for step in picture.steps)
         yield f"<details><summary>What was done: {len(picture.steps)}</summary><ol>{listed}</ol></details>"
+    if picture.compares:
+        return
     counted = "".join(f"<div><dt>{escape(name)}</dt><dd>{count}</dd></div>" for name, count in tiles(picture))
     yield f'<dl class="tiles">{counted}</dl>'
 

@@ -84,7 +84,7 @@ class Picture:
     """Everything on the page. ``epoch``: second 0 as Unix time; None: the seconds are a scenario's own.
 
     ``ahead``: second 0 is now, and the picture shows the future. ``asked``: which question it answers.
-    ``holds``: pauses and open breakers.
+    ``compares``: its rows are of several clusters, and nothing is added up. ``holds``: pauses and open breakers.
     """
 
     title: str
@@ -94,6 +94,7 @@ class Picture:
     epoch: float | None = None
     ahead: bool = False
     asked: str = ""
+    compares: bool = False
     bands: dict[str, list[Band]] = field(default_factory=dict)
     holds: list[Band] = field(default_factory=list)
     rows: list[PodRow] = field(default_factory=list)

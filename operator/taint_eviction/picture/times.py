@@ -26,10 +26,10 @@ def span(seconds: float) -> str:
 
 
 def clock(picture: Picture, at: float) -> str:
-    """Write an instant by the API server's clock; "" if the picture has seconds of its own."""
-    if picture.epoch is None:
+    """Write an instant by the API server's clock; "" if the picture has seconds of its own, or for 100 years ahead."""
+    if picture.epoch is None or at >= FAR_FUTURE_SECONDS / 2:
         return ""
-    return "in 100 years" if at >= FAR_FUTURE_SECONDS / 2 else format_rfc3339(picture.epoch + at).replace("T", " ")
+    return format_rfc3339(picture.epoch + at).replace("T", " ")
 
 
 def instant(picture: Picture, at: float) -> str:
