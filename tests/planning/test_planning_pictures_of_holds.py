@@ -1,11 +1,14 @@
 """Pods that are due and stay: in pictures it can be seen what holds them, and for how long."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.planning.shop import NOON_TEXT, budget, inventory_of, node, planned, pod, run, tolerates
+from tests.planning.shop import NOON_TEXT, SHOP, budget, inventory_of, node, planned, pod, run, tolerates
 
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.label_selectors import parse_selector
@@ -134,6 +137,17 @@ def test_a_plan_says_what_was_asked_and_which_budgets_break(tmp_path: Path) -> N
     assert "<li>budget shop/tight would be violated at 13:00:00Z: 0 healthy, 1 needed</li>" in head
     run(*asked, "--eviction-mode", "evict", stdin=text)
     assert "<li>budget shop/tight would block 1 of 2 pods that would leave</li>" in page.read_text()
+
+
+def test_a_plan_is_drawn_though_nobody_reads_its_text(tmp_path: Path) -> None:
+    """Like ``plan --html … | head``: the reader of the text closes the pipe."""
+    page = tmp_path / "plan.html"
+    command = (sys.executable, "-m", "taint_eviction", "plan", SHOP, "--html", str(page))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as closed:
+        assert subprocess.run(command, stdout=closed, check=False).returncode == 0
+    assert "<h1>What if: evictions ahead</h1>" in page.read_text()
 
 
 # Bars

@@ -66,14 +66,14 @@ async def _show(
     found = await remembered(flags, query)
     for why in found.unanswered:
         complain(f"not asked: {why}")
+    if flags.get("html"):
+        document = {"outcomes": found.outcomes, "asked": _asked(query, found)}
+        write_page(flags["html"], put(_picture, document))
     if flags["output"] == "json":
         head = {"apiVersion": API_VERSION, "kind": "History", "answered": found.answered}
         click.echo(json_text({**head, "outcomes": found.outcomes}, orjson.OPT_INDENT_2))
     else:
         click.echo("\n".join(put(history_lines, {"outcomes": found.outcomes})))
-    if flags.get("html"):
-        document = {"outcomes": found.outcomes, "asked": _asked(query, found)}
-        write_page(flags["html"], put(_picture, document))
 
 
 def _asked(query: Mapping[str, str | int], found: Remembered) -> str:

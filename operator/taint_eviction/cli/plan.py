@@ -242,6 +242,9 @@ def _say_if_nothing_goes(made: Plan, control_state: ControlState) -> None:
 
 
 def _show(made: Plan, flags: dict[str, Any]) -> None:
+    # Before anything is printed: `| head` may close the pipe.
+    if flags["html"]:
+        write_page(flags["html"], picture_of_plan(made))
     match flags["output"]:
         case "json":
             click.echo(json_text(plan_document(made), orjson.OPT_INDENT_2))
@@ -255,8 +258,6 @@ def _show(made: Plan, flags: dict[str, Any]) -> None:
         more = [f"… and {count - len(sentences)} more like these"] if count > len(sentences) else []
         for sentence in [*sentences, *more]:
             complain(sentence)
-    if flags["html"]:
-        write_page(flags["html"], picture_of_plan(made))
 
 
 def _yaml(document: dict[str, Any]) -> Iterator[str]:
