@@ -23,6 +23,7 @@ BARS: Mapping[Kind, str] = {
     Kind.RETRYING: "refused, tried again",
 }
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NEAR_EDGE = 0.12
 _LEFT = ("evicted", "leaves", "deleted", "gone")
 
 
@@ -82,8 +83,10 @@ def _span(kind: str, place: str, tip: str, inner: str = "") -> str:
 
 def _axis(picture: Picture) -> str:
     about = "seconds" if picture.epoch is None else f"from {clock(picture, 0.0)}"
+    # A label near the right edge stands before its mark.
+    near = picture.end - _NEAR_EDGE * (picture.end - picture.begin)
     marks = "".join(
-        f'<span class="tick"{_at(at)}>{name}{f"<small>{wall}</small>" if wall else ""}</span>'
+        f'<span class="tick{" end" if at > near else ""}"{_at(at)}>{name}{wall and f"<small>{wall}</small>"}</span>'
         for at, name, wall in ticks(picture)
     )
     steps = "".join(_span("step", _at(step.at), f"{instant(picture, step.at)}\n{step.text}") for step in picture.steps)
