@@ -68,13 +68,14 @@ def pods_of_one_name(picture: Picture) -> set[str]:
     return twice
 
 
-def _at(at: float, until: float | None = None) -> str:
-    return f' style="--t:{round(at, 3):.12g}{"" if until is None else f";--u:{round(until, 3):.12g}"}"'
+def _at(at: float, until: float | None = None, line: int = 0) -> str:
+    end = "" if until is None else f";--u:{round(until, 3):.12g}"
+    return f' style="--t:{round(at, 3):.12g}{end}{f";--n:{line}" if line else ""}"'
 
 
-def _place(picture: Picture, band: Band) -> str:
+def _place(picture: Picture, band: Band, line: int = 0) -> str:
     begin = picture.begin if band.begin is None else band.begin
-    return _at(begin, 2 * picture.end - picture.begin if band.end is None else band.end)
+    return _at(begin, 2 * picture.end - picture.begin if band.end is None else band.end, line)
 
 
 def _span(kind: str, place: str, tip: str, inner: str = "") -> str:
@@ -117,14 +118,10 @@ def _group(picture: Picture, name: str, count: str, bands: Sequence[Band], kind:
     for band in bands:
         times = "from before" if band.begin is None else f"from {instant(picture, band.begin)}"
         times += "" if band.end is None else f", to {instant(picture, band.end)}"
-        place = f'{_place(picture, band)[:-1]};--n:{lines.index(band.text)}"'
+        place = _place(picture, band, lines.index(band.text))
+        text = f"<span>{escape(band.text)}</span>"
         drawn.append(
-            _span(
-                f"band {kind or ('evicts' if band.evicts else '')}".rstrip(),
-                place,
-                f"{band.text}\n{times}",
-                f"<span>{escape(band.text)}</span>",
-            )
+            _span(f"band {kind or ('evicts' if band.evicts else '')}".rstrip(), place, f"{band.text}\n{times}", text)
         )
     said = f' <span class="quiet">{count}</span>' if count else ""
     return (
