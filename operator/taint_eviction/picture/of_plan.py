@@ -82,7 +82,7 @@ def _row(pod: PlannedPod, plan: Plan) -> PodRow:
     shown = max(due, 0.0)
     tolerated = due - decision.held_seconds if decision.held_seconds else shown
     if tolerated > start:
-        row.bars.append(Bar(start, tolerated, Kind.COUNTDOWN, f"tolerance running: {row.why}"))
+        row.bars.append(Bar(start, tolerated, Kind.COUNTDOWN, row.why))
     if shown > tolerated:
         row.bars.append(Bar(tolerated, shown, Kind.HELD, row.why))
     row.marks.append(_end(row, pod, shown))
