@@ -53,7 +53,7 @@ def lanes(picture: Picture) -> Iterator[str]:
         bands = picture.bands.get(node, [])
         yield f'<details class="node"{is_open}><summary class="row group">'
         when = _drawing(picture, "when", f'<path d="{path}"/>') if (path := strokes(picture, rows)) else ""
-        yield f"{_group(picture, node or 'no node', _counted(rows), bands, inner=when)}</summary>"
+        yield f"{_group(picture, node or 'no node', counted(rows), bands, inner=when)}</summary>"
         shades = "".join(f'<span class="shade"{_place(picture, band)}></span>' for band in bands if band.evicts)
         yield from (_pod_row(picture, row, shades, row.pod in twice) for row in rows)
         yield "</details>"
@@ -130,7 +130,8 @@ def _group(picture: Picture, name: str, count: str, bands: Sequence[Band], kind:
     )
 
 
-def _counted(rows: Sequence[PodRow]) -> str:
+def counted(rows: Sequence[PodRow]) -> str:
+    """Say of a node's pods how many leave, and how many are held up; "" if it has none."""
     if not rows:
         return ""
     leaving = sum(row.outcome in _LEFT or row.left_at is not None for row in rows)

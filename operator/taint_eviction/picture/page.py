@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
-from taint_eviction.picture.lanes import BARS, by_node, lanes, pods_of_one_name, short_uid
+from taint_eviction.picture.lanes import BARS, by_node, counted, lanes, pods_of_one_name, short_uid
 from taint_eviction.picture.scene import Picture, PodRow
 from taint_eviction.picture.summary import tiles
 from taint_eviction.picture.times import instant
@@ -32,8 +32,9 @@ def render_page(picture: Picture) -> str:
 
 def _view(picture: Picture) -> str:
     """Set what the script changes to zoom, and the room for names: what they need, up to two fifths of the page."""
-    names = (name for row in picture.rows for name in (row.pod, f"{row.node} 1,000 of 1,000 leave"))
-    longest = max(map(len, names), default=0)
+    nodes = [f"▾ {node} {counted(rows)}" for node, rows in by_node(picture).items()]
+    # Names of nodes are bold.
+    longest = max([*(len(row.pod) for row in picture.rows), *(1.15 * len(node) for node in nodes)], default=0)
     view = f"--from:{picture.begin:.12g};--span:{picture.end - picture.begin:.12g}"
     return f'style="{view};--label:clamp(12rem,{longest / 2:.1f}rem,40vw)"'
 
