@@ -358,16 +358,10 @@ def test_pods_of_a_node_that_is_watched_no_longer_are_let_go() -> None:
 
 
 def test_a_list_of_a_nodes_pods_says_nothing_of_those_of_other_nodes() -> None:
-    """A pod that was bound only after the shadow had begun with it belongs to its node as well."""
-    on, web, db = (
-        ShadowStage(),
-        pod(name="web", uid="w", on="n2", version=1),
-        pod(name="db", uid="d", on=None, version=1),
-    )
-    on.sees(TAINTED, node(taint(), name="n2"), web)
-    on.sees(db)
-    bound = replace(on.marks(db), node_name="n1", resource_version=2)
-    on.sees(bound)
+    """A pod counts for the node that it was seen on last."""
+    on, web, db = ShadowStage(), pod(name="web", uid="w", on="n2"), pod(name="db", uid="d", on="n2", version=1)
+    on.sees(TAINTED, node(taint(), name="n2"), web, db)
+    on.sees(replace(db, node_name="n1", resource_version=2))
     on.at(5).observe(PodsSwept("n1", frozenset(), 5.0, 9))
     assert [on.shadow._tracked.get(uid) is not None for uid in "wd"] == [True, False]
 
