@@ -1,13 +1,16 @@
 """``taint-eviction pause`` and ``resume``: stop evictions for a while, and let them go on."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.control_state_data import problem_of
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli.control_state import Reached, change_control_state, held_back, in_force, no_longer, state_flags
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
@@ -18,6 +21,9 @@ from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, P
 from taint_eviction.core.text import did_you_mean
 from taint_eviction.planning.cluster import list_items
 from taint_eviction.runtime.ports import CallFailed
+
+# No clock is off by so much, but one that was never set.
+_MAX_OFF_SECONDS = 30 * 86_400.0
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -44,6 +50,10 @@ def pause(**flags: Any) -> None:
     as the kubeconfig calls the user.
 
     A pause that is already in force keeps its time and reason, unless the new one lasts longer.
+
+    With --for, a controller that runs counts on by its own clock, whatever becomes of the API server's. One that starts
+    later has the API server's time alone: a pause ends early if that clock was set forward meanwhile. If the API
+    server's time is years off, the pause does not end by itself, and this says so.
 
     Exit codes: 0 paused; 2 wrong usage; 3 the API server cannot be reached, or rights are missing.
     """
@@ -88,8 +98,8 @@ def _scopes(flags: Mapping[str, Any]) -> list[PauseScope]:
 
 async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
     before = await on.state.read() or ControlState()
-    now, seconds = on.clock.now().server_epoch, flags["seconds"]
-    pause = Pause(now, flags["reason"], None if seconds is None else now + seconds, on.user)
+    pause = await _dated(on, Pause(reason=flags["reason"], by=on.user), flags["seconds"])
+    now = on.clock.now().server_epoch
     await on.state.set_pauses(dict.fromkeys(scopes, pause))
     after = await on.state.read() or ControlState()
     for scope in scopes:
@@ -100,6 +110,21 @@ async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, 
     for scope in scopes:
         await _warn_if_absent(on.calls, scope)
     return ExitCode.OK
+
+
+async def _dated(on: Reached, pause: Pause, seconds: float | None) -> Pause:
+    """Date a pause by the API server's time; if nobody can believe that, leave it without dates: so it holds."""
+    if seconds is not None:
+        await sharpen(on.calls)  # A single answer may be misdated.
+    now = on.clock.now().server_epoch
+    if not on.clock.anchored:
+        complain("no answer of the API server has a Date that can be read: this machine's clock counts")
+    elif abs(on.clock.host_offset_seconds()) > _MAX_OFF_SECONDS:
+        holds = "" if seconds is None else "; it does not end by itself, but by `taint-eviction resume`"
+        said = f"the API server dates its answers {format_rfc3339(now)}, far from this machine's clock"
+        complain(f"{said}: the pause has no date{holds}")
+        return pause
+    return replace(pause, since_epoch=now, until_epoch=None if seconds is None else now + seconds)
 
 
 async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mapping[str, Any]) -> ExitCode:
