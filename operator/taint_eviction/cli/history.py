@@ -30,6 +30,7 @@ _WORDS = {
 @click.command(context_settings=CONTEXT_SETTINGS)
 @flag("--node", help="Pods of this node only.")
 @flag("--namespace", "-n", help="Pods of this namespace only.")
+@flag("--all-namespaces", "-A", is_flag=True, help="Pods of all namespaces, as without -n.")
 @flag("--taint", help="Pods that went because of a taint with this key only.")
 @flag("--since", type=Seconds(), help="Of this last time only, as 5m.")
 @flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
@@ -44,6 +45,8 @@ def history(**flags: Any) -> None:
     Exit codes: 0 answered; 2 wrong usage; 3 no controller answers.
     """
     query = {name: flags[name] for name in ("node", "namespace", "taint") if flags[name]}
+    if flags["all_namespaces"]:
+        query.pop("namespace", None)
     show_history(flags, {**query, "limit": flags["limit"]}, flags["since"])
 
 

@@ -31,6 +31,7 @@ from taint_eviction.cli.values import Seconds, When
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.text import did_you_mean
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
 from taint_eviction.picture.of_plan import picture_of_plan
@@ -42,6 +43,7 @@ from taint_eviction.planning.changes import (
     read_taint,
     read_tolerating,
     read_untaint,
+    with_chosen_nodes,
 )
 from taint_eviction.planning.cluster import read_cluster, try_evictions
 from taint_eviction.planning.document import plan_document
@@ -70,7 +72,14 @@ from taint_eviction.settings import Settings
     metavar="[NAMESPACE/]SELECTOR TOLERATION",
     help="Give pods a toleration, as in: --toleration app=web 'maintenance:NoExecute for 10m'.",
 )
-@flag("--selector", "-l", default="", help="Patterns match only nodes with these labels.")
+@flag("--namespace", "-n", help="Plan for the pods of this namespace only.")
+@flag("--all-namespaces", "-A", is_flag=True, help="Plan for the pods of all namespaces, as without -n.")
+@flag(
+    "--selector",
+    "-l",
+    default="",
+    help="Patterns match only nodes with these labels. Beside it, --taint KEY[=VALUE]:EFFECT means all of these.",
+)
 @repeated_flag("--zone", metavar="ZONE", help="Patterns match only nodes in this zone; may be given again.")
 @flag("--at", type=When(), help="When the changes are made: a time, or a duration from now.  [default: now]")
 @flag(
@@ -103,6 +112,9 @@ def plan(files: tuple[str, ...], **flags: Any) -> None:
     Reads FILEs (- is stdin) with the output of `kubectl get nodes,pods,pdb -A -o json`; without FILEs, reads the
     cluster. YAML is read, too, about ten times slower. Without changes, shows what will happen as things are.
 
+    What `kubectl taint nodes -l pool=web maintenance=now:NoExecute` would do is shown by
+    `taint-eviction plan -l pool=web --taint maintenance=now:NoExecute`.
+
     Exit codes: 0 fine; 1 the plan has what --exit-code or --fail-on forbid; 2 wrong usage or malformed input; 3 the API
     server cannot be reached.
     """
@@ -134,9 +146,10 @@ def _read_settings(flags: dict[str, Any]) -> Settings:
 
 
 def _read_changes(flags: dict[str, Any]) -> Changes:
+    chosen = bool(flags["selector"] or flags["zone"])
     return Changes(
-        tuple(map(read_taint, flags["taint"])),
-        tuple(map(read_untaint, flags["untaint"])),
+        tuple(read_taint(text, chosen) for text in flags["taint"]),
+        tuple(read_untaint(text, chosen) for text in flags["untaint"]),
         tuple(flags["delete_node"]),
         tuple(read_tolerating(chosen, text) for chosen, text in flags["toleration"]),
         read_selector(flags["selector"]),
@@ -166,13 +179,24 @@ def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Momen
     at = now.instant_of(_instant(flags["at"], now.server_epoch))
     if at < now.at:
         raise WrongChange("--at is in the past: changes can only be made now or later")
+    if namespace := _namespace(flags):
+        present = sorted({key.namespace for key in inventory.pods})
+        inventory.keep_namespace(namespace)
+        inventory.notes.append(f"only namespace {namespace} is planned")
+        if not inventory.pods and not inventory.problems:
+            raise WrongChange(f"there is no pod in namespace {namespace!r}{did_you_mean(namespace, present)}")
     if not inventory.pods and not inventory.problems:
         nodes = f"{many(len(inventory.nodes), 'node')} and {many(len(inventory.budgets), 'budget')}"
         raise WrongChange(f"there is no pod among the objects that were read ({nodes}): a plan of none says nothing")
+    changes = with_chosen_nodes(changes, inventory)
     what_if = apply_changes(changes, inventory, at)
     made = make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
     _say_if_nothing_goes(made, ControlState())
     return made
+
+
+def _namespace(flags: dict[str, Any]) -> str:
+    return "" if flags["all_namespaces"] else flags["namespace"] or ""
 
 
 def _instant(when: tuple[bool, float] | None, now: float) -> float:
@@ -195,7 +219,7 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
     try:
         calls = ApiCalls(connection.api_client(), flags["call_timeout"], clock.heard_date, lambda *_: None)
         try:
-            inventory = await read_cluster(calls, progress)
+            inventory = await read_cluster(calls, progress, _namespace(flags))
         except CallFailed as error:
             raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
         await sharpen(calls)

@@ -120,14 +120,17 @@ class PodName(click.ParamType[NamespacedName]):
 
 
 class PodOrNode(PodName):
-    """A pod by NAMESPACE/NAME or UID (text), or a node as ``node/NAME`` (text)."""
+    """A pod by NAME, pod/NAME (both with the namespace ""), NAMESPACE/NAME or UID (text), or node/NAME (text)."""
 
     name = "pod"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Leave UIDs and nodes as they are written."""
-        if isinstance(value, str) and (_UID.fullmatch(value) or re.fullmatch(r"nodes?/[^/]+", value)):
-            return value
+        if isinstance(value, str):
+            if _UID.fullmatch(value) or re.fullmatch(r"(nodes?|no)/[^/]+", value):
+                return value
+            if name := re.fullmatch(r"(?:(?:pods?|po)/)?([^/]+)", value):
+                return NamespacedName("", name[1])
         return super().convert(value, param, ctx)
 
 

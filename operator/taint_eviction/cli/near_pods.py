@@ -1,0 +1,62 @@
+"""Which pod is meant by a name that no pod has: read with the rights of whoever asks, and as the replicas remember."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.cli.asking import Unanswered
+from taint_eviction.cli.history_reads import remembered
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import JsonObject, nearest
+from taint_eviction.planning.cluster import list_items
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed
+
+_TIMEOUT_SECONDS = 10.0
+_DEFAULT_NAMESPACE = "default"
+
+
+async def own_namespace(flags: Mapping[str, Any]) -> str:
+    """Return the namespace of the kubeconfig's context, as kubectl takes it where none is given."""
+    try:
+        connection = await find_connection(flags["kubeconfig"], flags["context"], ServerClock())
+    except CredentialsError:
+        return _DEFAULT_NAMESPACE
+    await connection.close()
+    return connection.namespace or _DEFAULT_NAMESPACE
+
+
+async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> NamespacedName | None:
+    """Return a pod of that namespace, also one that is gone, or one of that name elsewhere; None if there is none."""
+    names: set[str] = set()
+    with contextlib.suppress(Unanswered):
+        past = await remembered(flags, {"namespace": key.namespace, "limit": 1000})
+        names = {str(each["name"]) for each in past.outcomes}
+    with contextlib.suppress(CredentialsError, CallFailed):
+        async with _calls(flags) as calls:
+            names |= {found.name async for found in _list(calls, ApiRequest("list", "pods", key.namespace))}
+            if name := nearest(key.name, sorted(names)):
+                return NamespacedName(key.namespace, name)
+            query = {"fieldSelector": f"metadata.name={key.name}"}
+            elsewhere = [found async for found in _list(calls, ApiRequest("list", "pods", query=query))]
+            return min(elsewhere, default=None)
+    name = nearest(key.name, sorted(names))
+    return NamespacedName(key.namespace, name) if name else None
+
+
+@contextlib.asynccontextmanager
+async def _calls(flags: Mapping[str, Any]) -> AsyncIterator[ApiCalls]:
+    clock = ServerClock()
+    connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
+    try:
+        yield ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
+    finally:
+        await connection.close()
+
+
+async def _list(calls: ApiCalls, request: ApiRequest) -> AsyncIterator[NamespacedName]:
+    async for item in list_items(calls, request):
+        metadata: JsonObject = item.get("metadata") or {}
+        yield NamespacedName(str(metadata.get("namespace")), str(metadata.get("name")))
