@@ -20,6 +20,9 @@ from taint_eviction.cli.status_views import MAX_GROUPS, lost_lines, status_lines
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, json_text, visible
 
+# A call that hangs for longer is told.
+_SILENCE_SECONDS = 3.0
+
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @flag("--namespace", "-n", help="List and count the pods of this namespace only.")
@@ -87,12 +90,21 @@ async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str
         show(document, None)
         while True:
             await asyncio.sleep(flags["interval"])
+            silence = asyncio.create_task(_say_silence(partial(show, document)))
             try:
                 document = await whole_status(asking, query)
             except Unanswered as error:
                 show(document, str(error))
             else:
                 show(document, None)
+            finally:
+                silence.cancel()
+
+
+async def _say_silence(show: Callable[[str], None]) -> None:
+    """Say that there is no answer before the call times out: what is shown must not look as if it were so now."""
+    await asyncio.sleep(_SILENCE_SECONDS)
+    show(f"no answer for {_SILENCE_SECONDS:g} s")
 
 
 Show = Callable[[Document, str | None], None]
