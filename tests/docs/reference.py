@@ -50,12 +50,13 @@ def commands_page() -> str:
 
 
 def verbs() -> Iterator[tuple[str, click.Command]]:
-    """Yield all commands with their names; ``breaker reset`` is one."""
+    """Yield all commands with their names; ``breaker reset`` is one, and so is ``breaker`` itself."""
     context = click.Context(cli)
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
         if isinstance(command, click.Group):
+            yield name, command
             yield from ((f"{name} {under}", below) for under, below in sorted(command.commands.items()))
         else:
             yield name, command

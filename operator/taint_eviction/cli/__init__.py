@@ -109,7 +109,10 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 def version() -> None:
-    """Print the version."""
+    """Print the version.
+
+    Exit codes: 0 printed; 2 wrong usage.
+    """
     click.echo(f"taint-eviction {__version__}")
 
 

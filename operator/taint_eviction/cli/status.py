@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import orjson
+from click.core import ParameterSource
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -48,7 +49,8 @@ def status(**flags: Any) -> None:
     """
     namespace = "" if flags["all_namespaces"] else flags["namespace"] or ""
     if flags["stuck"]:
-        if flags["watch"] or flags["server"]:
+        given = click.get_current_context().get_parameter_source
+        if ParameterSource.COMMANDLINE in (given("watch"), given("server")):
             raise click.UsageError("--stuck reads the cluster, once: neither --watch nor --server goes with it")
         show_stuck(namespace, flags["output"], flags)
         return

@@ -47,16 +47,23 @@ def _read_against(_: click.Context, __: click.Parameter, value: str | None) -> B
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@flag(
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
+    show_default=True,
+    allow_from_autoenv=False,
     help="Timelines for people, or one JSON document.",
 )
 @flag("--timeline", is_flag=True, help="Show what happened second by second, also where there are many pods.")
 @html_option
-@click.option("--to-scenario", metavar="FILE", help="Also write a record as a scenario, to change and keep.")
+@click.option(
+    "--to-scenario",
+    metavar="FILE",
+    allow_from_autoenv=False,
+    help="Also write a record as a scenario, to change and keep.",
+)
 @click.option(
     "--against",
     metavar="built-in[=1.36]",
