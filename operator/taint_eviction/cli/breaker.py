@@ -77,7 +77,7 @@ def reset(**flags: Any) -> None:
     Evictions go on, and the breaker counts tainted nodes anew.
 
     Look at the nodes first (`taint-eviction breaker`): pods that are due are evicted within seconds. To let evictions
-    go on step by step, first pause nodes or namespaces with `taint-eviction pause`.
+    go on step by step: `taint-eviction pause`, then `resume --only node/NAME`, and then this.
 
     Says how many pods that lets go now, as the leader knows, and asks. Without a terminal it needs --yes.
 

@@ -94,10 +94,18 @@ class ControlState:
     def without(self, scopes: Collection[PauseScope]) -> "ControlState":
         """Return the same without these pauses."""
         left = {scope: pause for scope, pause in self.pauses().items() if scope not in scopes}
+        return self._with(left)
+
+    def with_pauses(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
+        """Return the same with these pauses; one that is in force already stays."""
+        return self._with({**pauses, **self.pauses()})
+
+    def _with(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
         nodes, namespaces = (
-            {scope.name: pause for scope, pause in left.items() if scope.kind == kind} for kind in ("node", "namespace")
+            {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind}
+            for kind in ("node", "namespace")
         )
-        return replace(self, cluster=left.get(EVERYTHING), nodes=nodes, namespaces=namespaces)
+        return replace(self, cluster=pauses.get(EVERYTHING), nodes=nodes, namespaces=namespaces)
 
     @property
     def breaker_epoch(self) -> float | None:
