@@ -53,7 +53,10 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
             yield Shop(server, controlled, write_kubeconfig(tmp_path / "config", server))
 
 
-@pytest.mark.parametrize("words", [("db-0", "-n", "shop"), ("pod/db-0", "-n", "shop"), ("-n", "x", "shop/db-0")])
+@pytest.mark.parametrize(
+    "words",
+    [("db-0", "-n", "shop"), ("pod/db-0", "-n", "shop"), ("pod", "db-0", "-n", "shop"), ("-n", "x", "shop/db-0")],
+)
 async def test_explain_takes_a_pod_as_kubectl_does(shop: Shop, words: tuple[str, ...]) -> None:
     """By name or pod/name with -n; a name that has a namespace needs none, and wins over it."""
     said = await shop.say("explain", *words)
@@ -124,3 +127,11 @@ async def test_all_namespaces_is_what_there_is_without_a_namespace(shop: Shop, v
     assert (with_both.code, with_neither.code) == (0, 0)
     assert len(with_both.out.splitlines()) == len(with_neither.out.splitlines())
     assert (await shop.say(*verb, "-n", "bank")).code == 0
+
+
+@pytest.mark.parametrize("words", [("db-0", "db-1"), ("pod", "shop/db-0"), ("pod", "db-0", "db-1")])
+async def test_explain_of_several_is_refused(shop: Shop, words: tuple[str, ...]) -> None:
+    """One at a time, or all of a node."""
+    said = await shop.say("explain", *words)
+    assert (said.code, said.out) == (2, "")
+    assert "explain takes one pod" in said.complaints or "is not a pod" in said.complaints

@@ -78,7 +78,12 @@ def test_the_version_is_a_flag_as_well() -> None:
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("stauts", "there is no verb 'stauts'; did you mean 'status'?"), ("xyzzy", "there is no verb 'xyzzy'\n")],
+    [
+        ("stauts", "there is no verb 'stauts'; did you mean 'status'?"),
+        ("xyzzy", "there is no verb 'xyzzy'\n"),
+        ("describe", "there is no verb 'describe'; did you mean 'explain'?"),
+        ("stop", "there is no verb 'stop'; did you mean 'pause'?"),
+    ],
 )
 def test_a_misspelt_verb_is_answered_with_one_that_is_near(word: str, said: str) -> None:
     """None is named where none is near."""

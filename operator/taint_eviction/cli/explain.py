@@ -18,7 +18,7 @@ from taint_eviction.cli.history import past_lines, show_history
 from taint_eviction.cli.history_reads import remembered
 from taint_eviction.cli.near_pods import near_pod, own_namespace
 from taint_eviction.cli.status_views import due_text, keeping
-from taint_eviction.cli.values import PodOrNode
+from taint_eviction.cli.values import KINDS, PodOrNode
 from taint_eviction.cli.visible import json_text
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began, tolerated
@@ -34,8 +34,15 @@ _MODES = {
 }
 
 
+def _one(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> Any:
+    """Take one object, which kubectl writes in a word (pod/web-0) or in two (pod web-0)."""
+    if len(words) > 2 or (len(words) == 2 and words[0] not in KINDS):
+        raise click.BadParameter("explain takes one pod; node/NAME takes all that went from a node")
+    return PodOrNode().convert("/".join(words), argument, context)
+
+
 @click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("pod", metavar="[NAMESPACE/]POD|UID|node/NAME", type=PodOrNode())
+@click.argument("pod", metavar="[NAMESPACE/]POD|UID|node/NAME", nargs=-1, required=True, callback=_one)
 @flag("--namespace", "-n", help="Namespace of the pod. Without it: that of the context, or default.")
 @ask_flags
 def explain(pod: NamespacedName | str, **flags: Any) -> None:

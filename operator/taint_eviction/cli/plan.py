@@ -58,6 +58,9 @@ from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
 
+# Of what holds the pods of a plan so much is named.
+_MAX_HOLDERS = 4
+
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("files", metavar="[FILE]...", nargs=-1)
@@ -245,7 +248,9 @@ async def _add_holds(made: Plan, state: StateConfigMap) -> None:
 
 def _say_if_nothing_goes(made: Plan, control_state: ControlState) -> None:
     found = holders(made, control_state)
-    made.nothing_goes = "" if found is None else ", or ".join(sorted(found))
+    names = sorted(found or ())
+    more = [f"{len(names) - _MAX_HOLDERS} others like these"] if len(names) > _MAX_HOLDERS else []
+    made.nothing_goes = ", or ".join([*names[:_MAX_HOLDERS], *more])
 
 
 # What comes out

@@ -15,6 +15,9 @@ from taint_eviction.files.durations import parse_seconds
 _SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%", re.ASCII)
 _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
 _UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+# kubectl's names of pods and nodes.
+_POD_KINDS, _NODE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no")
+KINDS = (*_POD_KINDS, *_NODE_KINDS)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -127,10 +130,11 @@ class PodOrNode(PodName):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Leave UIDs and nodes as they are written."""
         if isinstance(value, str):
-            if _UID.fullmatch(value) or re.fullmatch(r"(nodes?|no)/[^/]+", value):
+            kind, _, name = value.rpartition("/")
+            if _UID.fullmatch(value) or (kind in _NODE_KINDS and name):
                 return value
-            if name := re.fullmatch(r"(?:(?:pods?|po)/)?([^/]+)", value):
-                return NamespacedName("", name[1])
+            if kind in ("", *_POD_KINDS) and name and not value.startswith("/"):
+                return NamespacedName("", name)
         return super().convert(value, param, ctx)
 
 
