@@ -49,7 +49,7 @@ from taint_eviction.planning.cluster import read_cluster, try_evictions
 from taint_eviction.planning.document import plan_document
 from taint_eviction.planning.files import STDIN, read_files
 from taint_eviction.planning.gates import ANY, PlanGate, read_gate
-from taint_eviction.planning.holding import holders
+from taint_eviction.planning.holding import holders, named
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan, make_plan
 from taint_eviction.planning.wording import many, skipped_kinds
@@ -57,9 +57,6 @@ from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
-
-# Of what holds the pods of a plan so much is named.
-_MAX_HOLDERS = 4
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -248,9 +245,7 @@ async def _add_holds(made: Plan, state: StateConfigMap) -> None:
 
 def _say_if_nothing_goes(made: Plan, control_state: ControlState) -> None:
     found = holders(made, control_state)
-    names = sorted(found or ())
-    more = [f"{len(names) - _MAX_HOLDERS} others like these"] if len(names) > _MAX_HOLDERS else []
-    made.nothing_goes = ", or ".join([*names[:_MAX_HOLDERS], *more])
+    made.nothing_goes = named(found or set())
 
 
 # What comes out
