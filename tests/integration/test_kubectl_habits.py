@@ -134,4 +134,38 @@ async def test_explain_of_several_is_refused(shop: Shop, words: tuple[str, ...])
     """One at a time, or all of a node."""
     said = await shop.say("explain", *words)
     assert (said.code, said.out) == (2, "")
-    assert "explain takes one pod" in said.complaints or "is not a pod" in said.complaints
+    assert "it takes one pod" in said.complaints or "is not a pod" in said.complaints
+
+
+async def test_of_a_pod_that_came_back_both_are_told(shop: Shop) -> None:
+    """Whoever asks why it vanished sees what became of the one before, and where that of the name is now."""
+    add_pod(shop.server, "db-1", "n2", namespace="shop")
+    lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
+    assert lines[0].startswith("shop/db-1 was evicted from node n1 ")
+    assert lines[-1] == "  now       another pod of this name is on node n2"
+
+
+async def test_of_a_pod_that_came_back_to_a_tainted_node_both_are_told(shop: Shop) -> None:
+    """What becomes of it comes first, then what became of the one before."""
+    add_pod(shop.server, "db-1", "n1", tolerates(900), namespace="shop")
+    await until(lambda: len(shop.controlled.application.live.controller.status.known_keys()) == 3)
+    lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
+    assert lines[0].startswith("shop/db-1 leaves node n1 ")
+    assert lines[-1].startswith("  before    an earlier pod of this name was evicted from node n1 ")
+    assert lines[-1].endswith(f": taint {KEY}:NoExecute is not tolerated")
+    assert len(json.loads((await shop.say("explain", "shop/db-1", "-o", "json")).out)["past"]) == 1
+
+
+async def test_explain_of_a_node_without_its_kind_says_how_to_write_it(shop: Shop) -> None:
+    """As kubectl, it takes a bare name for a pod."""
+    assert (await shop.say("explain", "n2")).out.endswith("; did you mean 'node/n2'?\n")
+
+
+@pytest.mark.parametrize("words", [("shop/db-1", "-n", "x"), ("db-1", "-n", "shop"), ("pod", "db-1", "-n", "shop")])
+async def test_the_history_of_a_pod_is_asked_for_as_explain_takes_it(shop: Shop, words: tuple[str, ...]) -> None:
+    """By its name, with all that bore it."""
+    said = await shop.say("history", *words, "-o", "json")
+    assert [each["name"] for each in json.loads(said.out)["outcomes"]] == ["db-1"]
+    assert json.loads((await shop.say("history", "shop/db-0", "-o", "json")).out)["outcomes"] == []
+    of_node = await shop.say("history", "node/n1", "-o", "json")
+    assert [each["name"] for each in json.loads(of_node.out)["outcomes"]] == ["db-1"]

@@ -253,3 +253,11 @@ def test_a_selector_beside_a_node_that_exists_is_refused() -> None:
     result = run(SHOP, "--now", NOON_TEXT, "--taint", "node-1=maintenance:NoExecute", "-l", "pool=web")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "-l and --zone choose among the nodes of a pattern" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("node-1", "maintenance=now:NoExecute"), ("maintenance:NoExecute-",)])
+def test_a_taint_among_the_files_is_answered_with_the_flag(words: tuple[str, ...]) -> None:
+    """kubectl taint takes nodes and taints where plan takes files."""
+    result = run(*words)
+    assert result.exit_code == 2
+    assert f"to plan a taint: --taint 'NODE={words[-1].rstrip('-')}', or -l SELECTOR --taint" in result.stderr

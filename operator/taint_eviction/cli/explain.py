@@ -1,7 +1,6 @@
 """``taint-eviction explain``: why a pod leaves its node or stays, as a running controller sees it."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -9,21 +8,23 @@ from typing import Any
 import click
 import orjson
 
+from taint_eviction.adapters.credentials import CredentialsError
 from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction.cli.failover_reads import examine
 from taint_eviction.cli.failover_views import failover_lines
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction.cli.history import past_lines, show_history
+from taint_eviction.cli.history import earlier_lines, past_lines, show_history
 from taint_eviction.cli.history_reads import remembered
 from taint_eviction.cli.near_pods import near_pod, own_namespace
 from taint_eviction.cli.status_views import due_text, keeping
-from taint_eviction.cli.values import KINDS, PodOrNode
-from taint_eviction.cli.visible import json_text
+from taint_eviction.cli.values import one_object
+from taint_eviction.cli.visible import json_text, visible
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began, tolerated
 from taint_eviction.failover.document import unread_document
 from taint_eviction.planning.wording import span
+from taint_eviction.runtime.ports import CallFailed
 
 _WIDTH = 9
 _ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
@@ -34,15 +35,8 @@ _MODES = {
 }
 
 
-def _one(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> Any:
-    """Take one object, which kubectl writes in a word (pod/web-0) or in two (pod web-0)."""
-    if len(words) > 2 or (len(words) == 2 and words[0] not in KINDS):
-        raise click.BadParameter("explain takes one pod; node/NAME takes all that went from a node")
-    return PodOrNode().convert("/".join(words), argument, context)
-
-
 @click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("pod", metavar="[NAMESPACE/]POD|UID|node/NAME", nargs=-1, required=True, callback=_one)
+@click.argument("pod", metavar="[NAMESPACE/]POD|UID|node/NAME", nargs=-1, required=True, callback=one_object)
 @flag("--namespace", "-n", help="Namespace of the pod. Without it: that of the context, or default.")
 @ask_flags
 def explain(pod: NamespacedName | str, **flags: Any) -> None:
@@ -74,28 +68,44 @@ def explain(pod: NamespacedName | str, **flags: Any) -> None:
 async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) -> None:
     if not pod.namespace:
         pod = NamespacedName(flags["namespace"] or await own_namespace(flags), pod.name)
-    document, failover = await asyncio.gather(_asked(asking, pod), examine(pod, flags))
-    past: list[Document] = []
-    if isinstance(document, Unanswered) or not document.get("known", True):
-        with contextlib.suppress(Unanswered):
-            past = (await remembered(flags, {"pod": str(pod), "limit": 5})).outcomes
+    document, failover, past = await asyncio.gather(_asked(asking, pod), examine(pod, flags), _past(pod, flags))
     if isinstance(document, Unanswered):
-        if past:
-            document = _unexplained(pod, document)
-        elif not failover["terminating"]:
+        if not past and not failover["terminating"]:
             raise document
-        else:
-            document = _unexplained(pod, document)
+        document = _unexplained(pod, document)
     elif flags["server"] and failover["uid"] not in (None, document.get("uid", failover["uid"])):
         # Reads of another cluster than the replica's would explain another pod.
         failover = unread_document(_ANOTHER_CLUSTER)
-    if not document.get("known", True) and not past and not failover["terminating"]:
+    known = document.get("known", True)
+    past = [each for each in past if not known or each["uid"] != document.get("uid")]
+    if not known and not past and not failover["terminating"]:
         document = await _found_elsewhere(document, pod, failover, flags)
     if flags["output"] == "json":
         click.echo(json_text({**document, "past": past, "failover": failover}, orjson.OPT_INDENT_2))
+        return
+    if known:
+        lines = [*put(explanation_lines, document), *put(partial(earlier_lines, past), document)]
+    elif past:
+        lines = [*put(partial(past_lines, past), document), *_bearer(past, failover)]
     else:
-        now = put(partial(past_lines, past), document) if past else put(explanation_lines, document)
-        click.echo("\n".join([*now, *put(failover_lines, failover)]))
+        lines = put(explanation_lines, document)
+    click.echo("\n".join([*lines, *put(failover_lines, failover)]))
+
+
+async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> list[Document]:
+    """Return what became of the pods of this name, as far as replicas that answer remember."""
+    try:
+        return (await remembered(flags, {"pod": str(pod), "limit": 5})).outcomes
+    except (Unanswered, CallFailed, CredentialsError):
+        return []
+
+
+def _bearer(past: list[Document], failover: Document) -> list[str]:
+    """Say where another pod of the name is that the controller need not know."""
+    if failover["uid"] is None or failover["uid"] in {each["uid"] for each in past}:
+        return []
+    where = f"on node {visible(failover['node'])}" if failover["node"] else "not bound to a node"
+    return [f"  {click.style('now'.ljust(_WIDTH), dim=True)} another pod of this name is {where}"]
 
 
 async def _found_elsewhere(
@@ -104,7 +114,7 @@ async def _found_elsewhere(
     """Add what the cluster says of a pod that the controller does not know, or which other one may be meant."""
     if failover["uid"] is None:
         near = await near_pod(pod, flags)
-        return {**document, "near": near and str(near)}
+        return {**document, "near": near}
     # The replica at --server may be of another cluster, and one that is not ready does not know all pods.
     if flags["server"] or not document.get("ready"):
         return {**document, "near": None}

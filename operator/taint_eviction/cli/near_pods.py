@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
 from taint_eviction.cli.asking import Unanswered
@@ -28,8 +29,11 @@ async def own_namespace(flags: Mapping[str, Any]) -> str:
     return connection.namespace or _DEFAULT_NAMESPACE
 
 
-async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> NamespacedName | None:
-    """Return a pod of that namespace, also one that is gone, or one of that name elsewhere; None if there is none."""
+async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> str | None:
+    """Name a pod of that namespace, also one that is gone, or of that name elsewhere, or a node.
+
+    None: nothing is near, or it may not be read.
+    """
     names: set[str] = set()
     with contextlib.suppress(Unanswered):
         past = await remembered(flags, {"namespace": key.namespace, "limit": 1000})
@@ -38,12 +42,15 @@ async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> NamespacedN
         async with _calls(flags) as calls:
             names |= {found.name async for found in _list(calls, ApiRequest("list", "pods", key.namespace))}
             if name := nearest(key.name, sorted(names)):
-                return NamespacedName(key.namespace, name)
+                return f"{key.namespace}/{name}"
             query = {"fieldSelector": f"metadata.name={key.name}"}
             elsewhere = [found async for found in _list(calls, ApiRequest("list", "pods", query=query))]
-            return min(elsewhere, default=None)
+            if elsewhere:
+                return str(min(elsewhere))
+            is_node = (await calls.make(ApiRequest("get", "nodes", name=key.name))).outcome is Outcome.DONE
+            return f"node/{key.name}" if is_node else None
     name = nearest(key.name, sorted(names))
-    return NamespacedName(key.namespace, name) if name else None
+    return f"{key.namespace}/{name}" if name else None
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,7 @@ Changes nothing. What happens to each pod is in ``core.forecast``, the sums are 
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -57,6 +58,9 @@ from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
+
+# What kubectl taint takes where plan takes files.
+_TAINT = re.compile(r"[^=:]+(=[^:]*)?:(NoExecute|NoSchedule|PreferNoSchedule)-?")
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -169,7 +173,9 @@ def _from_files(files: tuple[str, ...], changes: Changes, settings: Settings, fl
     if not len(inventory):
         skipped = f" (skipped: {kinds})" if (kinds := skipped_kinds(inventory)) else ""
         nothing = f"there is no node, pod or budget in {', '.join(files)}{skipped}"
-        give_up(ExitCode.USAGE, *inventory.problems, nothing)
+        taints = [name.removesuffix("-") for name in files if _TAINT.fullmatch(name)]
+        hints = [f"to plan a taint: --taint 'NODE={taint}', or -l SELECTOR --taint '{taint}'" for taint in taints]
+        give_up(ExitCode.USAGE, *inventory.problems, nothing, *hints)
     wall = read_wall()
     epoch = _instant(flags["now"], wall)
     return _plan(inventory, changes, settings, Moment(epoch, epoch), flags)

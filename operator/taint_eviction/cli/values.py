@@ -138,6 +138,13 @@ class PodOrNode(PodName):
         return super().convert(value, param, ctx)
 
 
+def one_object(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> Any:
+    """Take one pod or node, which kubectl writes in a word (pod/web-0) or in two (pod web-0); None if there is none."""
+    if len(words) > 2 or (len(words) == 2 and words[0] not in KINDS):
+        raise click.BadParameter("it takes one pod; node/NAME takes all that went from a node")
+    return PodOrNode().convert("/".join(words), argument, context) if words else None
+
+
 class When(click.ParamType[tuple[bool, float]]):
     """An instant: (True, seconds from now) or (False, seconds since the epoch)."""
 
