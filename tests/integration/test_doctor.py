@@ -344,3 +344,19 @@ async def test_a_namespace_is_that_of_the_controller(at: ClientStage, tmp_path: 
     install(at)
     assert (await findings(tmp_path, "-n", NAMESPACE))["leader"]["state"] == "ok"
     assert (await findings(tmp_path, "-n", "elsewhere"))["leader"]["state"] == "wrong"
+
+
+@pytest.mark.parametrize("kind", ["LEASE", "STATE"])
+@pytest.mark.parametrize(("name", "state"), [("other", "wrong"), (NAME, "ok")])
+async def test_variables_of_the_pods_that_name_another_lease_are_wrong(
+    at: ClientStage, tmp_path: Path, kind: str, name: str, state: str
+) -> None:
+    """Commands that are run in such a pod ask another controller, and pause nothing; the controller reads neither."""
+    variables = {f"{kind}_NAME": name, f"{kind}_NAMESPACE": NAMESPACE}
+    add_replica_with(at, "one", "n1", **variables)
+    add_lease(at, NAME)
+    found = (await findings(tmp_path))["leader"]
+    assert found["state"] == state
+    if state == "wrong":
+        assert found["found"] == f"one elects by Lease {NAMESPACE}/{NAME}, and its variables name {NAMESPACE}/{name}"
+        assert "TAINT_EVICTION_LEADER_ELECT_RESOURCE_NAME" in found["advice"]

@@ -165,6 +165,14 @@ class Installation:
         if len(leases) > 1 and self._name is None:
             advice = "each of these has a leader of its own, and both evict; give all replicas the same flags"
             return [CheckResult("leader", State.WRONG, f"replicas of Leases {' and '.join(map(str, leases))}", advice)]
+        for replica in replicas:
+            if replica.asked_lease != replica.lease:
+                advice = (
+                    "commands that are run in the pod ask for the latter; the controller reads"
+                    " TAINT_EVICTION_LEADER_ELECT_RESOURCE_NAME and _NAMESPACE"
+                )
+                said = f"{replica.name} elects by Lease {replica.lease}, and its variables name {replica.asked_lease}"
+                return [CheckResult("leader", State.WRONG, said, advice)]
         if replicas and not any(replica.elects for replica in replicas):
             return [CheckResult("leader", State.FINE, "none is elected: each replica acts alone")]
         what = f"Lease {self._lease}"

@@ -22,7 +22,11 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A pod of the controller; ``lease``: for which one it stands, by its flags and its environment."""
+    """A pod of the controller.
+
+    ``lease``: for which one it stands, by its flags and its environment; ``asked_lease``: which one commands that are
+    run in the pod ask for, by the variables that the controller does not read.
+    """
 
     name: str
     node: str
@@ -33,6 +37,7 @@ class Replica:
     dry_run: bool
     host_network: bool
     lease: NamespacedName
+    asked_lease: NamespacedName
     elects: bool
     instance: str
 
@@ -102,6 +107,7 @@ def _replica(pod: Json, metadata: Json) -> Replica:
         return _flag(f"--{flag}", words) or environment.get(variable, "")
 
     lease = set_to(f"{_LEASE_FLAG}-name")
+    by = NamespacedName(set_to(f"{_LEASE_FLAG}-namespace") or namespace, lease or default)
     elects = set_to("leader-elect").strip().lower() in _TRUE if set_to("leader-elect") else not dry_run or bool(lease)
 
     return Replica(
@@ -112,10 +118,17 @@ def _replica(pod: Json, metadata: Json) -> Replica:
         f"system:serviceaccount:{namespace}:{account}" if account else CONTROLLER,
         dry_run,
         bool(spec.get("hostNetwork")),
-        NamespacedName(set_to(f"{_LEASE_FLAG}-namespace") or namespace, lease or default),
+        by,
+        NamespacedName(*(_asked(part, environment) or own for part, own in zip(by._fields, by, strict=True))),
         "--leader-elect" in words or (elects and "--no-leader-elect" not in words),
         as_text(labels.get("app.kubernetes.io/instance"), "its instance"),
     )
+
+
+def _asked(part: str, environment: Mapping[str, str]) -> str:
+    """Return what commands take for a part of the Lease's name; "" for their default."""
+    names = (f"TAINT_EVICTION_{kind}_{part.upper()}" for kind in ("LEASE", "STATE"))
+    return next(filter(None, (environment.get(name) for name in names)), "")
 
 
 def _flag(name: str, words: Sequence[str]) -> str:
