@@ -169,3 +169,13 @@ async def test_the_history_of_a_pod_is_asked_for_as_explain_takes_it(shop: Shop,
     assert json.loads((await shop.say("history", "shop/db-0", "-o", "json")).out)["outcomes"] == []
     of_node = await shop.say("history", "node/n1", "-o", "json")
     assert [each["name"] for each in json.loads(of_node.out)["outcomes"]] == ["db-1"]
+
+
+async def test_status_of_a_namespace_that_does_not_exist_says_so(shop: Shop) -> None:
+    """Nothing pending there is no good news; where there are pods, or no right to look, nothing is said."""
+    shop.server.create("namespaces", {"metadata": {"name": "shop"}})
+    said = await shop.say("status", "-n", "shpo")
+    assert (said.code, said.complaints) == (0, "taint-eviction: there is no namespace 'shpo'; did you mean 'shop'?\n")
+    assert (await shop.say("status", "-n", "shop")).complaints == ""
+    shop.server.faults.add(resource="namespaces", status=403)
+    assert (await shop.say("status", "-n", "shpo")).complaints == ""

@@ -267,6 +267,25 @@ async def test_scopes_are_written_as_kubectl_writes_objects(levers: Levers) -> N
     assert {"pause-node.n1", "pause-node.n2", "pause-namespace.shop"} <= levers.data().keys()
     assert "all evictions are already paused" in (await invoked("pause", "--all", *at)).out
     assert (await invoked("pause", "--all", "node/n1", *at)).code == 2
+    assert (await invoked("pause", "namespace", "bank", "mill", *at)).code == 0
+    assert {"pause-namespace.bank", "pause-namespace.mill"} <= levers.data().keys()
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+async def test_a_kind_without_a_name_is_no_scope(levers: Levers, verb: str) -> None:
+    """Least of all everything."""
+    before = levers.data()
+    for words in (("node",), ("ns/",), ("node", "node/n1")):
+        assert (await invoked(verb, *words, "--kubeconfig", str(levers.config))).code == 2
+    assert levers.data() == before
+
+
+async def test_a_resume_that_leaves_pauses_says_how_to_end_them(levers: Levers) -> None:
+    """Those of single nodes are not ended by it."""
+    said = await levers.pull("resume", "--yes")
+    assert "evictions are still paused for node n3" in said.out
+    assert said.complaints.endswith("taint-eviction: to end every pause: taint-eviction resume --all\n")
+    assert "resume --all" not in (await levers.pull("resume", "--all", "--yes")).complaints
 
 
 async def test_pauses_that_were_made_together_are_told_together(levers: Levers) -> None:

@@ -261,3 +261,9 @@ def test_a_taint_among_the_files_is_answered_with_the_flag(words: tuple[str, ...
     result = run(*words)
     assert result.exit_code == 2
     assert f"to plan a taint: --taint 'NODE={words[-1].rstrip('-')}', or -l SELECTOR --taint" in result.stderr
+
+
+def test_a_taint_without_a_node_says_how_to_choose_nodes() -> None:
+    """kubectl's KEY=VALUE:EFFECT was read as a node's name and a key."""
+    result = run(SHOP, "--now", NOON_TEXT, "--taint", "maintenance=now:NoExecute")
+    assert "there is no node 'maintenance' among 3; for all nodes write '*=…', for some add -l" in result.stderr

@@ -10,7 +10,7 @@ from taint_eviction.adapters.credentials import CredentialsError, find_connectio
 from taint_eviction.cli.asking import Unanswered
 from taint_eviction.cli.history_reads import remembered
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.text import JsonObject, nearest
+from taint_eviction.core.text import JsonObject, did_you_mean, nearest
 from taint_eviction.planning.cluster import list_items
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
@@ -51,6 +51,17 @@ async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> str | None:
             return f"node/{key.name}" if is_node else None
     name = nearest(key.name, sorted(names))
     return f"{key.namespace}/{name}" if name else None
+
+
+async def absent_namespace(name: str, flags: Mapping[str, Any]) -> str:
+    """Say that there is no such namespace, and which is near; "" if there is, or that may not be read."""
+    with contextlib.suppress(CredentialsError, CallFailed):
+        async with _calls(flags) as calls:
+            answer = await calls.make(ApiRequest("get", "namespaces", name=name))
+            if answer.outcome is Outcome.ABSENT:
+                known = sorted([found.name async for found in _list(calls, ApiRequest("list", "namespaces"))])
+                return f"there is no namespace {name!r}{did_you_mean(name, known)}"
+    return ""
 
 
 @contextlib.asynccontextmanager

@@ -109,16 +109,23 @@ def resume(**flags: Any) -> None:
 
 
 def _scopes(flags: Mapping[str, Any]) -> list[PauseScope]:
-    scopes = [*map(_scope, flags["scopes"]), *(PauseScope("node", name) for name in flags["node"])]
+    scopes = [*_named(flags["scopes"]), *(PauseScope("node", name) for name in flags["node"])]
     scopes += [PauseScope("namespace", name) for name in flags["namespace"]]
     for problem in filter(None, map(problem_of, scopes)):
         raise click.UsageError(problem)
     return scopes
 
 
+def _named(words: Sequence[str]) -> list[PauseScope]:
+    """Read node/NAME, or node NAME..., as kubectl does."""
+    if len(words) > 1 and words[0] in _KINDS:
+        words = [f"{words[0]}/{name}" for name in words[1:]]
+    return [_scope(word) for word in words]
+
+
 def _scope(text: str) -> PauseScope:
     kind, _, name = text.partition("/")
-    if kind not in _KINDS or not name:
+    if kind not in _KINDS or not name or "/" in name:
         raise click.UsageError(f"{text!r} is neither node/NAME nor namespace/NAME")
     return PauseScope(_KINDS[kind], name)
 
@@ -158,6 +165,8 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         click.echo("nothing is paused")
     for line in held_back(after.at(on.clock.now().server_epoch), "still"):
         click.echo(line)
+    if scopes == [EVERYTHING] and after.at(on.clock.now().server_epoch).pauses():
+        complain("to end every pause: taint-eviction resume --all")
     if after.cluster is not None and scopes and EVERYTHING not in scopes:
         words = " ".join(f"{scope.kind}/{scope.name}" for scope in scopes)
         complain(f"to let only that go: taint-eviction resume --only {words}")

@@ -17,6 +17,7 @@ from rich.text import Text
 from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction.cli.failover_reads import count_terminating, show_stuck
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction.cli.near_pods import absent_namespace
 from taint_eviction.cli.status_views import MAX_GROUPS, lost_lines, status_lines
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, json_text, visible
@@ -81,6 +82,14 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
         at_terminal = sys.stdout.isatty()
         width = Console().width if at_terminal else None
         clock = [click.style(visible(str(document.get("now"))), dim=True)] if at_terminal else []
+        namespace = str(query.get("namespace", ""))
+        if (
+            namespace
+            and not flags["server"]
+            and not document.get("pending")
+            and (absent := await absent_namespace(namespace, flags))
+        ):
+            complain(absent)
         click.echo("\n".join([*clock, *put(partial(status_lines, more=terminating, width=width), document)]))
 
 

@@ -195,7 +195,9 @@ def _nodes(pattern: str, changes: Changes, inventory: Inventory) -> list[NodeFac
 def _unknown_node(name: str, changes: Changes, known: Collection[str]) -> str:
     if changes.selector or changes.zones:
         return f"there is no node {name!r}; for the nodes that -l and --zone match write '*=…'"
-    return f"there is no node {name!r}" + (did_you_mean(name, known) or f" among {len(known)}")
+    return f"there is no node {name!r}" + (
+        did_you_mean(name, known) or f" among {len(known)}; for all nodes write '*=…', for some add -l"
+    )
 
 
 def _tolerations(given: Iterable[Tolerating], inventory: Inventory) -> dict[PodRef, tuple[Toleration, ...]]:
