@@ -63,6 +63,14 @@ def test_no_color_turns_colours_off(environment: dict[str, str], coloured: bool)
     assert ("\x1b[" in shown) is coloured
 
 
+def test_a_pipe_gets_no_colours() -> None:
+    """And a file neither."""
+    arguments = [sys.executable, "-m", "taint_eviction", "plan", "tests/planning/data/worked-example-running.yaml"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert "PODS" in done.stdout.upper()
+    assert "\x1b" not in done.stdout + done.stderr
+
+
 def test_run_imports_neither_tables_nor_the_laboratory() -> None:
     """The controller starts without what only other verbs need."""
     code = "import sys; from taint_eviction.cli import cli; cli(['run', '--help'], standalone_mode=False);"

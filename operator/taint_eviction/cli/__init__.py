@@ -13,13 +13,14 @@ import click
 from taint_eviction import __version__
 from taint_eviction.core.text import did_you_mean
 
-# Verb: the module of this package that has an object of the verb's name.
+# Verb: the module of this package that has an object of the verb's name, with _ for -.
 _COMMANDS = {
     "run": "run",
     "plan": "plan",
     "pause": "pause",
     "resume": "pause",
     "breaker": "breaker",
+    "hand-back": "hand_back",
     "status": "status",
     "explain": "explain",
     "compare": "compare",
@@ -72,7 +73,8 @@ class _ImportedWhenUsed(click.Group):
             return _laboratory_verb(cmd_name)
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
-        found: click.Command = getattr(import_module(f"taint_eviction.cli.{_COMMANDS[cmd_name]}"), cmd_name)
+        module = import_module(f"taint_eviction.cli.{_COMMANDS[cmd_name]}")
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def resolve_command(

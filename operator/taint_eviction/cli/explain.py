@@ -147,6 +147,7 @@ def explanation_lines(document: Document) -> list[str]:
         *_taints(document),
         *_node(document),
         *_owner(document),
+        *_adoption(document),
         *_eviction(document),
         *_service(document),
         *_again(document),
@@ -207,6 +208,17 @@ def _owner(document: Document) -> Iterator[Fact]:
     asks = "indefinitely" if hold["asksSeconds"] is None else span(hold["asksSeconds"])
     granted = f"is granted {span(hold['grantedSeconds'])}" if hold["grantedSeconds"] else "is granted nothing"
     yield "hold", f"its owner asks to hold it {asks} past its deadline (annotation taint-eviction/hold), and {granted}"
+
+
+def _adoption(document: Document) -> Iterator[Fact]:
+    """Say whose the pod is beside a built-in controller."""
+    # A controller of another version may not say it.
+    if (whose := document.get("adoption")) is None:
+        return
+    if whose["text"]:
+        yield "careful", whose["text"]
+    elif whose["adopted"]:
+        yield "adopted", "its countdown is this controller's alone: the built-in one has forgotten it"
 
 
 def _eviction(document: Document) -> Iterator[Fact]:

@@ -7,11 +7,11 @@ from typing import Any
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
+from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.cli.asking import Unanswered
 from taint_eviction.cli.history_reads import remembered
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import JsonObject, did_you_mean, nearest
-from taint_eviction.planning.cluster import list_items
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 

@@ -8,6 +8,7 @@ import click
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.control_state_data import problem_of
+from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.cli.control_state import Reached, change_control_state, held_back, in_force, no_longer, state_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
@@ -16,7 +17,6 @@ from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope
 from taint_eviction.core.text import did_you_mean
-from taint_eviction.planning.cluster import list_items
 from taint_eviction.planning.wording import many
 from taint_eviction.runtime.ports import CallFailed
 

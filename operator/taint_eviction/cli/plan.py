@@ -36,6 +36,7 @@ from taint_eviction.core.text import did_you_mean
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
 from taint_eviction.picture.of_plan import picture_of_plan
+from taint_eviction.planning.adoption import add_adoption
 from taint_eviction.planning.changes import (
     Changes,
     WrongChange,
@@ -89,6 +90,8 @@ _TAINT = re.compile(r"[^=:]+(=[^:]*)?:(NoExecute|NoSchedule|PreferNoSchedule)-?"
 @flag(
     "--now", type=When(), help="When the files were written; running tolerances are counted from then.  [default: now]"
 )
+@flag("--adopt", is_flag=True, help="Say which pods adoption covers, and which the built-in controller evicts.")
+@flag("--adopt-from", type=Seconds(), default=10.0, help="How much of a tolerance must be left to be adopted.")
 @deciding_flags
 @state_flags
 @flag("--call-timeout", type=Seconds(), default=30.0, help="Timeout of each API call.")
@@ -197,6 +200,8 @@ def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Momen
     changes = with_chosen_nodes(changes, inventory)
     what_if = apply_changes(changes, inventory, at)
     made = make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
+    if flags["adopt"]:
+        add_adoption(made, flags["adopt_from"])
     _say_if_nothing_goes(made, ControlState())
     return made
 

@@ -91,8 +91,25 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
     if document["ordersKnown"] is False:
         lines.append(_doubtful("pauses have not been read yet: nothing is evicted"))
     lines += [_doubtful(f"node {each['node']}: {each['text']}") for each in document.get("outOfServiceNodes", ())]
+    lines += _adoption(document)
     paused = [rule["name"] for rule in document["policy"]["rules"] if rule["paused"]]
     return lines + [_doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
+
+
+def _adoption(document: Mapping[str, Any]) -> list[str]:
+    """Say how it stands with adoption, where that is on."""
+    # A controller of another version may not know of it.
+    if (adoption := document.get("adoption")) is None:
+        return []
+    lines = [f"adoption: {many(adoption['adopted'], 'pod')} adopted"]
+    if adoption["refused"]:
+        first = adoption["refusedBecause"][0]
+        named = f"{first['namespace']}/{first['name']}: {first['text']}"
+        lines.append(_bad(f"adoption was refused for {many(adoption['refused'], 'pod')}") + f" ({named})")
+    if stopped := adoption["stopped"]:
+        why = ": ".join(filter(None, (stopped["since"] and f"since {stopped['since']}", stopped["reason"])))
+        lines.append(_doubtful("nothing is adopted: hand-back was ordered") + (f" ({why})" if why else ""))
+    return lines
 
 
 def _who(document: Mapping[str, Any]) -> str:
@@ -266,7 +283,7 @@ def due_text(seconds: float) -> str:
 
 def _why(pod: Mapping[str, Any]) -> str:
     how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
-    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *keeping(pod)])
+    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *_built_in(pod), *keeping(pod)])
 
 
 def _cause(pod: Mapping[str, Any]) -> str:
@@ -275,7 +292,13 @@ def _cause(pod: Mapping[str, Any]) -> str:
     hold = [] if pod["hold"] is None else [pod["hold"]["text"]]
     blocked = [] if pod["error"] is None or pod["blockedBy"] is None else [_blocked(pod["blockedBy"])]
     error = [] if pod["error"] is None else [pod["error"]]
-    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *hold, *blocked, *error])
+    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *_built_in(pod), *hold, *blocked, *error])
+
+
+def _built_in(pod: Mapping[str, Any]) -> list[str]:
+    # A controller of another version may not say it.
+    whose = pod.get("adoption")
+    return [whose["text"]] if whose and whose["text"] else []
 
 
 def _tries(pod: Mapping[str, Any]) -> str:
