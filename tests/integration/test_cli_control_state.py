@@ -199,7 +199,7 @@ async def test_who_may_not_read_nodes_gets_no_warning(at: ClientStage, tmp_path:
         (("pause", "--node", "a/b"), "node 'a/b' cannot be paused by name"),
         (("resume", "-n", ""), "namespace '' cannot be paused by name"),
         (("resume", "--all", "--node", "n1"), "--all ends every pause"),
-        (("pause", "n1"), "unexpected extra argument"),
+        (("pause", "n1"), "is neither node/NAME nor namespace/NAME"),
     ],
 )
 async def test_wrong_usage_exits_2_and_asks_nothing(

@@ -71,7 +71,9 @@ class ControlState:
     """Everything that people have ordered, and what is kept of the breaker.
 
     ``cluster`` holds all evictions, ``nodes`` and ``namespaces`` (by name) those of some. ``latch``: the breaker is
-    open, None: nobody wrote that it is. ``reset_epoch``: when a human closed it last, None: never.
+    open, None: nobody wrote that it is. ``reset_epoch``: when a human closed it last, None: never. ``no_adoption``: no
+    countdown may be adopted, whatever the flags say; ``no_adoption_confirmed_by``: the holder of the Lease that has
+    obeyed, "" while none has.
     """
 
     cluster: Pause | None = None
@@ -79,6 +81,8 @@ class ControlState:
     namespaces: Mapping[str, Pause] = field(default_factory=dict)
     latch: Latch | None = None
     reset_epoch: float | None = None
+    no_adoption: Pause | None = None
+    no_adoption_confirmed_by: str = ""
 
     def pauses(self) -> dict[PauseScope, Pause]:
         """Return all pauses, the widest scope first."""

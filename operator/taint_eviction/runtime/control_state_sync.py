@@ -101,6 +101,11 @@ class ControlStateSync:
         """Tell whether the control state has ever been read."""
         return self._read_at is not None
 
+    @property
+    def read_at(self) -> float | None:
+        """When the control state that is in force was asked for, None: it has never been read."""
+        return self._read_at
+
     def age_seconds(self) -> float:
         """Return how many seconds ago the control state was last read; since the start where it never was."""
         return self._clock.now().at - (self._began_at if self._read_at is None else self._read_at)

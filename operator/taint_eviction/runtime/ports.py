@@ -6,7 +6,7 @@ Every call to the outside ends in bounded time and raises nothing but ``CallFail
 (None), not a failure.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -131,6 +131,36 @@ class ClusterWriter(Protocol):
 
     async def evict(self, ref: PodRef, ready: Ready) -> bool:
         """Evict the pod by the eviction API; True once accepted. If a budget refuses, ``CallFailed`` has ``block``."""
+        ...
+
+
+# Says of a pod, as it was just read, at which places its tolerations are to lose their seconds; () for none.
+PlacesToAdopt = Callable[[Pod], Collection[int]]
+
+
+class AdoptionDoor(Protocol):
+    """Takes the seconds of pods' tolerations, notes them on the pod, and gives them back.
+
+    Each change is made to exactly the pod that was read just before, and to no other version of it.
+    """
+
+    async def adopt(self, ref: PodRef, places: PlacesToAdopt) -> Pod | None:
+        """Read the pod, and take the seconds at ``places``; return the pod as it is then. None: it is gone."""
+        ...
+
+    async def list_adopted(self) -> list[Pod]:
+        """List the pods that have the label of adoption, wherever they are."""
+        ...
+
+    async def give_back(self, ref: PodRef, wanted: Callable[[Pod], bool]) -> Pod | None:
+        """Read the pod, and if that is ``wanted`` give it the noted seconds back; return it as it is then.
+
+        None: it is gone.
+        """
+        ...
+
+    async def confirm_no_adoption(self) -> None:
+        """Write where the control state is that this process adopts nothing, if that is still ordered."""
         ...
 
 
