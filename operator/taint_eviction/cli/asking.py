@@ -179,13 +179,27 @@ async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list
             return await asking(path, query)
 
     try:
-        answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
+        try:
+            answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
+        except CallFailed as error:
+            raise Unanswered(f"{connection.where}: {connection.url}: {error}") from error
         # Who may not list pods, or whose pods have other labels, asks the leader alone.
-        pods = answer.body["items"] if answer.outcome is Outcome.DONE else []
-        names = [pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+        names = _running(answer.body) if answer.outcome is Outcome.DONE else []
         yield [at(name) for name in names] or [leader]
     finally:
         await connection.close()
+
+
+def _running(body: Any) -> list[str]:
+    """Name the pods of a list that run; what is malformed is none."""
+    items = body.get("items") if isinstance(body, dict) else None
+    pods = [pod for pod in items or () if isinstance(pod, dict)]
+    parts = [(pod.get("metadata") or {}, pod.get("status") or {}) for pod in pods]
+    return [str(metadata["name"]) for metadata, status in parts if "name" in metadata and _runs(status)]
+
+
+def _runs(status: Mapping[str, Any]) -> bool:
+    return status.get("phase") == "Running"
 
 
 async def _ask_pod(

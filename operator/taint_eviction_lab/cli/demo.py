@@ -19,7 +19,7 @@ import click
 
 from fake_apiserver import ApiServer, kubeconfig
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction.cli.flags import CONTEXT_SETTINGS
 from taint_eviction.cli.pictures import html_option, write_page
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.runtime.clock import read_monotonic
@@ -57,11 +57,13 @@ def _read_built_in(_: click.Context, __: click.Parameter, value: str) -> BuiltIn
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@flag(
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
+    show_default=True,
+    allow_from_autoenv=False,
     help="A table that updates in a terminal (plain lines when piped), or a JSON object a line.",
 )
 @click.option(
