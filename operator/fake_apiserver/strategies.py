@@ -89,7 +89,7 @@ def admit(resource: ResourceType, obj: JsonObject, admission: Admission, *, is_n
     """What is added after the owners of fields were recorded, so that nobody owns it."""
     match resource.plural:
         case "pods":
-            admit_pod(obj, admission)
+            admit_pod(obj, admission, is_new=is_new)
         case "nodes":
             complete_node(obj)
             if is_new and admission.taint_nodes_by_condition:

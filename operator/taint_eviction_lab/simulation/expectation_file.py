@@ -35,8 +35,8 @@ _HAPPENINGS = {
     "gone": What.GONE,
     "loops": What.LOOPS,
     "adopted": What.ADOPTED,
-    "adoption-refused": What.ADOPTION_REFUSED,
-    "given-back": What.GIVEN_BACK,
+    "adoptionRefused": What.ADOPTION_REFUSED,
+    "givenBack": What.GIVEN_BACK,
 }
 
 

@@ -112,9 +112,14 @@ def with_readiness(node: Mapping[str, Any], status: str, message: str, time: str
 # Pods
 
 
-def with_hold(pod: Mapping[str, Any], hold: str | None) -> JsonObject:
-    """Return the pod with the annotation by which its owner holds its eviction; None removes it."""
-    annotations = {**part_of(part_of(pod, "metadata"), "annotations"), HOLD_ANNOTATION: hold}
+def annotations_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the pod's annotations."""
+    return part_of(part_of(pod, "metadata"), "annotations")
+
+
+def with_annotations(pod: Mapping[str, Any], written: Mapping[str, str | None]) -> JsonObject:
+    """Return the pod with these annotations besides those that it has; None removes one."""
+    annotations = {**annotations_of(pod), **written}
     return with_metadata(pod, annotations={name: value for name, value in annotations.items() if value is not None})
 
 

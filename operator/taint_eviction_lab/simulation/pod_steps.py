@@ -24,7 +24,7 @@ _BUILT_IN = "kube-controller-manager"
 _NEVER_READY = ("Pending", "Succeeded", "Failed")
 
 LifeAction = do.CreatePods | do.DeletePod | do.RecreatePod | do.BindPod
-PodWrite = do.ChangeTolerations | do.FinishPod | do.RemoveFinalizers | do.ResetCondition | do.SetHold
+PodWrite = do.ChangeTolerations | do.FinishPod | do.RemoveFinalizers | do.ResetCondition | do.SetHold | do.Annotate
 
 
 def change_pods(cluster: SimulatedCluster, action: LifeAction) -> None:
@@ -61,7 +61,9 @@ def write_pod(cluster: SimulatedCluster, action: PodWrite) -> None:
         case do.ResetCondition():
             written = kube.with_condition(pod, kube.CONDITION_TYPE, "False", now)
         case do.SetHold():
-            written = kube.with_hold(pod, action.hold)
+            written = kube.with_annotations(pod, {kube.HOLD_ANNOTATION: action.hold})
+        case do.Annotate():
+            written = kube.with_annotations(pod, action.annotations)
         case _:
             assert_never(action)
     cluster.update("pods", written)
