@@ -145,7 +145,7 @@ def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: s
         ("delete: {pod: web-0, by: me}", "by must be one of built-in"),
         ("delete: {pod: web-0, by: built-in, force: true}", "the built-in controller deletes no pod by force"),
         ("delete: {pod: web-0, refused: true}", "refused needs 'by: built-in'"),
-        ("refuse: {call: deletes}", "call must be one of all, delete, evict, listCachedPods"),
+        ("refuse: {call: deletes}", "call must be one of adopt, all, delete, evict"),
         ("refuse: {call: delete, status: 200}", "status must be a whole number of at least 400, not the number 200"),
         ("refuse: {call: delete, times: 0}", "times must be a whole number of at least 1, not the number 0"),
         ("refuse: {call: delete, pod: a, node: b}", "'pod' and 'node' do not go together"),

@@ -138,6 +138,11 @@ def condition_status(pod: Mapping[str, Any], kind: str = CONDITION_TYPE) -> str 
     return None
 
 
+def toleration_seconds(pod: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Return the seconds of the pod's tolerations, in their order; None for one without."""
+    return tuple(each.get("tolerationSeconds") for each in list_in(part_of(pod, "spec"), "tolerations"))
+
+
 def tells_when_bound(pod: Mapping[str, Any]) -> bool:
     """Tell whether somebody has already written when the pod was bound, or that nobody did."""
     status = pod.get("status", {})

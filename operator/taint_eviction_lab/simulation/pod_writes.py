@@ -74,9 +74,9 @@ class PodWrites:
         )
         ref = PodRef(key, after["metadata"]["uid"])
         if notes is None and noted is not None:
-            self._note(What.GIVEN_BACK, ref, f"{_seconds_of(after)} s")
+            self._note(What.GIVEN_BACK, ref, f"seconds {_seconds_of(after)}")
         elif notes != noted:
-            self._note(What.ADOPTED, ref, f"{_seconds_of(before)} s become {_seconds_of(after)}")
+            self._note(What.ADOPTED, ref, f"seconds {_seconds_of(after)}, not {_seconds_of(before)}")
         return after
 
     def mark(self, ref: PodRef, since_epoch: float | None) -> JsonObject | None:
@@ -183,5 +183,4 @@ def failure_of(error: StatusError) -> CallFailed:
 
 def _seconds_of(pod: JsonObject) -> str:
     """List the seconds of the pod's tolerations, for people."""
-    seconds = [each.get("tolerationSeconds") for each in kube.list_in(kube.part_of(pod, "spec"), "tolerations")]
-    return ", ".join("-" if each is None else str(each) for each in seconds)
+    return ", ".join("none" if each is None else str(each) for each in kube.toleration_seconds(pod))
