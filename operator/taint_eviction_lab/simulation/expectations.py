@@ -37,8 +37,8 @@ class PodTimeline:
     """All that happened to the bearers of one pod's name.
 
     ``ends`` is "gone", "terminating", "unbound", or the node it is on in the end; ``condition`` the status of its
-    DisruptionTarget condition in the end, "none" where it has none or is gone. ``seconds``: those of its tolerations then,
-    in their order, None for one without.
+    DisruptionTarget condition in the end, "none" where it has none or is gone. ``seconds``: those of its tolerations
+    then, in their order, None for one without.
     """
 
     name: str
