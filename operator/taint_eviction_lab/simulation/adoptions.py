@@ -82,7 +82,8 @@ class _Requests:
 
     def _list(self, label_selector: str) -> JsonObject:
         labelled = Selection(RESOURCES["pods"], labels=parse_label_selector(label_selector))
-        return {"items": self._cluster.bodies(labelled)}
+        version = str(self._cluster.store.resource_version)
+        return {"metadata": {"resourceVersion": version}, "items": self._cluster.bodies(labelled)}
 
 
 def _kind_of(patch: list[JsonObject]) -> CallKind:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tests.simulation.exploring.adopting import CHANGES, AdoptionJudge, is_built_in
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
 from tests.simulation.exploring.suspending import SuspensionJudge
@@ -29,7 +30,7 @@ from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.recorder import RecordedChange
 
 _POD_WRITES = (CallKind.MARK, CallKind.UNMARK, *ENDS)
-_LEADERS_WRITES = (*_POD_WRITES, CallKind.WRITE_CONTROL_STATE)
+_LEADERS_WRITES = (*_POD_WRITES, *CHANGES, CallKind.WRITE_CONTROL_STATE)
 # After faults have stopped, all is known again within so long and a list anew: watches, an election, retries.
 _RECOVERY_SECONDS = 25.0
 # A read of a node is repeated where its call is not ready to be sent within so long of it.
@@ -71,6 +72,7 @@ class ExplorationOracle:
             disturbances=disturbances,
         )
         self.trying = TryingJudge(self.truth, self._break)
+        self.adoption = AdoptionJudge(self.truth, control_state, self._break)
         self.violations: list[BrokenRule] = []
         self.deletes_arrived = 0
         self.restarted_at = -NEVER
@@ -100,12 +102,17 @@ class ExplorationOracle:
             self._break("another UID", meant, f"{change.body['metadata']['uid']} was written for {meant.uid}")
         elif meant is not None and change.event_type == "MODIFIED":
             before = self.truth.bodies.get(meant.uid)
-            if before is not None and _untouchable(before) != _untouchable(change.body):
+            if before is not None and meant.call in CHANGES:
+                self.adoption.check_change(meant, before, change.body)
+            elif before is not None and _untouchable(before) != _untouchable(change.body):
                 self._break("wrote something else", meant, "more than its condition or deletion was written")
         self.truth.notice(change)
 
     def trace(self, trace: Trace) -> None:
         """Take in a moment of a call."""
+        if is_built_in(trace.process):
+            self.adoption.trace_built_in(trace)
+            return
         told = self._told.setdefault(trace.process, Told(trace.at))
         match trace.phase:
             case Phase.SENT:
@@ -115,7 +122,7 @@ class ExplorationOracle:
             case Phase.ARRIVED:
                 if trace.call in ENDS:
                     self._check_end_of_pod(trace, told)
-                self._writing = trace if trace.call in _POD_WRITES else None
+                self._writing = trace if trace.call in (*_POD_WRITES, *CHANGES) else None
             case Phase.CARRIED_OUT:
                 told.carried_out[trace.number] = trace.at
                 self._writing = None
@@ -127,6 +134,7 @@ class ExplorationOracle:
         self.handling.trace(trace)
         self.suspension.trace(trace)
         self.trying.trace(trace)
+        self.adoption.trace(trace)
 
     def _leads_since(self, process: str, at: float) -> float:
         """Say since when a process may act, ``NEVER`` if it may not."""
@@ -270,8 +278,15 @@ class ExplorationOracle:
                 blocked &= self.handling.may_be_kept(uid, now - self._unhurried_seconds(), self.suspension.changed_at)
                 if not blocked and not self.suspension.excuse(uid, now - self._unhurried_seconds()):
                     self._end("not evicted", now, uid, f"on {pod.node}, due since {at:.3f}")
-            elif at > now and pod.marked and self.truth.marked_at[uid] > self.restarted_at:
+            elif (
+                at > now
+                and pod.marked
+                and self.truth.marked_at[uid] > self.restarted_at
+                and uid not in self.adoption.marked
+            ):
                 self._end("condition left", now, uid, f"on {pod.node}, marked at {self.truth.marked_at[uid]:.3f}")
+
+        self.violations += self.adoption.check_end(now)
 
     def _unhurried_seconds(self) -> float:
         """Say how long an eviction that is due may wait for a wave to show itself and be listed, and for its turn."""
