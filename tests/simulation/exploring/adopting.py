@@ -20,6 +20,8 @@ ADOPTED = "taint-eviction/adopted"
 _OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
 # How its processes are named.
 _BUILT_IN = "built-in controller"
+# A taint that has been there for so long is known to whoever has read its node live.
+_KNOWN_SECONDS = 30.0
 # How long the model needs to handle what it has seen.
 _HANDLED_SECONDS = 0.01
 # A countdown that lost its reason is given back within so long, whatever was missed.
@@ -80,8 +82,22 @@ class AdoptionJudge:
         has = {ADOPTED in (after["metadata"].get(field) or {}) for field in ("annotations", "labels")}
         if has != {noted}:
             self._breach("note and label differ", trace, f"{after['metadata']}")
-        if trace.call is CallKind.ADOPT and (why := _never_adopted(before)):
-            self._breach("adopted wrongly", trace, why)
+        if trace.call is CallKind.ADOPT:
+            if why := _never_adopted(before):
+                self._breach("adopted wrongly", trace, why)
+            if left := self._left(after, trace.at):
+                self._breach("adopted in part", trace, f"it keeps {left}")
+
+    def _left(self, body: JsonObject, at: float) -> list[JsonObject]:
+        """List the tolerations with seconds that match taints which have been there for long."""
+        node = self._truth.node_now(body["spec"].get("nodeName"))
+        began = {} if node is None else node.taints
+        taints = [(key, value) for (key, value, _), since in began.items() if since < at - _KNOWN_SECONDS]
+        return [
+            each
+            for each in body["spec"].get("tolerations") or []
+            if each.get("tolerationSeconds") is not None and any(tolerates(each, *taint) for taint in taints)
+        ]
 
     # What the built-in controller does
 
