@@ -67,8 +67,7 @@ class _Requests:
             case _:
                 kind, act = CallKind.LIST_ADOPTED, lambda: self._list(str((call.query or {})["labelSelector"]))
         subject = str(key) if call.name else ""
-        # A patch tests the UID first.
-        uid = str(patch[0]["value"]) if patch else ""
+        uid = next((each["value"] for each in patch if each["path"] == "/metadata/uid"), "")
         try:
             body = await self._calls.call(kind, subject, lambda: _carried_out(call, act), uid)
         except _Refused as refused:

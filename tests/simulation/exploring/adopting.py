@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.simulation.exploring.told import BrokenRule
-from tests.simulation.exploring.truth import NEVER, Truth, counted, note_of, tolerates
+from tests.simulation.exploring.truth import NEVER, NodeState, Truth, counted, note_of, tolerates
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction_lab.simulation.audit import Phase, Trace
@@ -20,8 +20,6 @@ ADOPTED = "taint-eviction/adopted"
 _OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
 # How its processes are named.
 _BUILT_IN = "built-in controller"
-# A taint that has been there for so long is known to whoever has read its node live.
-_KNOWN_SECONDS = 30.0
 # How long the model needs to handle what it has seen.
 _HANDLED_SECONDS = 0.01
 # A countdown that lost its reason is given back within so long, whatever was missed.
@@ -71,8 +69,11 @@ class AdoptionJudge:
             if now.no_adoption is not None and now.no_adoption_confirmed_by == trace.process:
                 self._breach("past an order", trace, "it had confirmed that it adopts nothing")
 
-    def check_change(self, trace: Trace, before: JsonObject, after: JsonObject) -> None:
-        """Check one change of a pod: it moves seconds between spec and note, and changes nothing else."""
+    def check_change(self, trace: Trace, before: JsonObject, after: JsonObject, node: NodeState | None) -> None:
+        """Check one change of a pod: it moves seconds between spec and note, and changes nothing else.
+
+        ``node``: as it was read before.
+        """
         if _unmoved(before) != _unmoved(after):
             self._breach("wrote something else", trace, "more than seconds, note and label was written")
         old, new = counted(before), counted(after)
@@ -85,14 +86,14 @@ class AdoptionJudge:
         if trace.call is CallKind.ADOPT:
             if why := _never_adopted(before):
                 self._breach("adopted wrongly", trace, why)
-            if left := self._left(after, trace.at):
+            if left := self._left(after, node):
                 self._breach("adopted in part", trace, f"it keeps {left}")
 
-    def _left(self, body: JsonObject, at: float) -> list[JsonObject]:
-        """List the tolerations with seconds that match taints which have been there for long."""
-        node = self._truth.node_now(body["spec"].get("nodeName"))
-        began = {} if node is None else node.taints
-        taints = [(key, value) for (key, value, _), since in began.items() if since < at - _KNOWN_SECONDS]
+    def _left(self, body: JsonObject, read: NodeState | None) -> list[JsonObject]:
+        """List the tolerations with seconds that match taints which were there when the node was read, and are."""
+        now = self._truth.node_now(body["spec"].get("nodeName"))
+        there = set() if read is None or now is None else read.taints.keys() & now.taints.keys()
+        taints = [(key, value) for key, value, _ in sorted(there)]
         return [
             each
             for each in body["spec"].get("tolerations") or []

@@ -13,6 +13,7 @@ JsonObject = dict[str, Any]
 _SHARE = 0.3
 _CALLS = ("adopt", "adopt", "giveBack", "listAdopted", "readPod", "readNode")
 _SHORT = re.compile(r"(?P<what>[^ :]+) for (?!ever)(?P<span>.+)")
+_NOTE = "taint-eviction/adopted"
 _NOTES = (
     "nonsense",
     '{"by": "controller"}',
@@ -28,21 +29,85 @@ def add_adoption(document: JsonObject, seed: int) -> None:
     if rng.random() >= _SHARE or "dryRun" in settings:
         return
     settings |= {"adopt": True, "adoptFrom": rng.choice((0, 1, 5, 10)), "builtIn": "1.36"}
-    _make_valid(document)
     last = max([70.0, *(float(step["at"]) for step in document["timeline"])])
     steps = [{"at": _at(rng, last), **_fault(rng)} for _ in range(rng.choice((0, 1, 2, 4)))]
-    pods = [f"{pod.get('namespace', 'default')}/{pod['name']}" for pod in document["given"]["pods"]]
-    for _ in range(rng.choice((0, 0, 1, 2))):
-        note = {"taint-eviction/adopted": rng.choice(_NOTES)}
-        steps.append({"at": _at(rng, last), "annotate": {"pod": rng.choice(pods), "annotations": note}})
-    if rng.random() < 0.2:
-        ordered_at = _at(rng, last)
-        steps.append({"at": ordered_at, "handBack": None})
-        if rng.random() < 0.6:
-            steps.append({"at": ordered_at + round(rng.uniform(0.0, 30.0), 3), "handBack": "undo"})
+    steps += _notes(rng, document, last) + _orders(rng, last)
     if rng.random() < 0.3:
         steps.append({"at": _at(rng, last), "restart": {"replica": "built-in", "after": rng.choice((0, 1, 15))}})
+    for quarter in (_away, _two_taints, _ended, _recreated):
+        if rng.random() < 0.5:
+            node, pod, own = quarter(rng, last, settings["replicas"])
+            document["given"]["nodes"].append(node)
+            document["given"]["pods"].append(pod)
+            steps += own
     document["timeline"] = sorted([*document["timeline"], *steps], key=lambda step: float(step["at"]))
+    _make_valid(document)
+
+
+# Quarters: a node, a pod on it, and what happens to these two
+
+
+def _away(rng: random.Random, last: float, replicas: int) -> tuple[str, JsonObject, list[JsonObject]]:
+    """A taint goes while no controller runs."""
+    at = round(rng.uniform(1.0, last), 3)
+    steps: list[JsonObject] = [{"at": at, "taint": "adopt-away a=1:NoExecute"}]
+    begin = at + rng.choice((2.0, 20.0))
+    steps += [{"at": begin, "restart": {"after": 10, "replica": number + 1}} for number in range(replicas)]
+    steps.append({"at": begin + round(rng.uniform(0.0, 9.0), 3), "untaint": "adopt-away"})
+    return "adopt-away", {"name": "adopt-away", "nodeName": "adopt-away", "tolerations": ["a for 120"]}, steps
+
+
+def _two_taints(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
+    """Two taints come, each with a toleration of its own, and one goes."""
+    at = round(rng.uniform(1.0, last), 3)
+    steps: list[JsonObject] = [
+        {"at": at, "taint": "adopt-two a=1:NoExecute b=1:NoExecute"},
+        {"at": at + rng.choice((0.5, 10.0, 40.0)), "untaint": f"adopt-two {rng.choice('ab')}"},
+    ]
+    tolerations = rng.sample(["a for 120", "b for 45", "b=1 for 20"], 3)
+    return "adopt-two", {"name": "adopt-two", "nodeName": "adopt-two", "tolerations": tolerations}, steps
+
+
+def _ended(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
+    """A pod ends before its node is tainted, or soon after."""
+    at = round(rng.uniform(1.0, last), 3)
+    steps: list[JsonObject] = [
+        {"at": at, "taint": "adopt-ended a=1:NoExecute"},
+        {"at": max(0.5, at + rng.choice((-1.0, 0.01, 0.02, 0.03, 5.0))), "finish": "adopt-ended"},
+    ]
+    return "adopt-ended", {"name": "adopt-ended", "nodeName": "adopt-ended", "tolerations": ["a for 45"]}, steps
+
+
+def _recreated(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
+    """A pod is recreated while it is being adopted, or given back."""
+    at = round(rng.uniform(2.0, last), 3)
+    call = rng.choice(("adopt", "giveBack"))
+    then = at if call == "adopt" else at + 10.0
+    steps: list[JsonObject] = [
+        {"at": at - 1.0, "delay": {"call": call, "pod": "adopt-again", "by": 2, "times": 1}},
+        {"at": at, "taint": "adopt-again a=1:NoExecute"},
+        {"at": at + 10.0, "untaint": "adopt-again"},
+        {"at": round(then + rng.uniform(0.03, 2.0), 3), "recreate": "adopt-again"},
+    ]
+    return "adopt-again", {"name": "adopt-again", "nodeName": "adopt-again", "tolerations": ["a for 45"]}, steps
+
+
+def _notes(rng: random.Random, document: JsonObject, last: float) -> list[JsonObject]:
+    """Somebody writes nonsense where notes are."""
+    pods = [f"{pod.get('namespace', 'default')}/{pod['name']}" for pod in document["given"]["pods"]]
+    return [
+        {"at": _at(rng, last), "annotate": {"pod": rng.choice(pods), "annotations": {_NOTE: rng.choice(_NOTES)}}}
+        for _ in range(rng.choice((0, 0, 1, 2)))
+    ]
+
+
+def _orders(rng: random.Random, last: float) -> list[JsonObject]:
+    """Somebody orders that nothing is adopted, and perhaps takes that back."""
+    if rng.random() >= 0.2:
+        return []
+    at = _at(rng, last)
+    undone = {"at": round(at + rng.uniform(0.0, 30.0), 3), "handBack": "undo"}
+    return [{"at": at, "handBack": None}, *([undone] if rng.random() < 0.6 else [])]
 
 
 def _at(rng: random.Random, last: float) -> float:

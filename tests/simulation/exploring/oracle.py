@@ -103,10 +103,15 @@ class ExplorationOracle:
         elif meant is not None and change.event_type == "MODIFIED":
             before = self.truth.bodies.get(meant.uid)
             if before is not None and meant.call in CHANGES:
-                self.adoption.check_change(meant, before, change.body)
+                self.adoption.check_change(meant, before, change.body, self._read_for(meant))
             elif before is not None and _untouchable(before) != _untouchable(change.body):
                 self._break("wrote something else", meant, "more than its condition or deletion was written")
         self.truth.notice(change)
+
+    def _read_for(self, trace: Trace) -> NodeState | None:
+        """Return the node of a pod as the process had read it when it sent this."""
+        read = self._told[trace.process].bases[trace.number].node
+        return read.state if read is not None and isinstance(read.state, NodeState) else None
 
     def trace(self, trace: Trace) -> None:
         """Take in a moment of a call."""
@@ -183,11 +188,13 @@ class ExplorationOracle:
         for name, other in self._told.items():
             if name != trace.process and name not in self._dead and other.fenced_at > trace.at:
                 self._break("two leaders", trace, f"{trace.process} sends, {name} may until {other.fenced_at:.3f}")
-        if trace.call not in ENDS:
+        if trace.call not in (*ENDS, *CHANGES):
             return
         states = self.truth.pods.get(trace.uid, [])
         node = told.nodes.get(states[-1].node or "") if states else None
         told.bases[trace.number] = Basis(trace.at, node, told.pods.get(trace.uid, Read(trace.at, trace.at)))
+        if trace.call in CHANGES:
+            return
         if trace.uid in told.deleted:
             self._break("deleted again", trace, "its deletion had been answered with success")
         if trace.uid in told.terminating:
