@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+from tests.simulation.exploring.adopting import is_built_in
 from tests.simulation.exploring.oracle import ExplorationOracle
 from tests.simulation.exploring.playing import note_hold, silenced
 from tests.simulation.exploring.truth import due_at
@@ -169,6 +170,7 @@ class _Sieved:
             clocks=scenario.clocks,
             node_lifecycle=scenario.node_lifecycle,
             auditor=self._trace,
+            built_in=scenario.built_in,
         )
         control_state = self._stage.control_state
         self._oracle = ExplorationOracle(
@@ -186,7 +188,7 @@ class _Sieved:
 
     def _trace(self, trace: Trace) -> None:
         self._oracle.trace(trace)
-        if trace.call in (CallKind.VERSION, None):
+        if trace.call in (CallKind.VERSION, None) or is_built_in(trace.process):
             return
         self._calls += trace.phase is Phase.SENT
         crash = self._disturbance
