@@ -29,7 +29,9 @@ expect: {{web-0: {expected}}}
 """
 
 
-def play(fault: str = "handBack: undo", expected: str = "{notEvicted: true}", toleration: str = "a:NoExecute for 60") -> ReplayResult:
+def play(
+    fault: str = "handBack: undo", expected: str = "{notEvicted: true}", toleration: str = "a:NoExecute for 60"
+) -> ReplayResult:
     """Play a scenario in which a pod is adopted and given back."""
     return played(ONE.format(fault=fault, expected=expected, toleration=toleration))
 
