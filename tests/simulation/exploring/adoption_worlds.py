@@ -24,7 +24,7 @@ _NOTES = (
 
 def add_adoption(document: JsonObject, seed: int) -> None:
     """Let a document adopt, with faults in that, unless it is a dry run."""
-    rng = random.Random(f"adoption {seed}")
+    rng = random.Random(f"built-in countdown {seed}")
     settings = document["settings"]
     if rng.random() >= _SHARE or "dryRun" in settings:
         return
