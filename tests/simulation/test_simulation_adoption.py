@@ -48,6 +48,8 @@ def test_what_is_on_the_timeline() -> None:
     whys = {entry.what: entry.why for entry in result.timeline if entry.subject == "default/web-0"}
     assert whys[What.ADOPTED] == "seconds none, not 60"
     assert whys[What.GIVEN_BACK] == "seconds 60"
+    assert whys[What.SAID_ADOPTED] == "1 of its tolerations"
+    assert What.SAID_GIVEN_BACK in whys
 
 
 @pytest.mark.parametrize("status", [403, 422, 429, 500])
