@@ -10,7 +10,7 @@ from taint_eviction.adapters.adoption_patches import ADOPTED, JsonPatch, adopt_p
 from taint_eviction.core.adopting import adoptable_until, places_to_adopt
 from taint_eviction.core.adoption import TolerationKey
 from taint_eviction.core.objects import Pod, Taint, Toleration
-from taint_eviction.runtime.adopter import Adopter
+from taint_eviction.runtime.adopter import Adopter, AdoptionHints
 
 
 def adopted_are_never_given_back(patch: pytest.MonkeyPatch) -> None:
@@ -76,6 +76,13 @@ def adopted_without_leading(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Adopter, "_may_change", lambda self: self._suspension.control_state is not None and self.stopped_by is None
     )
+
+
+def adopted_by_the_minute(patch: pytest.MonkeyPatch) -> None:
+    """All that is known is looked through once a minute, and no hint makes it sooner."""
+    patch.setattr("taint_eviction.runtime.adopter._LOOK_SECONDS", 60.0)
+    patch.setattr(Adopter, "_look_where_taints_changed", lambda self: None)
+    patch.setattr(AdoptionHints, "report", lambda self, effect, now: None)
 
 
 def one_toleration_is_adopted(patch: pytest.MonkeyPatch) -> None:

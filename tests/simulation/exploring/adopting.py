@@ -6,15 +6,26 @@ note and back. Who is adopted is not evicted by the built-in controller; and at 
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tests.simulation.exploring.told import BrokenRule
-from tests.simulation.exploring.truth import NEVER, NodeState, Truth, counted, note_of, tolerates
+from tests.simulation.exploring.truth import NEVER, NodeState, Truth, counted, due_at, note_of, tolerates
 
 from taint_eviction.core.control_state import ControlState
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation import suspension_actions as suspend
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.lifecycle_actions import RestartLifecycle
+from taint_eviction_lab.simulation.scenario import Scenario
 
+# Calls that adopting does not need.
+_OTHERS = frozenset(
+    {CallKind.MARK, CallKind.UNMARK, CallKind.DELETE, CallKind.EVICT, CallKind.GIVE_BACK, CallKind.LIST_ADOPTED}
+)
+# How long a leader needs at the beginning, and how soon a countdown is adopted that it knows.
+_BEGINNING_SECONDS, _ADOPTED_WITHIN_SECONDS = 5.0, 3.0
 CHANGES = (CallKind.ADOPT, CallKind.GIVE_BACK)
 ADOPTED = "taint-eviction/adopted"
 _OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
@@ -29,15 +40,42 @@ JsonObject = dict[str, Any]
 Breach = Callable[[str, Trace, str], None]
 
 
+def calm_until(scenario: Scenario) -> float:
+    """Say until when nothing disturbs what adopting needs: calls, watches, processes, orders."""
+    return min((step.at for step in scenario.steps if _disturbs(step.action)), default=NEVER)
+
+
+def _disturbs(action: do.Action) -> bool:
+    match action:
+        case do.DisturbCalls(picked=picked):
+            return not picked.calls <= _OTHERS
+        case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
+            return True
+        case do.Restart(replica=replica):
+            return replica != do.BUILT_IN
+        case suspend.HandBack() | suspend.Scribble() | suspend.LoseControlState() | RestartLifecycle():
+            return True
+        case do.Freeze() | do.Partition() | do.Outage() | do.Lead() | do.StepHostClock() | do.StepServerClock():
+            return True
+    return False
+
+
 def is_built_in(process: str) -> bool:
     """Tell whether a process is the model of the built-in controller."""
     return process.startswith(_BUILT_IN)
 
 
 class AdoptionJudge:
-    """Judges all processes. ``control_state`` tells what stands in the ConfigMap."""
+    """Judges all processes.
 
-    def __init__(self, truth: Truth, control_state: Callable[[], ControlState | None], breach: Breach) -> None:
+    ``control_state`` tells what stands in the ConfigMap. ``calm_until``: nothing disturbs before that.
+    """
+
+    def __init__(
+        self, truth: Truth, control_state: Callable[[], ControlState | None], breach: Breach, calm_until: float
+    ) -> None:
+        self._calm_until = calm_until
+        self._from_seconds = truth.settings.adoption.from_seconds
         self.marked: set[str] = set()
         self._truth = truth
         self._control_state = control_state
@@ -128,6 +166,7 @@ class AdoptionJudge:
         if trace.subject in self._went_for:
             return
         self._went_for.add(trace.subject)
+        self._check_was_adopted(trace)
         seen_at, pod = self._seen_pods.get(trace.subject, (NEVER, {}))
         if seen_at > trace.at - _HANDLED_SECONDS or note_of(pod) is None:
             return
@@ -137,6 +176,22 @@ class AdoptionJudge:
             return
         if all(_tolerates_for_ever(pod, taint) for taint in node.get("spec", {}).get("taints") or []):
             self._breach("adopted, but evicted", trace, f"{uid} was adopted, as was seen at {seen_at:.3f}")
+
+    def _check_was_adopted(self, trace: Trace) -> None:
+        """A pod that it goes for must have been adopted by then, if nothing was disturbed when that could be known."""
+        bearers = [uid for uid, _ in self._truth.living() if self._truth.names[uid] == trace.subject]
+        if not bearers:
+            return
+        pod, body = self._truth.pods[bearers[0]][-1], self._truth.bodies[bearers[0]]
+        node = self._truth.node_now(pod.node)
+        if node is None or not node.taints or _never_adopted(body) or pod.left_alone:
+            return
+        known_at = max(_BEGINNING_SECONDS, pod.edited_at, *node.taints.values())
+        if known_at + _ADOPTED_WITHIN_SECONDS > self._calm_until:
+            return
+        until = due_at(node, replace(pod, held_seconds=0.0))
+        if until > known_at + self._from_seconds + _ADOPTED_WITHIN_SECONDS:
+            self._breach("not adopted in time", trace, f"known at {known_at:.3f}, and due at {until:.3f}")
 
     # What must be in the end
 

@@ -49,8 +49,8 @@ class ExplorationOracle:
     """Collects ``violations``.
 
     ``orders`` tells what stands in the ConfigMap. ``disturbances``: which faults there are, None: evictions may be as
-    late as they are. ``elected`` False: whoever acts may. ``restarted_at``: when a process was last killed;
-    ``peace_at``: when faults stopped.
+    late as they are. ``elected`` False: whoever acts may. ``calm_until``: nothing is disturbed before then.
+    ``restarted_at``: when a process was last killed; ``peace_at``: when faults stopped.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class ExplorationOracle:
         control_state: Callable[[], ControlState | None],
         disturbances: Disturbances | None = None,
         elected: bool = True,
+        calm_until: float = -NEVER,
     ) -> None:
         self.truth = Truth(settings)
         self.handling = HandlingJudge(settings, self.truth, self._break)
@@ -72,7 +73,7 @@ class ExplorationOracle:
             disturbances=disturbances,
         )
         self.trying = TryingJudge(self.truth, self._break)
-        self.adoption = AdoptionJudge(self.truth, control_state, self._break)
+        self.adoption = AdoptionJudge(self.truth, control_state, self._break, calm_until)
         self.violations: list[BrokenRule] = []
         self.deletes_arrived = 0
         self.restarted_at = -NEVER

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from tests.simulation.exploring.adopting import GIVEN_BACK_SECONDS
+from tests.simulation.exploring.adopting import GIVEN_BACK_SECONDS, calm_until
 from tests.simulation.exploring.excuses import Disturbances, holds_back
 from tests.simulation.exploring.oracle import ExplorationOracle
 from tests.simulation.exploring.told import BrokenRule
@@ -115,7 +115,10 @@ class _Playing:
             # Its own watches are undisturbed: what it does in spite of a note is judged by what it has seen.
             built_in.nodes, built_in.pods = Streams(), Streams()
         self._oracle = ExplorationOracle(
-            settings, lambda: self._stage.control_state.control_state, Disturbances(scenario)
+            settings,
+            lambda: self._stage.control_state.control_state,
+            Disturbances(scenario),
+            calm_until=calm_until(scenario),
         )
         self._stage.cluster.recorder.subscribe(self._oracle.notice)
 
