@@ -56,6 +56,7 @@ def verbs() -> Iterator[tuple[str, click.Command]]:
         command = cli.get_command(context, name)
         assert command is not None
         if isinstance(command, click.Group):
+            yield name, command
             yield from ((f"{name} {under}", below) for under, below in sorted(command.commands.items()))
         else:
             yield name, command

@@ -85,5 +85,7 @@ def test_flags_that_are_written_about_exist(path: Path) -> None:
 
 def test_the_role_to_copy_is_what_its_kind_says() -> None:
     """No field of the Role for people is misspelt, and none is absent."""
-    [role] = re.findall(r"^```yaml\n(apiVersion: rbac.*?)^```$", (MANIFESTS / "README.md").read_text(), re.M | re.S)
+    [role] = re.findall(
+        r"^```yaml\n(apiVersion: rbac.*?)^```$", (README.parent / "docs/security.md").read_text(), re.M | re.S
+    )
     assert kubernetes_problems(yaml.safe_load(role)) == []

@@ -25,7 +25,7 @@ from taint_eviction.runtime.ports import CallFailed
 _AT_ONCE = 10
 
 
-class GivenBack(Enum):
+class GivingBack(Enum):
     """What became of an adopted pod."""
 
     DONE = "it has its seconds back"
@@ -74,9 +74,9 @@ def _window_seconds(body: Mapping[str, Any], taints: Mapping[str, Sequence[Taint
     return builtin_seconds(pod.tolerations, on_node)
 
 
-async def give_back_all(calls: ApiCalls, pods: Sequence[Adopted]) -> tuple[Counter[GivenBack], dict[str, str]]:
+async def give_back_all(calls: ApiCalls, pods: Sequence[Adopted]) -> tuple[Counter[GivingBack], dict[str, str]]:
     """Give pods back, some at a time; return how many became what, and for each that failed why."""
-    room, done, failed = asyncio.Semaphore(_AT_ONCE), Counter[GivenBack](), dict[str, str]()
+    room, done, failed = asyncio.Semaphore(_AT_ONCE), Counter[GivingBack](), dict[str, str]()
 
     async def give_back(pod: Adopted) -> None:
         async with room:
@@ -89,7 +89,7 @@ async def give_back_all(calls: ApiCalls, pods: Sequence[Adopted]) -> tuple[Count
     return done, failed
 
 
-async def _give_back(calls: ApiCalls, pod: Adopted) -> GivenBack:
+async def _give_back(calls: ApiCalls, pod: Adopted) -> GivingBack:
     metadata, given, asked = pod.body["metadata"], False, 0
 
     def patch_of(body: Mapping[str, Any]) -> JsonPatch | None:
@@ -99,7 +99,7 @@ async def _give_back(calls: ApiCalls, pod: Adopted) -> GivenBack:
 
     key = NamespacedName(metadata["namespace"], metadata["name"])
     changed = await change_pod(calls, key, metadata["uid"], patch_of, pod.body)
-    return GivenBack.DONE if changed is not None and given else GivenBack.GONE
+    return GivingBack.DONE if changed is not None and given else GivingBack.GONE
 
 
 def _is_still_adopted(body: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.cli.control_state import Reached, change_control_state, state_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction.cli.giving_back import Adopted, GivenBack, give_back_all, list_adopted
+from taint_eviction.cli.giving_back import Adopted, GivingBack, give_back_all, list_adopted
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Pause
@@ -135,7 +135,7 @@ async def _nobody_adopts(on: Reached, lease: KubernetesLease) -> None:
 
 async def _give_back(on: Reached) -> ExitCode:
     """Give back what is listed, until nothing is listed any more but what fails."""
-    total: Counter[GivenBack] = Counter()
+    total: Counter[GivingBack] = Counter()
     failed: dict[str, str] = {}
     pods = await list_adopted(on.calls)
     for _ in range(_MAX_ROUNDS):
@@ -144,7 +144,7 @@ async def _give_back(on: Reached) -> ExitCode:
         pods = await list_adopted(on.calls)
         if not pods or not done:
             break
-    given, gone = total[GivenBack.DONE], total[GivenBack.GONE]
+    given, gone = total[GivingBack.DONE], total[GivingBack.GONE]
     also = f"; {many(gone, 'pod')} {_be(gone)} gone" if gone else ""
     click.echo(f"{many(given, 'pod')} {'has' if given == 1 else 'have'} been given back{also}")
     for pod in pods:
