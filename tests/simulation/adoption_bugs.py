@@ -85,6 +85,15 @@ def adopted_by_the_minute(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AdoptionHints, "report", lambda self, effect, now: None)
 
 
+def nobody_is_adopted_twice(patch: pytest.MonkeyPatch) -> None:
+    """Further countdowns of an adopted pod stay the built-in controller's."""
+
+    def unless_adopted(pod: Pod, *rest: Any) -> float | None:
+        return None if pod.adoption is not None else adoptable_until(pod, *rest)
+
+    patch.setattr("taint_eviction.runtime.adopter.adoptable_until", unless_adopted)
+
+
 def one_toleration_is_adopted(patch: pytest.MonkeyPatch) -> None:
     """Only one of several tolerations whose seconds count loses them."""
 

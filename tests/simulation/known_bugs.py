@@ -215,6 +215,7 @@ KNOWN_BUGS: dict[str, Patch] = {
     "adopted-unread": adoption.adopted_before_orders_are_read,
     "standbys-adopt": adoption.adopted_without_leading,
     "adopted-late": adoption.adopted_by_the_minute,
+    "adopted-once": adoption.nobody_is_adopted_twice,
     "adopted-in-part": adoption.one_toleration_is_adopted,
     "finished-adopted": adoption.the_finished_are_adopted,
     "labels-stay": adoption.labels_stay,

@@ -84,6 +84,7 @@ CAUGHT_BY = {
     "adopted-unread": (32, "orders unknown"),
     "standbys-adopt": (12, "sent without leading"),
     "adopted-late": (13, "not adopted in time"),
+    "adopted-once": (12, "not adopted in time"),
     "adopted-in-part": (13, "adopted in part"),
     "finished-adopted": (14, "adopted wrongly"),
     "labels-stay": (12, "note and label differ"),

@@ -190,7 +190,10 @@ class AdoptionJudge:
         if known_at + _ADOPTED_WITHIN_SECONDS > self._calm_until:
             return
         until = due_at(node, replace(pod, held_seconds=0.0))
-        if until > known_at + self._from_seconds + _ADOPTED_WITHIN_SECONDS:
+        tolerated = all(any(tolerates(each, *taint[:2]) for each in pod.tolerations) for taint in node.taints)
+        if note_of(body) is not None and tolerated and trace.at > known_at + _ADOPTED_WITHIN_SECONDS:
+            self._breach("not adopted in time", trace, f"it was, and more was known at {known_at:.3f}")
+        elif until > known_at + self._from_seconds + _ADOPTED_WITHIN_SECONDS:
             self._breach("not adopted in time", trace, f"known at {known_at:.3f}, and due at {until:.3f}")
 
     # What must be in the end

@@ -34,7 +34,7 @@ def add_adoption(document: JsonObject, seed: int) -> None:
     steps += _notes(rng, document, last) + _orders(rng, last)
     if rng.random() < 0.3:
         steps.append({"at": _at(rng, last), "restart": {"replica": "built-in", "after": rng.choice((0, 1, 15))}})
-    for quarter in (_away, _two_taints, _ended, _recreated):
+    for quarter in (_away, _two_taints, _ended, _recreated, _further):
         if rng.random() < 0.5:
             node, pod, own = quarter(rng, last, settings["replicas"])
             document["given"]["nodes"].append(node)
@@ -90,6 +90,16 @@ def _recreated(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject
         {"at": round(then + rng.uniform(0.03, 2.0), 3), "recreate": "adopt-again"},
     ]
     return "adopt-again", {"name": "adopt-again", "nodeName": "adopt-again", "tolerations": ["a for 45"]}, steps
+
+
+def _further(rng: random.Random, _last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
+    """A pod is adopted early on, and then another countdown of its own begins."""
+    at = round(rng.uniform(6.0, 9.0), 3)
+    again = {"pod": "adopt-more", "tolerations": ["a for 20", "b for 30"]}
+    more: JsonObject = rng.choice(({"taint": "adopt-more b=1:NoExecute"}, {"tolerate": again}))
+    steps: list[JsonObject] = [{"at": at, "taint": "adopt-more a=1:NoExecute"}, {"at": at + 2.0, **more}]
+    tolerations = ["a for 120", "b for 30"]
+    return "adopt-more", {"name": "adopt-more", "nodeName": "adopt-more", "tolerations": tolerations}, steps
 
 
 def _notes(rng: random.Random, document: JsonObject, last: float) -> list[JsonObject]:

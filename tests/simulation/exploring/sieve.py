@@ -114,6 +114,7 @@ RIGHTLY_DIFFERENT = {
     "limit-untaint-stops-who-waits": RightDifference(_IN_TIME, ("crash", *_LATE)),
     "out-of-service-breaker-stays-shut-when-one-is-untainted": RightDifference(_UNPROVEN, ("crash",)),
     "pause-ends-by-itself": RightDifference(_UNKNOWN, ("",)),
+    "pause-of-a-node-ends-by-itself": RightDifference(_UNKNOWN, ("",)),
     "recreate-again-and-again-on-a-tainted-node": RightDifference(_FIRST_BEARER, ("lag pods", "drop")),
     "recreate-statefulset-pod-is-evicted-again": RightDifference(_FIRST_BEARER, _LATE),
     "recreate-unbound-waits-for-its-node": RightDifference(_FIRST_BEARER, _LATE),
