@@ -245,9 +245,19 @@ def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
             "more than 100 pods due at once",
         ],
         "zones": [ALL, {**ALL, "zone": "", "threshold": None}],
+        "uncounted": [],
     }
     on.brain.order(ControlState(latch=Latch(EPOCH, "3 of 3 nodes")), moment(0))
+    on.sees(node(taint("dedicated"), name="n4"))
+    on.lists("n4")
     breaker = status(on)["breaker"]
+    [left_out] = breaker["uncounted"]
+    assert left_out == {
+        "reason": "no_eviction",
+        "text": "no pod has to leave them because of that",
+        "count": 1,
+        "nodeNames": ["n4"],
+    }
     assert (breaker["open"], breaker["since"], breaker["cause"]) == (True, SINCE, "3 of 3 nodes")
 
 
