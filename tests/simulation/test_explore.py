@@ -75,6 +75,19 @@ CAUGHT_BY = {
     "orders-hasty": (6, "late"),
     "marked-once": (2, "not marked"),
     "standbys-tell": (0, "told by a standby"),
+    "never-given-back": (12, "not given back"),
+    "given-back-by-hints": (42, "not given back"),
+    "adopted-by-name": (12, "another UID"),
+    "noted-by-place": (12, "what counts was changed"),
+    "notes-ignored": (29, "not evicted"),
+    "adopted-past-order": (29, "past an order"),
+    "adopted-unread": (32, "orders unknown"),
+    "standbys-adopt": (12, "sent without leading"),
+    "adopted-late": (13, "not adopted in time"),
+    "adopted-once": (12, "not adopted in time"),
+    "adopted-in-part": (13, "adopted in part"),
+    "finished-adopted": (14, "adopted wrongly"),
+    "labels-stay": (12, "note and label differ"),
 }
 # One in so many of all disturbances of a scenario, and one in so many scenarios: the rest is for the long command.
 EVERY_DISTURBANCE, EVERY_SCENARIO = 17, 7

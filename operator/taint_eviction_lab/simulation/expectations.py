@@ -37,13 +37,15 @@ class PodTimeline:
     """All that happened to the bearers of one pod's name.
 
     ``ends`` is "gone", "terminating", "unbound", or the node it is on in the end; ``condition`` the status of its
-    DisruptionTarget condition in the end, "none" where it has none or is gone.
+    DisruptionTarget condition in the end, "none" where it has none or is gone. ``seconds``: those of its tolerations
+    then, in their order, None for one without.
     """
 
     name: str
     entries: tuple[TimelineEntry, ...]
     ends: str
     condition: str
+    seconds: tuple[int | None, ...]
 
     def of(self, *kinds: What) -> list[TimelineEntry]:
         """List the entries of these kinds."""
@@ -222,6 +224,21 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
+class HasSeconds:
+    """In the end the pod's tolerations have these seconds, in their order; None: none."""
+
+    seconds: tuple[int | None, ...]
+
+    def check(self, history: PodTimeline) -> tuple[str, str, bool]:
+        """Compare."""
+        expected, seen = (
+            ", ".join("none" if each is None else str(each) for each in seconds) or "no tolerations"
+            for seconds in (self.seconds, history.seconds)
+        )
+        return f"tolerationSeconds: {expected}", f"tolerationSeconds: {seen}", self.seconds == history.seconds
+
+
+@dataclass(frozen=True, slots=True)
 class HasCondition:
     """In the end the pod's DisruptionTarget condition has this status; "none" for no condition."""
 
@@ -313,8 +330,8 @@ def _undisturbed(expectations: Sequence[Expectation], history: PodTimeline) -> l
     return [verdict for verdict in verdicts if not verdict.met]
 
 
-def histories_of(timeline: Timeline, ends: dict[str, tuple[str, str]]) -> list[PodTimeline]:
-    """Gather each pod's history; ``ends`` has (state, condition) in the end for every pod that ever was."""
+def histories_of(timeline: Timeline, ends: dict[str, tuple[str, str, tuple[int | None, ...]]]) -> list[PodTimeline]:
+    """Gather each pod's history; ``ends`` has (state, condition, seconds) in the end for every pod that ever was."""
     entries: dict[str, list[TimelineEntry]] = {name: [] for name in ends}
     for entry in timeline:
         if entry.subject in entries:

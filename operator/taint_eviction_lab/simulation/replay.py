@@ -183,13 +183,13 @@ class _Replay:
                     seconds.append(claim.since)
         return seconds
 
-    def _end_of(self, key: NamespacedName) -> tuple[str, str]:
+    def _end_of(self, key: NamespacedName) -> tuple[str, str, tuple[int | None, ...]]:
         pod = self._stage.cluster.pod(key)
         if pod is None:
-            return "gone", "none"
+            return "gone", "none", ()
         node_name = kube.node_name_of(pod)
         state = "terminating" if kube.is_terminating(pod) else f"on {node_name}" if node_name else "unbound"
-        return state, kube.condition_status(pod) or "none"
+        return state, kube.condition_status(pod) or "none", kube.toleration_seconds(pod)
 
 
 async def sleep_until(at: float) -> None:
