@@ -1,6 +1,7 @@
 """Known mistakes about adopting countdowns and giving them back; see ``known_bugs``."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,10 +24,10 @@ def given_back_by_hints_alone(patch: pytest.MonkeyPatch) -> None:
     give_back = Adopter._give_back_what_may
     begun = set[Adopter]()
 
-    async def unless_at_the_start(self: Adopter) -> bool:
+    async def unless_at_the_start(self: Adopter) -> float:
         if self not in begun:
             begun.add(self)
-            return True
+            return math.inf
         return await give_back(self)
 
     patch.setattr(Adopter, "_give_back_what_may", unless_at_the_start)

@@ -378,7 +378,7 @@ def test_beside_a_built_in_controller_it_is_told_whose_each_pod_is() -> None:
     """That which is adopted, and those that the built-in controller evicts, with the reason if there is one."""
     on = Stage()
     waits = pod(tolerates(30), name="adopted", uid="1")
-    adopted = replace(waits, adoption=Adoption("controller", (tolerates(),)))
+    adopted = replace(waits, adoption=Adoption((tolerates(),), (0,)))
     refused, none = pod(tolerates(30), name="refused", uid="2"), pod(name="none", uid="3")
     on.sees(node(taint()), adopted, refused, none)
     assert [each["adoption"] for each in status(on)["pending"] if each["name"] != "adopted"] == [None, None]

@@ -73,7 +73,9 @@ class PodWrites:
             kube.part_of(kube.part_of(pod, "metadata"), "annotations").get(ADOPTED) for pod in (before, after)
         )
         ref = PodRef(key, after["metadata"]["uid"])
-        if notes is None and noted is not None:
+        # What was noted at the pod's creation stays noted when the controller gives back what it took.
+        returned = any(each["op"] == "add" and each["path"].endswith("/tolerationSeconds") for each in patch)
+        if noted is not None and (notes is None or returned):
             self._note(What.GIVEN_BACK, ref, f"seconds {_seconds_of(after)}")
         elif notes != noted:
             self._note(What.ADOPTED, ref, f"seconds {_seconds_of(after)}, not {_seconds_of(before)}")
