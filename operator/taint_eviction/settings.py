@@ -94,6 +94,25 @@ class ControlStateSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AdoptionSettings:
+    """Whether countdowns are adopted from a built-in controller that cannot be switched off.
+
+    ``from_seconds``: how much of a tolerance must be left at least. ``parallelism``: how many pods are changed at once.
+    """
+
+    enabled: bool = False
+    from_seconds: float = 10.0
+    parallelism: int = 10
+
+    def problems(self) -> list[str]:
+        """Return everything that is wrong with these values, a sentence each."""
+        found = []
+        if self.from_seconds < 0:
+            found.append(f"adoption must begin at 0 seconds or more, not {self.from_seconds:g}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of a controller.
 
@@ -109,7 +128,8 @@ class Settings:
     nobody from it; False: it does, as upstream. ``outage_gap_seconds``: how long the taints not-ready and unreachable
     may be absent in one outage and their tolerances still go on: 30 minutes cover the time that a restarted node
     lifecycle controller needs for many nodes; 0: they always start again. ``dry_run_events``: post events about pods in
-    a dry run, too. ``event_reasons``: events about pods say why, which names the taint.
+    a dry run, too. ``event_reasons``: events about pods say why, which names the taint. ``metrics_by_namespace``:
+    evictions are counted by namespace, too; off, since that is a series for each.
     """
 
     workers: int = 20
@@ -120,6 +140,7 @@ class Settings:
     dry_run: bool = False
     dry_run_events: bool = False
     event_reasons: bool = True
+    metrics_by_namespace: bool = False
     default_not_ready_seconds: int | None = None
     default_unreachable_seconds: int | None = None
     max_hold_seconds: float = 0.0
@@ -131,6 +152,7 @@ class Settings:
     retry: RetrySettings = field(default_factory=RetrySettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)
+    adoption: AdoptionSettings = field(default_factory=AdoptionSettings)
 
     def problems(self) -> list[str]:
         """Return everything that is wrong with these values, a sentence each; empty if nothing is."""
@@ -161,5 +183,13 @@ class Settings:
             found.append(f"the longest hold must be 0 seconds or more, not {self.max_hold_seconds:g}")
         if self.outage_gap_seconds < 0:
             found.append(f"the outage gap must be 0 seconds or more, not {self.outage_gap_seconds:g}")
-        found += self.policy.problems() + self.breaker.problems()
+        found += self.policy.problems() + self.breaker.problems() + self._adoption_problems()
         return found + (self.election.problems() if self.election.enabled else [])
+
+    def _adoption_problems(self) -> list[str]:
+        found = self.adoption.problems()
+        if self.adoption.enabled and not self.election.enabled and not self.dry_run:
+            found.append("adoption needs leader election: whoever adopts must be the only one, and be seen to be there")
+        if self.adoption.enabled and not self.control_state.enabled:
+            found.append("adoption needs the state ConfigMap, in which hand-back ends it")
+        return found

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from taint_eviction import __version__
+from taint_eviction.adapters.adoptions import Adoptions
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.api_reader import ApiReader
 from taint_eviction.adapters.api_writer import ApiWriter
@@ -36,7 +37,7 @@ from taint_eviction.adapters.probe_server import Address, ProbeServer
 from taint_eviction.adapters.readings import readings_of
 from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporter, LeaderReporter, MetricsReporter
 from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.adapters.status_document import LeaseSeen, ProcessState
+from taint_eviction.adapters.status_document import AdoptionState, LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
@@ -45,6 +46,7 @@ from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.status import Status
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
+from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.assembly import Doors, assemble
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.driver import Driver
@@ -102,7 +104,13 @@ def build(
     has of earlier dry runs.
     """
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    metrics = Metrics(__version__, settings.dry_run, settings.election.lease_name)
+    metrics = Metrics(
+        __version__,
+        settings.dry_run,
+        settings.election.lease_name,
+        by_namespace=settings.metrics_by_namespace,
+        adopts=settings.adoption.enabled,
+    )
     clock.on_moved = metrics.clock_moved
 
     # Calls ask the election and the core whether they may be sent, and both make calls: the first call is made when
@@ -138,6 +146,7 @@ def build(
         audit=audit,
         shadow=shadow,
         memory=memory,
+        identity=identity,
     )
     assembled = assemble(doors, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
@@ -150,11 +159,17 @@ def build(
         return policy is not None and policy.invalid
 
     measured = live.controller, clock, engine, gate, control_state
-    metrics.read_from(readings_of(*measured, policy_invalid=policy_invalid, credential_failures=connection.failures))
+    readings = readings_of(
+        *measured,
+        policy_invalid=policy_invalid,
+        credential_failures=connection.failures,
+        adopter=assembled.adopter,
+    )
+    metrics.read_from(readings)
     health = Health(driver, elector, control_state, policy_invalid)
     probes = None
     if listen is not None:
-        process = _process_state(identity, settings, gate, elector, engine, health)
+        process = _process_state(identity, settings, gate, elector, engine, health=health, adopter=assembled.adopter)
         history = HistoryEndpoint(memory, clock, process)
         endpoints = StatusEndpoints(live.controller.status, clock, process, shadow, history.recent)
         checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
@@ -196,11 +211,14 @@ def _doors(
     audit: AuditLog | None,
     shadow: Shadow | None,
     memory: OutcomeMemory,
+    identity: str,
 ) -> Doors:
-    builtin = BuiltinController(clock, metrics.builtin_active, expected=settings.dry_run)
+    expected = settings.dry_run or settings.adoption.enabled
+    builtin = BuiltinController(clock, metrics.builtin_active, expected=expected)
     malformed = MalformedObjects(metrics.malformed)
     observations = Observations(malformed, builtin.inspect)
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
+    store = StateConfigMap(calls, *state)
     counting = MetricsReporter(metrics)
     # The memory is told on standbys as well.
     reporters = [memory, *_reporters(settings, gate, counting, recorder, state)]
@@ -230,7 +248,8 @@ def _doors(
         interpret=observations.interpret,
         gate=gate,
         reporters=[*reporters, *observers],
-        control_state=StateConfigMap(calls, *state) if settings.control_state.enabled else None,
+        control_state=store if settings.control_state.enabled else None,
+        adoption=Adoptions(calls, malformed, store, identity),
         restarted=metrics.watch_restarted,
         heard=heard,
         began=counting.began,
@@ -245,7 +264,8 @@ def _shadow(
     journal: Journal | None,
     before: JournalComparisons | None,
 ) -> Shadow:
-    reporter = ComparisonReporter(metrics.compared, (lambda _line, _now: None) if journal is None else journal.write)
+    write = (lambda _line, _now: None) if journal is None else journal.write
+    reporter = ComparisonReporter(gate, metrics.compared, write)
     totals = ComparisonTotals() if before is None else before.totals
     evicted_epochs = {} if before is None else before.evicted_epochs
     if journal is not None:
@@ -275,7 +295,14 @@ def _reporters(
 
 
 def _process_state(
-    identity: str, settings: Settings, gate: Gate, elector: Elector | None, engine: Engine, health: Health
+    identity: str,
+    settings: Settings,
+    gate: Gate,
+    elector: Elector | None,
+    engine: Engine,
+    *,
+    health: Health,
+    adopter: Adopter | None,
 ) -> Callable[[], ProcessState]:
     election = settings.election
 
@@ -285,6 +312,10 @@ def _process_state(
         if elector is not None:
             lease = LeaseSeen(election.lease_namespace, election.lease_name, elector.holder)
         not_ready, warnings = "" if ready else why_not, tuple(health.warnings())
-        return ProcessState(__version__, identity, gate.may_act(), lease, settings.dry_run, not_ready, warnings)
+        adoption = None
+        if adopter is not None and adopter.enabled:
+            adoption = AdoptionState(adopter.adopted_count(), adopter.refused(), adopter.stopped_by)
+        leading, dry_run = gate.may_act(), settings.dry_run
+        return ProcessState(__version__, identity, leading, lease, dry_run, not_ready, warnings, adoption)
 
     return process_state

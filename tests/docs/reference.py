@@ -50,12 +50,13 @@ def commands_page() -> str:
 
 
 def verbs() -> Iterator[tuple[str, click.Command]]:
-    """Yield all commands with their names; ``breaker reset`` is one."""
+    """Yield all commands with their names; ``breaker reset`` is one, and so is ``breaker`` itself."""
     context = click.Context(cli)
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
         if isinstance(command, click.Group):
+            yield name, command
             yield from ((f"{name} {under}", below) for under, below in sorted(command.commands.items()))
         else:
             yield name, command
@@ -76,7 +77,7 @@ def _row(option: click.Option, context: click.Context) -> tuple[str, ...]:
 
 def metrics_page() -> str:
     """Return the page of all metrics."""
-    metrics = Metrics("0")
+    metrics = Metrics("0", by_namespace=True)
     metrics.read_from(_readings())
     rows = []
     for collector in metrics.registry._names_to_collectors.values():
@@ -88,8 +89,9 @@ def metrics_page() -> str:
     intro = (
         "The controller serves metrics at `/metrics` of `--listen`. Every replica counts its own API calls, watches and"
         " lag; only the leader counts evictions, refusals and cancellations, so sums over all replicas are right. No"
-        " label names a pod or a node. Two metrics have the built-in controller's names and buckets:"
-        " `taint_eviction_controller_pod_deletions_total` and"
+        " label names a pod or a node, and one names namespaces where `--metrics-by-namespace` says so. The first 20"
+        " taint keys (and 100 namespaces) that a replica sees have a series of their own, all others share `other`. Two"
+        " metrics have the built-in controller's names and buckets: `taint_eviction_controller_pod_deletions_total` and"
         " `taint_eviction_controller_pod_deletion_duration_seconds`, which here counts seconds."
     )
     table = _table(("metric", "type", "labels", "meaning"), sorted(set(rows)))
@@ -98,7 +100,7 @@ def metrics_page() -> str:
 
 def _readings() -> Readings:
     numbers: dict[str, Callable[[], Any]] = dict.fromkeys(Readings.__dataclass_fields__, lambda: 0)
-    for name in ("watch_ages", "blocked", "newly_tainted", "pauses"):
+    for name in ("watch_ages", "blocked", "waiting", "newly_tainted", "pauses"):
         numbers[name] = dict
     return Readings(**numbers)
 

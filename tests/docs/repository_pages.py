@@ -1,13 +1,12 @@
 """A hook of MkDocs: texts and links of the repository become pages and links of the site.
 
-Texts that live beside what they describe are pages of the site without being copied; the long page about the manifests
-becomes a page for each of its sections. A link to another file of the repository leads to a copy of it in the site. So
-every link is checked, and none needs an address of the repository.
+Texts that live beside what they describe are pages of the site without being copied. A link to another file of the
+repository leads to a copy of it in the site. So every link is checked, and none needs an address of the repository.
 """
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,51 +17,21 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 
 # File of the repository: its page.
-WHOLE = {
+PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "reporting.md",
     "manifests/POLICY.md": "reference/policy-file.md",
+    "manifests/README.md": "install/manifests.md",
     "tests/bench/README.md": "benchmarks.md",
     "tests/scenarios/README.md": "reference/scenario-files.md",
     "tests/simulation/MUTANTS.md": "mutants.md",
     "tests/simulation/README.md": "explorations.md",
 }
-# Sections of MANIFESTS, by the anchors of their headings; "" is what stands before the first.
-MANIFESTS = "manifests/README.md"
-SECTIONS = {
-    "": "install/manifests.md",
-    "switch-over": "tasks/switch-over.md",
-    "switch-back": "tasks/switch-back.md",
-    "holding-evictions-back": "tasks/hold-back.md",
-    "see-what-it-does": "tasks/see.md",
-    "a-pod-stays-terminating": "tasks/terminating.md",
-    "break-glass-nothing-evicts": "tasks/break-glass.md",
-    "as-a-static-pod": "install/static-pod.md",
-    "alerts": "tasks/alerts.md",
-}
 
 _FENCE = re.compile(r"^\s*```")
-_HEADING = re.compile(r"^(#+) (.*)$")
+_ITEM = re.compile(r"(?:-|\d+\.) ")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-
-
-def sections(text: str) -> dict[str, str]:
-    """Return the parts of a page between its headings of level 2, by their anchors, one level higher each."""
-    parts: dict[str, list[str]] = {"": []}
-    anchor = ""
-    for line, is_text in _lines(text):
-        heading = _HEADING.match(line) if is_text else None
-        if heading and heading[1] == "##":
-            anchor = _anchor(heading[2])
-            parts[anchor] = []
-        parts[anchor].append(line[1:] if heading and anchor else line)
-    return {anchor: "\n".join(lines) + "\n" for anchor, lines in parts.items()}
-
-
-def _anchor(heading: str) -> str:
-    """Return the anchor of a heading, as GitHub and MkDocs make it."""
-    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
@@ -74,21 +43,22 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
         code ^= fence
 
 
-def _anchors() -> dict[str, str]:
-    """Return the page of each heading of MANIFESTS."""
-    found = {}
-    for anchor, part in sections((ROOT / MANIFESTS).read_text(encoding="utf-8")).items():
-        for line, is_text in _lines(part):
-            if is_text and (heading := _HEADING.match(line)):
-                # A section without a page is part of none, and its links fail: SECTIONS lacks it.
-                found[_anchor(heading[2])] = SECTIONS.get(anchor, "")
-    return found
+def indented(lines: Sequence[str]) -> Iterator[str]:
+    """Yield each line, what belongs to an item of a list by four spaces, as MkDocs wants it; GitHub takes fewer."""
+    missing, code = 0, False
+    for line in lines:
+        top = not line.startswith(" ")
+        if line and top and not code:
+            item = _ITEM.match(line)
+            missing = 4 - len(item[0]) if item else 0
+        if _FENCE.match(line):
+            code ^= True
+        yield line if top else " " * missing + line
 
 
 def _source(uri: str) -> str:
     """Return the file of the repository that a page is made from."""
-    whole = {page: file for file, page in WHOLE.items()}
-    return MANIFESTS if uri in SECTIONS.values() else whole.get(uri, f"docs/{uri}")
+    return {page: file for file, page in PAGES.items()}.get(uri, f"docs/{uri}")
 
 
 def _file(source: str, link: str) -> str:
@@ -102,10 +72,9 @@ def _target(source: str, link: str) -> str | None:
     if "://" in link:
         return None
     file, anchor = _file(source, link), link.partition("#")[2]
-    if file == MANIFESTS:
-        page = _anchors().get(anchor) if anchor else SECTIONS[""]
-    elif file in WHOLE:
-        page = WHOLE[file]
+    page: str | None
+    if file in PAGES:
+        page = PAGES[file]
     elif file.startswith("docs/"):
         page = file.removeprefix("docs/")
     else:
@@ -127,9 +96,7 @@ def _links(text: str) -> Iterator[str]:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/, and the files that any page links to."""
     texts = {file.src_uri: file.content_string for file in files if file.is_documentation_page()}
-    added = {page: (ROOT / file).read_text(encoding="utf-8") for file, page in WHOLE.items()}
-    parts = sections((ROOT / MANIFESTS).read_text(encoding="utf-8"))
-    added |= {page: parts[anchor] for anchor, page in SECTIONS.items()}
+    added = {page: (ROOT / file).read_text(encoding="utf-8") for file, page in PAGES.items()}
     for uri, text in (texts | added).items():
         source = _source(uri)
         for link in _links(text):
@@ -152,4 +119,5 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         path, hash_, anchor = target.partition("#")
         return f"]({posixpath.relpath(path, posixpath.dirname(uri) or '.')}{hash_}{anchor})"
 
-    return "\n".join(_LINK.sub(rewritten, line) if is_text else line for line, is_text in _lines(markdown))
+    lines = [_LINK.sub(rewritten, line) if is_text else line for line, is_text in _lines(markdown)]
+    return "\n".join(indented(lines))

@@ -17,6 +17,17 @@ def test_the_front_page_is_short() -> None:
     assert len(FRONT_PAGE.read_text(encoding="utf-8").splitlines()) <= _MAX_LINES
 
 
+def test_the_index_of_the_manifests_is_short() -> None:
+    """What is told about a task has a page of its own in docs/."""
+    assert len((ROOT / "manifests/README.md").read_text(encoding="utf-8").splitlines()) < 120
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/tasks").glob("*.md")), ids=lambda page: str(page.name))
+def test_a_task_is_read_in_a_few_minutes(page: Path) -> None:
+    """It is one task, not a book."""
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 100
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_issue_is_a_link(page: Path) -> None:
     """Nobody has to look up where a number belongs."""

@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("material", reason="the site needs the extra docs: pip install --editable '.[docs]'")
 
+from tests.docs.repository_pages import indented
+
 ROOT = Path(__file__).parents[2]
 
 # Attributes of elements that a browser follows by itself.
@@ -55,6 +57,35 @@ def pages(site: Path) -> Iterator[Path]:
 def test_the_site_has_every_page_of_the_menu(site: Path) -> None:
     """A strict build fails at a link, an anchor or an entry of the menu that leads nowhere."""
     assert len(list(pages(site))) > 30
+
+
+def test_steps_with_commands_go_on_counting(site: Path) -> None:
+    """The code of a step is inside of it, so that the next one is not the first again."""
+    page = (site / "install/static-pod.html").read_text(encoding="utf-8")
+    steps = re.findall(r"<ol>.*?</ol>", page, re.DOTALL)
+    assert [(step.count("<li>"), step.count("<code>") > 0) for step in steps] == [(3, True)]
+
+
+def test_code_in_lists_is_indented_as_the_site_wants_it() -> None:
+    """It is moved as a whole; code outside of lists is left alone."""
+    text = [
+        "- a",
+        "",
+        "  ```sh",
+        "  x \\",
+        "    --y",
+        "  ```",
+        "",
+        "1. b",
+        "   c",
+        "d",
+        "```yaml",
+        "- e:",
+        "  f",
+        "```",
+    ]
+    moved = ["- a", "", "    ```sh", "    x \\", "      --y", "    ```", "", "1. b", "    c", *text[9:]]
+    assert list(indented(text)) == moved
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:

@@ -89,9 +89,7 @@ class ClusterUnderTest:
         await self.call("DELETE", f"/api/v1/namespaces/{self.prefix}", fine=(404,))
         await self._session.close()
 
-    async def call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, fine: Sequence[int] = (), **options: Any
-    ) -> Any:
+    async def call(self, method: str, path: str, body: Any = None, fine: Sequence[int] = (), **options: Any) -> Any:
         """Make a call and return its answer, decoded, None for a refusal that is ``fine``; fail on any other one."""
         async with self._session.request(method, self.connection.url + path, json=body, **options) as answer:
             text = await answer.text()
@@ -251,14 +249,28 @@ class ClusterUnderTest:
         raise AssertionError(f"{history.name} was evicted")
 
     async def _follow(self, watching: asyncio.Event) -> None:
+        """Write down all changes; an API server ends a watch after half an hour or more."""
         path = f"/api/v1/namespaces/{self.prefix}/pods"
-        version = (await self.call("GET", path))["metadata"]["resourceVersion"]
-        url = f"{self.connection.url}{path}?watch=true&resourceVersion={version}"
         unlimited = aiohttp.ClientTimeout(total=None, sock_read=None)
-        async with self._session.get(url, timeout=unlimited) as stream:
-            watching.set()
-            async for line in stream.content:
-                await self._note(json.loads(line))
+        while True:
+            listed = await self.call("GET", path)
+            await self._note_all(listed["items"])
+            version = listed["metadata"]["resourceVersion"]
+            url = f"{self.connection.url}{path}?watch=true&resourceVersion={version}"
+            async with self._session.get(url, timeout=unlimited) as stream:
+                watching.set()
+                async for line in stream.content:
+                    await self._note(json.loads(line))
+
+    async def _note_all(self, bodies: Sequence[Json]) -> None:
+        """Write down the pods that there are; all others are gone."""
+        for body in bodies:
+            await self._note({"type": "ADDED", "object": body})
+        present, now = {body["metadata"]["uid"] for body in bodies}, read_monotonic()
+        async with self._changed:
+            for uid, history in self.pods.items():
+                if uid not in present and history.gone_at is None:
+                    history.gone_at = now
 
     async def _note(self, event: Json) -> None:
         now, body = read_monotonic(), event["object"]

@@ -441,9 +441,28 @@ async def test_a_pause_is_made_longer_but_never_shorter(at: ClientStage) -> None
 
 
 async def test_pauses_that_have_ended_are_removed_and_no_others(at: ClientStage) -> None:
-    """Neither later ones nor those without an end."""
+    """Not one that was made longer meanwhile."""
     await state(at).set_pauses(
         {EVERYTHING: Pause(EPOCH, "", EPOCH + 60), N1: Pause(EPOCH), SHOP: Pause(EPOCH, "", EPOCH + 61)}
     )
-    await state(at).end_pauses(EPOCH + 60)
+    ended = {EVERYTHING: Pause(EPOCH, "", EPOCH + 60), SHOP: Pause(EPOCH, "", EPOCH + 60)}
+    await state(at).end_pauses(ended)
     assert await state(at).read() == ControlState(None, {"n1": Pause(EPOCH)}, {"shop": Pause(EPOCH, "", EPOCH + 61)})
+
+
+async def test_an_order_to_adopt_nothing_is_confirmed_once_and_goes_with_its_confirmation(at: ClientStage) -> None:
+    """A new order has not been confirmed by whoever confirmed the one before; nobody confirms what is not ordered."""
+    await state(at).confirm_no_adoption("replica-1")
+    assert at.server.get("configmaps", NAME, NAMESPACE) is None
+    await state(at).set_no_adoption(PAUSE)
+    await state(at).confirm_no_adoption("replica-1")
+    assert await state(at).read() == ControlState(no_adoption=PAUSE, no_adoption_confirmed_by="replica-1")
+    version = config_map(at)["metadata"]["resourceVersion"]
+    await state(at).set_no_adoption(Pause(EPOCH, "another reason"))
+    await state(at).confirm_no_adoption("replica-1")
+    assert config_map(at)["metadata"]["resourceVersion"] == version
+    await state(at).set_no_adoption(None)
+    assert await state(at).read() == ControlState()
+    patch(at, data={"no-adoption-confirmed": '"replica-1"'})
+    await state(at).set_no_adoption(PAUSE)
+    assert await state(at).read() == ControlState(no_adoption=PAUSE)

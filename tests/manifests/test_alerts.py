@@ -37,18 +37,25 @@ def dashboard() -> dict[str, Any]:
     return found
 
 
+@cache
+def panels() -> tuple[dict[str, Any], ...]:
+    """Return the panels that show something, in their order; the rows have titles alone."""
+    return tuple(panel for panel in dashboard()["panels"] if panel["type"] != "row")
+
+
 def expressions() -> list[tuple[str, str]]:
     """Return every expression of rules and dashboard, with the name of its place."""
     in_rules = [(rule["alert"], rule["expr"]) for rule in rules()]
-    in_panels = [(panel["title"], target["expr"]) for panel in dashboard()["panels"] for target in panel["targets"]]
+    in_panels = [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]
+    annotations = [(each["name"], each["expr"]) for each in dashboard()["annotations"]["list"]]
     queries = [(variable["name"], variable["query"]["query"]) for variable in dashboard()["templating"]["list"][1:]]
-    return in_rules + in_panels + queries
+    return in_rules + in_panels + annotations + queries
 
 
 @cache
 def measured() -> dict[str, Labels]:
     """Return the names of all series in /metrics with their labels, once everything has happened at least once."""
-    metrics = Metrics("0.1.0")
+    metrics = Metrics("0.1.0", by_namespace=True)
     metrics.read_from(
         Readings(
             pending=lambda: 3,
@@ -60,6 +67,8 @@ def measured() -> dict[str, Labels]:
             leading=lambda: True,
             due=lambda: 4,
             blocked=lambda: {"budget": 1},
+            waiting=lambda: {"paused": 5},
+            tainted_nodes=lambda: 9,
             eviction_loops=lambda: 2,
             breaker_open=lambda: True,
             newly_tainted=lambda: {"others": 6},
@@ -68,10 +77,13 @@ def measured() -> dict[str, Labels]:
             breaker_unwritten_seconds=lambda: 2.5,
             policy_invalid=lambda: False,
             ready_out_of_service=lambda: 1,
+            adopted=lambda: 1,
+            adoption_refused=lambda: 1,
             credential_failures=lambda: 3,
         )
     )
-    metrics.evicted(0.1)
+    metrics.evicted(0.1, "maintenance", "shop")
+    metrics.adoption("adopted")
     metrics.policy_read("rejected")
     metrics.called("delete", "pods", "200")
     metrics.malformed("pods")
@@ -105,9 +117,10 @@ def test_what_is_asked_for_is_measured(place: str, expression: str) -> None:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
-def test_summaries_name_labels_that_the_alert_has(rule: dict[str, Any]) -> None:
+def test_texts_name_labels_that_the_alert_has(rule: dict[str, Any]) -> None:
     """What aggregation drops is not written about."""
-    wanted = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    texts = rule["annotations"]["summary"] + rule["annotations"]["description"]
+    wanted = set(re.findall(r"\$labels\.(\w+)", texts))
     if grouped := re.findall(r"by \(([^)]*)\)", rule["expr"]):
         assert wanted <= set.intersection(*(set(re.findall(r"\w+", labels)) for labels in grouped))
     elif wanted:
@@ -116,22 +129,69 @@ def test_summaries_name_labels_that_the_alert_has(rule: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
-def test_every_alert_leads_to_its_entry_in_the_runbook(rule: dict[str, Any]) -> None:
-    """The runbook annotation is a path within the repository, to a heading that is the alert's name."""
-    path, _, anchor = rule["annotations"]["runbook"].partition("#")
+def test_every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(rule: dict[str, Any]) -> None:
+    """The link is a path within the repository, to the heading of the runbook that is the alert's name."""
+    assert rule["labels"].keys() == {"severity"}
+    assert rule["labels"]["severity"] in {"warning", "critical"}
+    assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+    assert all(text.endswith((".", "?")) for name, text in rule["annotations"].items() if name != "runbook_url")
+    path, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     headings = re.findall(r"^#+ (\S+)$", (MANIFESTS.parent / path).read_text(), re.MULTILINE)
     assert rule["alert"] in headings
     assert anchor == rule["alert"].lower()
-    assert rule["labels"]["severity"] in {"warning", "critical"}
 
 
 def test_every_entry_of_the_runbook_is_an_alert() -> None:
     """Nothing is explained that can't happen."""
-    headings = re.findall(r"^### (TaintEviction\w+)$", (MANIFESTS / "README.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^## (TaintEviction\w+)$", (MANIFESTS.parent / "docs/runbook.md").read_text(), re.MULTILINE)
     assert headings == [rule["alert"] for rule in rules()]
 
 
-@pytest.mark.parametrize("panel", dashboard()["panels"], ids=lambda panel: str(panel["title"]))
+def test_service_levels_are_the_alerts_own_expressions() -> None:
+    """The page says what is measured, and names every alert with its severity."""
+    page = (MANIFESTS.parent / "docs/tasks/alerts.md").read_text()
+    blocks = {block.strip() for block in re.findall(r"```promql\n(.*?)```", page, re.DOTALL)}
+    assert len(blocks) == 4
+    assert blocks <= {rule["expr"].strip() for rule in rules()}
+    rows = re.findall(r"^\| .* \| (critical|warning) \| (.*) \|$", page, re.MULTILINE)
+    said = {alert: severity for severity, alerts in rows for alert in re.findall(r"\[(\w+)\]", alerts)}
+    assert said == {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
+
+
+def test_the_page_puts_an_address_before_every_link_to_the_runbook() -> None:
+    """Its sed command finds them all, as the annotations are written."""
+    [pattern] = re.findall(r"sed 's\|(.*?)\|", (MANIFESTS.parent / "docs/tasks/alerts.md").read_text())
+    assert (MONITORING / "prometheus-rule.yaml").read_text().count(f"            {pattern}") == len(rules())
+
+
+# Metrics that no panel shows, and why.
+NOT_SHOWN = {
+    "taint_eviction_controller_pod_deletions_total": "Kubernetes' own name for attempts_total{outcome=evicted}",
+    "taint_eviction_controller_pod_deletion_duration_seconds": "Kubernetes' own name for lateness_seconds",
+}
+
+
+def test_every_metric_is_shown_or_is_left_out_for_a_reason() -> None:
+    """A new metric goes into a panel, or into the list above."""
+    shown = {re.sub(r"_bucket$", "", name) for panel in panels() for name in _names(panel)}
+    known = {re.sub(r"_(bucket|count|sum)$", "", name) for name in measured()}
+    assert shown | NOT_SHOWN.keys() == known
+    assert not shown & NOT_SHOWN.keys()
+
+
+def test_the_dashboard_answers_four_questions_in_rows() -> None:
+    """The state first; percentiles by their names; and when the breaker was open or something paused, everywhere."""
+    titles = [(panel["type"] == "row", panel["title"]) for panel in dashboard()["panels"]]
+    assert [title for is_row, title in titles if is_row] == ["Is it well", "What goes on", "What is held", "API"]
+    assert {"p50", "p99", "Tainted nodes", "Evictions by taint key", "Evictions by namespace"} <= {t for _, t in titles}
+    assert [each["name"] for each in dashboard()["annotations"]["list"]] == ["Circuit breaker", "Pauses"]
+
+
+def _names(panel: dict[str, Any]) -> list[str]:
+    return [name for target in panel["targets"] for name in _NAME.findall(target["expr"])]
+
+
+@pytest.mark.parametrize("panel", panels(), ids=lambda panel: str(panel["title"]))
 def test_legends_name_labels_that_the_series_have(panel: dict[str, Any]) -> None:
     """What aggregation drops is not shown."""
     for target in panel["targets"]:
@@ -162,12 +222,18 @@ def test_panels_neither_overlap_nor_leave_the_grid() -> None:
 
 def test_the_dashboard_asks_the_data_source_that_is_chosen() -> None:
     """No panel is tied to somebody's own data source."""
-    for panel in dashboard()["panels"]:
-        for part in [panel, *panel["targets"]]:
-            assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    parts = [*dashboard()["annotations"]["list"], *panels()]
+    for part in [*parts, *(target for panel in panels() for target in panel["targets"])]:
+        assert part["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
 
 # ---- promtool
+
+
+def as_grafana_asks(expression: str) -> str:
+    """Put in Grafana's variables."""
+    variables = {"$job": ".*", "$__rate_interval": "1m", "$__range": "3h"}
+    return re.sub(r"\$\w+", lambda name: variables[name[0]], expression)
 
 
 def promtool(*arguments: str) -> None:
@@ -191,12 +257,10 @@ def test_prometheus_reads_the_rules(tmp_path: Path) -> None:
 
 @needs_promtool
 def test_prometheus_reads_the_dashboards_expressions(tmp_path: Path) -> None:
-    """Once Grafana has put in its variables, Prometheus' own parser accepts every panel's expression."""
-    found = [
-        {"record": "panel", "expr": expression.replace("$job", ".*").replace("$__rate_interval", "1m")}
-        for panel in dashboard()["panels"]
-        for expression in (target["expr"] for target in panel["targets"])
-    ]
+    """Once Grafana has put in its variables, Prometheus' own parser accepts every expression."""
+    asked = [target["expr"] for panel in panels() for target in panel["targets"]]
+    asked += [each["expr"] for each in dashboard()["annotations"]["list"]]
+    found = [{"record": "panel", "expr": as_grafana_asks(expression)} for expression in asked]
     promtool("check", "rules", str(write_rules(tmp_path, found)))
 
 
@@ -205,7 +269,7 @@ LEADER = 'leader_election_master_status{name="taint-eviction-controller",' + JOB
 PREFIX = "taint_eviction_controller_"
 
 
-def calls(code: int, values: str) -> dict[str, str]:
+def calls(code: int | str, values: str) -> dict[str, str]:
     """Return a series of API calls answered with this code."""
     return {f'{PREFIX}api_calls_total{{{JOB},verb="delete",resource="pods",code="{code}"}}': values}
 
@@ -239,7 +303,12 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionOrdersUnreadable": [({replica("orders_age_seconds", "a"): "0 60 120"}, 2)],
     "TaintEvictionBreakerUnwritten": [({replica("breaker_unwritten_seconds", "a"): "0 0 60 120"}, 3)],
     "TaintEvictionPolicyRejected": [({replica("policy_invalid", "a"): "0 1x9"}, 2)],
-    "TaintEvictionNoStandby": [({LEADER + ',instance="a"}': "1x30", LEADER + ',instance="b"}': "0x1 stale"}, 17)],
+    "TaintEvictionAdoptionRefused": [({replica("adoption_refused_pods", "a"): "0 1x9"}, 3)],
+    "TaintEvictionNoStandby": [
+        ({LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0x20 stale"}, 34),
+        # It crashes again and again, and is seen for a minute of five.
+        ({LEADER + ',instance="a"}': "1x40", LEADER + ',instance="b"}': "0 " + "stale _ _ _ 0 " * 8}, 7),
+    ],
     "TaintEvictionNotSynced": [({f'{PREFIX}synced{{{JOB},instance="a"}}': "1 0x9"}, 6)],
     "TaintEvictionStaleWatch": [
         ({f'{PREFIX}watch_age_seconds{{{JOB},instance="a",kind="nodes"}}': "60 120 180 240 300 360"}, 5)
@@ -247,10 +316,21 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionLag": [(buckets("lateness_seconds", le_10="0x20", le_30="0+60x20", le_inf="0+60x20"), 6)],
     "TaintEvictionLimited": [
         (
-            {replica("due_evictions", "a"): "0 40x20"}
+            {
+                replica("waiting_evictions", "a", reason="limited"): "0 40x20",
+                replica("attempts_total", "a", outcome="evicted"): "0+60x20",
+            }
             | buckets("limiter_wait_seconds", le_300="0x20", le_1800="0+60x20", le_inf="0+60x20"),
             11,
-        )
+        ),
+        # Nothing is attempted any more, so that no wait is measured either.
+        (
+            {
+                replica("waiting_evictions", "a", reason="limited"): "0x9 40x30",
+                replica("attempts_total", "a", outcome="evicted"): "0+60x9 540x30",
+            },
+            29,
+        ),
     ],
     "TaintEvictionBlocked": [({f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0+60x20"}, 7)],
     "TaintEvictionLoop": [({replica("eviction_loops", "a"): "0x3 1x9", replica("eviction_loops", "b"): "0x12"}, 4)],
@@ -261,6 +341,32 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionReadyOutOfService": [({replica("ready_out_of_service_nodes", "a"): "0 1x40"}, 31)],
     "TaintEvictionBuiltInActive": [({f'{PREFIX}builtin_active_total{{{JOB},instance="a"}}': "0x5 1x10"}, 6)],
     "TaintEvictionClockOffset": [({f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "-3x20"}, 10)],
+}
+
+# By alert that looks back: series whose fault ends at minute 30; the last minute at which it fires.
+ENDS: dict[str, tuple[dict[str, str], int]] = {
+    "TaintEvictionNoStandby": (
+        {LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0 stale " + "_x27 0x30"},
+        35,
+    ),
+    "TaintEvictionLag": (
+        buckets("lateness_seconds", le_10="0x30 0+60x30", le_30="0+60x60", le_inf="0+60x60"),
+        40,
+    ),
+    "TaintEvictionLimited": (
+        {
+            replica("waiting_evictions", "a", reason="limited"): "40x30 stale",
+            replica("attempts_total", "a", outcome="evicted"): "0+60x60",
+        }
+        | buckets("limiter_wait_seconds", le_300="0x60", le_1800="0+60x60", le_inf="0+60x60"),
+        30,
+    ),
+    "TaintEvictionApiErrors": (calls(200, "0+60x60") | calls(500, "0+30x30 900x30"), 32),
+    "TaintEvictionEventLoopLag": (
+        buckets("event_loop_lag_seconds", le_1="0x30 0+60x30", le_2_5="0+60x60", le_inf="0+60x60"),
+        35,
+    ),
+    "TaintEvictionBuiltInActive": ({f'{PREFIX}builtin_active_total{{{JOB},instance="a"}}': "0+1x30 30x30"}, 44),
 }
 
 # Series with which nothing fires, ever.
@@ -279,11 +385,13 @@ CALM: list[dict[str, str]] = [
         replica("breaker_unwritten_seconds", "a"): "0 20 0x43",
         replica("policy_invalid", "a"): "0x45",
         replica("ready_out_of_service_nodes", "a"): "2x20 0x5 1x20",  # somebody removes the taint in time
-        replica("due_evictions", "a"): "1x45",  # never the same pod
+        replica("waiting_evictions", "a", reason="limited"): "1x45",  # never the same pod
+        replica("attempts_total", "a", outcome="evicted"): "0+60x45",
     }
     | buckets("limiter_wait_seconds", le_2_5="0+60x45", le_inf="0+60x45")
     | calls(200, "0+10x45")
     | calls(409, "0+50x45")  # somebody else was faster, however often
+    | calls("held", "0+50x45")  # a pause came while the call was prepared
     | buckets("lateness_seconds", le_0_5="0+60x45", le_inf="0+60x45")
     | buckets("event_loop_lag_seconds", le_0_5="0+60x45", le_inf="0+60x45"),
     {
@@ -292,14 +400,16 @@ CALM: list[dict[str, str]] = [
         f'{PREFIX}build_info{{job="d",instance="d",dry_run="true"}}': "1x45",
         f'{PREFIX}breaker_open{{job="d",instance="d"}}': "1x45",
         LEADER + ',instance="a"}': "1x45",
-        LEADER + ',instance="b"}': "0x45",
+        LEADER + ',instance="b"}': "0x20 stale _x4 0x20",  # a rollout whose new replica starts slowly
     },
     {
         # All go that a pause has held for half an hour.
         LEADER + ',instance="a"}': "1x45",
         LEADER + ',instance="b"}': "0x45",
         replica("pauses", "a", scope="whole"): "1x30 0x15",
-        replica("due_evictions", "a"): "500x30 100x2 0x13",
+        replica("waiting_evictions", "a", reason="paused"): "500x30 stale",
+        replica("waiting_evictions", "a", reason="limited"): "_x30 100x2 0x13",
+        replica("attempts_total", "a", outcome="evicted"): "0x30 400 500x14",
     }
     | buckets("limiter_wait_seconds", le_300="0x45", le_1800="0x30 400 500x14", le_inf="0x30 400 500x14"),
 ]
@@ -311,6 +421,9 @@ def alert_tests() -> list[dict[str, Any]]:
     for alert, cases in FIRES.items():
         for series, minute in cases:
             tests.append(_one_test(series, [(alert, minute - 1, False), (alert, minute, True)]))
+    tests += [
+        _one_test(series, [(alert, last, True), (alert, last + 1, False)]) for alert, (series, last) in ENDS.items()
+    ]
     tests += [_one_test(series, [(alert, minute, False) for alert in FIRES for minute in range(45)]) for series in CALM]
     return tests
 
@@ -330,15 +443,36 @@ def _one_test(series: dict[str, str], moments: list[tuple[str, int, bool]]) -> d
 
 
 def test_every_alert_is_tried() -> None:
-    """No alert is written that nobody has seen firing."""
+    """No alert is written that nobody has seen firing, nor one that looks back and that nobody has seen ending."""
     assert FIRES.keys() == {rule["alert"] for rule in rules()}
+    assert ENDS.keys() == {rule["alert"] for rule in rules() if "[" in rule["expr"]}
 
 
 @needs_promtool
 def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
-    """Each fires at its minute, not a minute earlier, and none while all is well."""
+    """Each fires at its minute, not a minute earlier, ends soon after its fault, and none fires while all is well."""
     write_rules(tmp_path, list(rules()))
     tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": alert_tests()}
+    path = tmp_path / "tests.yaml"
+    path.write_text(yaml.safe_dump(tests))
+    promtool("test", "rules", str(path))
+
+
+@needs_promtool
+def test_the_first_evictions_of_a_taint_key_are_shown(tmp_path: Path) -> None:
+    """A key has no series before its first storm, so that rate() and increase() would not see it; a restart shows 0."""
+    [panel] = [panel for panel in panels() if panel["title"] == "Evictions by taint key"]
+    series = f'{PREFIX}evictions_by_taint_total{{{JOB},instance="a",key="k1"}}'
+    conditions = [
+        {
+            "eval_time": f"{minute}m",
+            "expr": as_grafana_asks(panel["targets"][0]["expr"]),
+            "exp_samples": [{"labels": '{key="k1"}', "value": value}],
+        }
+        for minute, value in {2: 400, 3: 0, 4: 7, 5: 0}.items()
+    ]
+    inputs = [{"series": series, "values": "_ _ 400 400 407 3"}]
+    tests = {"tests": [{"interval": "1m", "input_series": inputs, "promql_expr_test": conditions}]}
     path = tmp_path / "tests.yaml"
     path.write_text(yaml.safe_dump(tests))
     promtool("test", "rules", str(path))

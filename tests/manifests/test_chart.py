@@ -30,12 +30,13 @@ from taint_eviction.files.policy_file import read_policy
 CHART = MANIFESTS / "chart"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 GROUPS = ("process", "evicting", "limits", "breaker", "watching", "election", "records")
-# What the chart sets itself, what makes sense outside of a pod only, what needs other rights (overlays/dry-run), and
-# files, which a read-only root has no place for.
+# What the chart sets itself, what makes sense outside of a pod only, what needs other rights (overlays dry-run and
+# managed), and files, which a read-only root has no place for.
 NOT_VALUES = {
     *("journal", "journal-megabytes", "audit-megabytes"),
     *("listen", "config", "leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"),
     *("kubeconfig", "context", "wait-for-api", "dry-run", "dry-run-events"),
+    *("adopt", "adopt-from"),
 }
 
 needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")

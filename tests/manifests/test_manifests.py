@@ -24,8 +24,11 @@ pytestmark = needs_kubectl
 NODE_FILE = "overlays/static-pod/node"
 WITH_PODS = [build for build in BUILDS if build != "overlays/static-pod"]
 IN_CLUSTER = [build for build in WITH_PODS if build != NODE_FILE]
-REPLICATED = ["base", "overlays/guarded", "overlays/monitoring", "overlays/own-namespace"]
-CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"}
+ON_CONTROL_PLANE = ["base", "overlays/guarded", "overlays/monitoring", "overlays/own-namespace"]
+REPLICATED = [*ON_CONTROL_PLANE, "overlays/managed"]
+ADOPTING = ["overlays/managed"]
+ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+CLUSTER_SCOPED = {"Namespace", "ClusterRole", "ClusterRoleBinding", "FlowSchema"} | ADMISSION
 FOREVER = None
 
 
@@ -135,7 +138,7 @@ def test_the_pod_runs_as_the_account_that_has_the_rights(build: str) -> None:
     assert pod(build)["spec"]["serviceAccountName"] == account["name"]
     assert pod(build)["spec"]["automountServiceAccountToken"] is True
     bindings = of_kind(build, "RoleBinding", "ClusterRoleBinding")
-    assert len(bindings) == 2
+    assert len(bindings) == 2 + (build in ADOPTING)
     for binding in bindings:
         subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
         assert binding["subjects"] == [subject]
@@ -252,11 +255,10 @@ def test_the_pod_monitor_scrapes_the_named_port() -> None:
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_nothing_is_held_back_unless_asked_for(build: str) -> None:
     """Without its own overlay there is neither breaker nor policy file, and no build sets limits or another mode."""
-    guarded = build == "overlays/guarded"
     settings = settings_of(build)
-    assert settings.breaker == replace(BreakerPolicy(), enabled=guarded)
+    assert settings.breaker == replace(BreakerPolicy(), enabled=build in {"overlays/guarded", "overlays/managed"})
     assert settings.policy == EvictionPolicy()
-    assert bool(flag(build, "config")) == guarded
+    assert bool(flag(build, "config")) == (build == "overlays/guarded")
 
 
 def test_the_policy_file_is_mounted_so_that_it_changes() -> None:
@@ -308,7 +310,7 @@ def test_a_pod_may_go_to_control_plane_nodes_but_to_no_other_tainted_one(build: 
     assert tolerations == [control_plane]
 
 
-@pytest.mark.parametrize("build", [*REPLICATED, "overlays/daemonset"])
+@pytest.mark.parametrize("build", [*ON_CONTROL_PLANE, "overlays/daemonset"])
 def test_replicas_live_on_control_plane_nodes(build: str) -> None:
     """By required affinity, whatever the value of the label."""
     affinity = pod(build)["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -345,7 +347,15 @@ def test_the_controller_is_among_the_last_to_be_pushed_aside(build: str) -> None
 
 
 @pytest.mark.parametrize(
-    "build", ["overlays/daemonset", "overlays/single-node", "overlays/dry-run", "overlays/guarded", NODE_FILE]
+    "build",
+    [
+        "overlays/daemonset",
+        "overlays/single-node",
+        "overlays/dry-run",
+        "overlays/guarded",
+        "overlays/managed",
+        NODE_FILE,
+    ],
 )
 def test_variants_differ_from_the_base_only_where_they_say(build: str) -> None:
     """What is not about placement, ports or rights is the same everywhere."""
@@ -397,7 +407,7 @@ def test_rights_are_these_and_no_others(build: str) -> None:
     """What the controller may do is what is written here."""
     assert rights(build, "ClusterRole") == {
         ("", "nodes", ""): READ,
-        ("", "pods", ""): READ | {"delete"},
+        ("", "pods", ""): READ | {"delete"} | ({"patch"} if build in ADOPTING else set()),
         ("", "pods/eviction", ""): {"create"},
         ("", "pods/status", ""): {"patch"},
         ("", "events", ""): {"create", "patch"},
@@ -408,6 +418,54 @@ def test_rights_are_these_and_no_others(build: str) -> None:
         ("", "configmaps", ""): {"create"},
         ("", "configmaps", "taint-eviction-controller"): {"get", "patch"},
     }
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_whoever_adopts_may_patch_pods_only_under_the_policy(build: str) -> None:
+    """Flag, right and policy come together or not at all; the policy denies, and means this account."""
+    adopts = build in ADOPTING
+    assert ("--adopt" in container(build)["args"] if build in WITH_PODS else False) == adopts
+    assert ("patch" in rights(build, "ClusterRole").get(("", "pods", ""), set())) == adopts
+    assert {document["kind"] for document in render(build)} & ADMISSION == (ADMISSION if adopts else set())
+    if adopts:
+        policy, binding = (one(build, kind) for kind in sorted(ADMISSION))
+        assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+        assert policy["spec"]["failurePolicy"] == "Fail"
+
+
+@pytest.mark.parametrize(
+    ("user", "meant"),
+    [
+        ("system:serviceaccount:kube-system:taint-eviction-controller", True),
+        ("system:serviceaccount:taint-eviction:taint-eviction-controller", True),
+        ("taint-eviction-controller", True),  # the static pod's
+        ("system:serviceaccount:kube-system:taint-eviction-controller-dry-run", False),
+        ("system:kube-controller-manager", False),
+        ("system:serviceaccount:kube-system:default:taint-eviction-controller", False),
+    ],
+)
+def test_the_policy_means_the_controllers_account_in_any_namespace(user: str, meant: bool) -> None:
+    """So a build in another namespace, and a static pod, are restricted without a change."""
+    [condition] = one("overlays/managed", "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    matched = re.fullmatch(r"request\.userInfo\.username\.matches\('(.+)'\)", condition["expression"])
+    assert matched is not None
+    assert bool(re.search(matched[1], user)) == meant
+
+
+def test_seconds_are_moved_at_creation_only_and_nobody_has_to_wait_for_it() -> None:
+    """The policy acts once, on new pods, but for kube-system and the controller's own; without it pods are created."""
+    documents = list(
+        yaml.safe_load_all((MANIFESTS / "components/adopt-at-admission/admission-policy.yaml").read_text())
+    )
+    policy, binding = documents
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"]}
+    spec = policy["spec"]
+    assert (spec["failurePolicy"], spec["reinvocationPolicy"]) == ("Ignore", "Never")
+    [rule] = spec["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+    [own] = spec["matchConstraints"]["objectSelector"]["matchExpressions"]
+    assert pod("base")["metadata"]["labels"][own["key"]] in own["values"]
+    assert "kube-system" in spec["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]["values"]
 
 
 def test_a_dry_run_may_write_nothing_but_its_own_lease() -> None:

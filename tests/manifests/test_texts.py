@@ -28,7 +28,7 @@ FOREIGN = {
 
 _OTHERS = re.compile(r"(?<![\w./-])(?:kubectl|docker|helm|kubeadm|python3|KUBECONFIG=|PYTHONPATH=)[^`]*")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-_INVOKED = re.compile(r"\btaint-eviction((?: [a-z]+)+)([^`|\n#]*)")
+_INVOKED = re.compile(r"\btaint-eviction((?: [a-z]+(?:-[a-z]+)*)+)([^`|\n#]*)")
 
 
 @cache
@@ -85,5 +85,7 @@ def test_flags_that_are_written_about_exist(path: Path) -> None:
 
 def test_the_role_to_copy_is_what_its_kind_says() -> None:
     """No field of the Role for people is misspelt, and none is absent."""
-    [role] = re.findall(r"^```yaml\n(apiVersion: rbac.*?)^```$", (MANIFESTS / "README.md").read_text(), re.M | re.S)
+    [role] = re.findall(
+        r"^```yaml\n(apiVersion: rbac.*?)^```$", (README.parent / "docs/security.md").read_text(), re.M | re.S
+    )
     assert kubernetes_problems(yaml.safe_load(role)) == []

@@ -117,7 +117,7 @@ expect:
         ),
         ("timeline:", "  orders: {nodes: [node-2]}\ntimeline:", "5: no node of this scenario is called 'node-2'"),
         ("timeline:", "  orders: {breaker: {}}\ntimeline:", "5: breaker lacks 'openSince'"),
-        ("{evicted: 40}", "{blocked: {at: 40, by: web}}", "9: no budget of this scenario is called 'web'; known: "),
+        ("{evicted: 40}", "{blocked: {at: 40, by: web}}", "9: no budget of this scenario is called 'web'; there "),
         ("{evicted: 40}", "{pods: [{from: 40}]}", "9: pods lacks 'atLeast' or 'atMost'"),
         (
             "  web-0: {ev",

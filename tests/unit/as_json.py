@@ -9,13 +9,18 @@ CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionBy
 
 
 def node_as_json(node: Node) -> dict[str, Any]:
-    """Write what the tests of the runtime give to nodes: name, UID, taints and who wrote them."""
+    """Write what the tests of the runtime give to nodes: name, UID, readiness, taints and who wrote them."""
     metadata: dict[str, Any] = {"name": node.name, "uid": node.uid}
     if node.taints_written_at is not None:
         fields: dict[str, Any] = {"f:spec": {"f:taints": {}}}
         entry = {"manager": "kubectl-taint", "operation": "Update", "fieldsV1": fields}
         metadata["managedFields"] = [{**entry, "time": _time(node.taints_written_at)}]
-    return {"metadata": metadata, "spec": {"taints": [_taint(taint) for taint in node.taints]}}
+    conditions = []
+    if node.ready is not None and node.ready.since is not None:
+        ready = {"type": "Ready", "status": node.ready.status, "lastTransitionTime": _time(node.ready.since)}
+        conditions = [ready]
+    spec = {"taints": [_taint(taint) for taint in node.taints]}
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}
 
 
 def pod_as_json(pod: Pod, graceful: bool = False) -> dict[str, Any]:

@@ -193,3 +193,34 @@ def test_paused_scopes_come_the_widest_first() -> None:
         "pause", "pause-node.a", "pause-node.b", "pause-namespace.shop",
     ]  # fmt: skip
     assert ControlState(latch=Latch(1.0, "")).pauses() == {}
+
+
+def test_no_adoption_is_written_like_a_pause_and_confirmed_by_a_holder() -> None:
+    """By hand as well: true is enough, and false lets pods be adopted."""
+    assert control_state(no_adoption="true") == ControlState(no_adoption=Pause())
+    found = control_state(no_adoption=pause_text(Pause(EPOCH, "getting out")), no_adoption_confirmed='"replica-1"')
+    assert (found.no_adoption, found.no_adoption_confirmed_by) == (Pause(EPOCH, "getting out"), "replica-1")
+    assert control_state(no_adoption="false") == ControlState()
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"no-adoption": "maybe"}, ("the key no-adoption is malformed (its value is not JSON): maybe", "")),
+        ({"no-adoption": "true", "no-adoption-confirmed": "replica-1"}, ("", "")),
+        ({"no-adoption": "true", "no-adoption-confirmed": "1"}, ("", "")),
+    ],
+)
+def test_what_cannot_be_read_adopts_nothing_and_confirms_nothing(data: dict[str, str], expected: object) -> None:
+    """Whoever tried to end adoption is not ignored; a complaint names the key."""
+    found, complaints = read_control_state({"data": data})
+    assert found.no_adoption is not None
+    assert (found.no_adoption.reason, found.no_adoption_confirmed_by) == expected
+    assert len(complaints) == 1
+
+
+def test_binary_values_of_adoption_adopt_nothing() -> None:
+    """Nobody knows what they mean."""
+    found, complaints = read_control_state({"binaryData": {"no-adoption": "dHJ1ZQ=="}})
+    assert found.no_adoption is not None
+    assert len(complaints) == 1

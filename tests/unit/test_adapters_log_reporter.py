@@ -289,12 +289,38 @@ def test_a_storm_has_a_line_a_second_for_its_node_and_a_summary_when_it_ends(cap
     """The first twenty pods have lines of their own; those of the storm, refused ones included, are counted."""
     lines = storm({0: 50, 1: 50, 2: 5, 3.5: 1}, caplog, refused=2)
     assert [line for line in lines if "node-7:" in line] == [
-        "node-7: 50 pods evicted in 0.9 s, 2 refused",
-        "node-7: 50 pods evicted in 0.9 s, 2 refused",
-        "node-7: 5 pods evicted in 0.9 s, 2 refused",
-        "the storm is over: node-7: 105 pods evicted in 2.9 s, 6 refused",
+        "node-7: 50 pods evicted in 0.9 s, 2 refused (the last: no)",
+        "node-7: 50 pods evicted in 0.9 s, 2 refused (the last: no)",
+        "node-7: 5 pods evicted in 0.9 s, 2 refused (the last: no)",
+        "the storm is over: node-7: 105 pods evicted in 2.9 s, 6 refused (the last: no)",
     ]
-    assert sum("was evicted" in line for line in lines) == 21
+    assert sum("was evicted" in line for line in lines) == 19  # 2 of the first 20 lines told of refusals.
+
+
+def refusals(reporter: LogReporter, tries: int, second: float) -> None:
+    """Refuse fifty pods of node-7, all for the ``tries``-th time, within 0.98 s."""
+    for number in range(50):
+        now = Moment(1000.0 + second + 0.02 * number, NOW.server_epoch)
+        reporter.report(Refused(REF, "node-7", f"no {number}", tries, 0.0, 1.0), now)
+
+
+def test_a_storm_of_refusals_is_one_too(caplog: pytest.LogCaptureFixture) -> None:
+    """A webhook that is down refuses every pod; the line has its words, and the level of a refusal."""
+    with caplog.at_level(logging.WARNING):
+        reporter = LogReporter(NoElection())
+        refusals(reporter, 1, 0.0)
+        refusals(reporter, 2, 1.0)
+    assert sum("could not be evicted" in line for line in caplog.messages) == 20
+    assert "node-7: 0 pods evicted in 1.0 s, 50 refused (the last: no 49)" in caplog.messages
+
+
+def test_refusals_that_nobody_is_told_of_make_no_storm(caplog: pytest.LogCaptureFixture) -> None:
+    """Many pods that a budget refuses again and again would else have a line a second for as long as it does."""
+    with caplog.at_level(logging.INFO):
+        reporter = LogReporter(NoElection())
+        for second in range(3):
+            refusals(reporter, 3, float(second))
+    assert caplog.messages == []
 
 
 def test_a_storm_ends_though_nothing_more_happens(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,8 @@ READINGS = Readings(
     leading=lambda: False,
     due=lambda: 4,
     blocked=lambda: {"budget": 1},
+    waiting=lambda: {"paused": 5},
+    tainted_nodes=lambda: 9,
     eviction_loops=lambda: 2,
     breaker_open=lambda: True,
     newly_tainted=lambda: {"others": 6},
@@ -20,6 +22,8 @@ READINGS = Readings(
     breaker_unwritten_seconds=lambda: 2.5,
     policy_invalid=lambda: False,
     ready_out_of_service=lambda: 2,
+    adopted=lambda: 10,
+    adoption_refused=lambda: 11,
     credential_failures=lambda: 3,
 )
 
@@ -31,7 +35,7 @@ def sample(metrics: Metrics, name: str, /, **labels: str) -> float | None:
 def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
     """Dashboards and alerts made for kube-controller-manager go on working, in seconds."""
     metrics = Metrics("1.0")
-    metrics.evicted(3.0)
+    metrics.evicted(3.0, "k1", "shop")
     lines = metrics.render().decode().splitlines()
     assert "taint_eviction_controller_pod_deletions_total 1.0" in lines
     name = "taint_eviction_controller_pod_deletion_duration_seconds"
@@ -44,7 +48,7 @@ def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
 def test_facts_are_counted() -> None:
     """Each under its labels."""
     metrics = Metrics("1.0")
-    metrics.evicted(0.5)
+    metrics.evicted(0.5, "k1", "shop")
     metrics.refused(blocked=False)
     metrics.refused(blocked=True)
     metrics.refused(blocked=True)
@@ -89,6 +93,8 @@ def test_states_are_read_when_they_are_scraped() -> None:
     assert sample(metrics, prefix + "clock_offset_seconds") == -0.5
     assert sample(metrics, prefix + "due_evictions") == 4
     assert sample(metrics, prefix + "blocked_evictions", reason="budget") == 1
+    assert sample(metrics, prefix + "waiting_evictions", reason="paused") == 5
+    assert sample(metrics, prefix + "tainted_nodes") == 9
     assert sample(metrics, prefix + "eviction_loops") == 2
     assert sample(metrics, prefix + "breaker_open") == 1
     assert sample(metrics, prefix + "newly_tainted_nodes", by="others") == 6
@@ -103,13 +109,38 @@ def test_states_are_read_when_they_are_scraped() -> None:
     assert sample(metrics, "leader_election_master_status", name="taint-eviction-controller") == 0
 
 
+def test_evictions_are_counted_by_the_taint_that_decides() -> None:
+    """The first twenty keys by name; all others share one series, so that keys made by a machine cost nothing."""
+    metrics = Metrics("1.0")
+    for number in range(22):
+        metrics.evicted(0.1, f"key-{number}", "shop")
+    metrics.evicted(0.1, "key-3", "shop")
+    name = "taint_eviction_controller_evictions_by_taint_total"
+    assert sample(metrics, name, key="key-3") == 2
+    assert sample(metrics, name, key="key-19") == 1
+    assert sample(metrics, name, key="key-20") is None
+    assert sample(metrics, name, key="other") == 2
+
+
+def test_evictions_are_counted_by_namespace_only_where_that_is_wanted() -> None:
+    """The first hundred by name; all others share one series."""
+    name = "taint_eviction_controller_evictions_by_namespace_total"
+    silent, metrics = Metrics("1.0"), Metrics("1.0", by_namespace=True)
+    for number in range(102):
+        silent.evicted(0.1, "k1", f"namespace-{number}")
+        metrics.evicted(0.1, "k1", f"namespace-{number}")
+    assert name not in silent.render().decode()
+    assert sample(metrics, name, namespace="namespace-99") == 1
+    assert sample(metrics, name, namespace="other") == 2
+
+
 def test_a_dry_run_counts_no_deletions() -> None:
     """What would have been done is an attempt with that outcome."""
     metrics = Metrics("1.0", dry_run=True)
-    metrics.evicted(0.1)
+    metrics.evicted(0.1, "k1", "shop")
     assert sample(metrics, "taint_eviction_controller_pod_deletions_total") == 0
     assert sample(metrics, "taint_eviction_controller_attempts_total", outcome="dry_run") == 1
-    assert sample(metrics, "taint_eviction_controller_build_info", version="1.0", dry_run="true") == 1
+    assert sample(metrics, "taint_eviction_controller_build_info", version="1.0", dry_run="true", adopts="false") == 1
 
 
 def test_two_controllers_in_one_process_do_not_share_metrics() -> None:

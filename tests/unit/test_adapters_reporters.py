@@ -6,11 +6,14 @@ from tests.unit.runtime_fakes import FakeGate
 from taint_eviction.adapters.reporters import LeaderReporter
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.effects import (
+    AdoptionRefused,
     BreakerClosed,
     Cancelled,
+    CountdownAdopted,
     Effect,
     Evicted,
     EvictionLoop,
+    GivenBack,
     NodeTainted,
     Refused,
     TaintRewritten,
@@ -46,6 +49,9 @@ DONE = [
     Evicted(REF, "n1", Evict(990.0, VERDICT, (VERDICT,)), 0.1),
     EvictionLoop(REF, "n1", ControllerRef("DaemonSet", "web", "uid-b"), TAINT),
     Refused(REF, "n1", "no", 1, 0.0, 1.0),
+    CountdownAdopted(REF, "n1", 1),
+    AdoptionRefused(REF, "n1", "no", 1),
+    GivenBack(REF, "n1"),
 ]
 
 

@@ -5,18 +5,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import click
 import orjson
 import pytest
 from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerates
 
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
-from taint_eviction.adapters.status_document import STATES, LeaseSeen, ProcessState
+from taint_eviction.adapters.status_document import BUILT_INS, STATES, AdoptionState, LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Block, BlockReason, Failed
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import Adoption
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 LEADER = ProcessState("1.0", "host_uuid", True, LeaseSeen("kube-system", "lease", "host_uuid"), False, "")
@@ -103,6 +106,7 @@ def test_a_pod_that_waits_is_told_with_taint_toleration_and_deadline() -> None:
         "node": "n1",
         "taint": "k1=v:NoExecute",
         "toleration": "k1 for 30 s",
+        "adoption": None,
         "deadline": format_rfc3339(EPOCH + 30),
         "dueInSeconds": 19.75,
         "state": "waiting",
@@ -241,9 +245,19 @@ def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
             "more than 100 pods due at once",
         ],
         "zones": [ALL, {**ALL, "zone": "", "threshold": None}],
+        "uncounted": [],
     }
     on.brain.order(ControlState(latch=Latch(EPOCH, "3 of 3 nodes")), moment(0))
+    on.sees(node(taint("dedicated"), name="n4"))
+    on.lists("n4")
     breaker = status(on)["breaker"]
+    [left_out] = breaker["uncounted"]
+    assert left_out == {
+        "reason": "no_eviction",
+        "text": "no pod has to leave them because of that",
+        "count": 1,
+        "nodeNames": ["n4"],
+    }
     assert (breaker["open"], breaker["since"], breaker["cause"]) == (True, SINCE, "3 of 3 nodes")
 
 
@@ -358,3 +372,31 @@ def test_a_page_says_where_the_next_one_begins() -> None:
     assert [[told["uid"] for told in page["pending"]] for page in (first, second)] == [["b", "c"], ["a"]]
     assert second["continue"] is None
     assert (second["pendingTotal"], second["counts"]) == (3, first["counts"])
+
+
+def test_beside_a_built_in_controller_it_is_told_whose_each_pod_is() -> None:
+    """That which is adopted, and those that the built-in controller evicts, with the reason if there is one."""
+    on = Stage()
+    waits = pod(tolerates(30), name="adopted", uid="1")
+    adopted = replace(waits, adoption=Adoption("controller", (tolerates(),)))
+    refused, none = pod(tolerates(30), name="refused", uid="2"), pod(name="none", uid="3")
+    on.sees(node(taint()), adopted, refused, none)
+    assert [each["adoption"] for each in status(on)["pending"] if each["name"] != "adopted"] == [None, None]
+    process = replace(LEADER, adoption=AdoptionState(1, {refused.ref: "a webhook says no"}, Pause(EPOCH, "why")))
+    told = status(on, process)
+    assert {each["name"]: each["adoption"] for each in told["pending"]} == {
+        "adopted": {"adopted": True, "text": None},
+        "refused": {"adopted": False, "text": f"{BUILT_INS} (adoption was refused: a webhook says no)"},
+        "none": {"adopted": False, "text": BUILT_INS},
+    }
+    assert told["adoption"] == {
+        "adopted": 1,
+        "refused": 1,
+        "refusedBecause": [{"namespace": "shop", "name": "refused", "text": "a webhook says no"}],
+        "stopped": {"since": SINCE, "reason": "why"},
+    }
+    assert list(map(click.unstyle, status_lines(told)))[3:6] == [
+        "adoption: 1 pod adopted",
+        "adoption was refused for 1 pod (shop/refused: a webhook says no)",
+        f"nothing is adopted: hand-back was ordered (since {SINCE}: why)",
+    ]

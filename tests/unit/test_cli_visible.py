@@ -2,7 +2,9 @@
 
 import json
 import logging
+import re
 import sys
+import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -67,6 +69,18 @@ def test_the_text_log_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.count(SHOWN) == 2
     assert "\x1b" not in text
     assert "\nTraceback (most recent call last):\n" in text
+
+
+def test_the_text_log_has_date_and_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of a pod in UTC is read beside one of a laptop that is not."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        line = logged("text", monkeypatch)
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+0530 WARNING ", line)
 
 
 def test_the_json_log_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:

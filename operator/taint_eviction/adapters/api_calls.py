@@ -13,7 +13,7 @@ The requests use the session of ``kubernetes.aio``'s ``ApiClient``, but not its 
 
 import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -44,6 +44,7 @@ _NO_REFUSAL = Refusal("", "", {})
 _METHODS = {"get": "GET", "list": "GET", "patch": "PATCH", "delete": "DELETE", "create": "POST", "update": "PUT"}
 _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 _PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/strategic-merge-patch+json"}
+_JSON_PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/json-patch+json"}
 # ``make`` bounds the whole call; the session's timeouts would only add timers.
 _UNBOUNDED = aiohttp.ClientTimeout()
 
@@ -53,7 +54,8 @@ class ApiRequest:
     """A request. ``resource`` is plural/subresource as in RBAC; ``name`` is "" to list or create.
 
     ``group`` is the API group with its version, "" for the core group. ``url_path`` replaces all of these for a path
-    that is no resource, such as /version.
+    that is no resource, such as /version. A patch is a strategic merge patch where ``body`` is an object, a JSON patch
+    where it is a list.
     """
 
     verb: str
@@ -61,7 +63,7 @@ class ApiRequest:
     namespace: str = ""
     name: str = ""
     query: Mapping[str, str | int] | None = None
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     group: str = ""
     url_path: str = ""
 
@@ -159,11 +161,17 @@ class ApiCalls:
             _METHODS[call.verb],
             self._base_url + call.path,
             data=None if call.body is None else orjson.dumps(call.body),
-            headers=_PATCH_HEADERS if call.verb == "patch" else _HEADERS,
+            headers=_headers(call),
             timeout=_UNBOUNDED,
         )
         # An answer that was read to its end, or failed before, needs no closing.
         return answer.status, answer.headers, await answer.read()
+
+
+def _headers(call: ApiRequest) -> Mapping[str, str]:
+    if call.verb != "patch":
+        return _HEADERS
+    return _PATCH_HEADERS if isinstance(call.body, Mapping) else _JSON_PATCH_HEADERS
 
 
 def _read(call: ApiRequest, status: int, headers: Mapping[str, str], content: bytes, refusal: Refusal) -> ApiAnswer:

@@ -1,4 +1,4 @@
-"""Bounds on what the adapters remember, and on how often they log the same thing."""
+"""Bounds on what the adapters remember and measure, and on how often they log the same thing."""
 
 from collections import OrderedDict
 from typing import TypeVar
@@ -21,6 +21,20 @@ class BoundedDict(OrderedDict[KeyT, ValueT]):
         self.move_to_end(key)
         if len(self) > self._max_entries:
             self.popitem(last=False)
+
+
+class FirstValues:
+    """Values of a label: the first ``max_values`` that are seen, then "other" for each new one."""
+
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
+        self._seen: set[str] = set()
+
+    def label(self, value: str) -> str:
+        """Return the value itself, or "other"."""
+        if len(self._seen) < self._max_values:
+            self._seen.add(value)
+        return value if value in self._seen else "other"
 
 
 class Throttle:

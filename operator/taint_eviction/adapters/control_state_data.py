@@ -3,7 +3,9 @@
 The keys ``pause`` (all evictions), ``pause-node.NAME`` and ``pause-namespace.NAME`` have the value ``true``, ``false``
 or an object ``{"since": RFC 3339, "until": RFC 3339, "by": text, "reason": text}``, which pauses. Each field may be
 absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` has the value
-``{"open": true, "since": …, "cause": text}`` or ``{"open": false, "reset": …}``, with microseconds.
+``{"open": true, "since": …, "cause": text}`` or ``{"open": false, "reset": …}``, with microseconds. The key
+``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that obeys it, as a
+string.
 
 People also edit it by hand, most likely in a hurry. So reading never fails, and a value that cannot be understood holds
 the evictions that its key is about: whoever tried to pause must not be ignored.
@@ -11,7 +13,7 @@ the evictions that its key is about: whoever tried to pause must not be ignored.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -21,6 +23,8 @@ from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, P
 from taint_eviction.core.text import one_line
 
 BREAKER_KEY = "breaker"
+NO_ADOPTION_KEY = "no-adoption"
+CONFIRMED_KEY = "no-adoption-confirmed"
 
 # The time of a latch for which none is known.
 UNKNOWN_EPOCH = 0.0
@@ -54,8 +58,11 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
     """Read the ConfigMap, whatever it contains; return a complaint for each key that is unknown or malformed."""
     pauses: dict[PauseScope, Pause] = {}
     breaker: tuple[Latch | None, float | None] = None, None
-    complaints: list[str] = []
+    adoption = _adoption(config_map)
+    complaints: list[str] = list(adoption.complaints)
     for key, value in _entries(config_map):
+        if key in (NO_ADOPTION_KEY, CONFIRMED_KEY):
+            continue
         scope = _scope_of(key)
         if scope is None and key != BREAKER_KEY:
             complaints.append(f"the key {one_line(key)} is unknown to this version and ignored")
@@ -75,7 +82,28 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
     nodes, namespaces = (
         {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind} for kind in ("node", "namespace")
     )
-    return ControlState(pauses.get(EVERYTHING), nodes, namespaces, *breaker), complaints
+    orders = ControlState(pauses.get(EVERYTHING), nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by)
+    return orders, complaints
+
+
+class _Adoption(NamedTuple):
+    ended: Pause | None
+    confirmed_by: str
+    complaints: tuple[str, ...] = ()
+
+
+def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
+    """Read what the ConfigMap says of adoption; what cannot be read ends it, and confirms nothing."""
+    entries = dict(_entries(config_map))
+    try:
+        ended = _pause(_decoded(entries[NO_ADOPTION_KEY])) if NO_ADOPTION_KEY in entries else None
+    except Unreadable as error:
+        malformed = _malformed(NO_ADOPTION_KEY, entries[NO_ADOPTION_KEY], error)
+        return _Adoption(Pause(reason=malformed), "", (f"{malformed}; nothing is adopted",))
+    try:
+        return _Adoption(ended, as_text(_decoded(entries.get(CONFIRMED_KEY, "null")), "its value"))
+    except Unreadable as error:
+        return _Adoption(ended, "", (_malformed(CONFIRMED_KEY, entries[CONFIRMED_KEY], error),))
 
 
 def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -161,6 +189,11 @@ def latch_text(latch: Latch) -> str:
 def reset_text(reset_epoch: float) -> str:
     """Return the value of the breaker's key after it was closed at this time."""
     return _encoded({"open": False, "reset": format_micro_time(reset_epoch)})
+
+
+def confirmed_text(holder: str) -> str:
+    """Return the value of the key that says which holder of the Lease adopts nothing."""
+    return _encoded(holder)
 
 
 def _encoded(value: object) -> str:

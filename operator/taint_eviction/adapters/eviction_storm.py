@@ -1,7 +1,8 @@
-"""Many evictions at once as few lines of the log: above 20 in a second, a line for each node and second.
+"""Many evictions at once as few lines of the log: above 20 lines in a second, a line for each node and second.
 
-When a second has no more than that, the storm is over, and a summary of each node follows. The first 20 pods of a storm
-still have their own lines, and each pod of it stays in the audit log. Not here: the lines of single pods.
+When a second needs no more than that, the storm is over, and a summary of each node follows. The first 20 pods of a
+storm still have their own lines, and each pod of it stays in the audit log. Refusals count as well: a webhook that is
+down refuses every pod. Not here: the lines of single pods.
 """
 
 import asyncio
@@ -12,33 +13,41 @@ from dataclasses import dataclass, field
 MAX_LINES = 20
 _SECONDS = 1.0
 
-# What a summary says of a node: its name, pods evicted, pods refused, seconds; and whether the storm is over.
-Tell = Callable[[str, int, int, float, bool], None]
-
 
 @dataclass(slots=True)
-class _Tally:
+class StormTally:
+    """What a storm did on one node, from ``first_at`` to ``last_at``; ``refusal``: what the last refusal said."""
+
     first_at: float
     last_at: float
     evicted: int = 0
     refused: int = 0
+    refusal: str = ""
 
-    def add(self, at: float, refused: bool) -> None:
-        self.last_at = at
-        self.refused += refused
-        self.evicted += not refused
+    @property
+    def seconds(self) -> float:
+        """How long that took."""
+        return self.last_at - self.first_at
+
+    def include(self, later: "StormTally") -> None:
+        """Count what has happened since, too."""
+        self.last_at = later.last_at
+        self.evicted += later.evicted
+        self.refused += later.refused
+        self.refusal = later.refusal or self.refusal
+
+
+# Writes a line about a node of this name; True: its storm is over.
+Tell = Callable[[str, StormTally, bool], None]
 
 
 @dataclass(slots=True)
 class _Second:
-    """What happened since ``began_at``, by node."""
+    """What happened since ``began_at``, by node, and how many lines that would be."""
 
     began_at: float
-    nodes: dict[str, _Tally] = field(default_factory=dict)
-
-    @property
-    def evicted(self) -> int:
-        return sum(tally.evicted for tally in self.nodes.values())
+    lines: int = 0
+    nodes: dict[str, StormTally] = field(default_factory=dict)
 
 
 class EvictionStorm:
@@ -48,17 +57,23 @@ class EvictionStorm:
         self._tell = tell
         self._second: _Second | None = None
         # By node, since the storm began; None: there is none.
-        self._storm: dict[str, _Tally] | None = None
+        self._storm: dict[str, StormTally] | None = None
 
-    def takes(self, node_name: str, at: float, *, refused: bool = False) -> bool:
-        """Count an eviction, or one that was refused; return whether it needs no line of its own."""
+    def takes(self, node_name: str, at: float, *, refusal: str | None = None, told: bool = True) -> bool:
+        """Count an eviction, or its ``refusal``; return whether it needs no line of its own.
+
+        ``told`` False: it would have none in calm either, and makes no storm.
+        """
         if self._second is not None and at >= self._second.began_at + _SECONDS:
             self.end_second()
         if self._second is None:
             self._second = _Second(at)
             self._wake(self._second)
-        self._second.nodes.setdefault(node_name, _Tally(at, at)).add(at, refused)
-        if self._storm is None and self._second.evicted > MAX_LINES:
+        self._second.lines += told
+        is_refused = refusal is not None
+        now = StormTally(at, at, not is_refused, is_refused, refusal or "")
+        self._second.nodes.setdefault(node_name, StormTally(at, at)).include(now)
+        if self._storm is None and self._second.lines > MAX_LINES:
             self._storm = {}
         return self._storm is not None
 
@@ -68,17 +83,14 @@ class EvictionStorm:
         if self._storm is None:
             return
         for name, tally in ({} if second is None else second.nodes).items():
-            self._tell(name, tally.evicted, tally.refused, tally.last_at - tally.first_at, False)
-            whole = self._storm.setdefault(name, _Tally(tally.first_at, tally.last_at))
-            whole.last_at = tally.last_at
-            whole.evicted += tally.evicted
-            whole.refused += tally.refused
-        if second is not None and second.evicted > MAX_LINES:
+            self._tell(name, tally, False)
+            self._storm.setdefault(name, StormTally(tally.first_at, tally.last_at)).include(tally)
+        if second is not None and second.lines > MAX_LINES:
             self._wake(None)
             return
         storm, self._storm = self._storm, None
         for name, tally in storm.items():
-            self._tell(name, tally.evicted, tally.refused, tally.last_at - tally.first_at, True)
+            self._tell(name, tally, True)
 
     def _wake(self, second: _Second | None) -> None:
         """Let this second end, though nothing more happens; without a loop, the next eviction ends it."""

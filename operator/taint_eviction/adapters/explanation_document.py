@@ -11,6 +11,7 @@ from taint_eviction.adapters.status_document import (
     eviction,
     finite,
     time_text,
+    whose,
 )
 from taint_eviction.core.decision import Evict, TaintVerdict
 from taint_eviction.core.instants import Moment, TimeSource
@@ -65,6 +66,7 @@ def explanation_document(explanation: Explanation, status: Status, process: Proc
         "taints": [_taint(taint, status, pod.node_name, now) for taint in taints],
         "verdicts": [_verdict(verdict, now) for verdict in decision.verdicts],
         "holdAnnotation": None if pod.hold_seconds is None else _annotation(pod.hold_seconds, evict),
+        "adoption": whose(pod, status, process),
         "eviction": pending and eviction(pending, status, process, now),
         "nodeNote": (node and out_of_service_note(node.node)) or None,
         "notSchedulableAgain": [str(taint) for taint in repelling(pod.tolerations, taints)],

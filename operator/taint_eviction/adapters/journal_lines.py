@@ -11,12 +11,16 @@ import orjson
 from taint_eviction.adapters.effect_fields import pod_named, scope_named, taint_named
 from taint_eviction.core.decision import TaintVerdict
 from taint_eviction.core.effects import (
+    AdoptionEffect,
+    AdoptionRefused,
     BreakerClosed,
     BreakerOpened,
     Cancelled,
+    CountdownAdopted,
     Effect,
     Evicted,
     EvictionLoop,
+    GivenBack,
     NodeCleared,
     NodeEffect,
     NodeTainted,
@@ -141,8 +145,23 @@ def effect_line(effect: Effect, now: Moment) -> dict[str, Any]:
         case EvictionLoop():
             about = _about("eviction_loop", effect.ref, effect.node_name)
             return {**about, "controller": str(effect.controller), "taint": str(effect.taint)}
+        case CountdownAdopted() | AdoptionRefused() | GivenBack():
+            return _about_adoption(effect)
         case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
             return _held(effect)
+        case _:
+            assert_never(effect)
+
+
+def _about_adoption(effect: AdoptionEffect) -> dict[str, Any]:
+    match effect:
+        case CountdownAdopted():
+            return {**_about("adopted", effect.ref, effect.node_name), "tolerations": effect.tolerations}
+        case AdoptionRefused():
+            about = _about("adoption_refused", effect.ref, effect.node_name)
+            return {**about, "tries": effect.tries, "error": effect.message}
+        case GivenBack():
+            return _about("given_back", effect.ref, effect.node_name)
         case _:
             assert_never(effect)
 

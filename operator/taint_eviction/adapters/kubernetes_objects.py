@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
+from taint_eviction.adapters.adoption_patches import ADOPTED, read_note
 from taint_eviction.adapters.condition_patches import CONDITION_REASON, CONDITION_TYPE
 from taint_eviction.adapters.json_fields import (
     NOTHING,
@@ -31,12 +32,14 @@ from taint_eviction.adapters.json_fields import (
 )
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.taints_and_tolerations import read_taints, read_tolerations
+from taint_eviction.core.adoption import with_seconds
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import (
     CONTROL_PLANE_LABEL,
     EXEMPT_LABEL,
     SHUTTING_DOWN,
     ZONE_LABEL,
+    Adoption,
     ControllerRef,
     NamespacedName,
     Node,
@@ -44,6 +47,7 @@ from taint_eviction.core.objects import (
     PodDisruption,
     PodRef,
     Readiness,
+    Toleration,
 )
 from taint_eviction.files.durations import parse_seconds
 
@@ -210,6 +214,7 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
     annotations = as_object(metadata.get("annotations"), "metadata.annotations")
     tolerations, about_tolerations = read_tolerations(as_list(spec.get("tolerations"), "spec.tolerations"))
     complaints += about_tolerations
+    tolerations, adoption = _with_noted(tolerations, annotations.get(ADOPTED), complaints)
     node_name = as_text(spec.get("nodeName"), "spec.nodeName")
     scheduled, disruption = _conditions(status.get("conditions"), metadata, complaints)
     bound_at, source = None, TimeSource.CREATION
@@ -232,6 +237,7 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
         controller=_controller(metadata.get("ownerReferences"), complaints),
         deletion_asked_at=_deletion_asked_at(metadata),
         disruption=disruption,
+        adoption=adoption,
     )
 
 
@@ -241,6 +247,20 @@ def _deletion_asked_at(metadata: Mapping[str, Any]) -> float | None:
     if ends_at is None or not isinstance(grace, int) or not 0 <= grace <= ends_at:
         return None
     return ends_at - grace
+
+
+def _with_noted(
+    tolerations: tuple[Toleration, ...], annotation: object, complaints: list[str]
+) -> tuple[tuple[Toleration, ...], Adoption | None]:
+    """Return the tolerations as they count, and who took seconds from them. A note that cannot be read is ignored."""
+    if annotation is None:
+        return tolerations, None
+    try:
+        note = read_note(annotation)
+    except Unreadable as unreadable:
+        complaints.append(f"the annotation {ADOPTED} is ignored: {unreadable}")
+        return tolerations, None
+    return with_seconds(tolerations, note.seconds), Adoption(note.by.value, tolerations)
 
 
 def _hold_seconds(annotation: object, complaints: list[str]) -> float | None:

@@ -11,18 +11,22 @@ import logging
 from typing import Any, assert_never
 
 from taint_eviction.adapters.effect_fields import pod_named, scope_named, taint_named
-from taint_eviction.adapters.eviction_storm import EvictionStorm
+from taint_eviction.adapters.eviction_storm import EvictionStorm, StormTally
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.status_document import bracketed
 from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.effects import (
+    AdoptionEffect,
+    AdoptionRefused,
     Block,
     BreakerClosed,
     BreakerOpened,
     Cancelled,
+    CountdownAdopted,
     Effect,
     Evicted,
     EvictionLoop,
+    GivenBack,
     NodeCleared,
     NodeEffect,
     NodeTainted,
@@ -66,6 +70,8 @@ class LogReporter:
                 self._refused(effect, now)
             case EvictionLoop():
                 self._loops(effect)
+            case CountdownAdopted() | AdoptionRefused() | GivenBack():
+                self._about_adoption(effect)
             case Paused() | Resumed() | BreakerOpened() | BreakerClosed():
                 self._held(effect)
             case _:
@@ -94,6 +100,29 @@ class LogReporter:
                 self._stray(effect)
             case ReadyOutOfService():
                 self._ready_out_of_service(effect)
+            case _:
+                assert_never(effect)
+
+    def _about_adoption(self, effect: AdoptionEffect) -> None:
+        fields = pod_named(effect.ref, effect.node_name)
+        named = _named(effect.ref, effect.node_name)
+        match effect:
+            case CountdownAdopted():
+                self._log("%s: its countdown is adopted from the built-in controller", named, what="adopted", **fields)
+            case AdoptionRefused():
+                self._warn(
+                    "%s: its countdown cannot be adopted (try %d), so the built-in controller evicts it past all"
+                    " guards: %s",
+                    named,
+                    effect.tries,
+                    effect.message,
+                    what="adoption_refused",
+                    tries=effect.tries,
+                    error=effect.message,
+                    **fields,
+                )
+            case GivenBack():
+                self._log("%s has its tolerationSeconds back", named, what="given_back", **fields)
             case _:
                 assert_never(effect)
 
@@ -161,19 +190,22 @@ class LogReporter:
             **_fields(effect.ref, effect.node_name),
         )
 
-    def _stormed(self, node_name: str, evicted: int, refused: int, seconds: float, over: bool) -> None:
+    def _stormed(self, node_name: str, tally: StormTally, over: bool) -> None:
         self._log(
-            "%s%s: %d pod%s evicted in %.1f s, %d refused",
+            "%s%s: %d pod%s evicted in %.1f s, %d refused%s",
             "the storm is over: " if over else "",
             node_name,
-            evicted,
-            "" if evicted == 1 else "s",
-            seconds,
-            refused,
+            tally.evicted,
+            "" if tally.evicted == 1 else "s",
+            tally.seconds,
+            tally.refused,
+            f" (the last: {tally.refusal})" if tally.refused else "",
+            level=logging.WARNING if tally.refused else logging.INFO,
             what="storm_over" if over else "storm",
             node=node_name,
-            evicted=evicted,
-            refused=refused,
+            evicted=tally.evicted,
+            refused=tally.refused,
+            **({"error": tally.refusal} if tally.refused else {}),
         )
 
     def _evicted(self, effect: Evicted, now: Moment) -> None:
@@ -195,10 +227,11 @@ class LogReporter:
         )
 
     def _refused(self, effect: Refused, now: Moment) -> None:
-        quiet = self._storm.takes(effect.node_name, now.at, refused=True)
-        if quiet or effect.tries & (effect.tries - 1):
+        told = effect.tries & (effect.tries - 1) == 0
+        quiet = self._storm.takes(effect.node_name, now.at, refusal=effect.message, told=told)
+        if not told:
             return
-        self._warn(
+        self._log(
             "%s could not be evicted (attempt %d since %s), next attempt in %.1f s: %s%s",
             _named(effect.ref, effect.node_name),
             effect.tries,
@@ -206,6 +239,7 @@ class LogReporter:
             max(0.0, effect.retry_at - now.at),
             "" if effect.block is None else f"{_blocked(effect.block)}: ",
             effect.message,
+            level=logging.DEBUG if quiet else logging.WARNING,
             tries=effect.tries,
             error=effect.message,
             what="refused",

@@ -1,7 +1,8 @@
 """Prometheus metrics: the two of upstream under their names, and those of this controller.
 
 They have a registry of their own, so that no other library adds to it. The state of other parts is read through
-callables when metrics are scraped. No label names a pod or a node.
+callables when metrics are scraped. No label names a pod or a node; what people choose freely is bounded
+(``bounded.FirstValues``).
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from taint_eviction.adapters.bounded import FirstValues
 from taint_eviction.shadow.comparison import ComparisonResult
 
 PREFIX = "taint_eviction_controller"
@@ -30,6 +32,10 @@ _DURATION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
 _LATENESS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
+# So many taint keys and namespaces have a series of their own.
+_MAX_TAINT_KEYS = 20
+_MAX_NAMESPACES = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Readings:
@@ -40,12 +46,14 @@ class Readings:
     nodes and the pods of tainted nodes have been listed. ``watch_ages``: by kind (nodes, pods), the seconds since the
     most silent watch received anything. ``clock_offset_seconds``: how far the host's clock is ahead of the API
     server's. ``leading``: this process may act. ``due``: pods past their deadline whose first attempt has not begun.
-    ``blocked``: pods that budgets block, by reason. ``eviction_loops``: DaemonSets, once for each node, whose pods are
-    evicted there again and again. ``breaker_open``: the circuit breaker suspends all evictions.
+    ``waiting``: pods that are due and wait, by what they wait for. ``blocked``: pods that budgets block, by reason.
+    ``tainted_nodes``: nodes that have a NoExecute taint. ``eviction_loops``: DaemonSets, once for each node, whose pods
+    are evicted there again and again. ``breaker_open``: the circuit breaker suspends all evictions.
     ``newly_tainted``: nodes that the breaker counts, by who tainted them. ``pauses``: pauses in force, by scope.
     ``orders_age_seconds``: seconds since pauses and latch were last read. ``breaker_unwritten_seconds``: for how long
     the breaker's state could not be written. ``policy_invalid``: the configuration file was rejected, and the previous
     one is in force. ``credential_failures``: how often credentials could not be read or renewed.
+    ``adopted`` and ``adoption_refused``: pods of tainted nodes whose countdown is adopted, or could not be.
     ``ready_out_of_service``: nodes that are ready though they have the taint out-of-service.
     """
 
@@ -58,6 +66,8 @@ class Readings:
     leading: Callable[[], bool]
     due: Callable[[], float]
     blocked: Callable[[], Mapping[str, float]]
+    waiting: Callable[[], Mapping[str, float]]
+    tainted_nodes: Callable[[], float]
     eviction_loops: Callable[[], float]
     breaker_open: Callable[[], bool]
     newly_tainted: Callable[[], Mapping[str, float]]
@@ -67,16 +77,26 @@ class Readings:
     policy_invalid: Callable[[], bool]
     credential_failures: Callable[[], float]
     ready_out_of_service: Callable[[], float]
+    adopted: Callable[[], float]
+    adoption_refused: Callable[[], float]
 
 
 class Metrics:
     """All metrics. Each method counts the fact that it is named after.
 
     ``dry_run``: no pod is deleted, so none is counted as deleted; attempts have the outcome dry_run. ``name`` is the
-    name of the Lease.
+    name of the Lease. ``by_namespace``: evictions are counted by namespace, too. ``adopts``: countdowns are adopted.
     """
 
-    def __init__(self, version: str, dry_run: bool = False, name: str = "taint-eviction-controller") -> None:
+    def __init__(
+        self,
+        version: str,
+        dry_run: bool = False,
+        name: str = "taint-eviction-controller",
+        *,
+        by_namespace: bool = False,
+        adopts: bool = False,
+    ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # One more series for each counter, which nobody uses.
         self.registry = CollectorRegistry()
         self._dry_run = dry_run
@@ -91,6 +111,16 @@ class Metrics:
             _LATENESS_BUCKETS,
         )
         self._attempts = self._counter("attempts", "Attempts to evict a pod, by outcome.", "outcome")
+        self._by_taint = self._counter(
+            "evictions_by_taint", "Evictions, also those of a dry run, by the key of the taint that decides.", "key"
+        )
+        self._keys = FirstValues(_MAX_TAINT_KEYS)
+        self._by_namespace = (
+            self._counter("evictions_by_namespace", "Evictions, also those of a dry run, by namespace.", "namespace")
+            if by_namespace
+            else None
+        )
+        self._namespaces = FirstValues(_MAX_NAMESPACES)
         self._cancelled = self._counter("cancelled", "Evictions cancelled before the pod was deleted.")
         self._rewritten = self._counter(
             "taints_rewritten", "Taints whose value changed, which restarts tolerationSeconds."
@@ -100,7 +130,12 @@ class Metrics:
         self._events = self._counter("events", "Kubernetes events, by result.", "result")
         self._builtin = self._counter("builtin_active", "Pods that the built-in controller marked for deletion.")
         self._comparisons = self._counter(
-            "shadow_comparisons", "Evictions that a dry run compared with the built-in controller, by result.", "result"
+            "shadow_comparisons",
+            "Evictions that a dry run compared with the built-in controller, by result; only its leader counts.",
+            "result",
+        )
+        self._adoptions = self._counter(
+            "adoptions", "Countdowns adopted from the built-in controller, refused, or given back.", "result"
         )
         self._breaker_openings = self._counter("breaker_openings", "Number of times the circuit breaker opened.")
         self._reloads = self._counter("policy_reloads", "Versions of the configuration file, by result.", "result")
@@ -122,16 +157,20 @@ class Metrics:
             self._attempts.labels(outcome)
         for result in ComparisonResult if dry_run else ():
             self._comparisons.labels(result.value)
-        info = Info(f"{PREFIX}_build", "Version, and whether this is a dry run.", registry=self.registry)
-        info.info({"version": version, "dry_run": str(dry_run).lower()})
+        for what in ("adopted", "refused", "given_back") if adopts else ():
+            self._adoptions.labels(what)
+        info = Info(
+            f"{PREFIX}_build", "Version, whether this is a dry run, and whether it adopts.", registry=self.registry
+        )
+        info.info({"version": version, "dry_run": str(dry_run).lower(), "adopts": str(adopts).lower()})
 
     def read_from(self, readings: Readings) -> None:
         """Register the metrics that are read from other parts. Called once, when these exist."""
         self._read("pending_evictions", "Pods that have a deadline or are being evicted.", readings.pending)
-        self._read("retrying_evictions", "Pods whose last attempt failed.", readings.retrying)
+        self._read("retrying_evictions", "Pods whose last attempt failed; 0 on a standby.", readings.retrying)
         self._read(
             "longest_blocked_seconds",
-            "Seconds for which the oldest failing eviction has been failing.",
+            "Seconds for which the oldest failing eviction that nothing holds back has been failing; 0 on a standby.",
             readings.longest_blocked_seconds,
         )
         self._read(
@@ -142,6 +181,7 @@ class Metrics:
             "Seconds by which the host's clock is ahead of the API server's.",
             readings.clock_offset_seconds,
         )
+        self._read("tainted_nodes", "Nodes that have a NoExecute taint.", readings.tainted_nodes)
         self._read("due_evictions", "Pods past their deadline whose first attempt has not begun.", readings.due)
         self._read(
             "eviction_loops",
@@ -162,6 +202,14 @@ class Metrics:
             "Nodes that are ready though they have the taint node.kubernetes.io/out-of-service.",
             readings.ready_out_of_service,
         )
+        self._read(
+            "adopted_pods", "Pods of tainted nodes whose countdown is adopted; 0 on a standby.", readings.adopted
+        )
+        self._read(
+            "adoption_refused_pods",
+            "Pods whose countdown could not be adopted, so that the built-in controller evicts them; 0 on a standby.",
+            readings.adoption_refused,
+        )
         self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
         self.registry.register(
             _Count(
@@ -176,7 +224,12 @@ class Metrics:
                 "kind",
                 readings.watch_ages,
             ),
-            "blocked_evictions": ("Pods that budgets block, by reason.", "reason", readings.blocked),
+            "blocked_evictions": ("Pods that budgets block, by reason; none on a standby.", "reason", readings.blocked),
+            "waiting_evictions": (
+                "Pods that are due and wait, by what they wait for (limited: their turn); none on a standby.",
+                "reason",
+                readings.waiting,
+            ),
             "newly_tainted_nodes": (
                 "Nodes that the circuit breaker counts, by who tainted them.",
                 "by",
@@ -191,9 +244,12 @@ class Metrics:
 
     # Facts
 
-    def evicted(self, late_seconds: float) -> None:
+    def evicted(self, late_seconds: float, taint_key: str, namespace: str) -> None:
         """Count a pod's deletion that the API server accepted, with the seconds since its deadline."""
         self._lateness.observe(late_seconds)
+        self._by_taint.labels(self._keys.label(taint_key)).inc()
+        if self._by_namespace is not None:
+            self._by_namespace.labels(self._namespaces.label(namespace)).inc()
         if self._dry_run:
             self._attempts.labels("dry_run").inc()
             return
@@ -244,6 +300,10 @@ class Metrics:
     def compared(self, result: str) -> None:
         """Count an eviction that was compared with what the built-in controller did."""
         self._comparisons.labels(result).inc()
+
+    def adoption(self, result: str) -> None:
+        """Count a countdown: adopted, refused, or given_back."""
+        self._adoptions.labels(result).inc()
 
     def watch_restarted(self, kind: str) -> None:
         """Count a restart of a watch of nodes or pods."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 
 from taint_eviction.adapters.metrics import Readings
 from taint_eviction.core.controller import Controller
+from taint_eviction.core.failed_attempts import FailedAttempts
+from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.engine import Engine
@@ -20,16 +22,30 @@ def readings_of(
     *,
     policy_invalid: Callable[[], bool],
     credential_failures: Callable[[], int],
+    adopter: Adopter | None,
 ) -> Readings:
-    """Return the readings of one controller; ``control_state`` None: nobody can pause anything."""
+    """Return the readings of one controller; ``control_state`` None: nobody can pause anything.
+
+    ``adopter`` None: no pod is adopted.
+
+    What waits and what fails is the leader's to say. A standby that led before remembers what it tried, and would
+    report a failure for as long as that pod exists.
+    """
     status, breaker = controller.status, controller.breaker
+
+    def failures(held: bool = True) -> list[FailedAttempts]:
+        return status.failures(held=held) if gate.may_act() else []
 
     def longest_blocked_seconds() -> float:
         now = clock.now().at
-        return max((now - failures.since_at for failures in status.failures()), default=0.0)
+        return max((now - each.since_at for each in failures(held=False)), default=0.0)
 
     def blocked() -> Mapping[str, float]:
-        return Counter(each.block.reason.value for each in status.failures() if each.block is not None)
+        return Counter(each.block.reason.value for each in failures() if each.block is not None)
+
+    def waiting() -> Mapping[str, float]:
+        counts = status.waiting_counts() if gate.may_act() else {}
+        return {reason.name.lower(): count for reason, count in counts.items()}
 
     def newly_tainted() -> dict[str, float]:
         surge = status.surge(clock.now())
@@ -38,9 +54,15 @@ def readings_of(
     def eviction_loops() -> float:
         return status.loop_count(clock.now())
 
+    def adopted() -> float:
+        return adopter.adopted_count() if adopter is not None and adopter.enabled and gate.may_act() else 0
+
+    def adoption_refused() -> float:
+        return len(adopter.refused()) if adopter is not None and gate.may_act() else 0
+
     return Readings(
         pending=status.pending_count,
-        retrying=lambda: len(status.failures()),
+        retrying=lambda: len(failures()),
         longest_blocked_seconds=longest_blocked_seconds,
         synced=engine.synced,
         watch_ages=engine.silences,
@@ -48,6 +70,8 @@ def readings_of(
         leading=gate.may_act,
         due=status.due_count,
         blocked=blocked,
+        waiting=waiting,
+        tainted_nodes=lambda: len(controller.tainted_nodes()),
         eviction_loops=eviction_loops,
         breaker_open=lambda: breaker.latch is not None,
         newly_tainted=newly_tainted,
@@ -57,4 +81,6 @@ def readings_of(
         policy_invalid=policy_invalid,
         credential_failures=credential_failures,
         ready_out_of_service=status.ready_out_of_service_count,
+        adopted=adopted,
+        adoption_refused=adoption_refused,
     )

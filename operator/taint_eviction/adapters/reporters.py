@@ -11,13 +11,16 @@ from taint_eviction.adapters.event_recorder import EventRecorder, cancelling_del
 from taint_eviction.adapters.metrics import Metrics
 from taint_eviction.core.decision import StayReason
 from taint_eviction.core.effects import (
+    AdoptionRefused,
     BreakerClosed,
     BreakerOpened,
     Cancelled,
+    CountdownAdopted,
     Effect,
     Evicted,
     Eviction,
     EvictionLoop,
+    GivenBack,
     Refused,
     TaintRewritten,
     Work,
@@ -31,10 +34,20 @@ from taint_eviction.runtime.ports import Gate, Reporter
 # Events about all evictions are posted on the state ConfigMap.
 _STOPPED, _GOING_ON = "EvictionsStopped", "EvictionsGoOn"
 
+_ADOPTED = (
+    "Adopted countdown of Pod: this controller evicts it in time, unless the taint is removed. The built-in controller"
+    " posts Cancelling deletion"
+)
+_NOT_ADOPTED = "The countdown of Pod could not be adopted, so the built-in controller evicts it, past all guards"
+
 # Reasons to cancel an eviction while the pod stays: only then does an event have a reader.
 _ALIVE = frozenset(
     {StayReason.NODE_CLEAN, StayReason.TOLERATED, StayReason.FINISHED, StayReason.HELD, StayReason.SHUTTING_DOWN}
 )
+
+
+# What only the process itself does, and nobody else can report.
+_OWN_DOING = Evicted | EvictionLoop | Refused | CountdownAdopted | AdoptionRefused | GivenBack
 
 
 class LeaderReporter:
@@ -49,7 +62,7 @@ class LeaderReporter:
 
     def report(self, effect: Effect, now: Moment) -> None:
         """Pass the effect on, or ignore it."""
-        if isinstance(effect, Evicted | EvictionLoop | Refused) or self._gate.may_act():
+        if isinstance(effect, _OWN_DOING) or self._gate.may_act():
             for reporter in self._reporters:
                 reporter.report(effect, now)
 
@@ -69,13 +82,19 @@ class MetricsReporter:
         """Count the effect."""
         match effect:
             case Evicted():
-                self._metrics.evicted(effect.late_seconds)
+                self._metrics.evicted(effect.late_seconds, effect.decision.deciding.taint.key, effect.ref.key.namespace)
             case Refused():
                 self._metrics.refused(blocked=effect.block is not None)
             case Cancelled():
                 self._metrics.cancelled()
             case TaintRewritten():
                 self._metrics.taint_rewritten()
+            case CountdownAdopted():
+                self._metrics.adoption("adopted")
+            case AdoptionRefused():
+                self._metrics.adoption("refused")
+            case GivenBack():
+                self._metrics.adoption("given_back")
             case BreakerOpened():
                 self._metrics.breaker_opened()
             case _:
@@ -105,6 +124,10 @@ class EventReporter:
                 self._post(effect.ref, cancelling_deletion(effect.ref, reason))
             case EvictionLoop():
                 self._recorder.post(effect.ref, "EvictionLoop", self._prefix + _loops(effect), "Warning")
+            case CountdownAdopted():
+                self._recorder.post(effect.ref, "CountdownAdopted", _ADOPTED)
+            case AdoptionRefused():
+                self._recorder.post(effect.ref, "CountdownNotAdopted", f"{_NOT_ADOPTED}: {effect.message}", "Warning")
             case _:
                 pass
 

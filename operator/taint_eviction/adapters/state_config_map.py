@@ -15,6 +15,9 @@ from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.control_state_data import (
     BREAKER_KEY,
+    CONFIRMED_KEY,
+    NO_ADOPTION_KEY,
+    confirmed_text,
     key_of,
     latch_text,
     pause_text,
@@ -104,12 +107,32 @@ class StateConfigMap:
 
         await self._write(wanted)
 
-    async def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended by themselves."""
+    async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove these pauses, which have ended by themselves; one that was replaced meanwhile stays."""
 
         def wanted(control_state: ControlState) -> _Changes:
-            ended = (scope for scope, pause in control_state.pauses().items() if pause.has_ended(epoch))
-            return {key_of(scope): None for scope in ended}
+            known = control_state.pauses()
+            return {key_of(scope): None for scope, pause in ended.items() if known.get(scope) == pause}
+
+        await self._write(wanted)
+
+    async def set_no_adoption(self, ended: Pause | None) -> None:
+        """Let nothing be adopted, or (None) let it be adopted again. What is so already stays."""
+
+        def wanted(control_state: ControlState) -> _Changes:
+            if (ended is None) == (control_state.no_adoption is None):
+                return {}
+            # Whoever obeyed an order of before has not obeyed this one.
+            return {NO_ADOPTION_KEY: None if ended is None else pause_text(ended), CONFIRMED_KEY: None}
+
+        await self._write(wanted)
+
+    async def confirm_no_adoption(self, holder: str) -> None:
+        """Write that this holder of the Lease adopts nothing, if that is still ordered."""
+
+        def wanted(control_state: ControlState) -> _Changes:
+            obeys = control_state.no_adoption is not None and control_state.no_adoption_confirmed_by != holder
+            return {CONFIRMED_KEY: confirmed_text(holder)} if obeys else {}
 
         await self._write(wanted)
 
@@ -154,7 +177,8 @@ class StateConfigMap:
 
     def _creation(self, changes: _Changes) -> ApiRequest:
         metadata = {"name": self._name, "namespace": self._namespace}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": changes}
+        data = {key: text for key, text in changes.items() if text is not None}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         return ApiRequest("create", "configmaps", self._namespace, body=body)
 
     def _patch(self, body: Mapping[str, Any], changes: _Changes) -> ApiRequest:

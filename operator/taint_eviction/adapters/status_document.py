@@ -5,19 +5,21 @@ None says that there is nothing to say. Not here: HTTP (``probe_server``), and h
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
 from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.pending_pages import StatusPage
+from taint_eviction.core.adoption import builtin_seconds
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
-from taint_eviction.core.breaker_table import ZoneRow
+from taint_eviction.core.breaker_table import MAX_NAMES, ZoneRow
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Block
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.core.pod_record import InFlight, Queued, Retrying, Settling, Waiting, WaitReason
 from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 from taint_eviction.core.status import Pending, Status
@@ -26,6 +28,11 @@ from taint_eviction.core.text import JsonObject
 API_VERSION = "taint-eviction/v1alpha1"
 
 STATES = ("inFlight", "due", "retrying", "blocked", "held", "waiting")
+
+# Pods that a status names that could not be adopted.
+MAX_REFUSED = 20
+
+BUILT_INS = "the built-in controller evicts it, too: nothing holds it"
 
 # Nodes and taints that a status counts the pods of.
 MAX_GROUPS = 100
@@ -44,10 +51,23 @@ class LeaseSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class AdoptionState:
+    """How it stands with adoption: how many pods of tainted nodes are adopted, and which could not be, and why.
+
+    ``stopped_by``: ``hand-back`` was ordered, None: it was not.
+    """
+
+    adopted: int
+    refused: Mapping[PodRef, str]
+    stopped_by: Pause | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessState:
     """The process that answers. ``lease`` None: it runs alone. ``why_not``: why it is not ready, "" if it is.
 
-    ``warnings``: what somebody should see to though it goes on, a sentence each.
+    ``warnings``: what somebody should see to though it goes on, a sentence each. ``adoption`` None: no countdown is
+    adopted.
     """
 
     version: str
@@ -57,6 +77,7 @@ class ProcessState:
     dry_run: bool
     why_not: str
     warnings: tuple[str, ...] = ()
+    adoption: AdoptionState | None = None
 
 
 # Status
@@ -74,9 +95,11 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
             **_surge(status, now),
             "opensAt": _thresholds(breaker.policy),
             "zones": [_zone(row) for row in status.zones(now)] if breaker.policy.enabled else [],
+            "uncounted": _uncounted(status, now) if breaker.policy.enabled else [],
         },
         "ordersKnown": control_state is not None,
         "pauses": [] if control_state is None else list(_pauses(control_state)),
+        "adoption": process.adoption and _adoption(process.adoption),
         "taintedNodes": sum(1 for _ in status.nodes.tainted()),
         "outOfServiceNodes": [{"node": name, "text": note} for name, note in status.out_of_service_notes().items()],
         "counts": {state: page.counts[state] for state in STATES},
@@ -159,6 +182,14 @@ def _zone(row: ZoneRow) -> JsonObject:
     }
 
 
+def _uncounted(status: Status, now: Moment) -> list[JsonObject]:
+    """Say which nodes that are tainted or not ready are not counted, by reason; some of them by name."""
+    return [
+        {"reason": reason.name.lower(), "text": reason.value, "count": len(names), "nodeNames": names[:MAX_NAMES]}
+        for reason, names in status.uncounted(now).items()
+    ]
+
+
 def _latch(latch: Latch | None) -> JsonObject:
     if latch is None:
         return {"open": False, "since": None, "cause": None}
@@ -191,6 +222,31 @@ def _pauses(control_state: ControlState) -> Iterable[JsonObject]:
         times = {"since": epoch_text(pause.since_epoch), "until": epoch_text(pause.until_epoch)}
         said = {**times, "reason": pause.reason or None, "by": pause.by or None}
         yield {"scope": scope.kind, "name": scope.name or None, **said}
+
+
+def _adoption(adoption: AdoptionState) -> JsonObject:
+    stopped = adoption.stopped_by
+    return {
+        "adopted": adoption.adopted,
+        "refused": len(adoption.refused),
+        "refusedBecause": [
+            {"namespace": ref.key.namespace, "name": ref.key.name, "text": text}
+            for ref, text in list(adoption.refused.items())[:MAX_REFUSED]
+        ],
+        "stopped": stopped and {"since": epoch_text(stopped.since_epoch), "reason": stopped.reason or None},
+    }
+
+
+def whose(pod: Pod, status: Status, process: ProcessState) -> JsonObject | None:
+    """Say whether the built-in controller evicts a pod, too; None where it is switched off, as far as is known."""
+    if process.adoption is None and pod.adoption is None:
+        return None
+    taints = [seen.taint for seen in status.nodes.taints_on(pod.node_name) or ()]
+    if builtin_seconds(pod.spec_tolerations, taints) is None:
+        return {"adopted": pod.adoption is not None, "text": None}
+    refused = None if process.adoption is None else process.adoption.refused.get(pod.ref)
+    text = BUILT_INS if refused is None else f"{BUILT_INS} (adoption was refused: {refused})"
+    return {"adopted": False, "text": text}
 
 
 # Pods that are to go
@@ -241,6 +297,7 @@ def status_row(pending: Pending, status: Status, process: ProcessState, now: Mom
         "node": pod.node_name,
         "taint": str(deciding.taint),
         "toleration": deciding.toleration and str(deciding.toleration),
+        "adoption": whose(pod, status, process),
         **deadline(pending.decision, now),
         **eviction(pending, status, process, now),
     }

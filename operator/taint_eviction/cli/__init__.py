@@ -13,19 +13,37 @@ import click
 from taint_eviction import __version__
 from taint_eviction.core.text import did_you_mean
 
-# Verb: the module of this package that has an object of the verb's name.
+# Verb: the module of this package that has an object of the verb's name, with _ for -.
 _COMMANDS = {
     "run": "run",
     "plan": "plan",
     "pause": "pause",
     "resume": "pause",
     "breaker": "breaker",
+    "hand-back": "hand_back",
     "status": "status",
     "explain": "explain",
     "compare": "compare",
     "doctor": "doctor",
     "completion": "completion",
     "history": "history",
+}
+
+# What people are used to say elsewhere, and the verb that does it here.
+_ELSEWHERE = {
+    "describe": "explain",
+    "why": "explain",
+    "get": "status",
+    "top": "status",
+    "events": "history",
+    "logs": "history",
+    "stop": "pause",
+    "cordon": "pause",
+    "uncordon": "resume",
+    "start": "resume",
+    "taint": "plan",
+    "drain": "plan",
+    "diff": "plan",
 }
 
 # Other packages add verbs by entry points of this group, as the laboratory does.
@@ -55,7 +73,8 @@ class _ImportedWhenUsed(click.Group):
             return _laboratory_verb(cmd_name)
         if cmd_name not in _COMMANDS:
             return super().get_command(ctx, cmd_name)
-        found: click.Command = getattr(import_module(f"taint_eviction.cli.{_COMMANDS[cmd_name]}"), cmd_name)
+        module = import_module(f"taint_eviction.cli.{_COMMANDS[cmd_name]}")
+        found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def resolve_command(
@@ -64,7 +83,10 @@ class _ImportedWhenUsed(click.Group):
         """Find the verb; where there is none, name one that is near."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise click.UsageError(f"there is no verb {name!r}{did_you_mean(name, self.list_commands(ctx))}", ctx)
+            near = f"; did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else ""
+            raise click.UsageError(
+                f"there is no verb {name!r}{near or did_you_mean(name, self.list_commands(ctx))}", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -109,7 +131,10 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 def version() -> None:
-    """Print the version."""
+    """Print the version.
+
+    Exit codes: 0 printed; 2 wrong usage.
+    """
     click.echo(f"taint-eviction {__version__}")
 
 

@@ -57,6 +57,11 @@ _PROCESS = (
         help="Whether events about pods say why a pod is evicted or stays, which names the taint.",
     ),
     _flag(
+        "--metrics-by-namespace",
+        is_flag=True,
+        help="Count evictions by namespace, too: the first 100 namespaces by name, all others together.",
+    ),
+    _flag(
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
@@ -276,6 +281,19 @@ _ELECTION = (
     ),
 )
 
+_ADOPTION = (
+    _flag(
+        "--adopt",
+        is_flag=True,
+        help="Adopt countdowns from a built-in controller that cannot be switched off. Needs the component adopt.",
+    ),
+    _span(
+        "--adopt-from",
+        _DEFAULT.adoption.from_seconds,
+        "How much of a pod's tolerance must be left for its countdown to be adopted.",
+    ),
+)
+
 _RECORDS = (
     _flag(
         "--journal",
@@ -308,6 +326,7 @@ _GROUPS = {
     "Circuit breaker": _BREAKER,
     "Watching": _WATCHING,
     "Leader election": _ELECTION,
+    "Beside the built-in controller": _ADOPTION,
     "Records": _RECORDS,
 }
 

@@ -6,7 +6,14 @@ from typing import Any
 from taint_eviction.cli.run_flags import BREAKER_CLOSES_BY_ITSELF, SHUTDOWN_WAITS
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
-from taint_eviction.settings import ControlStateSettings, ElectionSettings, RetrySettings, Settings, WatchSettings
+from taint_eviction.settings import (
+    AdoptionSettings,
+    ControlStateSettings,
+    ElectionSettings,
+    RetrySettings,
+    Settings,
+    WatchSettings,
+)
 
 _LEASE_NAME = ElectionSettings().lease_name
 
@@ -29,6 +36,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
         dry_run=flags["dry_run"],
         dry_run_events=flags["dry_run_events"],
         event_reasons=flags["event_reasons"],
+        metrics_by_namespace=flags["metrics_by_namespace"],
         policy=replace(
             deciding.policy,
             total=Limit(flags["evictions_per_second"], flags["evictions_burst"]),
@@ -43,6 +51,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
             linger_seconds=flags["linger"],
             whole_cluster_from=flags["whole_cluster_from"],
         ),
+        adoption=AdoptionSettings(flags["adopt"], flags["adopt_from"]),
         election=ElectionSettings(
             enabled=elects,
             lease_duration_seconds=flags["leader_elect_lease_duration"],

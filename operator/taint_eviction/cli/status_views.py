@@ -2,12 +2,13 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import click
 
+from taint_eviction.cli.control_state import MAX_NAMES, some
 from taint_eviction.cli.tables import table_lines
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
@@ -86,12 +87,29 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
         lines.append(_bad(f"not ready: {document['notReadyBecause']}"))
     # A controller of another version may have none.
     lines += map(_bad, document.get("warnings", ()))
-    lines += [breaker_line(document["breaker"]), *zone_lines(document["breaker"]), *map(_pause, document["pauses"])]
+    lines += [breaker_line(document["breaker"]), *zone_lines(document["breaker"]), *_pauses(document["pauses"])]
     if document["ordersKnown"] is False:
         lines.append(_doubtful("pauses have not been read yet: nothing is evicted"))
     lines += [_doubtful(f"node {each['node']}: {each['text']}") for each in document.get("outOfServiceNodes", ())]
+    lines += _adoption(document)
     paused = [rule["name"] for rule in document["policy"]["rules"] if rule["paused"]]
     return lines + [_doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
+
+
+def _adoption(document: Mapping[str, Any]) -> list[str]:
+    """Say how it stands with adoption, where that is on."""
+    # A controller of another version may not know of it.
+    if (adoption := document.get("adoption")) is None:
+        return []
+    lines = [f"adoption: {many(adoption['adopted'], 'pod')} adopted"]
+    if adoption["refused"]:
+        first = adoption["refusedBecause"][0]
+        named = f"{first['namespace']}/{first['name']}: {first['text']}"
+        lines.append(_bad(f"adoption was refused for {many(adoption['refused'], 'pod')}") + f" ({named})")
+    if stopped := adoption["stopped"]:
+        why = ": ".join(filter(None, (stopped["since"] and f"since {stopped['since']}", stopped["reason"])))
+        lines.append(_doubtful("nothing is adopted: hand-back was ordered") + (f" ({why})" if why else ""))
+    return lines
 
 
 def _who(document: Mapping[str, Any]) -> str:
@@ -148,8 +166,23 @@ def _zone(row: Mapping[str, Any]) -> tuple[str, ...]:
     return zone, str(row["nodes"]), *counts, f"{row['sharePercent']:g} %", row["threshold"] or "", names
 
 
-def _pause(pause: Mapping[str, Any]) -> str:
-    what = "all evictions" if pause["scope"] == "all" else f"evictions of {pause['scope']} {pause['name']}"
+def _pauses(pauses: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what is paused; those that were paused together in a line."""
+    found: dict[tuple[tuple[str, Any], ...], list[Mapping[str, Any]]] = {}
+    for pause in pauses:
+        found.setdefault(tuple((name, value) for name, value in pause.items() if name != "name"), []).append(pause)
+    lines = []
+    for alike in found.values():
+        names = [pause["name"] for pause in alike]
+        if len(names) <= MAX_NAMES:
+            lines += [_pause(pause, f"{pause['scope']} {pause['name']}") for pause in alike]
+        else:
+            lines.append(_pause(alike[0], some(alike[0]["scope"], names)))
+    return lines
+
+
+def _pause(pause: Mapping[str, Any], of: str) -> str:
+    what = "all evictions" if pause["scope"] == "all" else f"evictions of {of}"
     # A controller of an older version knows neither who nor until when.
     facts = {"since": pause["since"], "until": pause.get("until"), "by": pause.get("by")}
     told = ": ".join(
@@ -250,7 +283,7 @@ def due_text(seconds: float) -> str:
 
 def _why(pod: Mapping[str, Any]) -> str:
     how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
-    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *keeping(pod)])
+    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *_built_in(pod), *keeping(pod)])
 
 
 def _cause(pod: Mapping[str, Any]) -> str:
@@ -259,7 +292,13 @@ def _cause(pod: Mapping[str, Any]) -> str:
     hold = [] if pod["hold"] is None else [pod["hold"]["text"]]
     blocked = [] if pod["error"] is None or pod["blockedBy"] is None else [_blocked(pod["blockedBy"])]
     error = [] if pod["error"] is None else [pod["error"]]
-    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *hold, *blocked, *error])
+    return "; ".join([tolerated(pod["taint"], pod["toleration"]), *how, *_built_in(pod), *hold, *blocked, *error])
+
+
+def _built_in(pod: Mapping[str, Any]) -> list[str]:
+    # A controller of another version may not say it.
+    whose = pod.get("adoption")
+    return [whose["text"]] if whose and whose["text"] else []
 
 
 def _tries(pod: Mapping[str, Any]) -> str:

@@ -182,7 +182,35 @@ class BreakerClosed:
     """The circuit breaker lets evictions go on."""
 
 
-PodEffect = Scheduled | Cancelled | Evicted | Refused | EvictionLoop
+@dataclass(frozen=True, slots=True)
+class CountdownAdopted:
+    """A pod's countdown is this controller's alone now: so many of its tolerations lost their seconds to a note."""
+
+    ref: PodRef
+    node_name: str
+    tolerations: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptionRefused:
+    """A pod's countdown could not be adopted, for the ``tries``-th time: it is still the built-in controller's."""
+
+    ref: PodRef
+    node_name: str
+    message: str
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """An adopted pod has its seconds back. ``node_name`` is "" if it is bound to none."""
+
+    ref: PodRef
+    node_name: str
+
+
+AdoptionEffect = CountdownAdopted | AdoptionRefused | GivenBack
+PodEffect = Scheduled | Cancelled | Evicted | Refused | EvictionLoop | AdoptionEffect
 NodeEffect = NodeTainted | NodeCleared | TaintRewritten | StrayTaint | ReadyOutOfService
 Effect = NodeEffect | PodEffect | Paused | Resumed | BreakerOpened | BreakerClosed
 

@@ -80,6 +80,11 @@ class KnownNodes:
         known = None if name is None else self.known.get(name)
         return None if known is None else known.taints
 
+    def taints_that_matter(self, name: str, now: Moment) -> list[Taint] | None:
+        """Return a node's NoExecute taints, and those that would go on if set again; None: no such node is known."""
+        known = self.known.get(name)
+        return None if known is None else [*known.sightings, *self._outages.absent(name, now.at)]
+
     def is_shutting_down(self, name: str) -> bool:
         """Tell whether a node is known whose kubelet shuts it down gracefully; see ``KnownNode``."""
         known = self.known.get(name)

@@ -177,6 +177,13 @@ class PodDisruption(NamedTuple):
     since: float | None
 
 
+class Adoption(NamedTuple):
+    """That seconds were taken from a pod's tolerations: ``by`` whom, and the tolerations as its spec has them now."""
+
+    by: str
+    spec_tolerations: tuple[Toleration, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod.
@@ -188,6 +195,7 @@ class Pod:
     to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: indefinitely. ``controller``: the
     owner that recreates it, None: there is none. ``deletion_asked_at``: when its deletion was asked for, None where
     that cannot be told; ``disruption``: who was about to end it, None: nobody. No decision depends on these two.
+    ``tolerations`` are as they count: with the seconds that ``adoption`` took from the spec, None: it took none.
     """
 
     ref: PodRef
@@ -205,3 +213,9 @@ class Pod:
     controller: ControllerRef | None = None
     deletion_asked_at: float | None = None
     disruption: PodDisruption | None = None
+    adoption: Adoption | None = None
+
+    @property
+    def spec_tolerations(self) -> tuple[Toleration, ...]:
+        """Return the tolerations as the pod's spec has them."""
+        return self.tolerations if self.adoption is None else self.adoption.spec_tolerations

@@ -86,6 +86,14 @@ class Outages:
         """Do the same for a node that is ``undecided``, once all nodes are known as they are after the gap."""
         return self._resumed(name, sightings, self._undecided.pop(name))
 
+    def absent(self, name: str, at: float) -> list[Taint]:
+        """Return the taints of a node that were removed, and would go on if they were set again now."""
+        return [
+            Taint(key, NO_EXECUTE, value)
+            for (key, value), removed in self._removed.get(name, {}).items()
+            if self._is_one(name, removed, at)
+        ]
+
     def undecided(self) -> list[str]:
         """Name the nodes for which it is open whether a taint goes on."""
         return list(self._undecided)

@@ -4,6 +4,7 @@ Asking changes nothing. Not here: how it is written (``adapters``).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -35,6 +36,7 @@ from taint_eviction.core.pod_record import (
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction.core.suspension import Suspension
+from taint_eviction.core.uncounted_nodes import NotCounted, uncounted_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,11 @@ class Status:
         """Say the same by zone."""
         return zone_rows(self.breaker, self.nodes.known, self._dispatch.evictions, now)
 
+    def uncounted(self, now: Moment) -> dict[NotCounted, list[str]]:
+        """Name by reason the nodes that are tainted or not ready and that the breaker does not count."""
+        counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
+        return uncounted_nodes(self.breaker, self.nodes.known, counted, self._dispatch.evictions, now)
+
     def out_of_service_notes(self) -> dict[str, str]:
         """Say by the name of each node with the taint out-of-service what somebody should know of it, if anything."""
         known = self.nodes.known
@@ -136,9 +143,22 @@ class Status:
         """Count the pods that are due and have not been attempted, held ones left out."""
         return self._queue.due()
 
-    def failures(self) -> list[FailedAttempts]:
-        """List the failed attempts at all pods that are still to be evicted."""
-        return [record.failures for record in self._pods if record.failures is not None]
+    def waiting_counts(self) -> Counter[WaitReason]:
+        """Count the pods that are due and wait, retries included, by what they wait for; costs a look at each pod."""
+        states = [record.state for record in self._pods]
+        flows = Counter(state.schedule.flow for state in states if isinstance(state, Queued))
+        counts = Counter({WaitReason.SETTLING: sum(isinstance(state, Settling) for state in states)})
+        for flow, count in flows.items():
+            held = self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
+            counts[held or WaitReason.LIMITED] += count
+        return counts
+
+    def failures(self, *, held: bool = True) -> list[FailedAttempts]:
+        """List the failed attempts at all pods that are still to be evicted, those included that are held, or not."""
+        return [each.failures for each in self._pods if each.failures is not None and (held or not self._is_held(each))]
+
+    def _is_held(self, record: PodRecord) -> bool:
+        return record.decision is not None and self._dispatch.wait_reason(record, record.decision) is not None
 
     def loop_count(self, now: Moment) -> int:
         """Count the DaemonSets, once for each node, whose pods this process evicts there again and again."""

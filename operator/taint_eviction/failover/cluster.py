@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import JsonObject
 from taint_eviction.failover.findings import FailoverCase, stuck
@@ -28,7 +29,6 @@ from taint_eviction.failover.objects import (
     read_pod_object,
 )
 from taint_eviction.failover.wording import not_all, not_allowed
-from taint_eviction.planning.cluster import list_items
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 
 _LEASE_NAMESPACE = "kube-node-lease"

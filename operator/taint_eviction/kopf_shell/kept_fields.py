@@ -26,7 +26,7 @@ _POD_METADATA = (
     "managedFields",
     "ownerReferences",
 )
-_ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/hold")
+_ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/hold", "taint-eviction/adopted")
 _CONDITION = ("type", "status", "reason", "lastTransitionTime")
 # A condition's lastHeartbeatTime changes without a change of its status.
 _NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")

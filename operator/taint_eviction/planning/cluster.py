@@ -5,13 +5,11 @@ poddisruptionbudgets, and to create pods/eviction: without the latter two the pl
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.evictions import eviction_body
+from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.core.disruption_budgets import EvictionVerdict
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan
@@ -19,7 +17,7 @@ from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.reading import InventoryReader
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 
-_PAGE = 500
+_TOLD_EVERY = 500
 _POLICY = "policy/v1"
 _FORBIDDEN = 403
 _TOO_MANY = 429
@@ -29,17 +27,20 @@ _MAX_TRIES = 500
 _NO_RIGHT = "this user may not create pods/eviction: the API server does not confirm what is said of budgets"
 
 
-async def read_cluster(calls: ApiCalls, progress: Callable[[int], None]) -> Inventory:
-    """List nodes, pods and budgets; raise ``CallFailed`` if nodes or pods cannot be listed."""
+async def read_cluster(calls: ApiCalls, progress: Callable[[int], None], namespace: str = "") -> Inventory:
+    """List nodes, and pods and budgets of a namespace, "": of all.
+
+    Raise ``CallFailed`` if nodes or pods cannot be listed.
+    """
     inventory = Inventory()
     reader = InventoryReader(inventory)
-    for resource, kind in (("nodes", "Node"), ("pods", "Pod")):
-        async for item in list_items(calls, ApiRequest("list", resource)):
+    for resource, kind, within in (("nodes", "Node", ""), ("pods", "Pod", namespace)):
+        async for item in list_items(calls, ApiRequest("list", resource, within)):
             reader.put({**item, "kind": kind}, "cluster")
-            if len(inventory) % _PAGE == 0:
+            if len(inventory) % _TOLD_EVERY == 0:
                 progress(len(inventory))
     try:
-        async for item in list_items(calls, ApiRequest("list", "poddisruptionbudgets", group=_POLICY)):
+        async for item in list_items(calls, ApiRequest("list", "poddisruptionbudgets", namespace, group=_POLICY)):
             reader.put({**item, "kind": "PodDisruptionBudget"}, "cluster")
     except CallFailed as error:
         if error.reason not in (FailureReason.FORBIDDEN, FailureReason.NOT_FOUND):
@@ -60,27 +61,6 @@ async def read_namespaces(calls: ApiCalls, namespaces: Sequence[str]) -> Invento
             async for item in list_items(calls, ApiRequest("list", "pods", namespace)):
                 reader.put({**item, "kind": "Pod"}, "cluster")
     return inventory
-
-
-async def list_items(calls: ApiCalls, call: ApiRequest) -> AsyncGenerator[dict[str, Any], None]:
-    """Go through a list page by page; when the token of a page has expired, once more from the beginning."""
-    token, limit = "", _PAGE
-    while True:
-        paged: dict[str, str | int] = {"limit": limit} if limit else {}
-        following: dict[str, str | int] = {"continue": token} if token else {}
-        answer = await calls.make(replace(call, query={**(call.query or {}), **paged, **following}))
-        if token and answer.outcome is Outcome.EXPIRED:
-            token, limit = "", 0
-            continue
-        body = answer.need(Outcome.DONE).body
-        if not isinstance(body, dict) or not isinstance(body.get("items"), list | None):
-            raise CallFailed(f"the API server's answer is no list of {call.resource}")
-        for item in body.get("items") or ():
-            if isinstance(item, dict):
-                yield item
-        token = str((body.get("metadata") or {}).get("continue") or "")
-        if not token:
-            return
 
 
 async def try_evictions(calls: ApiCalls, plan: Plan) -> None:

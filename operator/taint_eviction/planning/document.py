@@ -84,6 +84,7 @@ def _pod(pod: PlannedPod, now: Moment) -> dict[str, Any]:
         "blocked": held_by(pod) or None if pod.leaves_at is not None else None,
         "deletedAt": None if pod.deleted_at is None else format_rfc3339(now.epoch_of(pod.deleted_at)),
         "paused": paused(pod) or None,
+        "adopted": pod.adopted,
         **_by_rule(pod.handling),
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -23,6 +23,9 @@ class PlannedPod:
     refusing it; None: never. ``verdict``: the arithmetic's answer for the eviction API; None: it would not be asked.
     ``server_allows``: the API server's answer to a dry-run eviction of this pod alone, None: it was not asked;
     ``server_answer``: the same in words.
+
+    ``adopted``: beside a built-in controller its countdown would be adopted; False: that one evicts it; None: that one
+    would not evict it, or nobody asked.
     """
 
     facts: PodFacts
@@ -37,6 +40,7 @@ class PlannedPod:
     verdict: EvictionVerdict | None = None
     server_allows: bool | None = None
     server_answer: str = ""
+    adopted: bool | None = None
 
     @property
     def ref(self) -> PodRef:

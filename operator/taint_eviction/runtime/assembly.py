@@ -14,6 +14,7 @@ from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE
+from taint_eviction.runtime.adopter import Adopter, AdoptionHints
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.dry_run import DryRunWriter
@@ -21,7 +22,16 @@ from taint_eviction.runtime.engine import Engine
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
-from taint_eviction.runtime.ports import Clock, ClusterReader, ClusterWriter, ControlStateStore, Gate, Reporter, Watcher
+from taint_eviction.runtime.ports import (
+    AdoptionDoor,
+    Clock,
+    ClusterReader,
+    ClusterWriter,
+    ControlStateStore,
+    Gate,
+    Reporter,
+    Watcher,
+)
 from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.supervised_watch import WatchDoors
 from taint_eviction.runtime.watch_listener import Interpret
@@ -34,7 +44,7 @@ class Doors:
 
     ``watcher`` makes the watcher for a brain, which it may ask which objects matter. ``restarted`` is given the kind
     (nodes, pods) of each watch that ended, ``heard`` each fact, ``began`` and ``attempted`` each piece of work that
-    begins and has ended. ``control_state`` None: nobody can pause anything.
+    begins and has ended. ``control_state`` None: nobody can pause anything. ``adoption`` None: no pod is adopted.
     """
 
     clock: Clock
@@ -45,6 +55,7 @@ class Doors:
     gate: Gate
     reporters: Iterable[Reporter]
     control_state: ControlStateStore | None = None
+    adoption: AdoptionDoor | None = None
     restarted: Callable[[str], None] = lambda _kind: None
     heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None
     began: Callable[[Work, Moment], None] = lambda _work, _now: None
@@ -53,23 +64,30 @@ class Doors:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """One controller, ready to run (``engine``). ``control_state`` None: nobody can pause anything."""
+    """One controller, ready to run (``engine``). ``control_state`` None: nobody can pause anything.
+
+    ``adopter`` None: no pod is adopted, and no ``hand-back`` is confirmed.
+    """
 
     live: LiveController
     driver: Driver
     engine: Engine
     control_state: ControlStateSync | None
+    adopter: Adopter | None
 
 
 def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
     """Build a controller behind these doors; ``rng`` randomizes waits."""
     controller = make_controller(settings, None if doors.control_state is not None else ControlState())
-    live = LiveController(controller, doors.clock, doors.reporters, doors.heard, doors.began, doors.attempted)
+    hints = AdoptionHints()
+    reporters = [*doors.reporters, *([hints] if settings.adoption.enabled else [])]
+    live = LiveController(controller, doors.clock, reporters, doors.heard, doors.began, doors.attempted)
+    node_reads = NodeReads(doors.reader, live, settings.node_read_seconds)
     evictor = Evictor(
         live,
         doors.reader,
         DryRunWriter(doors.reader) if settings.dry_run else doors.writer,
-        NodeReads(doors.reader, live, settings.node_read_seconds),
+        node_reads,
         doors.gate,
         retry=settings.retry,
         rng=rng,
@@ -94,7 +112,18 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
             poll_seconds=settings.control_state.poll_seconds,
             writes=not settings.dry_run,
         )
-    return Assembled(live, driver, Engine(live, watching, driver, control_state), control_state)
+    adopter = None
+    if doors.adoption is not None and control_state is not None and not settings.dry_run:
+        adopter = Adopter(
+            live,
+            doors.adoption,
+            node_reads,
+            doors.gate,
+            hints,
+            state_read_at=lambda: control_state.read_at,
+            settings=settings.adoption,
+        )
+    return Assembled(live, driver, Engine(live, watching, driver, control_state, adopter), control_state, adopter)
 
 
 def make_controller(settings: Settings, control_state: ControlState | None) -> Controller:

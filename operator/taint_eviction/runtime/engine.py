@@ -5,6 +5,7 @@ A bug of our own ends it with its exception; nothing that the world does ends it
 
 import asyncio
 
+from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.live_controller import LiveController
@@ -17,10 +18,16 @@ class Engine:
     """Runs one controller."""
 
     def __init__(
-        self, live: LiveController, doors: WatchDoors, driver: Driver, control_state: ControlStateSync | None = None
+        self,
+        live: LiveController,
+        doors: WatchDoors,
+        driver: Driver,
+        control_state: ControlStateSync | None = None,
+        adopter: Adopter | None = None,
     ) -> None:
         self._controller = live.controller
         self._control_state = control_state
+        self._adopter = adopter
         self._stale_after = doors.settings.stale_after_seconds
         self._nodes = SupervisedWatch(NodesScope(), doors)
         self._pods = PodWatches(doors)
@@ -36,6 +43,12 @@ class Engine:
             group.create_task(self._driver.run(), name="driver")
             if self._control_state is not None:
                 group.create_task(self._control_state.run(), name="control state")
+            if self._adopter is not None:
+                group.create_task(self._adopt(self._adopter), name="adoption")
+
+    async def _adopt(self, adopter: Adopter) -> None:
+        await self._nodes.listed.wait()
+        await adopter.run()
 
     async def _follow_taints(self) -> None:
         await self._nodes.listed.wait()

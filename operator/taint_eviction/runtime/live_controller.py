@@ -57,6 +57,10 @@ class LiveController:
         self._report(self.controller.order(control_state, now), now)
         self.changed.set()
 
+    def tell(self, effect: Effect) -> None:
+        """Report what has happened outside the core."""
+        self._report([effect], self.clock.now())
+
     def change_policy(self, policy: EvictionPolicy) -> None:
         """Go on with another policy of evicting."""
         now = self.clock.now()

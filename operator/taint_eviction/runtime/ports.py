@@ -6,12 +6,12 @@ Every call to the outside ends in bounded time and raises nothing but ``CallFail
 (None), not a failure.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.effects import Block, Effect
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
@@ -134,6 +134,36 @@ class ClusterWriter(Protocol):
         ...
 
 
+# Says of a pod, as it was just read, at which places its tolerations are to lose their seconds; () for none.
+PlacesToAdopt = Callable[[Pod], Collection[int]]
+
+
+class AdoptionDoor(Protocol):
+    """Takes the seconds of pods' tolerations, notes them on the pod, and gives them back.
+
+    Each change is made to exactly the pod that was read just before, and to no other version of it.
+    """
+
+    async def adopt(self, ref: PodRef, places: PlacesToAdopt) -> Pod | None:
+        """Read the pod, and take the seconds at ``places``; return the pod as it is then. None: it is gone."""
+        ...
+
+    async def list_adopted(self) -> list[Pod]:
+        """List the pods that have the label of adoption, wherever they are."""
+        ...
+
+    async def give_back(self, ref: PodRef, wanted: Callable[[Pod], bool]) -> Pod | None:
+        """Read the pod, and if that is ``wanted`` give it the noted seconds back; return it as it is then.
+
+        None: it is gone.
+        """
+        ...
+
+    async def confirm_no_adoption(self) -> None:
+        """Write where the control state is that this process adopts nothing, if that is still ordered."""
+        ...
+
+
 class ControlStateStore(Protocol):
     """Where the control state is kept in the cluster."""
 
@@ -153,8 +183,8 @@ class ControlStateStore(Protocol):
         """Change the date of the breaker's state to ``epoch``, if it is ``stated_epoch``."""
         ...
 
-    async def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended by themselves by then."""
+    async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove these pauses, which have ended by themselves; one that was replaced meanwhile stays."""
         ...
 
 

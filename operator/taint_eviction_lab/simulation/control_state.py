@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction_lab.simulation.calls import SimulatedCalls
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.faults import CallKind
@@ -95,10 +95,10 @@ class SimulatedControlState:
         if self.control_state is not None and self.control_state.breaker_epoch == stated_epoch:
             self.control_state = self.control_state.with_breaker_epoch(round(epoch, 6))
 
-    def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended by themselves."""
+    def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove pauses that have ended by themselves."""
         if self.control_state is not None:
-            self.control_state = self.control_state.at(epoch)
+            self.control_state = self.control_state.without_pauses(ended)
 
     def _open(self, latch: Latch, by: str) -> None:
         before = self.control_state or ControlState()
@@ -143,6 +143,6 @@ class SimulatedControlStateStore:
             CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.redate(stated_epoch, epoch)
         )
 
-    async def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended by themselves."""
-        await self._calls.call(CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.end_pauses(epoch))
+    async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove pauses that have ended by themselves."""
+        await self._calls.call(CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.end_pauses(ended))

@@ -34,6 +34,9 @@ _HAPPENINGS = {
     "unmarked": What.UNMARKED,
     "gone": What.GONE,
     "loops": What.LOOPS,
+    "adopted": What.ADOPTED,
+    "adoption-refused": What.ADOPTION_REFUSED,
+    "given-back": What.GIVEN_BACK,
 }
 
 

@@ -7,12 +7,16 @@ from typing import assert_never
 from taint_eviction.adapters.comparisons import in_words
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import (
+    AdoptionEffect,
+    AdoptionRefused,
     BreakerClosed,
     BreakerOpened,
     Cancelled,
+    CountdownAdopted,
     Effect,
     Evicted,
     EvictionLoop,
+    GivenBack,
     NodeCleared,
     NodeEffect,
     NodeTainted,
@@ -75,6 +79,8 @@ class TimelineReporter:
                 retry_at = self._clock.scenario_second(effect.retry_at)
                 why = f"{effect.message} (try {effect.tries}, again at {retry_at:.3f})"
                 return _about(effect.ref, at, What.REFUSED, why)
+            case CountdownAdopted() | AdoptionRefused() | GivenBack():
+                return _about_adoption(effect, at)
             case EvictionLoop():
                 return _about(effect.ref, at, What.LOOPS, f"{effect.controller} on {effect.node_name}: {effect.taint}")
             case _:
@@ -98,6 +104,18 @@ def timeline_comparisons(timeline: Timeline, clock: ProcessClock) -> Callable[[C
         timeline.add(_about(found.ref, clock.scenario_second(now.at), What.COMPARED, why))
 
     return compared
+
+
+def _about_adoption(effect: AdoptionEffect, at: float) -> TimelineEntry:
+    match effect:
+        case CountdownAdopted():
+            return _about(effect.ref, at, What.ADOPTED, f"{effect.tolerations} of its tolerations")
+        case AdoptionRefused():
+            return _about(effect.ref, at, What.ADOPTION_REFUSED, f"{effect.message} (try {effect.tries})")
+        case GivenBack():
+            return _about(effect.ref, at, What.GIVEN_BACK, "it has its tolerationSeconds back")
+        case _:
+            assert_never(effect)
 
 
 def _about_node(effect: NodeEffect, at: float) -> TimelineEntry:

@@ -1,0 +1,32 @@
+"""Lists as JSON, item by item, for whoever reads more of them than ``api_reader`` does."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+from taint_eviction.adapters.answers import Outcome
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.runtime.ports import CallFailed
+
+_PAGE = 500
+
+
+async def list_items(calls: ApiCalls, call: ApiRequest) -> AsyncGenerator[dict[str, Any], None]:
+    """Go through a list page by page; when the token of a page has expired, once more from the beginning."""
+    token, limit = "", _PAGE
+    while True:
+        paged: dict[str, str | int] = {"limit": limit} if limit else {}
+        following: dict[str, str | int] = {"continue": token} if token else {}
+        answer = await calls.make(replace(call, query={**(call.query or {}), **paged, **following}))
+        if token and answer.outcome is Outcome.EXPIRED:
+            token, limit = "", 0
+            continue
+        body = answer.need(Outcome.DONE).body
+        if not isinstance(body, dict) or not isinstance(body.get("items"), list | None):
+            raise CallFailed(f"the API server's answer is no list of {call.resource}")
+        for item in body.get("items") or ():
+            if isinstance(item, dict):
+                yield item
+        token = str((body.get("metadata") or {}).get("continue") or "")
+        if not token:
+            return

@@ -1,0 +1,233 @@
+"""The command that gives adopted pods back to the built-in controller."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+from tests.stage.client import ClientStage, client_stage
+
+from fake_apiserver import pod_object
+from taint_eviction.adapters.adoption_patches import ADOPTED
+from taint_eviction.adapters.control_state_data import read_control_state
+from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.cli import cli
+from taint_eviction.core.control_state import ControlState, Pause
+
+NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
+LEASES = "leases"
+UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+
+
+@pytest.fixture(autouse=True)
+def replicas_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for a replica that does not know of the order yet not as long as in a cluster."""
+    monkeypatch.setattr("taint_eviction.cli.hand_back._READ_SECONDS", 0.2)
+    monkeypatch.setattr("taint_eviction.cli.hand_back._ASK_AGAIN_SECONDS", 0.1)
+
+
+@pytest.fixture
+async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
+    """A stage for one test."""
+    async with client_stage(tmp_path) as made:
+        yield made
+
+
+async def hand_back(directory: Path, *arguments: str) -> Result:
+    """Run the command, by default without questions."""
+    env: dict[str, str | None] = {name: None for name in os.environ if name.startswith("TAINT_EVICTION_")}
+    words = ["hand-back", *(arguments or ("--yes",))]
+    env["KUBECONFIG"] = str(directory / "config")
+    return await asyncio.to_thread(CliRunner().invoke, cli, words, env=env, catch_exceptions=False)
+
+
+def note(seconds: object, by: str = "controller") -> str:
+    """Return a note of the seconds of UNREACHABLE."""
+    return orjson.dumps({"by": by, "tolerations": [{**UNREACHABLE, "occurrence": 0, "seconds": seconds}]}).decode()
+
+
+def adopted(at: ClientStage, name: str, annotation: str, node: str = "n1", **more: Any) -> None:
+    """Create a pod that is adopted, with this note; ``more`` is put into its only toleration."""
+    body = pod_object("default", name, node)
+    body["metadata"]["annotations"] = {ADOPTED: annotation, "own": "a"}
+    body["metadata"]["labels"] = {ADOPTED: "true", "app": "web"}
+    body["spec"]["tolerations"] = [UNREACHABLE | more, {"key": "other", "operator": "Exists"}]
+    at.server.create("pods", body)
+
+
+def pod(at: ClientStage, name: str) -> dict[str, Any]:
+    """Return a pod as it is now."""
+    found = at.server.get("pods", name, "default")
+    assert found is not None
+    return found
+
+
+def seconds_of(at: ClientStage, name: str) -> Any:
+    """Return the seconds of the first toleration, None for none."""
+    return pod(at, name)["spec"]["tolerations"][0].get("tolerationSeconds")
+
+
+def is_adopted(at: ClientStage, name: str) -> bool:
+    """Tell whether a pod has the annotation and the label; it never has only one."""
+    has = {ADOPTED in pod(at, name)["metadata"].get(field, {}) for field in ("annotations", "labels")}
+    assert len(has) == 1
+    return has.pop()
+
+
+def orders(at: ClientStage) -> ControlState:
+    """What is ordered now."""
+    found = at.server.get("configmaps", NAME, NAMESPACE)
+    return ControlState() if found is None else read_control_state(found)[0]
+
+
+def lease(at: ClientStage, holder: str, seconds: int) -> None:
+    """Let somebody hold the Lease."""
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}
+    at.server.create(LEASES, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
+
+
+async def test_pods_are_afterwards_what_they_were(at: ClientStage, tmp_path: Path) -> None:
+    """Tolerations, labels and annotations; whether the controller or admission took the seconds."""
+    adopted(at, "web", note(300))
+    adopted(at, "db", note(60, by="admission"))
+    result = await hand_back(tmp_path)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "2 pods are adopted",
+        "as things are, the built-in controller will evict none of them",
+        "nobody leads",
+        "2 pods have been given back",
+    ]
+    for name, seconds in (("web", 300), ("db", 60)):
+        found = pod(at, name)
+        assert found["spec"]["tolerations"][0] == UNREACHABLE | {"tolerationSeconds": seconds}
+        assert found["metadata"]["annotations"] == {"own": "a"}
+        assert found["metadata"]["labels"] == {"app": "web"}
+    assert orders(at).no_adoption is not None
+
+
+async def test_a_pod_without_other_labels_and_annotations_has_none_again(at: ClientStage, tmp_path: Path) -> None:
+    """No empty map is left behind that was not there."""
+    adopted(at, "web", note(300))
+    found = pod(at, "web")
+    for field in ("annotations", "labels"):
+        found["metadata"][field] = {ADOPTED: found["metadata"][field][ADOPTED]}
+    at.server.update("pods", found)
+    await hand_back(tmp_path)
+    assert not any(pod(at, "web")["metadata"].get(field) for field in ("annotations", "labels"))
+
+
+async def test_it_says_first_whom_the_built_in_controller_will_evict_and_when(at: ClientStage, tmp_path: Path) -> None:
+    """Each window is a whole one, counted from the change; pods on clean nodes stay."""
+    at.server.taint("n1", UNREACHABLE["key"], "", "NoExecute")
+    for name, seconds in (("a", 300), ("b", 300), ("c", 30), ("d", -1)):
+        adopted(at, name, note(seconds))
+    adopted(at, "e", note(300), node="n2")
+    lines = (await hand_back(tmp_path)).stdout.splitlines()
+    assert lines[:5] == [
+        "5 pods are adopted",
+        "the built-in controller will evict 4 of them, each after its full time, counted anew:",
+        "  after 0 s: 1 pod",
+        "  after 30 s: 1 pod",
+        "  after 300 s: 2 pods",
+    ]
+
+
+async def test_without_a_terminal_it_asks_for_the_flag_and_changes_nothing(at: ClientStage, tmp_path: Path) -> None:
+    """Exit code 2: a script must say that it means it."""
+    adopted(at, "web", note(300))
+    result = await hand_back(tmp_path, "--reason", "x")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (2, "1 pod is adopted")
+    assert "give --yes" in result.stderr
+    assert is_adopted(at, "web")
+    assert orders(at) == ControlState()
+
+
+async def test_nothing_is_given_back_before_the_leader_has_confirmed(at: ClientStage, tmp_path: Path) -> None:
+    """A leader that does not know of the order yet would adopt the pod again at once."""
+    adopted(at, "web", note(300))
+    lease(at, "replica-1", 15)
+    running = asyncio.create_task(hand_back(tmp_path, "--yes", "--reason", "getting out"))
+    while (ended := orders(at).no_adoption) is None:  # noqa: ASYNC110 - another thread writes it
+        await asyncio.sleep(0.05)
+    assert ended.reason == "getting out"
+    assert is_adopted(at, "web")
+    await StateConfigMap(at.calls, NAMESPACE, NAME).confirm_no_adoption("replica-1")
+    result = await running
+    assert (result.exit_code, seconds_of(at, "web")) == (0, 300)
+    assert "replica-1 leads, and adopts nothing any more" in result.stdout
+
+
+async def test_a_confirmation_of_another_leader_does_not_count(at: ClientStage, tmp_path: Path) -> None:
+    """Nor one of an order before: the wait ends with exit code 1, and pods stay adopted."""
+    adopted(at, "web", note(300))
+    lease(at, "replica-2", 15)
+    data = {"no-adoption": "true", "no-adoption-confirmed": '"replica-1"'}
+    at.server.create("configmaps", {"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": data})
+    result = await hand_back(tmp_path, "--yes", "--confirm-timeout", "1500ms")
+    assert result.exit_code == 1
+    assert "waiting for replica-2 to confirm" in result.stderr
+    assert "the leader has not confirmed in time" in result.stderr
+    assert is_adopted(at, "web")
+
+
+async def test_a_lease_that_nobody_renews_is_waited_for(at: ClientStage, tmp_path: Path) -> None:
+    """Its holder may be gone; the time is counted here, not read from the Lease."""
+    adopted(at, "web", note(300))
+    lease(at, "replica-1", 1)
+    result = await hand_back(tmp_path)
+    assert (result.exit_code, seconds_of(at, "web")) == (0, 300)
+    assert "the Lease of replica-1 has run out" in result.stdout
+
+
+@pytest.mark.parametrize("annotation", ["nonsense", "{}", note("300"), note(2**63), ""])
+async def test_a_note_that_is_none_is_told_and_taken_off(at: ClientStage, tmp_path: Path, annotation: str) -> None:
+    """The tolerations stay as they are: nobody knows what they were."""
+    adopted(at, "web", annotation)
+    result = await hand_back(tmp_path)
+    assert result.exit_code == 0
+    assert f"default/web: its annotation {ADOPTED} is taken off, and its tolerations stay" in result.stderr
+    assert (is_adopted(at, "web"), seconds_of(at, "web")) == (False, None)
+
+
+async def test_seconds_that_were_set_meanwhile_win(at: ClientStage, tmp_path: Path) -> None:
+    """The note counts only for a toleration without seconds; the command says that one stays away."""
+    adopted(at, "web", note(300), tolerationSeconds=42)
+    result = await hand_back(tmp_path)
+    assert (is_adopted(at, "web"), seconds_of(at, "web")) == (False, 42)
+    assert "default/web: 1 of the noted seconds stay away" in result.stderr
+
+
+async def test_a_conflict_is_tried_again(at: ClientStage, tmp_path: Path) -> None:
+    """Somebody else changed the pod meanwhile."""
+    adopted(at, "web", note(300))
+    at.server.faults.add(verb="patch", resource="pods", status=409, times=3)
+    assert (await hand_back(tmp_path)).exit_code == 0
+    assert seconds_of(at, "web") == 300
+
+
+async def test_a_pod_that_may_not_be_changed_is_named_and_the_others_go_back(at: ClientStage, tmp_path: Path) -> None:
+    """Exit code 1; the order stays, so that the command can be run again."""
+    for name in ("web", "db"):
+        adopted(at, name, note(300))
+    at.server.faults.add(verb="patch", resource="pods", name="web", status=403)
+    result = await hand_back(tmp_path)
+    assert result.exit_code == 1
+    assert "default/web is still adopted: " in result.stderr
+    assert "1 pod has been given back" in result.stdout
+    assert (seconds_of(at, "web"), seconds_of(at, "db")) == (None, 300)
+
+
+async def test_undo_lets_the_controller_adopt_again(at: ClientStage, tmp_path: Path) -> None:
+    """It changes no pod."""
+    adopted(at, "web", note(300))
+    await StateConfigMap(at.calls, NAMESPACE, NAME).set_no_adoption(Pause())
+    assert orders(at).no_adoption == Pause()
+    result = await hand_back(tmp_path, "--undo")
+    assert (result.exit_code, result.stdout) == (0, "the controller may adopt again, where its flags say so\n")
+    assert orders(at) == ControlState()
+    assert is_adopted(at, "web")

@@ -1,0 +1,81 @@
+"""Plans beside a built-in controller: which pods adoption covers, and which that one evicts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.planning.shop import JsonObject, inventory_of, node, planned, pod, run, tolerates
+
+from taint_eviction.planning.adoption import add_adoption
+from taint_eviction.planning.changes import Changes, read_taint
+from taint_eviction.planning.plan import Plan
+
+OLD = "2026-02-01T00:00:00Z"
+TAINT = "node-1=maintenance:NoExecute"
+
+
+def taken_over(*pods: JsonObject, taint: str = TAINT) -> Plan:
+    """Plan for pods of a node that is tainted at noon, with adoption of ten seconds or more."""
+    plan = planned(inventory_of(node("node-1"), *pods), Changes((read_taint(taint),)))
+    add_adoption(plan, 10.0)
+    return plan
+
+
+def adopted(plan: Plan) -> dict[str, bool | None]:
+    """Say of each pod whether it is adopted."""
+    return {each.ref.key.name: each.adopted for each in plan.pods}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(300, True), (10, True), (9, False), (0, False), (-1, False), (None, None)]
+)
+def test_a_countdown_is_adopted_if_enough_of_it_is_left(seconds: int | None, expected: bool | None) -> None:
+    """A pod that tolerates the taint indefinitely is evicted by nobody."""
+    assert adopted(taken_over(pod("web", "node-1", tolerates(seconds)))) == {"web": expected}
+
+
+def test_a_pod_that_does_not_tolerate_the_taint_is_the_built_in_controllers() -> None:
+    """At once: there is nothing to take. One untolerated taint is enough."""
+    plan = taken_over(pod("web", "node-1"), pod("db", "node-1", tolerates(300)))
+    assert adopted(plan) == {"web": False, "db": True}
+    assert plan.notes == [
+        "the built-in controller evicts 1 of 2 pods, past breaker, budgets, limits and pauses: they do not tolerate a"
+        " taint, or for less than 10 s"
+    ]
+
+
+def test_what_is_left_of_a_running_countdown_counts() -> None:
+    """The node was tainted long ago: a minute is nearly over for one pod, ten minutes are not for the other."""
+    tainted = node("node-1")
+    added = {"key": "maintenance", "effect": "NoExecute", "timeAdded": "2026-03-01T11:59:05Z"}
+    tainted["spec"]["taints"] = [added]
+    pods = [pod(str(seconds), "node-1", tolerates(seconds), creationTimestamp=OLD) for seconds in (60, 600)]
+    plan = planned(inventory_of(tainted, *pods))
+    add_adoption(plan, 10.0)
+    assert adopted(plan) == {"60": False, "600": True}
+
+
+def test_finished_mirror_and_terminating_pods_are_never_adopted() -> None:
+    """The built-in controller deletes finished ones, and the others are nobody's."""
+    finished = pod("finished", "node-1", tolerates(300))
+    finished["status"]["phase"] = "Failed"
+    mirror = pod("mirror", "node-1", tolerates(300), annotations={"kubernetes.io/config.mirror": "x"})
+    going = pod("going", "node-1", tolerates(300), deletionTimestamp="2026-03-01T11:59:00Z")
+    assert adopted(taken_over(finished, mirror, going)) == {"finished": False, "mirror": None, "going": None}
+
+
+def test_the_command_says_whose_each_pod_is(tmp_path: Path) -> None:
+    """In the table and in the document; without the flag, nothing of it."""
+    file = tmp_path / "cluster.json"
+    items: list[Any] = [node("node-1"), pod("web", "node-1"), pod("db", "node-1", tolerates(300))]
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    shown = " ".join(run(str(file), "--taint", TAINT, "--adopt").stdout.split())
+    assert "adopted" in shown
+    assert "the built-in controller's: nothing holds it" in shown
+    assert "note: the built-in controller evicts 1 of 2 pods" in shown
+    document = json.loads(run(str(file), "--taint", TAINT, "--adopt", "-o", "json").stdout)
+    assert {each["name"]: each["adopted"] for each in document["pods"]} == {"web": False, "db": True}
+    assert '"adopted"' not in run(str(file), "--taint", TAINT, "-o", "json").stdout
+    later = json.loads(run(str(file), "--taint", TAINT, "--adopt", "--adopt-from", "10m", "-o", "json").stdout)
+    assert not any(each["adopted"] for each in later["pods"])

@@ -1,0 +1,46 @@
+"""What is noted of the seconds that were taken from tolerations, and which come back."""
+
+from dataclasses import replace
+
+from taint_eviction.core.adoption import TolerationKey, seconds_at, seconds_to_return, with_seconds
+from taint_eviction.core.objects import Toleration
+
+SLOW = Toleration("slow", "Exists", "", "NoExecute", 300)
+FAST = Toleration("fast", "Equal", "x", "NoExecute", 5)
+FOREVER = Toleration("any", "Exists")
+
+
+def bare(*tolerations: Toleration) -> tuple[Toleration, ...]:
+    """Return them without seconds."""
+    return tuple(replace(toleration, toleration_seconds=None) for toleration in tolerations)
+
+
+def test_only_seconds_that_are_there_are_noted() -> None:
+    """A toleration without seconds has nothing to take, and one that is not named keeps its own."""
+    assert seconds_at((FAST, FOREVER, SLOW), {1, 2}) == {TolerationKey(bare(SLOW)[0], 0): 300}
+
+
+def test_equal_tolerations_are_told_by_their_occurrence() -> None:
+    """Seconds do not count for equality: the same toleration may be in the list with others."""
+    other = replace(SLOW, toleration_seconds=7)
+    noted = seconds_at((SLOW, FAST, other), {2})
+    assert noted == {TolerationKey(bare(SLOW)[0], 1): 7}
+    assert seconds_to_return(bare(SLOW, FAST, other), noted) == {2: 7}
+
+
+def test_a_note_counts_only_where_there_are_no_seconds_now() -> None:
+    """Who sets seconds again is obeyed; the others come back."""
+    noted = seconds_at((SLOW, FAST), {0, 1})
+    again = replace(SLOW, toleration_seconds=60)
+    assert with_seconds((again, *bare(FAST)), noted) == (again, FAST)
+
+
+def test_seconds_find_their_toleration_in_any_order() -> None:
+    """Admission plugins and people may append tolerations, and the order may change."""
+    noted = seconds_at((SLOW, FAST), {0, 1})
+    assert with_seconds((FOREVER, *bare(FAST, SLOW)), noted) == (FOREVER, FAST, SLOW)
+
+
+def test_seconds_of_a_toleration_that_is_not_there_go_nowhere() -> None:
+    """A note can add no toleration."""
+    assert seconds_to_return((FOREVER,), seconds_at((SLOW,), {0})) == {}
