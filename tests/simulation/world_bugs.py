@@ -95,7 +95,7 @@ def reads_are_dated_when_answered(patch: pytest.MonkeyPatch) -> None:
         return node
 
     patch.setattr(NodeReads, "_observe", dated)
-    patch.setattr(NodeReads, "_serves", lambda self, read: not read.task.done() or serves(self, read))
+    patch.setattr(NodeReads, "_serves", lambda self, read, now: not read.task.done() or serves(self, read, now))
 
 
 # Outages
