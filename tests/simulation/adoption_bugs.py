@@ -83,7 +83,7 @@ def adopted_by_the_minute(patch: pytest.MonkeyPatch) -> None:
     """All that is known is looked through once a minute, and no hint makes it sooner."""
     patch.setattr("taint_eviction.runtime.adopter._LOOK_SECONDS", 60.0)
     patch.setattr(Adopter, "_look_where_taints_changed", lambda self: None)
-    patch.setattr(AdoptionHints, "report", lambda self, effect, now: None)
+    patch.setattr(AdoptionHints, "heard", lambda self, fact: None)
 
 
 def nobody_is_adopted_twice(patch: pytest.MonkeyPatch) -> None:
