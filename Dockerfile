@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 #
-#   docker build --tag taint-eviction:0.1.0 .
+#   docker build --tag taint-eviction:0.2.0 .
 #
 # By tag it is what Debian and Python have fixed since; by digest it is what was tested:
 #
@@ -37,7 +37,7 @@ RUN cd /opt/taint-eviction/lib/python3.*/site-packages/kubernetes && rm -r clien
 RUN PYTHONHASHSEED=0 python -m compileall -q -f --invalidation-mode unchecked-hash /opt/taint-eviction/lib
 
 FROM python:${PYTHON_TAG}${PYTHON_DIGEST:+@${PYTHON_DIGEST}}
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=
 LABEL org.opencontainers.image.title="taint-eviction" \
       org.opencontainers.image.description="NoExecute taint-eviction controller for Kubernetes" \

@@ -97,11 +97,12 @@ def complete_pod(pod: JsonObject) -> None:
         container.setdefault("imagePullPolicy", "Always" if tag in {"", "latest"} else "IfNotPresent")
 
 
-def admit_pod(pod: JsonObject, admission: Admission) -> None:
-    """What admission plugins add: the tolerations at creations and at updates, the rest is there by then."""
+def admit_pod(pod: JsonObject, admission: Admission, *, is_new: bool) -> None:
+    """What admission plugins add: the tolerations at creations and at updates, the rest at creations."""
     spec = pod["spec"]
-    spec.setdefault("priority", 0)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    if is_new:
+        spec.setdefault("priority", 0)
+        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     if admission.default_toleration_seconds is not None:
         add_default_tolerations(spec, admission.default_toleration_seconds)
 

@@ -53,8 +53,10 @@ def _apply_operation(document: Any, operation: JsonObject) -> Any:
         case "remove":
             return _remove(document, steps)
         case "replace":
-            _read(document, steps)
-            return _add(_remove(document, steps) if steps else None, steps, deepcopy(operation["value"]))
+            # A member that is not there is added.
+            parent = _read(document, steps[:-1])
+            there = bool(steps) and (isinstance(parent, list) or steps[-1] in parent)
+            return _add(_remove(document, steps) if there else document, steps, deepcopy(operation["value"]))
         case "move":
             source = _steps(operation["from"])
             value = _read(document, source)
@@ -62,7 +64,7 @@ def _apply_operation(document: Any, operation: JsonObject) -> Any:
         case "copy":
             return _add(document, steps, deepcopy(_read(document, _steps(operation["from"]))))
         case "test":
-            if _read(document, steps) != operation.get("value"):
+            if _tested(document, steps) != operation.get("value"):
                 raise ValueError(f"testing value {operation['path']} failed")
             return document
     raise ValueError(f"unexpected kind: {kind}")
@@ -87,6 +89,14 @@ def _read(document: Any, steps: list[str]) -> Any:
     for step in steps:
         document = document[_index(step, len(document))] if isinstance(document, list) else document[step]
     return document
+
+
+def _tested(document: Any, steps: list[str]) -> Any:
+    """What is there; a member that an object lacks is null."""
+    if not steps:
+        return document
+    parent = _read(document, steps[:-1])
+    return parent.get(steps[-1]) if isinstance(parent, dict) else _read(parent, steps[-1:])
 
 
 def _add(document: Any, steps: list[str], value: Any) -> Any:

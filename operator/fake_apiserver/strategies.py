@@ -22,7 +22,14 @@ from .defaults import (
 )
 from .resources import ResourceType
 from .status import FieldError, JsonObject, bad_request
-from .validation import config_map_errors, forbidden_field, node_errors, pod_errors, pod_update_errors
+from .validation import (
+    annotation_errors,
+    config_map_errors,
+    forbidden_field,
+    node_errors,
+    pod_errors,
+    pod_update_errors,
+)
 
 _SYSTEM_METADATA = (
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
@@ -82,7 +89,7 @@ def admit(resource: ResourceType, obj: JsonObject, admission: Admission, *, is_n
     """What is added after the owners of fields were recorded, so that nobody owns it."""
     match resource.plural:
         case "pods":
-            admit_pod(obj, admission)
+            admit_pod(obj, admission, is_new=is_new)
         case "nodes":
             complete_node(obj)
             if is_new and admission.taint_nodes_by_condition:
@@ -94,7 +101,9 @@ def admit(resource: ResourceType, obj: JsonObject, admission: Admission, *, is_n
 def create_errors(resource: ResourceType, obj: JsonObject, admission: Admission) -> list[FieldError]:
     match resource.plural:
         case "pods":
-            return pod_errors(obj, comparisons=admission.toleration_comparison_operators)
+            return annotation_errors(obj["metadata"]) + pod_errors(
+                obj, comparisons=admission.toleration_comparison_operators
+            )
         case "nodes":
             return node_errors(obj)
         case "configmaps":
@@ -105,12 +114,14 @@ def create_errors(resource: ResourceType, obj: JsonObject, admission: Admission)
 def update_errors(
     resource: ResourceType, obj: JsonObject, old: JsonObject, options: WriteOptions, admission: Admission
 ) -> list[FieldError]:
-    """Real servers check metadata and nodes twice on updates, and each finding is a cause of its own."""
+    """Real servers check metadata and nodes more than once on updates, and each finding is a cause of its own."""
     errors = 2 * _finalizer_errors(obj, old)
     if resource.plural == "nodes":
         return errors + 2 * node_errors(obj)
     if resource.plural == "configmaps":
         return errors + config_map_errors(obj)
+    if resource.plural == "pods" and not options.keep_status:
+        errors += 4 * annotation_errors(obj["metadata"])
     if resource.plural == "pods" and not options.subresource and not options.keep_status:
         return errors + pod_update_errors(obj, old, comparisons=admission.toleration_comparison_operators)
     return errors
@@ -132,9 +143,17 @@ def _finalizer_errors(obj: JsonObject, old: JsonObject) -> list[FieldError]:
 
 
 def drop_empty_lists(resource: ResourceType, obj: JsonObject) -> None:
-    """A list that is empty is no list in the real server's types."""
+    """A list that is empty is no list in the real server's types, and what is null is absent."""
     if resource.plural in {"pods", "nodes"} and obj.get("spec"):
         obj["spec"] = {name: value for name, value in obj["spec"].items() if value != [] and value is not None}
+        if isinstance(tolerations := obj["spec"].get("tolerations"), list):
+            obj["spec"]["tolerations"] = [_without_null_seconds(each) for each in tolerations]
+
+
+def _without_null_seconds(toleration: object) -> object:
+    if isinstance(toleration, dict) and "tolerationSeconds" in toleration and toleration["tolerationSeconds"] is None:
+        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+    return toleration
 
 
 def as_stored(resource: ResourceType, obj: JsonObject) -> JsonObject:

@@ -41,7 +41,10 @@ _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 _LONGEST_NAME = 253
+_LONGEST_ANNOTATIONS = 256 * 1024
 _COMPARISONS = ("Gt", "Lt")
+_INT64 = range(-(2**63), 2**63)
+_JSON_KINDS = {str: "string", bool: "bool", list: "array"}
 _CANONICAL_INT = re.compile(r"^(0|-?[1-9][0-9]*)$")
 
 
@@ -176,14 +179,38 @@ def pod_errors(pod: JsonObject, *, comparisons: bool) -> list[FieldError]:
 def pod_update_errors(new: JsonObject, old: JsonObject, *, comparisons: bool) -> list[FieldError]:
     """Of a pod's spec: tolerations may be added and their seconds changed; images and the deadline may change."""
     new_spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
-    errors: list[FieldError] = []
-    if _mutable_parts_removed(new_spec, old_spec) != _mutable_parts_removed(old_spec, old_spec):
-        errors.append(forbidden_field("spec", POD_UPDATE_REFUSED))
     tolerations = new_spec.get("tolerations") or []
     without_seconds = [_without_seconds(toleration) for toleration in tolerations]
+    # Real servers check them as part of the spec, and again with those of before.
+    errors = again = toleration_errors(tolerations, comparisons=comparisons)
     if any(_without_seconds(t) not in without_seconds for t in old_spec.get("tolerations") or []):
-        return [*errors, forbidden_field("spec.tolerations", TOLERATION_REFUSED)]
-    return errors + toleration_errors(tolerations, comparisons=comparisons)
+        again = [forbidden_field("spec.tolerations", TOLERATION_REFUSED)]
+    errors = errors + again
+    if _mutable_parts_removed(new_spec, old_spec) != _mutable_parts_removed(old_spec, old_spec):
+        errors.append(forbidden_field("spec", POD_UPDATE_REFUSED))
+    return errors
+
+
+def annotation_errors(metadata: Mapping[str, Any]) -> list[FieldError]:
+    """Of all annotations together: how long they are."""
+    size = sum(len(f"{key}{text}".encode()) for key, text in (metadata.get("annotations") or {}).items())
+    if size <= _LONGEST_ANNOTATIONS:
+        return []
+    why = f"Too long: may not be more than {_LONGEST_ANNOTATIONS} bytes"
+    return [FieldError("FieldValueTooLong", "metadata.annotations", why)]
+
+
+def misread_seconds(pod: JsonObject) -> str:
+    """What a real server's decoder says of the first tolerationSeconds that is no whole number; "" if there is none."""
+    tolerations = (pod.get("spec") or {}).get("tolerations")
+    for toleration in tolerations if isinstance(tolerations, list) else ():
+        seconds = toleration.get("tolerationSeconds") if isinstance(toleration, dict) else None
+        if seconds is None or (type(seconds) is int and seconds in _INT64):
+            continue
+        kind = f"number {seconds}" if type(seconds) in (int, float) else _JSON_KINDS.get(type(seconds), "object")
+        where = "Toleration.spec.tolerations.tolerationSeconds of type int64"
+        return f"json: cannot unmarshal {kind} into Go struct field {where}"
+    return ""
 
 
 def _without_seconds(toleration: Mapping[str, Any]) -> JsonObject:

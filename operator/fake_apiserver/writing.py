@@ -29,6 +29,7 @@ from .status import (
     unsupported_media_type,
 )
 from .strategic import strategic_merge_patch
+from .validation import misread_seconds
 
 MERGE, STRATEGIC, JSON_PATCH = (
     "application/merge-patch+json", "application/strategic-merge-patch+json", "application/json-patch+json",
@@ -83,12 +84,13 @@ def write(registry: Registry, info: RequestInfo, body: Any, content_type: str, u
         raise method_not_allowed()
     match info.verb:
         case "create":
-            return _create(registry, info, resource, _object(body), options)
+            return _create(registry, info, resource, _decoded(resource, body), options)
         case "update":
-            record, created = registry.update(resource, info.namespace, info.name, _object(body), options)
+            decoded = _decoded(resource, body)
+            record, created = registry.update(resource, info.namespace, info.name, decoded, options)
             return _of_record(201 if created else 200, record)
         case "patch":
-            change = patch_function(body, content_type)
+            change = patch_function(body, content_type, resource)
             record = registry.get(resource, info.namespace, info.name)
             return _of_record(200, registry.patch(record, change, options))
         case "delete":
@@ -103,6 +105,21 @@ def _object(body: Any) -> JsonObject:
     if not isinstance(body, dict):
         raise bad_request("the body of the request must be an object")
     return body
+
+
+def _decoded(resource: ResourceType, body: Any) -> JsonObject:
+    """The object in a body; raises 400 for what does not fit the kind."""
+    obj = _object(body)
+    if resource.plural == "pods" and (why := misread_seconds(obj)):
+        raise bad_request(f'Pod in version "v1" cannot be handled as a Pod: {why}')
+    return obj
+
+
+def _patched(resource: ResourceType, obj: JsonObject) -> JsonObject:
+    """What a patch made of an object; raises 422 for what does not fit the kind."""
+    if resource.plural == "pods" and (why := misread_seconds(obj)):
+        raise StatusError(422, f' "" is invalid: patch: Invalid value: {why}', details={})
+    return obj
 
 
 def _optional(body: Any) -> JsonObject | None:
@@ -126,17 +143,17 @@ def _create(
     raise no_such_path() if info.subresource != "status" else method_not_allowed()
 
 
-def patch_function(body: Any, content_type: str) -> Callable[[JsonObject], JsonObject]:
+def patch_function(body: Any, content_type: str, resource: ResourceType) -> Callable[[JsonObject], JsonObject]:
     """What a patch does to an object, by its content type; raises 415 for other types, apply among them."""
     kind = content_type.partition(";")[0].strip()
     if kind == JSON_PATCH:
-        return lambda obj: json_patch(obj, body)
+        return lambda obj: _patched(resource, json_patch(obj, body))
     if kind not in {MERGE, STRATEGIC}:
         raise StatusError(415, "415: Unsupported Media Type", details={})
     patch = _object(body)
     if kind == STRATEGIC:
-        return lambda obj: strategic_merge_patch(obj, patch)
-    return lambda obj: _object(merge_patch(obj, patch))
+        return lambda obj: _patched(resource, strategic_merge_patch(obj, patch))
+    return lambda obj: _patched(resource, _object(merge_patch(obj, patch)))
 
 
 def _delete_collection(registry: Registry, info: RequestInfo, options: DeleteOptions) -> EncodedResponse:

@@ -5,4 +5,4 @@ decisions), ``settings``, ``runtime`` (waits and works), ``kopf_shell`` / ``adap
 ``wiring`` (one object graph), ``cli`` (speaks to people).
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

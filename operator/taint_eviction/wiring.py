@@ -264,7 +264,8 @@ def _shadow(
     journal: Journal | None,
     before: JournalComparisons | None,
 ) -> Shadow:
-    reporter = ComparisonReporter(metrics.compared, (lambda _line, _now: None) if journal is None else journal.write)
+    write = (lambda _line, _now: None) if journal is None else journal.write
+    reporter = ComparisonReporter(gate, metrics.compared, write)
     totals = ComparisonTotals() if before is None else before.totals
     evicted_epochs = {} if before is None else before.evicted_epochs
     if journal is not None:

@@ -50,7 +50,7 @@ def commands_page() -> str:
 
 
 def verbs() -> Iterator[tuple[str, click.Command]]:
-    """Yield all commands with their names; ``breaker reset`` is one."""
+    """Yield all commands with their names; ``breaker reset`` is one, and so is ``breaker`` itself."""
     context = click.Context(cli)
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)

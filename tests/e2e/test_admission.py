@@ -283,7 +283,7 @@ async def test_the_usual_300_s_are_moved(moving: ClusterUnderTest) -> None:
     assert [toleration for toleration in pod["spec"]["tolerations"] if "tolerationSeconds" in toleration] == []
     noted = [{**toleration, "occurrence": 0, "seconds": 300} for toleration in (NOT_READY, UNREACHABLE)]
     assert note(pod) == {"by": "admission", "tolerations": noted}
-    assert pod["metadata"]["labels"] == {ADOPTED: "true"}
+    assert pod["metadata"]["labels"] == {ADOPTED: "admission"}
 
 
 async def test_other_tolerations_stay_and_a_note_of_before_is_overwritten(moving: ClusterUnderTest) -> None:
@@ -296,7 +296,7 @@ async def test_other_tolerations_stay_and_a_note_of_before_is_overwritten(moving
     noted = [{**UNREACHABLE, "occurrence": 1, "seconds": 40}, {**equal, "occurrence": 0, "seconds": -5}]
     assert note(pod) == {"by": "admission", "tolerations": noted}
     assert pod["metadata"]["annotations"]["note"] == "mine"
-    assert pod["metadata"]["labels"] == {"app": "web", ADOPTED: "true"}
+    assert pod["metadata"]["labels"] == {"app": "web", ADOPTED: "admission"}
 
 
 async def test_a_pod_without_such_seconds_stays_as_it_is(moving: ClusterUnderTest) -> None:

@@ -84,6 +84,45 @@ async def test_a_pause_holds_what_is_adopted(cluster: ClusterUnderTest, start: S
 
 
 @real_only
+async def test_a_budget_holds_what_is_adopted(cluster: ClusterUnderTest, start: Start) -> None:
+    """It goes once the budget allows a disruption."""
+    await start(*ADOPTING, "--eviction-mode=evict", "--retry-max=2s")
+    for node in ("a", "b"):
+        await cluster.create_node(node)
+    budget = await cluster.create_budget("guard", "db", min_available=2)
+    pods = [await cluster.create_pod(f"db-{node}", node, [tolerates(4)], labels={"app": "db"}) for node in ("a", "b")]
+    for pod in pods:
+        await cluster.make_ready(pod.name)
+    try:
+        await cluster.eventually(budget, lambda found: found.get("status", {}).get("currentHealthy") == 2)
+    except TimeoutError:
+        pytest.skip("nobody fills in the status of budgets here: the cluster has no disruption controller")
+    await cluster.taint("a", KEY)
+    await adopted(cluster, pods[0])
+    await cluster.stays(pods[0], 8.0)
+    await cluster.relax_budget(budget, min_available=1)
+    await cluster.evicted(pods[0])
+
+
+@real_only
+async def test_an_open_breaker_holds_what_is_adopted(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
+    """A wave opens it before the first pod goes."""
+    await start(*ADOPTING, "--breaker", "--breaker-nodes=2")
+    pods = []
+    for node in ("a", "b", "c"):
+        await cluster.create_node(node)
+        pods.append(await cluster.create_pod(f"pod-{node}", node, [tolerates(4)]))
+    for node in ("a", "b", "c"):
+        await cluster.taint(node, KEY)
+    for pod in pods:
+        await adopted(cluster, pod)
+    await cluster.stays(pods[0], 8.0)
+    await order("breaker", "reset", "--yes")
+    for pod in pods:
+        await cluster.evicted(pod)
+
+
+@real_only
 async def test_a_pod_is_afterwards_what_it_was(cluster: ClusterUnderTest, start: Start) -> None:
     """When the taint is gone, the pod has its seconds back."""
     await start(*ADOPTING)

@@ -1,6 +1,7 @@
 """Single pods are adopted and given back over HTTP, exactly as they were read."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ async def test_seconds_go_into_the_note_and_come_back(at: ClientStage) -> None:
     assert [each.toleration_seconds for each in pod.tolerations][:2] == [300, 7]
     after = found(at)
     assert after["spec"]["tolerations"][:2] == [DOWN, OTHER]
-    assert after["metadata"]["labels"] == {"app": "web", ADOPTED: "true"}
+    assert after["metadata"]["labels"] == {"app": "web", ADOPTED: "controller"}
     assert note(at) == {"by": "controller", "tolerations": [{**DOWN, "occurrence": 0, "seconds": 300}]}
     assert [each.ref for each in await adoptions(at).list_adopted()] == [ref]
     given = await adoptions(at).give_back(ref, always)
@@ -89,17 +90,22 @@ async def test_a_pod_without_labels_and_annotations_gets_both(at: ClientStage) -
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     at.server.patch("pods", "web", {"metadata": {"labels": None, "annotations": None}}, "default")
     assert await adoptions(at).adopt(ref, first) is not None
-    assert found(at)["metadata"]["labels"] == {ADOPTED: "true"}
+    assert found(at)["metadata"]["labels"] == {ADOPTED: "controller"}
 
 
 async def test_a_note_that_is_there_goes_on_as_far_as_it_counts(at: ClientStage) -> None:
-    """By whom stays; nonsense, and seconds whose toleration has some now, are left out."""
+    """What was taken at creation stays noted as that; nonsense is left out, and what its toleration has now."""
     before = {"by": "admission", "tolerations": [{**DOWN, "occurrence": 0, "seconds": 60}]}
     ref = put(at, OTHER, DOWN, annotations={ADOPTED: orjson.dumps(before).decode()})
     assert await adoptions(at).adopt(ref, first) is not None
     bare = {field: value for field, value in OTHER.items() if field != "tolerationSeconds"}
     other = {**bare, "occurrence": 0, "seconds": 7}
-    assert note(at) == {"by": "admission", "tolerations": [before["tolerations"][0], other]}
+    at_creation = {**DOWN, "occurrence": 0, "seconds": 60}
+    assert note(at) == {"by": "controller", "tolerations": [other, at_creation | {"by": "admission"}]}
+    assert await adoptions(at).give_back(ref, always) is not None
+    assert note(at) == before
+    assert found(at)["metadata"]["labels"][ADOPTED] == "admission"
+    assert await adoptions(at).list_adopted() == []
     at.server.patch("pods", "web", {"metadata": {"annotations": {ADOPTED: "nonsense"}}}, "default")
     at.server.patch("pods", "web", {"spec": {"tolerations": [OTHER, DOWN]}}, "default")
     assert await adoptions(at).adopt(ref, first) is not None
@@ -154,3 +160,36 @@ async def test_whoever_is_named_in_the_lease_confirms(at: ClientStage) -> None:
     """Once it is ordered."""
     await adoptions(at).confirm_no_adoption()
     assert at.server.get("configmaps", "taint-eviction-controller", "kube-system") is None
+
+
+async def test_a_refusal_is_not_tried_again_though_others_change_the_pod(at: ClientStage) -> None:
+    """Its reason is told; the caller knows when to try again."""
+    ref = put(at, DOWN | {"tolerationSeconds": 300})
+    at.server.faults.add(verb="patch", resource="pods", status=503, message="too busy")
+    with pytest.raises(CallFailed, match="too busy"):
+        await adoptions(at).adopt(ref, first)
+    assert len(at.server.requests.select(verb="patch", resource="pods")) == 1
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+async def test_seconds_whose_note_is_stripped_are_put_back_at_once(
+    at: ClientStage, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    """A webhook that removes unknown labels or annotations must not cost a pod its seconds for good."""
+    ref = put(at, DOWN | {"tolerationSeconds": 300})
+    make = at.calls.make
+    stripped: list[Any] = []
+
+    async def strip(call: Any, *args: Any) -> Any:
+        answer = await make(call, *args)
+        if call.verb == "patch" and not stripped:
+            stripped.append(call)
+            body = at.server.patch("pods", "web", {"metadata": {field: {ADOPTED: None}}}, "default")
+            return replace(answer, body=body)
+        return answer
+
+    monkeypatch.setattr(at.calls, "make", strip)
+    with pytest.raises(CallFailed, match="has removed the note or the label"):
+        await adoptions(at).adopt(ref, first)
+    assert found(at)["spec"]["tolerations"][0] == DOWN | {"tolerationSeconds": 300}
+    assert not any(ADOPTED in (found(at)["metadata"].get(each) or ()) for each in ("labels", "annotations"))

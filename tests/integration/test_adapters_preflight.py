@@ -8,7 +8,7 @@ from tests.stage.client import ClientStage, client_stage
 
 from taint_eviction.adapters.preflight import in_words, missing_rights
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
-from taint_eviction.settings import ControlStateSettings, ElectionSettings, Settings
+from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
 
 READS = {f"{verb} {resource}" for verb in ("get", "list", "watch") for resource in ("nodes", "pods")}
 WRITES = {"patch pods/status", "delete pods"}
@@ -30,6 +30,10 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
     ("settings", "asked"),
     [
         (Settings(), READS | WRITES | EVENTS | LEASE | LATCH | {"get configmaps"}),
+        (
+            Settings(adoption=AdoptionSettings(enabled=True)),
+            READS | WRITES | EVENTS | LEASE | LATCH | {"get configmaps", "patch pods"},
+        ),
         (Settings(dry_run=True), READS | LEASE | {"get configmaps"}),
         (Settings(dry_run=True, dry_run_events=True), READS | EVENTS | LEASE | {"get configmaps"}),
         (

@@ -441,11 +441,12 @@ async def test_a_pause_is_made_longer_but_never_shorter(at: ClientStage) -> None
 
 
 async def test_pauses_that_have_ended_are_removed_and_no_others(at: ClientStage) -> None:
-    """Neither later ones nor those without an end."""
+    """Not one that was made longer meanwhile."""
     await state(at).set_pauses(
         {EVERYTHING: Pause(EPOCH, "", EPOCH + 60), N1: Pause(EPOCH), SHOP: Pause(EPOCH, "", EPOCH + 61)}
     )
-    await state(at).end_pauses(EPOCH + 60)
+    ended = {EVERYTHING: Pause(EPOCH, "", EPOCH + 60), SHOP: Pause(EPOCH, "", EPOCH + 60)}
+    await state(at).end_pauses(ended)
     assert await state(at).read() == ControlState(None, {"n1": Pause(EPOCH)}, {"shop": Pause(EPOCH, "", EPOCH + 61)})
 
 

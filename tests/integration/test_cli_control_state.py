@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from tests.stage.client import ClientStage, client_stage
 from tests.stage.clocks import EPOCH
 
-from fake_apiserver import LoggedRequest, WallClock
+from fake_apiserver import Fault, LoggedRequest, WallClock
 from taint_eviction.adapters.control_state_data import latch_text, read_control_state, reset_text
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli import cli
@@ -93,6 +93,54 @@ async def test_a_host_whose_clock_is_off_pauses_by_the_servers(tmp_path: Path) -
         assert is_now(at, control_state(at).cluster)
 
 
+class WrongDates(WallClock):
+    """The API server's clock, which its answers do not tell."""
+
+    def __init__(self, header: str) -> None:
+        super().__init__()
+        self.header = header
+
+    def http_date(self, plus_seconds: float = 0.0) -> str:
+        """Say what is wrong."""
+        return self.header
+
+
+@pytest.mark.parametrize("header", ["", "yesterday"])
+async def test_a_pause_is_dated_by_the_host_where_answers_are_not(tmp_path: Path, header: str) -> None:
+    """It says so."""
+    async with client_stage(tmp_path, clock=WrongDates(header)) as at:
+        result = await run(tmp_path, "pause", "--for", "30m")
+        pause = control_state(at).cluster
+    assert result.exit_code == 0
+    assert "no answer of the API server has a Date that can be read: this machine's clock counts" in result.stderr
+    assert is_now(at, pause)
+    assert pause is not None
+    assert pause.until_epoch == (pause.since_epoch or 0.0) + 1800
+
+
+@pytest.mark.parametrize("year", ["1970", "2015", "9999"])
+@pytest.mark.parametrize("flags", [(), ("--for", "30m")])
+async def test_a_pause_whose_time_nobody_believes_holds_until_somebody_resumes(
+    tmp_path: Path, year: str, flags: tuple[str, ...]
+) -> None:
+    """One whose end a controller may take for over would hold nothing."""
+    async with client_stage(tmp_path, clock=WrongDates(f"Fri, 02 Jan {year} 00:00:00 GMT")) as at:
+        result = await run(tmp_path, "pause", *flags)
+        pause = control_state(at).cluster
+    assert (result.exit_code, pause) == (0, Pause(by=USER))
+    assert f"the API server dates its answers {year}-01-02" in result.stderr
+    assert ("it does not end by itself" in result.stderr) is bool(flags)
+    assert result.stdout == f"all evictions are paused (by {USER})\n"
+
+
+async def test_one_answer_that_is_misdated_dates_no_pause(at: ClientStage, tmp_path: Path) -> None:
+    """As of one API server of three whose clock is an hour behind: the median of several answers counts."""
+    put(at, pause_node__n1="true")
+    at.server.faults.add(Fault(date_ahead_seconds=-3600.0, times=2))
+    assert (await run(tmp_path, "pause", "--for", "30m")).exit_code == 0
+    assert is_now(at, control_state(at).cluster)
+
+
 async def test_pause_may_be_for_nodes_and_namespaces(at: ClientStage, tmp_path: Path) -> None:
     """As many as are named, a line for each; the rest goes on."""
     result = await run(tmp_path, "pause", "--node", "n1", "--node", "n2", "-n", "default")
@@ -151,7 +199,7 @@ async def test_who_may_not_read_nodes_gets_no_warning(at: ClientStage, tmp_path:
         (("pause", "--node", "a/b"), "node 'a/b' cannot be paused by name"),
         (("resume", "-n", ""), "namespace '' cannot be paused by name"),
         (("resume", "--all", "--node", "n1"), "--all ends every pause"),
-        (("pause", "n1"), "unexpected extra argument"),
+        (("pause", "n1"), "is neither node/NAME nor namespace/NAME"),
     ],
 )
 async def test_wrong_usage_exits_2_and_asks_nothing(

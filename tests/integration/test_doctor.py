@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,21 @@ async def answering() -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-def add_replica(at: ClientStage, name: str, node: str, version: str = __version__, *arguments: str) -> None:
+def add_replica(
+    at: ClientStage,
+    name: str,
+    node: str,
+    version: str = __version__,
+    *arguments: str,
+    variables: Mapping[str, str] | None = None,
+) -> None:
     """Create a pod of the controller that is ready."""
     pod = pod_object(NAMESPACE, name, node)
     labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME, "app.kubernetes.io/version": version}
     pod["metadata"]["labels"] = labels
     pod["spec"] |= {"serviceAccountName": NAME}
     pod["spec"]["containers"][0]["args"] = ["run", *arguments]
+    pod["spec"]["containers"][0]["env"] = [{"name": key, "value": value} for key, value in (variables or {}).items()]
     pod["status"] = {"podIP": "127.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
     at.server.create("pods", pod)
 
@@ -175,10 +183,12 @@ async def test_an_active_built_in_controller_is_wrong(at: ClientStage, tmp_path:
 
 
 async def test_beside_a_dry_run_the_built_in_controller_may_be_active(at: ClientStage, tmp_path: Path) -> None:
-    """A dry run is there to be compared with it."""
-    add_replica(at, "one", "n1", __version__, "--dry-run")
+    """A dry run is there to be compared with it, and adopts nothing."""
+    add_replica(at, "one", "n1", __version__, "--dry-run", "--adopt")
     add_manager(at)
-    assert (await findings(tmp_path))["built-in controller"]["state"] == "ok"
+    found = await findings(tmp_path)
+    assert found["built-in controller"]["state"] == "ok"
+    assert "adoption" not in found
 
 
 async def test_two_versions_are_a_rollout_that_is_not_over(at: ClientStage, tmp_path: Path) -> None:
@@ -235,3 +245,185 @@ async def test_a_server_that_is_away_ends_it_with_3(tmp_path: Path) -> None:
     result = await doctor(tmp_path)
     assert result.exit_code == 3
     assert "cannot be reached" in result.stderr
+
+
+def add_policy(at: ClientStage, *suffixes: str) -> None:
+    """Let the API server answer that it has the admission policy ("") or its binding ("bindings")."""
+    found = {"": "validatingadmissionpolicies/", "bindings": "validatingadmissionpolicybindings/"}
+    for suffix in suffixes:
+        at.server.faults.add(path=found[suffix] + NAME, status=200, message="{}", plain_text=True)
+
+
+def add_adopted(at: ClientStage) -> None:
+    """Create a pod whose countdown was adopted."""
+    pod = pod_object("shop", "web", "n1")
+    pod["metadata"]["labels"] = {"taint-eviction/adopted": "true"}
+    at.server.create("pods", pod)
+
+
+async def test_adoption_needs_a_right_and_a_policy(at: ClientStage, tmp_path: Path) -> None:
+    """A built-in controller that is active is then as expected."""
+    add_replica(at, "one", "n1", __version__, "--adopt")
+    add_replica(at, "two", "n2", __version__, "--adopt")
+    add_lease(at, NAME)
+    add_manager(at)
+    add_policy(at, "")
+    found = await findings(tmp_path)
+    assert found["adoption"]["found"] == f"there is no ValidatingAdmissionPolicyBinding {NAME}"
+    assert found["built-in controller"]["state"] == "ok"
+    made = at.server.requests.select(verb="create")
+    asked = [entry.body["spec"]["resourceAttributes"] for entry in made if entry.body]
+    assert ("patch", "pods", "") in {(each["verb"], each["resource"], each["subresource"]) for each in asked}
+    add_policy(at, "bindings")
+    add_adopted(at)
+    assert (await findings(tmp_path))["adoption"]["state"] == "ok"
+
+
+async def test_adoption_is_seen_in_the_environment_too(at: ClientStage, tmp_path: Path) -> None:
+    """As each flag can be set by a variable."""
+    add_replica(at, "one", "n1", variables={"TAINT_EVICTION_ADOPT": "true"})
+    assert "adoption" in await findings(tmp_path)
+
+
+async def test_adopted_pods_without_a_leader_are_told(at: ClientStage, tmp_path: Path) -> None:
+    """Nobody evicts them: the built-in controller has forgotten them."""
+    add_replica(at, "one", "n1", __version__, "--adopt")
+    add_policy(at, "", "bindings")
+    add_adopted(at)
+    found = (await findings(tmp_path))["adoption"]
+    assert (found["state"], found["found"]) == ("wrong", "nobody leads, so nobody evicts adopted pods")
+    assert found["advice"].endswith("taint-eviction hand-back")
+
+
+async def test_adopted_pods_beside_a_controller_that_does_not_adopt_are_told(at: ClientStage, tmp_path: Path) -> None:
+    """It evicts them in time, but never gives them back."""
+    install(at)
+    add_adopted(at)
+    found = (await findings(tmp_path))["adoption"]
+    assert found["state"] == "wrong"
+    assert "taint-eviction hand-back" in found["advice"]
+
+
+def environment(**variables: str) -> list[dict[str, Any]]:
+    """Write the environment of a container; a variable beside it is taken from a Secret."""
+    written = [{"name": f"TAINT_EVICTION_{name}", "value": value} for name, value in variables.items()]
+    return [*written, {"name": "OTHER", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+
+
+def add_replica_with(at: ClientStage, name: str, node: str, **variables: str) -> None:
+    """Create a pod of the controller that has variables in its environment."""
+    add_replica(at, name, node)
+    spec = at.server.get("pods", name, NAMESPACE)["spec"]  # type: ignore[index]
+    spec["containers"][0]["env"] = environment(**variables)
+    at.server.delete("pods", name, NAMESPACE, grace_period_seconds=0)
+    pod = pod_object(NAMESPACE, name, node)
+    labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
+    pod["metadata"]["labels"] = labels
+    at.server.create("pods", {**pod, "spec": spec})
+
+
+@pytest.mark.parametrize(("value", "state"), [("true", "ok"), ("1", "ok"), ("false", "wrong"), ("", "wrong")])
+async def test_a_dry_run_by_its_environment_is_one(at: ClientStage, tmp_path: Path, value: str, state: str) -> None:
+    """The built-in controller may be active beside it, and the rights to delete are not needed."""
+    add_replica_with(at, "one", "n1", DRY_RUN=value)
+    add_manager(at)
+    assert (await findings(tmp_path))["built-in controller"]["state"] == state
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"LEADER_ELECT_RESOURCE_NAME": "mine", "LEADER_ELECT_RESOURCE_NAMESPACE": NAMESPACE},
+        {"LEADER_ELECT_RESOURCE_NAME": "mine"},
+    ],
+)
+async def test_the_lease_is_that_of_the_pods(at: ClientStage, tmp_path: Path, variables: dict[str, str]) -> None:
+    """By their environment; whoever asks need not know its name."""
+    add_replica_with(at, "one", "n1", **variables)
+    add_lease(at, "mine")
+    assert (await findings(tmp_path))["leader"]["found"] == "one_1"
+    assert (await findings(tmp_path, "--lease-name", "mine"))["leader"]["found"] == "one_1"
+
+
+async def test_the_lease_of_the_arguments_wins(at: ClientStage, tmp_path: Path) -> None:
+    """As with the controller itself."""
+    add_replica(at, "one", "n1", __version__, "--leader-elect-resource-name", "mine")
+    add_replica(at, "two", "n2", __version__, "--leader-elect-resource-name=mine")
+    add_lease(at, "mine")
+    assert (await findings(tmp_path))["leader"]["state"] == "ok"
+
+
+async def test_replicas_of_two_leases_are_wrong(at: ClientStage, tmp_path: Path) -> None:
+    """Both lead, and both evict."""
+    add_replica(at, "one", "n1")
+    add_replica(at, "two", "n2", __version__, "--leader-elect-resource-name=other")
+    found = (await findings(tmp_path))["leader"]
+    assert (found["state"], found["found"]) == ("wrong", f"replicas of Leases {NAMESPACE}/other and {NAMESPACE}/{NAME}")
+
+
+@pytest.mark.parametrize("names", [("LEASE_NAME", "LEASE_NAMESPACE"), ("STATE_NAME", "STATE_NAMESPACE")])
+async def test_the_lease_is_found_by_the_variables_of_the_other_verbs(
+    at: ClientStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    """Those of status and pause, by their older names as well."""
+    add_lease(at, "mine")
+    for name, value in zip(names, ("mine", NAMESPACE), strict=True):
+        monkeypatch.setenv(f"TAINT_EVICTION_{name}", value)
+    connection = CliRunner().invoke
+    env = {"KUBECONFIG": str(tmp_path / "config")}
+    result = await asyncio.to_thread(connection, cli, ["doctor", "-o", "json"], env=env, catch_exceptions=False)
+    found = {each["check"]: each for each in json.loads(result.stdout)["findings"]}
+    assert found["leader"]["found"] == "one_1"
+
+
+async def test_a_malformed_pod_is_named_and_the_rest_is_checked(at: ClientStage, tmp_path: Path) -> None:
+    """As an aggregated API or a proxy may answer."""
+    install(at)
+    good = at.server.get("pods", "one", NAMESPACE)
+    bad: list[Any] = [
+        None,
+        {"metadata": {"name": "odd", "namespace": NAMESPACE}, "spec": {"containers": 3}},
+        {"metadata": []},
+    ]
+    body = json.dumps({"kind": "PodList", "apiVersion": "v1", "items": [*bad, good]})
+    at.server.faults.add(verb="list", resource="pods", status=200, message=body, plain_text=True)
+    result = await doctor(tmp_path)
+    pods = f"pods in {NAMESPACE}: "
+    assert f"{pods}items[0] is malformed: " in result.stdout
+    assert f"{pods}pod odd is malformed: spec.containers is not a list" in result.stdout
+    assert f"{pods}items[2] is malformed: metadata is not an object" in result.stdout
+    assert "1 replicas, 1 ready, on 1 nodes" in result.stdout
+
+
+@pytest.mark.parametrize("body", ["[]", '{"items": 3}', '"words"', "null"])
+async def test_an_answer_that_is_no_list_is_told(at: ClientStage, tmp_path: Path, body: str) -> None:
+    """Nothing ends in a traceback."""
+    install(at)
+    for resource in ("pods", "leases", "nodes"):
+        at.server.faults.add(resource=resource, status=200, message=body, plain_text=True)
+    result = await doctor(tmp_path)
+    assert result.exit_code in (0, 1)
+    assert "unchecked replicas" in result.stdout or "wrong     replicas" in result.stdout
+
+
+async def test_a_namespace_is_that_of_the_controller(at: ClientStage, tmp_path: Path) -> None:
+    """As -n of kubectl."""
+    install(at)
+    assert (await findings(tmp_path, "-n", NAMESPACE))["leader"]["state"] == "ok"
+    assert (await findings(tmp_path, "-n", "elsewhere"))["leader"]["state"] == "wrong"
+
+
+@pytest.mark.parametrize("kind", ["LEASE", "STATE"])
+@pytest.mark.parametrize(("name", "state"), [("other", "wrong"), (NAME, "ok")])
+async def test_variables_of_the_pods_that_name_another_lease_are_wrong(
+    at: ClientStage, tmp_path: Path, kind: str, name: str, state: str
+) -> None:
+    """Commands that are run in such a pod ask another controller, and pause nothing; the controller reads neither."""
+    variables = {f"{kind}_NAME": name, f"{kind}_NAMESPACE": NAMESPACE}
+    add_replica_with(at, "one", "n1", **variables)
+    add_lease(at, NAME)
+    found = (await findings(tmp_path))["leader"]
+    assert found["state"] == state
+    if state == "wrong":
+        assert found["found"] == f"one elects by Lease {NAMESPACE}/{NAME}, and its variables name {NAMESPACE}/{name}"
+        assert "TAINT_EVICTION_LEADER_ELECT_RESOURCE_NAME" in found["advice"]

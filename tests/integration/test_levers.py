@@ -207,3 +207,93 @@ async def test_an_open_breaker_tells_what_each_node_would_lose(tmp_path: Path) -
             said = await it.pull("breaker", "reset")
             assert said.code == 2
             assert "3 pods leave now from 2 nodes; no budget would be violated" in said.complaints
+
+
+async def test_one_node_alone_is_let_go(levers: Levers) -> None:
+    """Instead of everything, every other node is paused, in one write: nothing goes in between."""
+    said = await levers.pull("resume", "--only", "node/n2", "--yes")
+    assert said.code == 0
+    assert "1 pod leaves now from 1 node" in said.complaints
+    out = said.out.splitlines()
+    assert out[0].startswith("all evictions are no longer paused")
+    assert out[1] == "evictions from 3 other nodes are paused instead; nodes that join later are not"
+    await until(lambda: levers.left() == {"a", "b", "held", "waits", "db-0"})
+    assert levers.data().keys() == {"pause-node.n1", "pause-node.n3", "pause-node.cp"}
+    assert len(levers.server.requests.select(verb="patch", resource="configmaps")) == 1
+
+
+async def test_one_namespace_alone_is_let_go(levers: Levers) -> None:
+    """Others are paused; that of the controller is one of these."""
+    levers.server.create("namespaces", {"metadata": {"name": "shop"}})
+    said = await levers.pull("resume", "--only", "-n", "shop", "--yes")
+    assert said.code == 0
+    assert {key for key in levers.data() if "namespace" in key} >= {
+        "pause-namespace.default",
+        "pause-namespace.kube-system",
+    }
+    assert levers.left() == {"a", "b", "c", "held", "waits", "db-0"}
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--only",), "--only takes what is to go"),
+        (("--only", "--all", "node/n2"), "--all ends every pause"),
+        (("--only", "node/n2", "namespace/default"), "--only takes nodes or namespaces, not both"),
+        (("--only", "node/n22"), "there is no node n22 in this cluster; did you mean 'n2'?"),
+        (("n2",), "'n2' is neither node/NAME nor namespace/NAME"),
+    ],
+)
+async def test_what_is_to_go_alone_must_be_clear(levers: Levers, words: tuple[str, ...], complaint: str) -> None:
+    """A mistyped name would pause everything and let nothing go."""
+    before = levers.data()
+    said = await levers.pull("resume", *words, "--yes")
+    assert said.code == 2
+    assert complaint in said.complaints
+    assert levers.data() == before
+
+
+async def test_who_resumes_one_node_of_all_is_told_how(levers: Levers) -> None:
+    """The wider pause holds it as well."""
+    said = await levers.pull("resume", "node/n2", "--yes")
+    assert "all evictions are still paused" in said.out
+    assert "to let only that go: taint-eviction resume --only node/n2" in said.complaints
+
+
+async def test_scopes_are_written_as_kubectl_writes_objects(levers: Levers) -> None:
+    """Of pause, too; --all is what is paused without them."""
+    at = ("--kubeconfig", str(levers.config))
+    assert (await invoked("pause", "node/n1", "ns/shop", "no/n2", *at)).code == 0
+    assert {"pause-node.n1", "pause-node.n2", "pause-namespace.shop"} <= levers.data().keys()
+    assert "all evictions are already paused" in (await invoked("pause", "--all", *at)).out
+    assert (await invoked("pause", "--all", "node/n1", *at)).code == 2
+    assert (await invoked("pause", "namespace", "bank", "mill", *at)).code == 0
+    assert {"pause-namespace.bank", "pause-namespace.mill"} <= levers.data().keys()
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+async def test_a_kind_without_a_name_is_no_scope(levers: Levers, verb: str) -> None:
+    """Least of all everything."""
+    before = levers.data()
+    for words in (("node",), ("ns/",), ("node", "node/n1")):
+        assert (await invoked(verb, *words, "--kubeconfig", str(levers.config))).code == 2
+    assert levers.data() == before
+
+
+async def test_a_resume_that_leaves_pauses_says_how_to_end_them(levers: Levers) -> None:
+    """Those of single nodes are not ended by it."""
+    said = await levers.pull("resume", "--yes")
+    assert "evictions are still paused for node n3" in said.out
+    assert said.complaints.endswith("taint-eviction: to end every pause: taint-eviction resume --all\n")
+    assert "resume --all" not in (await levers.pull("resume", "--all", "--yes")).complaints
+
+
+async def test_pauses_that_were_made_together_are_told_together(levers: Levers) -> None:
+    """A line each would push everything else off the screen."""
+    add_nodes(levers.server, *(f"m{number}" for number in range(20)))
+    said = await levers.pull("resume", "--only", "node/n2", "--yes")
+    [held] = [line for line in said.out.splitlines() if "still paused" in line and "m0" in line]
+    assert held.startswith("evictions are still paused for 22 nodes (cp, m0, m1, …)")
+    await until(lambda: "c" not in levers.left())
+    status = (await levers.pull("status")).out
+    assert "evictions of 22 nodes (cp, m0, m1, …) are paused (since " in status

@@ -19,6 +19,7 @@ from tests.stage.waiting import free_port, until
 from fake_apiserver import ApiServer, pod_object
 from taint_eviction.adapters.probe_server import Address
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.runtime.leadership import Elector
 from taint_eviction.settings import ElectionSettings, Settings
 
 LEASE = ElectionSettings()
@@ -112,6 +113,27 @@ async def test_since_is_any_duration(tmp_path: Path) -> None:
             assert (said.code, said.out) == (2, "")
 
 
+async def test_the_memory_is_drawn_with_the_filters_of_the_text(tmp_path: Path) -> None:
+    """The page holds the same outcomes, and says what was asked and who answered."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, "n1", "n2", "cp")
+        port, page = free_port(), tmp_path / "page.html"
+        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
+        async with replica(server, REAL, "127.0.0.1", port) as leader:
+            await until(leader.application.gate.may_act)
+            for name, node in (("leaves", "n1"), ("other", "n2")):
+                server.taint(node, KEY)
+                add_pod(server, name, node)
+            await until(lambda: all(server.get("pods", name) is None for name in ("leaves", "other")))
+            said = await invoked("history", *flags, "--node", "n1", "--since", "1h", "--html", str(page))
+            assert (said.code, "default/leaves" in said.out) == (0, True)
+            text = page.read_text()
+            assert ("default/leaves" in text, "default/other" in text) == (True, False)
+            assert "<b>Asked:</b> at most 1000 outcomes of node n1 since " in text
+            assert "; answered by at-127-0-0-1_" in text
+
+
 async def test_a_standby_that_becomes_the_leader_answers_for_the_one_before(tmp_path: Path) -> None:
     """It saw the pods go that the leader before evicted, and tells these beside its own."""
     async with ApiServer(seed=1) as server:
@@ -151,3 +173,30 @@ async def test_a_standby_that_becomes_the_leader_answers_for_the_one_before(tmp_
             assert outcomes == [("second", "evicted"), ("first", seen["outcome"])]
             explained = await invoked("explain", "default/first", *flags)
             assert (explained.code, f"taint {KEY}" in explained.out) == (0, True)
+
+
+async def test_what_only_the_leader_before_saw_is_told_by_it(tmp_path: Path) -> None:
+    """It runs on as a standby; the pod was gone before the present leader began."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, "n1", "cp")
+        port = free_port()
+        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
+        async with replica(server, REAL, "127.0.0.1", port) as before:
+            await until(before.application.gate.may_act)
+            server.taint("n1", KEY)
+            add_pod(server, "early", "n1")
+            await until(lambda: server.get("pods", "early") is None)
+            async with replica(server, REAL, "127.0.0.2", port) as leader:
+                gate = leader.application.gate
+                assert isinstance(gate, Elector)
+                holder = {"spec": {"holderIdentity": gate.identity}}
+                server.patch("leases", LEASE.lease_name, holder, LEASE.lease_namespace)
+                await until(lambda: gate.may_act() and not before.application.gate.may_act())
+                assert await listed("--server", f"http://{leader.listen}") == []
+                [told] = await listed(*flags)
+                assert (told["name"], told["outcome"], told["call"]) == ("early", "evicted", "delete")
+                assert told["toldBy"].startswith("at-127-0-0-1")
+                explained = (await invoked("explain", "default/early", *flags)).out
+                assert "default/early was evicted from node n1" in explained
+                assert "told by   at-127-0-0-1" in explained

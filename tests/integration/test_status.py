@@ -350,7 +350,7 @@ async def test_a_right_that_is_missing_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("explain", "web-0"),
+        ("explain", "/web-0"),
         ("explain", "shop/web-0/x"),
         ("explain",),
         ("status", "--server", "localhost:8080"),

@@ -56,6 +56,27 @@ def test_what_is_left_of_a_running_countdown_counts() -> None:
     assert adopted(plan) == {"60": False, "600": True}
 
 
+def test_a_pod_that_is_adopted_counts_as_adopted_whatever_is_left() -> None:
+    """Its minute is nearly over. A taint that it does not tolerate is the built-in controller's all the same."""
+    noted = tolerates() | {"occurrence": 0, "seconds": 60}
+    note = {"by": "controller", "tolerations": [noted]}
+    running = {"key": "maintenance", "effect": "NoExecute", "timeAdded": "2026-03-01T11:59:05Z"}
+    other = {"key": "other", "effect": "NoExecute", "timeAdded": "2026-03-01T11:59:05Z"}
+    for taints, expected in (([running], True), ([running, other], False)):
+        tainted = node("node-1")
+        tainted["spec"]["taints"] = taints
+        adopted_one = pod(
+            "web",
+            "node-1",
+            tolerates(),
+            creationTimestamp=OLD,
+            annotations={"taint-eviction/adopted": json.dumps(note)},
+        )
+        plan = planned(inventory_of(tainted, adopted_one))
+        add_adoption(plan, 10.0)
+        assert adopted(plan) == {"web": expected}
+
+
 def test_finished_mirror_and_terminating_pods_are_never_adopted() -> None:
     """The built-in controller deletes finished ones, and the others are nobody's."""
     finished = pod("finished", "node-1", tolerates(300))

@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from tests.planning.shop import NOON_TEXT, SHOP, run
+from tests.planning.shop import NOON_TEXT, SHOP, pod, run
 
 DATA = "tests/planning/data"
 TAINT = ("--taint", "*=maintenance=now:NoExecute", "-l", "pool=web")
@@ -203,3 +204,66 @@ def test_a_later_change_is_told_with_its_time() -> None:
     assert first.startswith(
         "at 12:30:00Z (in 30 m): 12 of 14 pods on 2 nodes would leave: 5 before that, 6 at once, 1 within 30 s;"
     )
+
+
+def test_a_namespace_is_planned_by_itself() -> None:
+    """Its pods and budgets alone; -A, as without either, means all."""
+    objects = json.loads(Path(SHOP).read_text())
+    objects["items"].append(pod("teller", namespace="bank"))
+    written = json.dumps(objects)
+
+    def planned(*words: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            run("-", "--now", NOON_TEXT, *TAINT, "-o", "json", *words, stdin=written).stdout
+        )
+        return found
+
+    bank = planned("-n", "bank")
+    assert [each["name"] for each in bank["pods"]] == ["teller"]
+    assert bank["budgets"] == []
+    assert "only namespace bank is planned" in bank["notes"]
+    assert planned("-A", "-n", "bank") == planned()
+
+
+def test_a_namespace_without_pods_is_no_gate_that_passes() -> None:
+    """Most likely it is mistyped."""
+    result = run(SHOP, "--now", NOON_TEXT, *TAINT, "-n", "shpo")
+    assert result.exit_code == 2
+    assert "there is no pod in namespace 'shpo'; did you mean 'shop'?" in result.stderr
+
+
+@pytest.mark.parametrize("taint", ["maintenance=now:NoExecute", "*=maintenance=now:NoExecute"])
+def test_a_selector_is_enough_to_say_which_nodes(taint: str) -> None:
+    """``kubectl taint nodes -l pool=web maintenance=now:NoExecute`` names no node either."""
+    written = run(SHOP, "--now", NOON_TEXT, "--taint", taint, "-l", "pool=web")
+    assert written.exit_code == 0
+    assert written.stdout == run(SHOP, "--now", NOON_TEXT, *TAINT).stdout
+
+
+def test_a_selector_is_enough_for_a_taint_without_a_value_and_for_an_untaint() -> None:
+    """Each as kubectl writes it."""
+    shown = run(SHOP, "--now", NOON_TEXT, "--taint", "maintenance:NoExecute", "-l", "pool=web").stdout
+    assert "if: taint * maintenance:NoExecute" in shown
+    both = ("--taint", "*=gpu:NoExecute", "--untaint", "gpu:NoExecute", "-l", "pool=web")
+    assert "there is no taint gpu:NoExecute to remove from *" in run(SHOP, "--now", NOON_TEXT, *both).stderr
+
+
+def test_a_selector_beside_a_node_that_exists_is_refused() -> None:
+    """It would choose nothing."""
+    result = run(SHOP, "--now", NOON_TEXT, "--taint", "node-1=maintenance:NoExecute", "-l", "pool=web")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "-l and --zone choose among the nodes of a pattern" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("node-1", "maintenance=now:NoExecute"), ("maintenance:NoExecute-",)])
+def test_a_taint_among_the_files_is_answered_with_the_flag(words: tuple[str, ...]) -> None:
+    """kubectl taint takes nodes and taints where plan takes files."""
+    result = run(*words)
+    assert result.exit_code == 2
+    assert f"to plan a taint: --taint 'NODE={words[-1].rstrip('-')}', or -l SELECTOR --taint" in result.stderr
+
+
+def test_a_taint_without_a_node_says_how_to_choose_nodes() -> None:
+    """kubectl's KEY=VALUE:EFFECT was read as a node's name and a key."""
+    result = run(SHOP, "--now", NOON_TEXT, "--taint", "maintenance=now:NoExecute")
+    assert "there is no node 'maintenance' among 3; for all nodes write '*=…', for some add -l" in result.stderr

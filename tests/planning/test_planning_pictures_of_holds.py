@@ -1,10 +1,14 @@
 """Pods that are due and stay: in pictures it can be seen what holds them, and for how long."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.planning.shop import budget, inventory_of, node, planned, pod, run, tolerates
+from tests.planning.shop import NOON_TEXT, SHOP, budget, inventory_of, node, planned, pod, run, tolerates
 
 from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.label_selectors import parse_selector
@@ -110,9 +114,40 @@ def test_a_plan_draws_what_owners_hold_beyond_the_tolerance(tmp_path: Path) -> N
     text = json.dumps([node("node-1"), held])
     page = tmp_path / "plan.html"
     run("-", "--taint", "node-1=maintenance:NoExecute", "--honour-holds", "1m", "--html", str(page), stdin=text)
-    data = json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
-    ((_, until, first, _), (since, end, second, _)) = data["podRows"][0]["bars"]
-    assert (first, round(until, 2), second, round(since, 2), round(end, 2)) == ("countdown", 60.0, "held", 60.0, 90.0)
+    bars = re.findall(r'class="bar (\w+)" style="--t:([\d.]+);--u:([\d.]+)"', page.read_text())
+    assert [(kind, round(float(since)), round(float(until))) for kind, since, until in bars] == [
+        ("countdown", 0, 60),
+        ("held", 60, 90),
+    ]
+
+
+def test_a_plan_says_what_was_asked_and_which_budgets_break(tmp_path: Path) -> None:
+    """The changes, the choice of nodes, the input; budgets that are violated, or that block."""
+    web = {"matchLabels": {"app": "web"}}
+    pods = [pod(f"web-{index}", labels={"app": "web"}) for index in range(2)]
+    text = json.dumps([node("node-1", labels={"pool": "web"}), *pods, budget("tight", web, minAvailable=1)])
+    page = tmp_path / "plan.html"
+    asked = ("-", "--now", NOON_TEXT, "--taint", "*=k=v:NoExecute", "-l", "pool", "--at", "1h", "--html", str(page))
+    run(*asked, stdin=text)
+    head = page.read_text().partition("</header>")[0]
+    assert (
+        "<b>Asked:</b> taint * k=v:NoExecute; on nodes with the labels pool; at 13:00:00Z;"
+        " with --eviction-mode=delete; in stdin (1 node, 2 pods)</p>"
+    ) in head
+    assert "<li>budget shop/tight would be violated at 13:00:00Z: 0 healthy, 1 needed</li>" in head
+    run(*asked, "--eviction-mode", "evict", stdin=text)
+    assert "<li>budget shop/tight would block 1 of 2 pods that would leave</li>" in page.read_text()
+
+
+def test_a_plan_is_drawn_though_nobody_reads_its_text(tmp_path: Path) -> None:
+    """Like ``plan --html … | head``: the reader of the text closes the pipe."""
+    page = tmp_path / "plan.html"
+    command = (sys.executable, "-m", "taint_eviction", "plan", SHOP, "--html", str(page))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as closed:
+        assert subprocess.run(command, stdout=closed, check=False).returncode == 0
+    assert "<h1>What if: evictions ahead</h1>" in page.read_text()
 
 
 # Bars

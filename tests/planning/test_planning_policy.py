@@ -23,7 +23,7 @@ from taint_eviction.core.label_selectors import parse_selector
 from taint_eviction.core.policy import EvictionMode, PolicyRule
 from taint_eviction.picture.of_plan import picture_of_plan
 from taint_eviction.planning.changes import Changes
-from taint_eviction.planning.holding import holders
+from taint_eviction.planning.holding import holders, named
 from taint_eviction.planning.plan import Plan
 from taint_eviction.planning.wording import notes, summary, why
 
@@ -245,3 +245,11 @@ def test_a_pause_that_ends_before_a_pod_leaves_does_not_hold_it() -> None:
     assert holders(plan, ControlState(Pause(None, "", NOON + 61))) == {"a pause of all evictions"}
     assert holders(plan, ControlState(Pause(None, "", NOON + 59))) is None
     assert holders(plan, ControlState(latch=Latch(NOON, "x"))) == {"the circuit breaker, which is open"}
+
+
+def test_of_many_pauses_the_first_are_named() -> None:
+    """A hundred nodes that were paused together fill no screen."""
+    pauses = {f"a pause of node n{number}" for number in range(10, 16)}
+    first = ", or ".join(f"a pause of node n{number}" for number in range(10, 14))
+    assert named(pauses) == f"{first}, or 2 others like these"
+    assert named({"rule a"}) == "rule a"

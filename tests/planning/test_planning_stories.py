@@ -29,7 +29,7 @@ def test_a_journal_is_played_drawn_and_kept(tmp_path: Path) -> None:
     page, scenario = str(tmp_path / "page.html"), str(tmp_path / "incident.yaml")
     result = run(str(tmp_path / "journal"), "--html", page, "--to-scenario", scenario)
     assert result.exit_code == 0
-    assert "held    shop/c: evicted at" in result.stdout
+    assert "ok      shop/c: evicted at" in result.stdout
     assert "What happened" in Path(page).read_text()
     assert run(scenario).exit_code == 0
 
@@ -41,7 +41,7 @@ def test_a_journal_that_is_cut_is_used_as_far_as_it_goes(tmp_path: Path) -> None
     (tmp_path / "cut").write_bytes(raw[:-30])
     result = run(str(tmp_path / "cut"), "-o", "json")
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["broken"] == 0
+    assert json.loads(result.stdout)["failed"] == 0
     assert "the line is cut in the middle" in result.stderr
     assert "1 line skipped" in result.stderr
 

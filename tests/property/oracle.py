@@ -103,10 +103,11 @@ class ExpectedDecisions:
         return {uid for uid in due if self.retry_at.get(uid, self.now) <= self.now}
 
     def goes_on(self, uid: str) -> bool:
-        """Say whether what is in flight may go on: an eviction while it is due and as it was begun."""
-        if not isinstance(self.in_flight[uid], Eviction):
-            return uid not in self.due()
-        return uid in self.due() and uid in self.free() and uid not in self.outdated
+        """Say whether what is in flight may go on: an eviction while it is due at the instant it was begun for."""
+        work, due_at = self.in_flight[uid], self.due().get(uid)
+        if not isinstance(work, Eviction):
+            return due_at is None
+        return due_at == work.decision.fire_at and uid in self.free() and uid not in self.outdated
 
     def evictions_in_flight(self) -> list[Eviction]:
         """List the evictions that have not ended."""

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
+from tests.simulation import adoption_bugs as adoption
 from tests.simulation import holding_bugs as holding
 from tests.simulation import world_bugs as world
 
@@ -205,4 +206,17 @@ KNOWN_BUGS: dict[str, Patch] = {
     "orders-hasty": world.orders_are_read_within_the_interval,
     "marked-once": world.conditions_are_tried_once,
     "standbys-tell": world.standbys_tell,
+    "never-given-back": adoption.adopted_are_never_given_back,
+    "given-back-by-hints": adoption.given_back_by_hints_alone,
+    "adopted-by-name": adoption.whoever_bears_the_name_is_adopted,
+    "noted-by-place": adoption.notes_name_places,
+    "notes-ignored": adoption.notes_do_not_count,
+    "adopted-past-order": adoption.orders_stop_no_adoption,
+    "adopted-unread": adoption.adopted_before_orders_are_read,
+    "standbys-adopt": adoption.adopted_without_leading,
+    "adopted-late": adoption.adopted_by_the_minute,
+    "adopted-once": adoption.nobody_is_adopted_twice,
+    "adopted-in-part": adoption.one_toleration_is_adopted,
+    "finished-adopted": adoption.the_finished_are_adopted,
+    "labels-stay": adoption.labels_stay,
 }

@@ -25,7 +25,7 @@ from tests.simulation.known_bugs import KNOWN_BUGS
 from taint_eviction_lab.simulation.scenario import read_scenario
 
 ROOT = Path(__file__).parent.parent.parent
-FIXED_SEEDS = range(48)
+FIXED_SEEDS = range(64)
 NEW_SEEDS = 24
 # So many runs a scenario may take to be made short for the failure that tells it.
 SHRINKING_PLAYS = 30
@@ -75,6 +75,19 @@ CAUGHT_BY = {
     "orders-hasty": (6, "late"),
     "marked-once": (2, "not marked"),
     "standbys-tell": (0, "told by a standby"),
+    "never-given-back": (12, "not given back"),
+    "given-back-by-hints": (42, "not given back"),
+    "adopted-by-name": (12, "another UID"),
+    "noted-by-place": (12, "what counts was changed"),
+    "notes-ignored": (12, "not adopted in time"),
+    "adopted-past-order": (29, "past an order"),
+    "adopted-unread": (32, "orders unknown"),
+    "standbys-adopt": (12, "sent without leading"),
+    "adopted-late": (13, "not adopted in time"),
+    "adopted-once": (60, "not adopted in time"),
+    "adopted-in-part": (13, "adopted in part"),
+    "finished-adopted": (14, "adopted wrongly"),
+    "labels-stay": (12, "note and label differ"),
 }
 # One in so many of all disturbances of a scenario, and one in so many scenarios: the rest is for the long command.
 EVERY_DISTURBANCE, EVERY_SCENARIO = 17, 7

@@ -207,7 +207,7 @@ expect:
             "blocked at 10 by db",
             "blocked at 10.040 by web: ",
         ),
-        ("blocked: {at: 9, within: 2}", "blocked: []", "blocked never", "blocked at 10.040 by web"),
+        ("blocked: {at: 9, within: 2}", "blocked: []", "never blocked", "blocked at 10.040 by web"),
         ("evictCalls: 2", "evictCalls: 1", "1 calls to the eviction API", "2 calls to the eviction API"),
         ("deletes: 0", "deletes: 2", "2 DELETE calls", "0 DELETE calls"),
         ("pods: {atMost: 0, to: 15}", "pods: {atLeast: 1, from: 17}", "at least 1 pods evicted from 17 on", "0 pods"),

@@ -10,7 +10,8 @@ from taint_eviction_lab.wiring import replay_scenario
 CATALOGUE = Path(__file__).parent.parent / "scenarios"
 FILES = sorted(CATALOGUE.glob("*.yaml"))
 _DECISIONS = ("evict", "stay", "cancel", "reschedule", "recreate", "restart", "retry", "clock")
-KINDS = (*_DECISIONS, "outage", "out", "hold", "budget", "limit", "pause", "breaker", "rules", "lifecycle", "shadow")
+_SETTLED = (*_DECISIONS, "outage", "out", "hold", "budget", "limit", "pause", "breaker", "rules", "lifecycle")
+KINDS = (*_SETTLED, "shadow", "adopt")
 
 # What of section 3 of the contract a virtual clock can show; W19 and W20 partly, by lists that fail.
 SHOWN = [f"W{number}" for number in (*range(1, 20), 21, 22, 24)]

@@ -161,8 +161,8 @@ def test_orders_travel_like_every_call() -> None:
     [
         ("opened: 10", "opened: 20", "opened at 20", "opened at 10.355"),
         ("opened: 10, closed: 60", "closed: [60, 70]", "closed at 60, 70", "closed at 60.000"),
-        ("closed: 60", "closed: []", "closed at never", "closed at 60.000"),
-        ("  breaker: {opened: 10, closed: 60}\n", "", "opened at never", "opened at 10.355"),
+        ("closed: 60", "closed: []", "never closed", "closed at 60.000"),
+        ("  breaker: {opened: 10, closed: 60}\n", "", "never opened", "opened at 10.355"),
     ],
 )
 def test_what_is_expected_of_the_breaker_can_be_broken(old: str, new: str, expected: str, seen: str) -> None:

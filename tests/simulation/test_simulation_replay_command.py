@@ -1,6 +1,7 @@
 """The command: what it prints, and how it exits."""
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from click.testing import CliRunner, Result
 from tests.simulation.scenario_texts import ONE_POD
 
 from taint_eviction_lab.cli.replay import replay
+from taint_eviction_lab.cli.replay_views import playing_progress
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
@@ -34,7 +36,7 @@ def test_a_scenario_that_holds_exits_0_with_its_timeline(folder: Path) -> None:
     assert "     10.000  step           taint node-1 maintenance=now:NoExecute" in lines
     assert any("scheduled      default/web-0  for 40.005: maintenance=now:NoExecute is tol" in line for line in lines)
     assert "     40.030  evicted        default/web-0  from node-1" in lines
-    assert "  held    default/web-0: evicted at 40" in lines
+    assert "  ok      default/web-0: evicted at 40" in lines
     assert result.stderr == ""
 
 
@@ -43,9 +45,9 @@ def test_a_broken_expectation_exits_1_with_expected_and_seen(folder: Path) -> No
     file = folder / "below" / "breaks.yml"
     result = run(str(file))
     assert result.exit_code == 1
-    assert result.stdout.startswith("BROKEN  breaks: One pod, one taint.")
+    assert result.stdout.startswith("FAILED  breaks: One pod, one taint.")
     assert (
-        f"  BROKEN  default/web-0 ({file}:9)\n"
+        f"  FAILED  default/web-0 ({file}:9)\n"
         "            expected: evicted at 35\n"
         "            seen:     evicted at 40.030\n"
     ) in result.stdout
@@ -84,17 +86,17 @@ def test_json_is_one_document_for_machines(folder: Path) -> None:
     result = run("-o", "json", str(folder))
     assert result.exit_code == 1
     document = json.loads(result.stdout)
-    assert (document["held"], document["broken"], document["problems"]) == (1, 1, [])
-    broken, held = document["replays"]
-    assert (broken["scenario"], held["scenario"]) == ("breaks", "holds")
-    assert broken["expectations"] == [
-        {"pod": "default/web-0", "line": 9, "expected": "evicted at 35", "seen": "evicted at 40.030", "held": False}
+    assert (document["ok"], document["failed"], document["problems"]) == (1, 1, [])
+    failed, ok = document["replays"]
+    assert (failed["scenario"], ok["scenario"]) == ("breaks", "holds")
+    assert failed["expectations"] == [
+        {"pod": "default/web-0", "line": 9, "expected": "evicted at 35", "seen": "evicted at 40.030", "ok": False}
     ]
-    evicted = [entry for entry in held["timeline"] if entry["what"] == "evicted"]
+    evicted = [entry for entry in ok["timeline"] if entry["what"] == "evicted"]
     assert evicted == [
         {"at": 40.03, "what": "evicted", "subject": "default/web-0", "uid": "default-web-0-1", "why": "from node-1"}
     ]
-    scheduled = next(entry for entry in held["timeline"] if entry["what"] == "scheduled")
+    scheduled = next(entry for entry in ok["timeline"] if entry["what"] == "scheduled")
     assert scheduled["dueAt"] == 40.005
 
 
@@ -130,6 +132,126 @@ def test_a_step_that_cannot_be_done_exits_2(tmp_path: Path) -> None:
     result = run(str(file))
     assert result.exit_code == 2
     assert result.stderr == f'{file}:9: at 50: pods "web-0" not found\n'
+
+
+MANY = """\
+about: More pods than anybody reads about second by second.
+given:
+  nodes: [node-1]
+  pods:
+    - {name: "web-{0..20}", nodeName: node-1, tolerations: [maintenance for 30]}
+    - {name: db-0, nodeName: node-1, tolerations: [maintenance]}
+    - {name: cache-0, nodeName: node-1, tolerations: [maintenance for 5000]}
+timeline:
+  - at: 10
+    taint: node-1 maintenance=now:NoExecute
+expect:
+  web-*: {evicted: 40}
+  db-0: {notEvicted: true}
+until: 60
+"""
+
+
+def test_many_pods_have_a_line_each(tmp_path: Path) -> None:
+    """What became of it, and when; not what happened second by second."""
+    file = tmp_path / "many.yaml"
+    file.write_text(MANY)
+    result = run(str(file))
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[:3] == [
+        "ok  many: More pods than anybody reads about second by second.",
+        "  ok      default/cache-0  stays on node-1, due at 5010.005",
+        "  ok      default/db-0     stays on node-1",
+    ]
+    assert "  ok      default/web-0    evicted at 40.030" in lines
+    assert len(lines) == 1 + 23 + 1
+    assert lines[-1] == "23 pods: --timeline shows what happened second by second"
+
+
+def test_a_timeline_of_many_pods_is_there_for_who_asks(tmp_path: Path) -> None:
+    """As for few pods."""
+    file = tmp_path / "many.yaml"
+    file.write_text(MANY)
+    lines = run(str(file), "--timeline").stdout.splitlines()
+    assert "     10.000  step           taint node-1 maintenance=now:NoExecute" in lines
+    assert "  ok      default/db-0: not evicted" in lines
+
+
+def test_what_fails_among_many_pods_is_said_in_full(tmp_path: Path) -> None:
+    """The pod's line, and then what was expected and seen, with its place; among many files nothing else."""
+    file = tmp_path / "many.yaml"
+    file.write_text(MANY.replace("db-0: {notEvicted: true}", "db-0: {evicted: 40}"))
+    (tmp_path / "other.yaml").write_text(ONE_POD)
+    failed = [
+        f"  FAILED  default/db-0 ({file}:13)",
+        "            expected: evicted at 40",
+        "            seen:     never evicted",
+    ]
+    alone = run(str(file)).stdout.splitlines()
+    assert "  FAILED  default/db-0     stays on node-1" in alone
+    assert alone[-4:-1] == failed
+    assert run(str(tmp_path)).stdout.splitlines()[1:-3] == failed
+
+
+def test_what_never_happens_is_said_to_be_never(tmp_path: Path) -> None:
+    """Nothing happens at never."""
+    file = tmp_path / "never.yaml"
+    expected = "{evicted: [], marked: [], blocked: [], scheduled: [], lateAtMost: 1}\n  breaker: {opened: []}"
+    file.write_text(
+        ONE_POD.replace("{evicted: 40}", expected).replace("  - at: 10", "  - at: 50").replace("for 30", "")
+    )
+    out = run(str(file)).stdout
+    for said in ("never evicted", "never marked", "never blocked", "never scheduled"):
+        assert f"  ok      default/web-0: {said}" in out
+    assert "  ok      breaker: never opened" in out
+    assert "            seen:     never evicted" in out
+
+
+def test_progress_is_told_in_place_and_wiped_out() -> None:
+    """On a terminal, while several files are played."""
+    written = StringIO()
+    written.isatty = lambda: True  # type: ignore[method-assign]
+    with playing_progress(2, written) as play:
+        play("one.yaml")
+        play("two.yaml")
+    parts = written.getvalue().split("\r")
+    assert [part.rstrip() for part in parts] == ["", "playing 1 of 2: one.yaml", "playing 2 of 2: two.yaml", "", ""]
+
+
+@pytest.mark.parametrize(("files", "terminal"), [(1, True), (2, False)])
+def test_no_progress_is_told_of_one_file_or_to_a_pipe(files: int, terminal: bool) -> None:
+    """It would be noise there."""
+    written = StringIO()
+    written.isatty = lambda: terminal  # type: ignore[method-assign]
+    with playing_progress(files, written) as play:
+        play("one.yaml")
+    assert written.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "problem"),
+    [
+        ("One pod", "One \x01pod", "1: it is no YAML: unacceptable character #x0001"),
+        ("{evicted: 40}", "{evicted: 4\x010}", "9: it is no YAML: unacceptable character #x0001"),
+        ("at: 10", "at: !!int x", "6: it is no YAML: invalid literal for int() with base 10: 'x'"),
+        ("[{name", "[{name: web-0, nodeName: node-1},\n    {name", "5: 'web-0' is given twice"),
+        ("[node-1]", "[node-1,\n    node-2, node-1]", "4: 'node-1' is given twice"),
+        ("evicted: 40", "evicted: soon", "9: evicted must be seconds (90) or a duration (1m30s, 500ms), not 'soon'"),
+        ("{evicted: 40}", "{evicted: 40", "10: expected ',' or '}', but got '<stream end>'"),
+        ("taint: node-1", "tant: node-1", "7: unknown key 'tant' in a step; did you mean 'taint'?"),
+        ("[{name: web-0,", "[{", "9: no pod of this scenario is called 'web-0'; there is none"),
+    ],
+)
+def test_whatever_is_wrong_has_its_line(tmp_path: Path, good: str, bad: str, problem: str) -> None:
+    """Wrong syntax, wrong structure, an unknown word: as compilers write it, so that editors find it."""
+    file = tmp_path / "bad.yaml"
+    assert good in ONE_POD
+    file.write_text(ONE_POD.replace(good, bad, 1))
+    result = run(str(file))
+    assert result.exit_code == 2
+    assert any(line.startswith(f"{file}:{problem}") for line in result.stderr.splitlines()), result.stderr
+    assert result.stdout == ""
 
 
 def test_nothing_to_play_is_a_usage_error() -> None:

@@ -20,7 +20,7 @@ from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.ports import Ready
-from taint_eviction.runtime.workers import Worker
+from taint_eviction.runtime.workers import Workers
 from taint_eviction_lab.simulation.calls import SimulatedCalls
 from taint_eviction_lab.simulation.faults import CallKind
 
@@ -95,7 +95,7 @@ def reads_are_dated_when_answered(patch: pytest.MonkeyPatch) -> None:
         return node
 
     patch.setattr(NodeReads, "_observe", dated)
-    patch.setattr(NodeReads, "_serves", lambda self, read: not read.task.done() or serves(self, read))
+    patch.setattr(NodeReads, "_serves", lambda self, read, now: not read.task.done() or serves(self, read, now))
 
 
 # Outages
@@ -121,7 +121,7 @@ def outages_need_no_witness(patch: pytest.MonkeyPatch) -> None:
 
 def workers_are_not_lent(patch: pytest.MonkeyPatch) -> None:
     """An attempt holds its worker until its answer is there, so that calls that hang hold up everybody else."""
-    patch.setattr(Worker, "arm", lambda _: None)
+    patch.setattr(Workers, "_lend", lambda _: None)
 
 
 def lease_has_no_time_for_slow_calls(patch: pytest.MonkeyPatch) -> None:

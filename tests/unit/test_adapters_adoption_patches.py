@@ -7,17 +7,16 @@ import pytest
 
 from taint_eviction.adapters.adoption_patches import ADOPTED, note_text, read_note, return_patch
 from taint_eviction.adapters.json_fields import Unreadable
-from taint_eviction.core.adoption import AdoptedBy, AdoptionNote, TolerationKey
+from taint_eviction.core.adoption import AdoptionNote, TolerationKey
 from taint_eviction.core.objects import Toleration
 
 NOTE = AdoptionNote(
-    AdoptedBy.CONTROLLER,
     {
         TolerationKey(Toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute"), 0): 300,
         TolerationKey(Toleration("k", "", "v", "NoExecute"), 1): -(2**63),
     },
 )
-TOLERATION: dict[str, Any] = {"key": "k", "occurrence": 0, "seconds": 1}
+TOLERATION: dict[str, Any] = {"key": "k", "effect": "NoExecute", "occurrence": 0, "seconds": 1}
 
 
 def test_a_note_leaves_out_what_the_toleration_leaves_out() -> None:
@@ -44,7 +43,8 @@ def test_a_note_leaves_out_what_the_toleration_leaves_out() -> None:
     [
         ("", "it is not JSON"),
         (None, "it is not JSON"),
-        ("[" * 100_000, "it is not JSON"),
+        ("[" * 8192, "it is not JSON"),
+        ("[" * 8193, "it is longer than 8192 characters"),
         ("[]", "it is not an object"),
         ("{}", "by is neither controller nor admission"),
         ('{"by": 1}', "by is not a string"),
@@ -82,4 +82,27 @@ def test_the_patch_tests_the_pod_and_removes_only_what_is_there() -> None:
         {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
         {"op": "add", "path": "/spec/tolerations/1/tolerationSeconds", "value": 300},
         {"op": "remove", "path": "/metadata/labels/taint-eviction~1adopted"},
+    ]
+
+
+@pytest.mark.parametrize("effect", ["", "NoSchedule"])
+def test_seconds_that_the_api_server_would_refuse_are_refused(effect: str) -> None:
+    """Only tolerations of NoExecute have any, so nobody can have taken them, or could put them back."""
+    text = orjson.dumps({"by": "controller", "tolerations": [TOLERATION | {"effect": effect}]})
+    with pytest.raises(Unreadable, match=r"tolerations\[0\]\.effect is not NoExecute"):
+        read_note(text.decode())
+
+
+def test_what_was_taken_at_creation_stays_noted_as_that() -> None:
+    """Beside what the controller took, and alone when that has come back."""
+    [first, second] = NOTE.seconds
+    both = AdoptionNote({first: 300}, {second: 60})
+    text = note_text(both)
+    assert [entry.get("by") for entry in orjson.loads(text)["tolerations"]] == [None, "admission"]
+    assert read_note(text) == both
+    metadata = {"uid": "u", "resourceVersion": "7", "labels": {ADOPTED: "controller"}, "annotations": {ADOPTED: text}}
+    left = AdoptionNote({}, {second: 60})
+    assert return_patch(metadata, {}, left)[2:] == [
+        {"op": "add", "path": "/metadata/annotations/taint-eviction~1adopted", "value": note_text(left)},
+        {"op": "add", "path": "/metadata/labels/taint-eviction~1adopted", "value": "admission"},
     ]

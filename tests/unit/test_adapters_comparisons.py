@@ -1,10 +1,12 @@
 """What was compared outlives the process: journals are read back whatever state they are in."""
 
+import logging
 from pathlib import Path
 
 import orjson
 import pytest
 from tests.unit.builders import EPOCH, moment, ref
+from tests.unit.runtime_fakes import FakeGate
 
 from taint_eviction.adapters.comparisons import (
     ComparisonReporter,
@@ -31,7 +33,7 @@ def written(path: Path, found: list[Comparison], max_bytes: int = 2**20, dry_run
     """Write a journal with these comparisons, and return their totals."""
     journal, totals = Journal(path, max_bytes, Settings(dry_run=dry_run)), ComparisonTotals(EPOCH)
     journal.carried = lambda: [totals_line(totals)]
-    reporter = ComparisonReporter(lambda _: None, journal.write)
+    reporter = ComparisonReporter(FakeGate(), lambda _: None, journal.write)
     for each in found:
         reporter.compared(each, moment(each.at_epoch - EPOCH))
         totals.add(each)
@@ -46,6 +48,17 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert list(read.totals.differences) == [LATER, NEVER]
     assert (read.totals.counts.total(), read.totals.later) == (3, (41.0, 41.0))
     assert (read.totals.since_epoch, read.until_epoch) == (EPOCH + 5, EPOCH + 7)
+
+
+def test_only_the_leader_counts_and_tells(caplog: pytest.LogCaptureFixture) -> None:
+    """Each replica writes its own journal."""
+    caplog.set_level(logging.DEBUG)
+    gate, counted, lines = FakeGate(), list[str](), list[str]()
+    reporter = ComparisonReporter(gate, counted.append, lambda line, _: lines.append(line["uid"]))
+    for gate.open, found in ((False, LATER), (True, NEVER)):
+        reporter.compared(found, moment(0.0))
+    assert (counted, lines) == (["never"], ["a", "c"])
+    assert [record.levelname for record in caplog.records] == ["DEBUG", "INFO"]
 
 
 def test_a_file_that_continues_another_has_the_totals(tmp_path: Path) -> None:

@@ -9,9 +9,21 @@ from tests.unit.runtime_fakes import FakeClock
 from tests.unit.test_adapters_status_document import LEADER
 
 from taint_eviction.adapters.history_endpoint import HistoryEndpoint
-from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339
 from taint_eviction.adapters.outcome_memory import OutcomeMemory
 from taint_eviction.core.effects import Evicted
+from taint_eviction.core.instants import Moment
+
+
+class SteppedClock:
+    """It is always the same moment."""
+
+    def __init__(self, moment: Moment) -> None:
+        self._moment = moment
+
+    def now(self) -> Moment:
+        """Read the clock."""
+        return self._moment
 
 
 def endpoint(memory: OutcomeMemory) -> HistoryEndpoint:
@@ -78,6 +90,24 @@ def test_since_lists_what_came_at_that_instant_or_later(since: float, listed: li
     evict(memory, "b", at=20.0)
     code, document = asked(endpoint(memory), since=format_rfc3339(EPOCH + since))
     assert (code, names(document)) == (200, listed)
+
+
+@pytest.mark.parametrize("stepped", [-3600.0, 3600.0])
+def test_since_follows_the_api_server_whose_clock_is_stepped(stepped: float) -> None:
+    """What came in the last minute is listed, each once and in its order, whatever the clock showed then."""
+    memory = OutcomeMemory()
+    evict(memory, "long-ago", at=10.0)
+    evict(memory, "a", at=1000.0)
+    on = Stage()
+    on.sees(node(taint()), pod())
+    now = Moment(1030.0, EPOCH + 1030.0 + stepped)
+    memory.report(Evicted(ref("b", "b"), "n1", on.take_eviction().decision, 0.0), Moment(1010.0, now.epoch_of(1010.0)))
+    endpoint = HistoryEndpoint(memory, SteppedClock(now), lambda: LEADER)
+    code, document = asked(endpoint, since=format_rfc3339(now.server_epoch - 60.0))
+    assert (code, names(document)) == (200, ["b", "a"])
+    times = [each["time"] for each in document["outcomes"]]
+    assert times == [format_micro_time(now.server_epoch - ago) for ago in (20.0, 30.0)]
+    assert endpoint.recent(now)["total"] == 2
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import pytest
 from tests.unit.builders import Stage, moment, node, pod, ref, taint
 
 from taint_eviction.adapters.outcome_memory import OutcomeMemory
-from taint_eviction.core.effects import Done, Effect, Evicted
+from taint_eviction.core.effects import CalledOff, Done, Effect, Evicted, Failed, Suspended, WorkOutcome
 from taint_eviction.core.facts import PodGone
 from taint_eviction.core.instants import Moment
 
@@ -14,7 +15,7 @@ def told(memory: OutcomeMemory, effects: list[Effect], now: Moment) -> list[dict
     """Tell the memory, and return all that it remembers."""
     for effect in effects:
         memory.report(effect, now)
-    return [each.document() for each in memory.newest()]
+    return [each.document(now) for each in memory.newest()]
 
 
 def test_an_own_eviction_is_remembered_with_call_and_answer() -> None:
@@ -36,17 +37,61 @@ def test_a_standby_remembers_a_pod_that_it_saw_go() -> None:
     assert (row["outcome"], row["call"], row["answer"]) == ("gone", None, None)
 
 
+def attempt(on: Stage, memory: OutcomeMemory, outcome: WorkOutcome, sent: bool = True) -> None:
+    """Let an attempt at the one pod that is due end so, and tell the memory."""
+    work = on.take_eviction()
+    if sent:
+        on.send(work)
+    memory.attempted(work, outcome, moment(on.now))
+    told(memory, on.settle(work, outcome), moment(on.now))
+
+
+def test_an_answer_belongs_to_the_outcome_that_it_led_to() -> None:
+    """A pod that somebody else deletes after a refusal went without a call of this replica's."""
+    on, memory = Stage(), OutcomeMemory()
+    on.sees(node(taint()), pod())
+    attempt(on, memory, Failed("a webhook denies it", 5.0), sent=False)
+    [refused] = told(memory, [], moment(on.now))
+    assert (refused["outcome"], refused["call"], refused["answer"]) == ("refused", "delete", "a webhook denies it")
+    [gone] = told(memory, on.at(1.0).observe(PodGone(ref())), moment(on.now))
+    assert (gone["outcome"], gone["call"], gone["tries"], gone["answer"]) == ("gone", None, 0, None)
+
+
+def test_an_eviction_whose_answer_was_lost_keeps_its_call() -> None:
+    """Though the attempts at other pods ended in between."""
+    on, memory = Stage(), OutcomeMemory()
+    on.sees(node(taint()), pod())
+    attempt(on, memory, Failed("no answer within 10 s", 5.0))
+    on.sees(pod(name="web-1", uid="b"))
+    attempt(on, memory, Done())
+    newest, _ = told(memory, on.at(1.0).sees(pod(terminating=True)), moment(on.now))
+    assert (newest["uid"], newest["outcome"]) == ("a", "evicted")
+    assert (newest["call"], newest["tries"], newest["answer"]) == ("delete", 1, "no answer within 10 s")
+
+
+@pytest.mark.parametrize("outcome", [CalledOff(), Suspended()])
+def test_an_attempt_that_sent_nothing_is_no_call(outcome: WorkOutcome) -> None:
+    """Somebody else deleted the pod while it was decided on again."""
+    on, memory = Stage(), OutcomeMemory()
+    on.sees(node(taint()), pod())
+    work = on.take_eviction()
+    on.sees(pod(terminating=True))
+    memory.attempted(work, outcome, moment(on.now))
+    [row] = told(memory, on.settle(work, outcome), moment(on.now))
+    assert (row["outcome"], row["call"], row["answer"]) == ("deleted", None, None)
+
+
 def test_count_and_bytes_are_bounded() -> None:
     """The oldest are forgotten first, and counted."""
     on = Stage()
     on.sees(node(taint()), pod())
     work = on.take_eviction()
-    for memory in (OutcomeMemory(max_outcomes=2), OutcomeMemory(max_bytes=1500)):
+    for memory in (OutcomeMemory(max_outcomes=2), OutcomeMemory(max_bytes=2000)):
         for number in range(5):
             memory.report(Evicted(ref(f"p{number}", f"p{number}"), "n1", work.decision, 0.0), moment(on.now))
         assert [each.ref.key.name for each in memory.newest()] == ["p4", "p3"]
         assert memory.forgotten == 3
-        assert memory.bytes <= 1500
+        assert memory.bytes <= 2000
 
 
 def test_a_storm_is_counted_back_to_the_last_pause() -> None:
@@ -56,5 +101,5 @@ def test_a_storm_is_counted_back_to_the_last_pause() -> None:
     decision = on.take_eviction().decision
     for number, at in enumerate((0.0, 10.0, 11.0, 12.0, 14.0)):
         memory.report(Evicted(ref(f"p{number}", f"p{number}"), "n1", decision, 0.0), moment(at))
-    assert memory.storm(moment(14.0).server_epoch) == (4, 1.0)
-    assert memory.storm(moment(20.0).server_epoch) == (0, 0.0)
+    assert memory.storm(14.0) == (4, 1.0)
+    assert memory.storm(20.0) == (0, 0.0)

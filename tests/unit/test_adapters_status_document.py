@@ -245,9 +245,19 @@ def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
             "more than 100 pods due at once",
         ],
         "zones": [ALL, {**ALL, "zone": "", "threshold": None}],
+        "uncounted": [],
     }
     on.brain.order(ControlState(latch=Latch(EPOCH, "3 of 3 nodes")), moment(0))
+    on.sees(node(taint("dedicated"), name="n4"))
+    on.lists("n4")
     breaker = status(on)["breaker"]
+    [left_out] = breaker["uncounted"]
+    assert left_out == {
+        "reason": "no_eviction",
+        "text": "no pod has to leave them because of that",
+        "count": 1,
+        "nodeNames": ["n4"],
+    }
     assert (breaker["open"], breaker["since"], breaker["cause"]) == (True, SINCE, "3 of 3 nodes")
 
 
@@ -368,7 +378,7 @@ def test_beside_a_built_in_controller_it_is_told_whose_each_pod_is() -> None:
     """That which is adopted, and those that the built-in controller evicts, with the reason if there is one."""
     on = Stage()
     waits = pod(tolerates(30), name="adopted", uid="1")
-    adopted = replace(waits, adoption=Adoption("controller", (tolerates(),)))
+    adopted = replace(waits, adoption=Adoption((tolerates(),), (0,)))
     refused, none = pod(tolerates(30), name="refused", uid="2"), pod(name="none", uid="3")
     on.sees(node(taint()), adopted, refused, none)
     assert [each["adoption"] for each in status(on)["pending"] if each["name"] != "adopted"] == [None, None]

@@ -68,3 +68,12 @@ def test_a_journal_is_read_though_the_environment_names_a_replica(tmp_path: Path
     line = ["--journal", str(tmp_path / "journal")]
     result = CliRunner().invoke(compare, line, env={"TAINT_EVICTION_SERVER": "http://127.0.0.1:1"})
     assert (result.exit_code, result.stdout) == (0, "in 0 s no eviction to compare\n")
+
+
+def test_differences_of_a_namespace_are_listed_by_themselves() -> None:
+    """The verdict stays that on all, and the rest is counted."""
+    totals = ComparisonTotals(EPOCH)
+    row = {"at": "t", "namespace": "shop", "name": "a", "node": "n1", "text": "never"}
+    results = dict.fromkeys(("same", "never", "later", "built_in_only", "somebody_else"), 1)
+    written = lines(totals, compared=5, results=results, differences=[row], namespace="shop")
+    assert written[-1] == "  … and 2 older or in other namespaces"

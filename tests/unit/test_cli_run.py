@@ -314,12 +314,14 @@ def test_with_a_file_that_is_right_it_goes_on(tmp_path: Path, logging_as_it_was:
     assert NOWHERE in result.stderr
 
 
-def test_an_audit_log_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
-    """Whoever asks for one must not find out later that there is none."""
-    file = tmp_path / "absent" / "audit"
-    result = CliRunner().invoke(run, ["--audit-log", str(file)])
-    assert result.exit_code == 2
-    assert f"--audit-log: {file} cannot be written: No such file or directory" in result.stderr
+@pytest.mark.parametrize(("name", "why"), [("absent/audit", "No such file or directory"), ("", "Is a directory")])
+def test_an_audit_log_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path, name: str, why: str) -> None:
+    """Whoever asks for one must not find out later that there is none; also by its variable."""
+    file = tmp_path / name
+    for words, environment in ((["--audit-log", str(file)], {}), ([], {"TAINT_EVICTION_AUDIT_LOG": str(file)})):
+        result = CliRunner().invoke(run, words, env=environment)
+        assert result.exit_code == 2
+        assert f"--audit-log: {file} cannot be written: {why}" in result.stderr
 
 
 def test_a_dry_run_does_not_read_a_journal_that_is_a_pipe(tmp_path: Path) -> None:

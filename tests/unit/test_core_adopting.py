@@ -2,18 +2,23 @@
 
 from typing import Any
 
+import pytest
+
 from taint_eviction.adapters.kubernetes_objects import read_pod
-from taint_eviction.core.adopting import adoption_matters, places_to_adopt
+from taint_eviction.core.adopting import may_have_back, places_to_adopt
 from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint, Toleration
 from taint_eviction.kopf_shell.kept_fields import pod_fields
 
 DOWN = Taint("down", NO_EXECUTE)
 OTHER = Taint("other", NO_EXECUTE)
-NOTE = '{"by":"controller","tolerations":[{"key":"down","operator":"Exists","occurrence":0,"seconds":300}]}'
+NOTE = (
+    '{"by":"controller","tolerations":'
+    '[{"key":"down","operator":"Exists","effect":"NoExecute","occurrence":0,"seconds":300}]}'
+)
 
 
 def _pod(annotation: str, **seconds: int) -> tuple[Pod, tuple[str, ...]]:
-    toleration: dict[str, Any] = {"key": "down", "operator": "Exists", **seconds}
+    toleration: dict[str, Any] = {"key": "down", "operator": "Exists", "effect": "NoExecute", **seconds}
     body = {
         "metadata": {
             "namespace": "default",
@@ -43,32 +48,33 @@ def test_noted_seconds_count_and_the_spec_stays_known() -> None:
     """What the watch keeps of a pod has its note, from which its tolerations get their seconds."""
     pod, complaints = _pod(NOTE)
     assert (pod.tolerations[0].toleration_seconds, complaints) == (300, ())
-    assert pod.spec_tolerations == (Toleration("down", "Exists"),)
+    assert pod.spec_tolerations == (Toleration("down", "Exists", "", "NoExecute"),)
 
 
 def test_seconds_in_the_spec_win() -> None:
-    """Where somebody sets seconds again, the note does not count, so no countdown of it matters."""
+    """Where somebody sets seconds again, the note does not count, and may go."""
     pod, _ = _pod(NOTE, tolerationSeconds=20)
     assert pod.tolerations[0].toleration_seconds == 20
-    assert not adoption_matters(pod, [DOWN])
+    assert may_have_back(pod, [DOWN])
 
 
-def test_a_note_that_is_nonsense_is_told_and_ignored() -> None:
+@pytest.mark.parametrize("note", ["[" * 8000, "[" * 100_000])
+def test_a_note_that_is_nonsense_is_told_and_ignored(note: str) -> None:
     """The pod is read as if it had no note."""
-    pod, complaints = _pod("[" * 10_000)
+    pod, [complaint] = _pod(note)
     assert pod.adoption is None
-    assert pod.tolerations == (Toleration("down", "Exists"),)
-    assert complaints == ("the annotation taint-eviction/adopted is ignored: it is not JSON",)
+    assert pod.tolerations == (Toleration("down", "Exists", "", "NoExecute"),)
+    assert complaint.startswith("the annotation taint-eviction/adopted is ignored: it is ")
 
 
-def test_an_adoption_matters_while_a_noted_toleration_matches_a_taint() -> None:
-    """Once no taint of its node matches, the pod may have its seconds back."""
+def test_a_pod_may_have_back_what_matches_no_taint_any_more() -> None:
+    """Of those with the effect NoExecute."""
     pod, _ = _pod(NOTE)
-    assert adoption_matters(pod, [OTHER, DOWN])
-    assert not adoption_matters(pod, [OTHER, Taint("down", "NoSchedule")])
+    assert not may_have_back(pod, [OTHER, DOWN])
+    assert may_have_back(pod, [OTHER, Taint("down", "NoSchedule")])
 
 
-def test_what_admission_took_always_matters() -> None:
-    """The leader never gives it back, with or without taints."""
+def test_what_admission_took_is_never_given_back() -> None:
+    """By the leader, with or without taints."""
     pod, _ = _pod(NOTE.replace("controller", "admission"))
-    assert adoption_matters(pod, [])
+    assert not may_have_back(pod, [])

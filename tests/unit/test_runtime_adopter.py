@@ -22,6 +22,7 @@ from taint_eviction.core.objects import (
 from taint_eviction.runtime.adopter import Adopter, AdoptionHints
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
+from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import AdoptionSettings
 
 ORDER = Pause(EPOCH)
@@ -33,7 +34,7 @@ def adopted(before: Pod, *places: int) -> Pod:
         replace(each, toleration_seconds=None) if place in places else each
         for place, each in enumerate(before.spec_tolerations)
     )
-    return replace(before, adoption=Adoption("controller", bare))
+    return replace(before, adoption=Adoption(bare, places))
 
 
 class FakeDoor:
@@ -48,8 +49,11 @@ class FakeDoor:
         """Take seconds."""
 
         def effect() -> Pod | None:
-            if (found := self.pods.get(ref)) is not None and (taken := places(found)) and not self.puts_back:
-                self.pods[ref] = adopted(found, *taken)
+            if (found := self.pods.get(ref)) is not None and (taken := places(found)):
+                if self.puts_back:
+                    raise CallFailed("somebody has put them back")
+                before = () if found.adoption is None else found.adoption.by_controller
+                self.pods[ref] = adopted(found, *before, *taken)
             return self.pods.get(ref)
 
         return await self._wire.carry("ADOPT", ref.uid, effect)
@@ -81,7 +85,7 @@ class AdoptingBody(Body):
     def __init__(self, enabled: bool = True, parallelism: int = 10) -> None:
         super().__init__()
         hints = AdoptionHints()
-        self.live = LiveController(self.brain, self.clock, [self.reporter, hints])
+        self.live = LiveController(self.brain, self.clock, [self.reporter, hints], lambda fact, _now: hints.heard(fact))
         self.node_reads = NodeReads(self.api, self.live, serves_seconds=1.0)
         self.door = FakeDoor(self)
         self.state_read_at: float | None = 0.0
@@ -213,9 +217,7 @@ async def test_seconds_that_a_webhook_puts_back_are_told() -> None:
     it.shows(node(taint()), pod(tolerates(300)))
     async with running(it.adopter.run()):
         await until(4)
-        assert [message.split(":")[0] for message in it.adopter.refused().values()] == [
-            "its tolerationSeconds are there again"
-        ]
+        assert it.adopter.refused() == {ref(): "somebody has put them back"}
     assert [at for at, _ in it.sent("ADOPT")] == [0, 1, 3]
 
 
@@ -265,7 +267,8 @@ async def test_a_new_leader_gives_back_what_nobody_has_looked_after() -> None:
     it.shows(node())
     for uid, by, on in (("1", "controller", "n1"), ("2", "admission", "n1"), ("3", "controller", "unknown")):
         before = pod(tolerates(300), name=f"web-{uid}", uid=uid, on=on)
-        it.door.pods[before.ref] = replace(adopted(before, 0), adoption=Adoption(by, (tolerates(),)))
+        places = {"controller": ((0,), ()), "admission": ((), (0,))}[by]
+        it.door.pods[before.ref] = replace(before, adoption=Adoption((tolerates(),), *places))
     async with running(it.adopter.run()):
         await until(1)
     assert it.sent("GIVE BACK") == [(0, "1")]
@@ -317,9 +320,9 @@ async def test_hand_back_is_confirmed_once_no_change_is_under_way() -> None:
         await until(2)
         assert it.adopter.stopped_by == ORDER
         await until(19)
-        assert [at for at, _ in it.sent("CONFIRM")] == [3, 3.5]
+        assert [at for at, _ in it.sent("CONFIRM")] == [3, 4]
         await until(30)
-        assert [at for at, _ in it.sent("CONFIRM")] == [3, 3.5, 20]
+        assert [at for at, _ in it.sent("CONFIRM")] == [3, 4, 20]
     assert it.sent("ADOPT") == [(0, "a")]
 
 
@@ -360,7 +363,90 @@ async def test_each_further_countdown_of_a_pod_is_adopted_while_the_first_is_hel
         it.shows(node(taint(), taint("k2")))
         await until(45)
         assert [at for at, _ in it.sent("ADOPT")] == [0, 40.5]
-        it.shows(replace(it.door.pods[ref()], adoption=Adoption("controller", (tolerates(30), tolerates(None, "k2")))))
+        it.shows(replace(it.door.pods[ref()], adoption=Adoption((tolerates(30), tolerates(None, "k2")), (1,))))
         await until(60)
-    assert [at for at, _ in it.sent("ADOPT")] == [0, 40.5, 50]
+    assert [at for at, _ in it.sent("ADOPT")] == [0, 40.5, 45]
     assert len(it.reporter.of(CountdownAdopted)) == 3
+
+
+@virtually
+async def test_pods_whose_calls_hang_do_not_starve_others() -> None:
+    """A call that waits for a second lends its worker, and first tries go before retries."""
+    it = AdoptingBody()
+    it.api.ever["ADOPT"] = How(None, 10.0, "no answer in time")
+    it.shows(node(taint()))
+    for number in range(60):
+        it.shows(pod(tolerates(200), name=f"hangs-{number}", uid=f"hangs-{number}"))
+    async with running(it.adopter.run()):
+        await until(20)
+        it.shows(pod(tolerates(300), name="web", uid="healthy"))
+        await until(25)
+    assert min(at for at, uid in it.sent("ADOPT") if uid == "healthy") <= 24
+
+
+@virtually
+async def test_a_nearer_deadline_gives_a_waiting_pod_a_nearer_turn() -> None:
+    """The queue is long, and another taint makes it urgent."""
+    it = AdoptingBody(parallelism=1)
+    it.api.ever["ADOPT"] = slow(0.9)
+    it.shows(node(taint()))
+    for number in range(30):
+        it.shows(pod(tolerates(100), name=f"web-{number}", uid=str(number)))
+    it.shows(pod(tolerates(300), tolerates(20, "k2"), name="urgent", uid="urgent"))
+    async with running(it.adopter.run()):
+        await until(2)
+        it.shows(node(taint(), taint("k2")))
+        await until(6)
+    assert "urgent" in [uid for _, uid in it.sent("ADOPT")]
+
+
+@virtually
+async def test_a_pod_that_cannot_be_given_back_is_tried_less_and_less_often() -> None:
+    """And does not have all adopted pods listed again every few seconds."""
+    it = AdoptingBody()
+    it.api.ever["GIVE BACK"] = refused(403)
+    it.shows(node())
+    it.door.pods[ref()] = adopted(pod(tolerates(300)), 0)
+    async with running(it.adopter.run()):
+        await until(200)
+    assert [at for at, _ in it.sent("GIVE BACK")] == [0, 5, 15, 35, 75, 155]
+    assert len(it.sent("LIST adopted")) == 6
+
+
+@virtually
+async def test_somebody_who_sets_seconds_again_and_again_is_told_of() -> None:
+    """The controller does not fight for ever."""
+    it = AdoptingBody()
+    it.shows(node(taint()), pod(tolerates(300)))
+    async with running(it.adopter.run()):
+        for second in range(1, 20):
+            await until(second)
+            it.shows(pod(tolerates(300)))
+        assert list(it.adopter.refused()) == [ref()]
+    assert len(it.sent("ADOPT")) < 12
+
+
+@virtually
+async def test_a_process_that_leads_no_longer_says_nothing_of_refusals() -> None:
+    """The next leader tries for itself."""
+    it = AdoptingBody()
+    it.api.ever["ADOPT"] = refused(403)
+    it.shows(node(taint()), pod(tolerates(300)))
+    async with running(it.adopter.run()):
+        await until(1)
+        assert list(it.adopter.refused()) == [ref()]
+        it.gate.open = False
+        await until(2)
+        assert it.adopter.refused() == {}
+
+
+@virtually
+async def test_a_taint_that_goes_during_the_change_costs_no_ten_minutes() -> None:
+    """The pod is adopted on a node that is clean by then, and given back within seconds."""
+    it = AdoptingBody()
+    it.shows(node(taint()), pod(tolerates(300)))
+    it.api.will("ADOPT", slow(3))
+    at(1, it.shows, node())
+    async with running(it.adopter.run()):
+        await until(15)
+    assert it.door.pods[ref()].adoption is None

@@ -1,12 +1,13 @@
 """The orders in the cluster and those in the brain become the same within seconds, whatever fails on the way."""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 from tests.unit.builders import EPOCH
 from tests.unit.runtime_fakes import Body, How, Wire, at, refused, running, slow, times_out, until, virtually
 
-from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.pod_record import WaitReason
 from taint_eviction.runtime.control_state_sync import ControlStateSync
@@ -39,9 +40,10 @@ class FakeStore(Wire):
         """Date the breaker's state anew."""
         await self.carry("WRITE", "date", lambda: self._redate(stated_epoch, epoch))
 
-    async def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended."""
-        await self.carry("WRITE", "pauses", lambda: self._keep((self.kept or ControlState()).at(epoch), "ended"))
+    async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove pauses that have ended."""
+        left = (self.kept or ControlState()).without_pauses(ended)
+        await self.carry("WRITE", "pauses", lambda: self._keep(left, "ended"))
 
     def _redate(self, stated_epoch: float, epoch: float) -> None:
         if self.kept is not None and self.kept.breaker_epoch == stated_epoch:

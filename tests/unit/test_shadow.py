@@ -357,6 +357,15 @@ def test_pods_of_a_node_that_is_watched_no_longer_are_let_go() -> None:
     assert (on.results, on.shadow.unseen) == ([("never", 10.5, "FORGOTTEN")], 0)
 
 
+def test_a_list_of_a_nodes_pods_says_nothing_of_those_of_other_nodes() -> None:
+    """A pod counts for the node that it was seen on last."""
+    on, web, db = ShadowStage(), pod(name="web", uid="w", on="n2"), pod(name="db", uid="d", on="n2", version=1)
+    on.sees(TAINTED, node(taint(), name="n2"), web, db)
+    on.sees(replace(db, node_name="n1", resource_version=2))
+    on.at(5).observe(PodsSwept("n1", frozenset(), 5.0, 9))
+    assert [on.shadow._tracked.get(uid) is not None for uid in "wd"] == [True, False]
+
+
 def test_a_restart_of_the_shadow_makes_nobody_look_in_time() -> None:
     """What was evicted here before counts from then; what is never seen again counts as unseen."""
     on, web = ShadowStage(evicted_epochs={"a": EPOCH - 60, "gone": EPOCH - 50}), pod(tolerates(30), bound_at=-90)
@@ -404,5 +413,6 @@ def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
         (on.evicts if number % 2 else on.deletes)(web)
     on.observe(PodGone(ref("never-seen", "z")), PodSeen(pod(name="late", uid="8", terminating=True)))
     on.at(100)
-    held = (on.shadow._tracked, on.shadow._open, on.shadow._uids, on.shadow._passing)
-    assert [len(each) for each in held] == [0, 0, 0, 0]
+    tracked = on.shadow._tracked
+    held = (tracked, on.shadow._open, tracked._uids, tracked._on_nodes, on.shadow._passing)
+    assert [len(each) for each in held] == [0, 0, 0, 0, 0]

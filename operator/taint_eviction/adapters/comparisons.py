@@ -18,7 +18,7 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction.core.text import JsonObject
-from taint_eviction.runtime.ports import Clock
+from taint_eviction.runtime.ports import Clock, Gate
 from taint_eviction.shadow.comparison import Comparison, ComparisonResult, DifferenceReason
 from taint_eviction.shadow.shadow import Shadow
 from taint_eviction.shadow.totals import ComparisonTotals
@@ -34,18 +34,25 @@ _MAX_NUMBER = 1e11
 
 
 class ComparisonReporter:
-    """Logs and counts each comparison, and writes it into the journal. ``counted`` is given the result's name."""
+    """Logs and counts each comparison, and writes it into the journal. ``counted`` is given the result's name.
 
-    def __init__(self, counted: Callable[[str], None], write: Callable[[JsonObject, Moment], None]) -> None:
+    Every replica of a dry run that stands for election compares, so that a new leader's verdict goes on; only the
+    leader counts, and a standby logs at DEBUG.
+    """
+
+    def __init__(self, gate: Gate, counted: Callable[[str], None], write: Callable[[JsonObject, Moment], None]) -> None:
+        self._gate = gate
         self._counted = counted
         self._write = write
 
     def compared(self, comparison: Comparison, now: Moment) -> None:
         """Report a comparison."""
-        self._counted(comparison.result.value)
+        leads = self._gate.may_act()
+        if leads:
+            self._counted(comparison.result.value)
         line = comparison_line(comparison)
         self._write(line, now)
-        level = logging.DEBUG if comparison.reason is None else logging.INFO
+        level = logging.INFO if leads and comparison.reason is not None else logging.DEBUG
         said = f"compared with the built-in controller: pod {comparison.ref}: {in_words(comparison)}"
         logger.log(level, "%s", said, extra=line)
 

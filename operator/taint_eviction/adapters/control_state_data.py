@@ -97,13 +97,14 @@ def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
     entries = dict(_entries(config_map))
     try:
         ended = _pause(_decoded(entries[NO_ADOPTION_KEY])) if NO_ADOPTION_KEY in entries else None
+        problems: tuple[str, ...] = ()
     except Unreadable as error:
         malformed = _malformed(NO_ADOPTION_KEY, entries[NO_ADOPTION_KEY], error)
-        return _Adoption(Pause(reason=malformed), "", (f"{malformed}; nothing is adopted",))
+        ended, problems = Pause(reason=malformed), (f"{malformed}; nothing is adopted",)
     try:
-        return _Adoption(ended, as_text(_decoded(entries.get(CONFIRMED_KEY, "null")), "its value"))
+        return _Adoption(ended, as_text(_decoded(entries.get(CONFIRMED_KEY, "null")), "its value"), problems)
     except Unreadable as error:
-        return _Adoption(ended, "", (_malformed(CONFIRMED_KEY, entries[CONFIRMED_KEY], error),))
+        return _Adoption(ended, "", (*problems, _malformed(CONFIRMED_KEY, entries[CONFIRMED_KEY], error)))
 
 
 def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

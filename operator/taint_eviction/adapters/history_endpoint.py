@@ -41,6 +41,7 @@ class HistoryEndpoint:
             return 400, {"error": f"limit must be a number of outcomes, not {limit!r}"}
         if token is not None and not _is_number(token):
             return 400, {"error": f"continue must be the token of an earlier answer, not {token!r}"}
+        now = self._clock.now()
         since_epoch = parse_rfc3339(since) if since else 0.0
         if since_epoch is None:
             return 400, {"error": f"since must be a time as 2030-01-31T14:00:00Z, not {since!r}"}
@@ -50,11 +51,11 @@ class HistoryEndpoint:
         try:
             async with self._turn:
                 before = None if token is None else int(token)
-                rows, last = await self._page(min(int(limit), MAX_ROWS), before, since_epoch, query)
+                rows, last = await self._page(min(int(limit), MAX_ROWS), before, since_epoch, now, query)
         finally:
             self._inside -= 1
         return 200, {
-            **document_head("History", self._process(), self._clock.now()),
+            **document_head("History", self._process(), now),
             "remembered": len(self._memory),
             "forgotten": self._memory.forgotten,
             "outcomes": rows,
@@ -62,18 +63,18 @@ class HistoryEndpoint:
         }
 
     async def _page(
-        self, limit: int, before: int | None, since_epoch: float, query: Mapping[str, str]
+        self, limit: int, before: int | None, since_epoch: float, now: Moment, query: Mapping[str, str]
     ) -> tuple[list[JsonObject], int | None]:
         rows: list[JsonObject] = []
-        last = None
+        last, since_at = None, now.instant_of(since_epoch)
         # A copy: the memory may change while others have their turn.
         for count, each in enumerate(list(self._memory.newest(before)), 1):
-            if each.epoch < since_epoch:
+            if each.at < since_at:
                 break
             if _fits(each, query):
                 if len(rows) == limit:
                     return rows, last
-                rows.append(each.document())
+                rows.append(each.document(now))
                 last = each.number
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -81,9 +82,9 @@ class HistoryEndpoint:
 
     def recent(self, now: Moment) -> JsonObject:
         """Say for /status how many pods went lately, by node and taint, most first."""
-        counts = self._memory.went_since(now.server_epoch - RECENT_SECONDS)
+        counts = self._memory.went_since(now.at - RECENT_SECONDS)
         shown = counts.most_common(_MAX_GROUPS)
-        gone, per_second = self._memory.storm(now.server_epoch)
+        gone, per_second = self._memory.storm(now.at)
         return {
             "withinSeconds": RECENT_SECONDS,
             "total": counts.total(),

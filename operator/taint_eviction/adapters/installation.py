@@ -5,30 +5,32 @@ check unchecked, never wrong.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
+from taint_eviction.adapters.adoption_patches import ADOPTED
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.installed_replicas import CONTROLLER, Replica, name_of, read_replicas, words_of
+from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.preflight import allowed, needed_rights
+from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.settings import ControlStateSettings, ElectionSettings, Settings
+from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
 
-_BUILT_IN = "taint-eviction-controller"
 # The built-in controller is one of its own since; the newest version that this one knows of.
 _FIRST_MINOR, _LAST_MINOR = 29, 37
 # Times in managedFields are whole seconds.
 _TOLERATED_SKEW_SECONDS = 3.0
 _LEASES = "coordination.k8s.io/v1"
 _MONITORING = "monitoring.coreos.com/v1"
+_ADMISSION = "admissionregistration.k8s.io/v1"
 _KUBE_SYSTEM = "kube-system"
-
-Json = Mapping[str, Any]
 
 
 class State(Enum):
@@ -53,51 +55,45 @@ class NotChecked(Exception):
     """Something could not be read; the message says what and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """A pod of the controller."""
-
-    name: str
-    node: str
-    ready: bool
-    version: str
-    # As the API server knows it: a service account, or the user of manifests/overlays/static-pod.
-    user: str
-    dry_run: bool
-    host_network: bool
-
-
 class Installation:
-    """Examines the installation whose Lease has this namespace and name. ``now`` returns the API server's time."""
+    """Examines the installation in a namespace. ``now`` returns the API server's time.
 
-    def __init__(self, calls: ApiCalls, namespace: str, name: str, port: int, now: Callable[[], float]) -> None:
+    ``name`` is that of its Lease; None: as the pods that are there say, by their arguments and their environment.
+    """
+
+    def __init__(self, calls: ApiCalls, namespace: str, name: str | None, port: int, now: Callable[[], float]) -> None:
         self._calls = calls
         self._namespace = namespace
         self._name = name
+        self._lease = NamespacedName(namespace, name or CONTROLLER)
         self._port = port
         self._now = now
 
     async def examine(self) -> list[CheckResult]:
         """Make all checks."""
+        unread, malformed = "", list[str]()
         try:
-            replicas = await self._replicas()
+            replicas, malformed = await self._replicas()
         except NotChecked as why:
             replicas, unread = [], str(why)
-        else:
-            unread = ""
+        if replicas:
+            self._lease = replicas[0].lease._replace(name=self._name or replicas[0].lease.name)
         dry_run = any(replica.dry_run for replica in replicas)
+        adopts = any(replica.adopts and not replica.dry_run for replica in replicas)
         checks: list[tuple[str, Awaitable[list[CheckResult]]]] = [
             ("versions", self._versions(replicas, unread)),
             ("replicas", self._apart(replicas, unread)),
-            ("leader", self._leader()),
-            ("rights", self._rights(replicas, unread, dry_run)),
-            ("built-in controller", self._built_in(dry_run)),
+            ("leader", self._leader(replicas)),
+            ("rights", self._rights(replicas, unread, dry_run, adopts)),
+            ("built-in controller", self._built_in(dry_run, adopts)),
+            ("adoption", self._adoption(replicas, adopts, unread)),
             ("clock", self._clock()),
             ("answers", self._answers(replicas)),
             ("alerts", self._alerts()),
         ]
         found = await asyncio.gather(*(_checked(check, findings) for check, findings in checks))
-        return [finding for findings in found for finding in findings]
+        left_out = [CheckResult("replicas", State.UNCHECKED, sentence) for sentence in malformed]
+        return [*left_out, *(finding for findings in found for finding in findings)]
 
     # Reading
 
@@ -113,11 +109,25 @@ class Installation:
             return None
         raise NotChecked(f"{what} cannot be read: {answer.failure}")
 
-    async def _replicas(self) -> list[Replica]:
-        selector = f"app.kubernetes.io/name={_BUILT_IN},app.kubernetes.io/instance={self._name}"
-        request = ApiRequest("list", "pods", self._namespace, query={"labelSelector": selector})
-        body = await self._read(f"pods in {self._namespace}", request) or {}
-        return [_replica(pod) for pod in body.get("items") or () if not pod["metadata"].get("deletionTimestamp")]
+    async def _list(self, what: str, request: ApiRequest) -> list[Any] | None:
+        """Return the items of a list, None if there is no such kind; raise ``NotChecked``."""
+        body = await self._read(what, request)
+        try:
+            return None if body is None else as_list(as_object(body, "the list").get("items"), "items")
+        except Unreadable as error:
+            raise NotChecked(f"{what}: the API server's answer is malformed: {error}") from None
+
+    async def _replicas(self) -> tuple[list[Replica], list[str]]:
+        """Return the pods of the controller, and a sentence for each that is malformed."""
+        place, query = f"pods in {self._namespace}", {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
+        found, malformed = read_replicas(
+            await self._list(place, ApiRequest("list", "pods", self._namespace, query=query)) or (), place
+        )
+        if self._name is not None:
+            return [each for each in found if self._name in (each.instance, each.lease.name)], malformed
+        # A dry run beside it has a Lease and an instance of its own.
+        of_default = [each for each in found if each.instance == CONTROLLER]
+        return of_default or [each for each in found if not each.dry_run] or found, malformed
 
     # Checks
 
@@ -149,16 +159,28 @@ class Installation:
             return [CheckResult("replicas", State.WRONG, said, advice)]
         if len(nodes) > 1:
             return [CheckResult("replicas", State.FINE, said)]
-        query = {"limit": 2}
-        cluster = await self._read("nodes", ApiRequest("list", "nodes", query=query)) or {}
-        if len(cluster.get("items") or ()) == 1:
+        if len(await self._list("nodes", ApiRequest("list", "nodes", query={"limit": 2})) or ()) == 1:
             return [CheckResult("replicas", State.FINE, f"{said}; the cluster has one node")]
         advice = "the loss of that node stops evictions; run two replicas on two nodes, as manifests/base does"
         return [CheckResult("replicas", State.WRONG, said, advice)]
 
-    async def _leader(self) -> list[CheckResult]:
-        what = f"Lease {self._namespace}/{self._name}"
-        lease = await self._read(what, ApiRequest("get", "leases", self._namespace, self._name, group=_LEASES))
+    async def _leader(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+        leases = sorted({replica.lease for replica in replicas})
+        if len(leases) > 1 and self._name is None:
+            advice = "each of these has a leader of its own, and both evict; give all replicas the same flags"
+            return [CheckResult("leader", State.WRONG, f"replicas of Leases {' and '.join(map(str, leases))}", advice)]
+        for replica in replicas:
+            if replica.asked_lease != replica.lease:
+                advice = (
+                    "commands that are run in the pod ask for the latter; the controller reads"
+                    " TAINT_EVICTION_LEADER_ELECT_RESOURCE_NAME and _NAMESPACE"
+                )
+                said = f"{replica.name} elects by Lease {replica.lease}, and its variables name {replica.asked_lease}"
+                return [CheckResult("leader", State.WRONG, said, advice)]
+        if replicas and not any(replica.elects for replica in replicas):
+            return [CheckResult("leader", State.FINE, "none is elected: each replica acts alone")]
+        what = f"Lease {self._lease}"
+        lease = await self._read(what, ApiRequest("get", "leases", *self._lease, group=_LEASES))
         spec = (lease or {}).get("spec") or {}
         if not spec.get("holderIdentity"):
             advice = "nothing evicts; look at the log of the controller, and at --lease-namespace of this command"
@@ -169,7 +191,7 @@ class Installation:
             return [CheckResult("leader", State.WRONG, f"the {what} was renewed {silent:.0f} s ago", advice)]
         return [CheckResult("leader", State.FINE, str(spec["holderIdentity"]))]
 
-    async def _rights(self, replicas: Sequence[Replica], unread: str, dry_run: bool) -> list[CheckResult]:
+    async def _rights(self, replicas: Sequence[Replica], unread: str, dry_run: bool, adopts: bool) -> list[CheckResult]:
         """Ask for the user of the replicas; where there are none, for whoever asks."""
         if unread:
             raise NotChecked(f"whose rights matter is not known: {unread}")
@@ -177,8 +199,9 @@ class Installation:
         settings = Settings(
             dry_run=dry_run,
             policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE),
-            election=ElectionSettings(lease_name=self._name, lease_namespace=self._namespace),
-            control_state=ControlStateSettings(name=self._name),
+            election=ElectionSettings(lease_name=self._lease.name, lease_namespace=self._lease.namespace),
+            control_state=ControlStateSettings(name=self._lease.name),
+            adoption=AdoptionSettings(enabled=adopts),
         )
         needed = list(needed_rights(settings))
         answers = await asyncio.gather(*(allowed(self._calls, *right, settings, user) for right in needed))
@@ -192,23 +215,63 @@ class Installation:
             return [CheckResult("rights", State.WRONG, f"{who} may not {', '.join(missing)}", advice)]
         return [CheckResult("rights", State.FINE, f"{who} may do all that is needed")]
 
-    async def _built_in(self, dry_run: bool) -> list[CheckResult]:
+    async def _built_in(self, dry_run: bool, adopts: bool) -> list[CheckResult]:
         if dry_run:
             return [CheckResult("built-in controller", State.FINE, "may be active beside a dry run")]
+        if adopts:
+            return [CheckResult("built-in controller", State.FINE, "may be active: countdowns are adopted from it")]
         query = {"labelSelector": "component=kube-controller-manager"}
         request = ApiRequest("list", "pods", _KUBE_SYSTEM, query=query)
-        pods = (await self._read("pods in kube-system", request) or {}).get("items") or ()
-        active = [pod["metadata"]["name"] for pod in pods if built_in_active(pod)]
+        pods = await self._list("pods in kube-system", request) or ()
+        active, malformed = [], []
+        for number, pod in enumerate(pods):
+            try:
+                active += [name_of(pod, number)] if built_in_active(pod) else []
+            except Unreadable as error:
+                malformed.append(f"pods in kube-system: {name_of(pod, number)} is malformed: {error}")
         if active:
             advice = (
                 "both evict, each by its own rules; append ,-taint-eviction-controller to --controllers of"
                 " kube-controller-manager on every control-plane node"
             )
             return [CheckResult("built-in controller", State.WRONG, f"active in {', '.join(active)}", advice)]
+        if malformed:
+            return [CheckResult("built-in controller", State.UNCHECKED, sentence) for sentence in malformed]
         if not pods:
             advice = "no pod of kube-controller-manager can be seen (k3s, managed): look at its flags or its log"
             return [CheckResult("built-in controller", State.UNCHECKED, "whether it is switched off", advice)]
         return [CheckResult("built-in controller", State.FINE, f"switched off in {len(pods)} kube-controller-managers")]
+
+    async def _adoption(self, replicas: Sequence[Replica], adopts: bool, unread: str) -> list[CheckResult]:
+        """Check what adoption needs, and that adopted pods have somebody who evicts them or gives them back."""
+        some = await self._adopted_pods(adopts)
+        if not adopts:
+            if not some or unread:
+                return []
+            said = "pods are adopted, but no replica that is seen adopts: they never get their seconds back"
+            advice = "start the controller with --adopt (manifests/components/adopt), or run taint-eviction hand-back"
+            return [CheckResult("adoption", State.WRONG, said, advice)]
+        found = []
+        if some and (await self._leader(replicas))[0].state is State.WRONG:
+            advice = "start a replica (the leader's log says more), or give them back: taint-eviction hand-back"
+            found.append(CheckResult("adoption", State.WRONG, "nobody leads, so nobody evicts adopted pods", advice))
+        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+            plural = "validatingadmissionpolicies" if kind.endswith("Policy") else "validatingadmissionpolicybindings"
+            request = ApiRequest("get", plural, name=CONTROLLER, group=_ADMISSION)
+            if await self._read(f"{kind} {CONTROLLER}", request) is None:
+                advice = "nothing narrows the right to patch pods; apply manifests/components/adopt (Kubernetes 1.30)"
+                found.append(CheckResult("adoption", State.WRONG, f"there is no {kind} {CONTROLLER}", advice))
+        return found or [CheckResult("adoption", State.FINE, "countdowns are adopted, and a policy narrows the rights")]
+
+    async def _adopted_pods(self, needed: bool) -> bool:
+        """Tell whether there are adopted pods; only where adoption is on does it matter that they cannot be read."""
+        try:
+            request = ApiRequest("list", "pods", query={"labelSelector": ADOPTED, "limit": 1})
+            return bool(await self._list("adopted pods", request))
+        except NotChecked:
+            if needed:
+                raise
+            return False
 
     async def _clock(self) -> list[CheckResult]:
         """Compare kube-controller-manager's clock, which dates taints, with the API server's, in one write of both."""
@@ -250,13 +313,13 @@ class Installation:
         advice = "apply manifests/components/monitoring; nobody is told when evictions stop"
         lacking = []
         for kind in ("podmonitors", "prometheusrules"):
-            query = {"labelSelector": f"app.kubernetes.io/name={_BUILT_IN}"}
+            query = {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
             request = ApiRequest("list", kind, self._namespace, query=query, group=_MONITORING)
-            body = await self._read(f"{kind} in {self._namespace}", request)
-            if body is None:
+            items = await self._list(f"{kind} in {self._namespace}", request)
+            if items is None:
                 without = "the cluster has no Prometheus operator; alerts of another kind are not seen here"
                 return [CheckResult("alerts", State.UNCHECKED, "whether anybody scrapes the metrics", without)]
-            if not body.get("items"):
+            if not items:
                 lacking.append(kind)
         if lacking:
             return [CheckResult("alerts", State.WRONG, f"no {' and no '.join(lacking)} in {self._namespace}", advice)]
@@ -272,34 +335,14 @@ async def _checked(check: str, findings: Awaitable[list[CheckResult]]) -> list[C
         return [CheckResult(check, State.UNCHECKED, f"the API server's answer is malformed: {error}")]
 
 
-def _replica(pod: Json) -> Replica:
-    spec, labels = pod["spec"], pod["metadata"].get("labels") or {}
-    account = spec.get("serviceAccountName")
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return Replica(
-        pod["metadata"]["name"],
-        spec.get("nodeName") or "",
-        any((condition.get("type"), condition.get("status")) == ("Ready", "True") for condition in conditions),
-        str(labels.get("app.kubernetes.io/version", "unknown")),
-        f"system:serviceaccount:{pod['metadata']['namespace']}:{account}" if account else _BUILT_IN,
-        "--dry-run" in _words(spec),
-        bool(spec.get("hostNetwork")),
-    )
-
-
-def _words(spec: Json) -> list[str]:
-    containers = spec.get("containers") or ()
-    return [word for found in containers for part in ("command", "args") for word in found.get(part) or ()]
-
-
-def built_in_active(pod: Json) -> bool:
+def built_in_active(pod: object) -> bool:
     """Tell whether a pod of kube-controller-manager runs a taint manager, by its flags."""
-    words = _words(pod["spec"])
+    words = words_of(as_object(as_object(pod, "the pod").get("spec"), "spec"))
     # Until 1.33 this gate put it back into the node lifecycle controller, where no flag switches it off.
     if any("SeparateTaintEvictionController=false" in word for word in words):
         return True
     lists = [word.partition("=")[2] for word in words if word.startswith("--controllers=")]
     controllers = ",".join(lists).split(",") if lists else ["*"]
-    if f"-{_BUILT_IN}" in controllers:
+    if f"-{CONTROLLER}" in controllers:
         return False
-    return _BUILT_IN in controllers or "*" in controllers
+    return CONTROLLER in controllers or "*" in controllers

@@ -11,9 +11,9 @@ from taint_eviction.runtime.ports import CallFailed
 _PAGE = 500
 
 
-async def list_items(calls: ApiCalls, call: ApiRequest) -> AsyncGenerator[dict[str, Any], None]:
+async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> AsyncGenerator[dict[str, Any], None]:
     """Go through a list page by page; when the token of a page has expired, once more from the beginning."""
-    token, limit = "", _PAGE
+    token, limit = "", page
     while True:
         paged: dict[str, str | int] = {"limit": limit} if limit else {}
         following: dict[str, str | int] = {"continue": token} if token else {}
@@ -27,6 +27,7 @@ async def list_items(calls: ApiCalls, call: ApiRequest) -> AsyncGenerator[dict[s
         for item in body.get("items") or ():
             if isinstance(item, dict):
                 yield item
-        token = str((body.get("metadata") or {}).get("continue") or "")
+        metadata = body.get("metadata") or {}
+        token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
         if not token:
             return

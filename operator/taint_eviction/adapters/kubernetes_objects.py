@@ -32,7 +32,7 @@ from taint_eviction.adapters.json_fields import (
 )
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.taints_and_tolerations import read_taints, read_tolerations
-from taint_eviction.core.adoption import with_seconds
+from taint_eviction.core.adoption import seconds_to_return, with_seconds
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import (
     CONTROL_PLANE_LABEL,
@@ -260,7 +260,8 @@ def _with_noted(
     except Unreadable as unreadable:
         complaints.append(f"the annotation {ADOPTED} is ignored: {unreadable}")
         return tolerations, None
-    return with_seconds(tolerations, note.seconds), Adoption(note.by.value, tolerations)
+    taken = (tuple(seconds_to_return(tolerations, noted)) for noted in (note.by_controller, note.by_admission))
+    return with_seconds(tolerations, note.seconds), Adoption(tolerations, *taken)
 
 
 def _hold_seconds(annotation: object, complaints: list[str]) -> float | None:

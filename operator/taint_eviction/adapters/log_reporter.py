@@ -209,8 +209,10 @@ class LogReporter:
         )
 
     def _evicted(self, effect: Evicted, now: Moment) -> None:
+        level = logging.DEBUG if self._storm.takes(effect.node_name, now.at) else logging.INFO
+        if not logger.isEnabledFor(level):
+            return  # In a storm nobody reads most of these lines: they need not be written out.
         deadline = _shown(effect.decision.due_at, now)
-        quiet = self._storm.takes(effect.node_name, now.at)
         self._log(
             "%s was evicted %.2f s after its deadline %s: %s",
             _named(effect.ref, effect.node_name),
@@ -218,7 +220,7 @@ class LogReporter:
             deadline,
             _because(effect.decision, now),
             deadline=deadline,
-            level=logging.DEBUG if quiet else logging.INFO,
+            level=level,
             late_seconds=round(effect.late_seconds, 3),
             what="evicted",
             **_fields(effect.ref, effect.node_name, effect.decision.deciding),

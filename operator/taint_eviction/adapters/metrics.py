@@ -130,7 +130,9 @@ class Metrics:
         self._events = self._counter("events", "Kubernetes events, by result.", "result")
         self._builtin = self._counter("builtin_active", "Pods that the built-in controller marked for deletion.")
         self._comparisons = self._counter(
-            "shadow_comparisons", "Evictions that a dry run compared with the built-in controller, by result.", "result"
+            "shadow_comparisons",
+            "Evictions that a dry run compared with the built-in controller, by result; only its leader counts.",
+            "result",
         )
         self._adoptions = self._counter(
             "adoptions", "Countdowns adopted from the built-in controller, refused, or given back.", "result"

@@ -2,19 +2,23 @@
 
 It answers after the fact why a pod vanished. Every replica remembers: the one that evicts knows call and answer, the
 others saw the pod being deleted and know what they had decided for it; so a new leader knows most of what was before.
-A pod has one entry, its newest. Reads no clock, and keeps nothing across restarts (the audit log does).
+A pod has one entry, its newest. Entries hold facts, and sentences are made when they are read. Reads no clock, and
+keeps nothing across restarts (the audit log does).
+
+Entries are ordered and found by the instant at which they came, and told by the API server's time as it is known when
+they are read: so they stay in order when that clock is stepped.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import orjson
-
 from taint_eviction.adapters.kubernetes_times import format_micro_time
-from taint_eviction.core.decision import Evict, StayReason
+from taint_eviction.core.decision import Evict, StayReason, TaintVerdict
 from taint_eviction.core.effects import (
+    CalledOff,
     Cancelled,
+    CutOff,
     Done,
     Effect,
     Evicted,
@@ -22,11 +26,12 @@ from taint_eviction.core.effects import (
     Failed,
     PodIsGone,
     Refused,
+    Suspended,
     Work,
     WorkOutcome,
 )
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import PodRef
+from taint_eviction.core.objects import ControllerRef, PodRef
 from taint_eviction.core.text import JsonObject
 
 MAX_OUTCOMES = 10_000
@@ -38,28 +43,66 @@ _PAUSE_SECONDS = 5.0
 
 # An API server's answer may be long.
 _MAX_ANSWER = 300
-# What an entry needs besides its text: a tuple, its numbers, and its place in the dictionary.
-_OVERHEAD_BYTES = 400
+# What an entry needs besides the text that is its own (measured: 850, with a UID and a toleration of its own).
+_OVERHEAD_BYTES = 900
+
+
+class _Attempt(NamedTuple):
+    """The latest attempt at a pod: what was called, None for nothing, the tries, and the answer."""
+
+    call: str | None = None
+    tries: int = 0
+    answer: str | None = None
+
+
+_NO_ATTEMPT = _Attempt()
 
 
 class RememberedOutcome(NamedTuple):
-    """What became of one pod, at ``epoch`` by the API server's clock; ``text`` is the rest, as JSON."""
+    """What became of one pod at the instant ``at``, because of the taint in ``why``, which was due at ``due_at``."""
 
     number: int
-    epoch: float
+    at: float
     ref: PodRef
     node_name: str
-    taint_key: str
     outcome: str
-    text: bytes
+    why: TaintVerdict
+    due_at: float
+    held_seconds: float
+    owner: ControllerRef | None
+    attempt: _Attempt
+    budget: str | None
+    bytes: int
 
-    def document(self) -> JsonObject:
-        """Write it out."""
-        fields: JsonObject = orjson.loads(self.text)
-        times = {name: format_micro_time(fields[name]) for name in ("since", "deadline")}
-        named = {"time": format_micro_time(self.epoch), "outcome": self.outcome}
-        pod = {"namespace": self.ref.key.namespace, "name": self.ref.key.name, "uid": self.ref.uid}
-        return {**named, **pod, "node": self.node_name, **fields, **times}
+    @property
+    def taint_key(self) -> str:
+        """Return the key of the taint that decided."""
+        return self.why.taint.key
+
+    def document(self, now: Moment) -> JsonObject:
+        """Write it out, with times as the API server's clock is known now."""
+        why, owner = self.why, self.owner
+        return {
+            "time": format_micro_time(now.epoch_of(self.at)),
+            "outcome": self.outcome,
+            "namespace": self.ref.key.namespace,
+            "name": self.ref.key.name,
+            "uid": self.ref.uid,
+            "node": self.node_name,
+            "owner": owner and f"{owner.kind}/{owner.name}",
+            "taint": str(why.taint),
+            "toleration": why.toleration and str(why.toleration),
+            "byDefault": why.by_default,
+            "since": format_micro_time(now.epoch_of(why.start_at)),
+            "sinceBy": why.start_source.value,
+            "deadline": format_micro_time(now.epoch_of(self.due_at)),
+            "lateSeconds": round(self.at - self.due_at, 3),
+            "heldSeconds": self.held_seconds,
+            "call": self.attempt.call,
+            "tries": self.attempt.tries,
+            "answer": self.attempt.answer,
+            "budget": self.budget,
+        }
 
 
 class OutcomeMemory:
@@ -67,16 +110,18 @@ class OutcomeMemory:
 
     def __init__(self, max_outcomes: int = MAX_OUTCOMES, max_bytes: int = MAX_BYTES) -> None:
         self._max_outcomes, self._max_bytes = max_outcomes, max_bytes
-        self._by_uid: dict[str, RememberedOutcome] = {}
+        # A plain dict looks through all that has been removed to find its first.
+        self._by_uid: OrderedDict[str, RememberedOutcome] = OrderedDict()
         self._number = self.forgotten = self.bytes = 0
-        # The attempt that has just ended (UID, call, tries, answer): what follows from it is reported right after.
-        self._attempt: tuple[str, str | None, int, str | None] = ("", None, 0, None)
+        # The attempt that has just ended: what follows from it is reported right after, at the same moment.
+        self._ended: tuple[str, Moment, _Attempt] | None = None
 
     def __len__(self) -> int:
         return len(self._by_uid)
 
     def attempted(self, work: Work, outcome: WorkOutcome, now: Moment) -> None:
         """Note how an attempt ended; the effects that follow are reported next."""
+        self._ended = None
         if not isinstance(work, Eviction):
             return
         answer = None
@@ -87,9 +132,12 @@ class OutcomeMemory:
                 answer = "no such pod, or its name belongs to another UID"
             case Failed():
                 answer = outcome.message[:_MAX_ANSWER]
-            case _:
+            case CalledOff() | Suspended():
+                return  # Nothing was sent.
+            case CutOff():
                 pass
-        self._attempt = work.ref.uid, "evict" if work.by_eviction_api else "delete", work.tries + 1, answer
+        call = "evict" if work.by_eviction_api else "delete"
+        self._ended = work.ref.uid, now, _Attempt(call, work.tries + 1, answer)
 
     def report(self, effect: Effect, now: Moment) -> None:
         """Remember what became of a pod."""
@@ -107,60 +155,64 @@ class OutcomeMemory:
         """Go through the outcomes, the newest first: those before a number, None: all."""
         return (each for each in reversed(self._by_uid.values()) if before is None or each.number < before)
 
-    def went_since(self, epoch: float) -> Counter[tuple[str, str]]:
-        """Count the pods that went since then, by node and key of the taint that decided."""
+    def went_since(self, at: float) -> Counter[tuple[str, str]]:
+        """Count the pods that went since that instant, by node and key of the taint that decided."""
         counts: Counter[tuple[str, str]] = Counter()
         for each in self.newest():
-            if each.epoch < epoch:
+            if each.at < at:
                 break
             counts[each.node_name, each.taint_key] += each.outcome in _WENT
         return +counts
 
-    def storm(self, epoch: float) -> tuple[int, float]:
-        """Count the pods that went in the storm that goes on at ``epoch``, and how many of them a second; 0: none."""
-        gone, began = 0, epoch
+    def storm(self, at: float) -> tuple[int, float]:
+        """Count the pods that went in the storm that goes on at that instant, and how many a second; 0: none."""
+        gone, began = 0, at
         for each in self.newest():
             if each.outcome not in _WENT:
                 continue
-            if each.epoch < began - _PAUSE_SECONDS:
+            if each.at < began - _PAUSE_SECONDS:
                 break
-            gone, began = gone + 1, each.epoch
-        return gone, gone / max(1.0, epoch - began)
+            gone, began = gone + 1, each.at
+        return gone, gone / max(1.0, at - began)
 
     def _remember(self, outcome: str, effect: Evicted | Refused | Cancelled, decision: Evict, now: Moment) -> None:
-        ref, why, owner = effect.ref, decision.deciding, effect.controller
-        uid, call, tries, answer = self._attempt
-        if uid != ref.uid:
-            call, tries, answer = None, 0, None
-        block = effect.block if isinstance(effect, Refused) else None
-        text = orjson.dumps(
-            {
-                "owner": owner and f"{owner.kind}/{owner.name}",
-                "taint": str(why.taint),
-                "toleration": why.toleration and str(why.toleration),
-                "byDefault": why.by_default,
-                "since": now.epoch_of(why.start_at),
-                "sinceBy": why.start_source.value,
-                "deadline": now.epoch_of(decision.due_at),
-                "lateSeconds": round(now.at - decision.due_at, 3),
-                "heldSeconds": decision.held_seconds,
-                "call": call,
-                "tries": tries,
-                "answer": answer,
-                "budget": block and block.budget,
-            }
-        )
+        ref, owner = effect.ref, effect.controller
+        before = self._forget(ref.uid)
+        attempt = self._attempt_behind(outcome, ref.uid, before, now)
+        budget = effect.block.budget if isinstance(effect, Refused) and effect.block is not None else None
+        # Names of nodes, namespaces and owners are shared.
+        size = _OVERHEAD_BYTES + len(ref.key.name) + len(attempt.answer or "")
         self._number += 1
-        self._forget(ref.uid)
-        self.bytes += len(text) + _OVERHEAD_BYTES
+        self.bytes += size
         self._by_uid[ref.uid] = RememberedOutcome(
-            self._number, now.server_epoch, ref, effect.node_name, why.taint.key, outcome, text
+            self._number,
+            now.at,
+            ref,
+            effect.node_name,
+            outcome,
+            decision.deciding,
+            decision.due_at,
+            decision.held_seconds,
+            owner,
+            attempt,
+            budget,
+            size,
         )
         while len(self._by_uid) > self._max_outcomes or self.bytes > self._max_bytes:
             self._forget(next(iter(self._by_uid)))
             self.forgotten += 1
 
-    def _forget(self, uid: str) -> None:
+    def _attempt_behind(self, outcome: str, uid: str, before: RememberedOutcome | None, now: Moment) -> _Attempt:
+        """Return the attempt that an outcome follows from.
+
+        An eviction that shows only later was the work of an attempt whose answer was lost: the pod's last one.
+        """
+        if self._ended is not None and self._ended[0] == uid and self._ended[1] == now:
+            return self._ended[2]
+        return before.attempt if before is not None and outcome == "evicted" else _NO_ATTEMPT
+
+    def _forget(self, uid: str) -> RememberedOutcome | None:
         old = self._by_uid.pop(uid, None)
         if old is not None:
-            self.bytes -= len(old.text) + _OVERHEAD_BYTES
+            self.bytes -= old.bytes
+        return old

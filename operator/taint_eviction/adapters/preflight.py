@@ -17,6 +17,7 @@ _REVIEWS = "authorization.k8s.io/v1"
 _READS = [(verb, resource) for resource in ("nodes", "pods") for verb in ("get", "list", "watch")]
 _WRITES = [("patch", "pods/status"), ("delete", "pods")]
 _EVICTIONS = [("create", "pods/eviction")]
+_ADOPTIONS = [("patch", "pods")]
 _EVENTS = [("create", "events"), ("patch", "events")]
 _LEASES = [(verb, "leases") for verb in ("get", "create", "update")]
 _CONTROL_STATE = [("get", "configmaps")]
@@ -49,6 +50,8 @@ def needed_rights(settings: Settings) -> Iterator[tuple[str, str]]:
     if settings.dry_run:
         return
     yield from _WRITES
+    if settings.adoption.enabled:
+        yield from _ADOPTIONS
     if {settings.policy.mode, *(rule.mode for rule in settings.policy.rules)} - {None, EvictionMode.DELETE}:
         yield from _EVICTIONS
     if settings.control_state.enabled:

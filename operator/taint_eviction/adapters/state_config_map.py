@@ -107,12 +107,12 @@ class StateConfigMap:
 
         await self._write(wanted)
 
-    async def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended by themselves."""
+    async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove these pauses, which have ended by themselves; one that was replaced meanwhile stays."""
 
         def wanted(control_state: ControlState) -> _Changes:
-            ended = (scope for scope, pause in control_state.pauses().items() if pause.has_ended(epoch))
-            return {key_of(scope): None for scope in ended}
+            known = control_state.pauses()
+            return {key_of(scope): None for scope, pause in ended.items() if known.get(scope) == pause}
 
         await self._write(wanted)
 

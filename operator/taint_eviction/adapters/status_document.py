@@ -14,7 +14,7 @@ from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.pending_pages import StatusPage
 from taint_eviction.core.adoption import builtin_seconds
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
-from taint_eviction.core.breaker_table import ZoneRow
+from taint_eviction.core.breaker_table import MAX_NAMES, ZoneRow
 from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Block
@@ -95,6 +95,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
             **_surge(status, now),
             "opensAt": _thresholds(breaker.policy),
             "zones": [_zone(row) for row in status.zones(now)] if breaker.policy.enabled else [],
+            "uncounted": _uncounted(status, now) if breaker.policy.enabled else [],
         },
         "ordersKnown": control_state is not None,
         "pauses": [] if control_state is None else list(_pauses(control_state)),
@@ -179,6 +180,14 @@ def _zone(row: ZoneRow) -> JsonObject:
         "threshold": row.threshold and str(row.threshold),
         "nodeNames": list(row.names),
     }
+
+
+def _uncounted(status: Status, now: Moment) -> list[JsonObject]:
+    """Say which nodes that are tainted or not ready are not counted, by reason; some of them by name."""
+    return [
+        {"reason": reason.name.lower(), "text": reason.value, "count": len(names), "nodeNames": names[:MAX_NAMES]}
+        for reason, names in status.uncounted(now).items()
+    ]
 
 
 def _latch(latch: Latch | None) -> JsonObject:

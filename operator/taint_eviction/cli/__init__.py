@@ -29,6 +29,23 @@ _COMMANDS = {
     "history": "history",
 }
 
+# What people are used to say elsewhere, and the verb that does it here.
+_ELSEWHERE = {
+    "describe": "explain",
+    "why": "explain",
+    "get": "status",
+    "top": "status",
+    "events": "history",
+    "logs": "history",
+    "stop": "pause",
+    "cordon": "pause",
+    "uncordon": "resume",
+    "start": "resume",
+    "taint": "plan",
+    "drain": "plan",
+    "diff": "plan",
+}
+
 # Other packages add verbs by entry points of this group, as the laboratory does.
 _VERBS = "taint_eviction.verbs"
 _LABORATORY = ("demo", "replay")
@@ -66,7 +83,10 @@ class _ImportedWhenUsed(click.Group):
         """Find the verb; where there is none, name one that is near."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise click.UsageError(f"there is no verb {name!r}{did_you_mean(name, self.list_commands(ctx))}", ctx)
+            near = f"; did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else ""
+            raise click.UsageError(
+                f"there is no verb {name!r}{near or did_you_mean(name, self.list_commands(ctx))}", ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -111,7 +131,10 @@ def cli(context: click.Context) -> None:
 
 @cli.command()
 def version() -> None:
-    """Print the version."""
+    """Print the version.
+
+    Exit codes: 0 printed; 2 wrong usage.
+    """
     click.echo(f"taint-eviction {__version__}")
 
 

@@ -6,7 +6,7 @@ What is asked for and how answers are shown is in ``status`` and ``explain``.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -30,6 +30,7 @@ _TIMEOUT_SECONDS = 10.0
 _SHADOW_LEASE = "taint-eviction-controller-dry-run"
 
 Document = dict[str, Any]
+WrittenT = TypeVar("WrittenT")
 Ask = Callable[[str, Mapping[str, str | int]], Awaitable[Document]]
 
 _FLAGS = (
@@ -80,7 +81,7 @@ def _document(body: object, where: str) -> Document:
     raise Unanswered(f"{where}: this is not the answer of a taint-eviction controller of this version")
 
 
-def put(write: Callable[[Document], list[str]], document: Document) -> list[str]:
+def put(write: Callable[[Document], WrittenT], document: Document) -> WrittenT:
     """Write an answer for people; raise ``Unanswered`` if a field is missing or of another type."""
     try:
         return write(visible_in(document))
@@ -178,13 +179,27 @@ async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list
             return await asking(path, query)
 
     try:
-        answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
+        try:
+            answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
+        except CallFailed as error:
+            raise Unanswered(f"{connection.where}: {connection.url}: {error}") from error
         # Who may not list pods, or whose pods have other labels, asks the leader alone.
-        pods = answer.body["items"] if answer.outcome is Outcome.DONE else []
-        names = [pod["metadata"]["name"] for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+        names = _running(answer.body) if answer.outcome is Outcome.DONE else []
         yield [at(name) for name in names] or [leader]
     finally:
         await connection.close()
+
+
+def _running(body: Any) -> list[str]:
+    """Name the pods of a list that run; what is malformed is none."""
+    items = body.get("items") if isinstance(body, dict) else None
+    pods = [pod for pod in items or () if isinstance(pod, dict)]
+    parts = [(pod.get("metadata") or {}, pod.get("status") or {}) for pod in pods]
+    return [str(metadata["name"]) for metadata, status in parts if "name" in metadata and _runs(status)]
+
+
+def _runs(status: Mapping[str, Any]) -> bool:
+    return status.get("phase") == "Running"
 
 
 async def _ask_pod(

@@ -12,7 +12,7 @@ from taint_eviction.cli.breaker_views import breaker_document, breaker_lines
 from taint_eviction.cli.control_state import Reached, change_control_state, held_back, state_flags
 from taint_eviction.cli.control_state import breaker as breaker_text
 from taint_eviction.cli.exit_codes import ExitCode
-from taint_eviction.cli.flags import CONTEXT_SETTINGS, OUTPUT_FLAG, PORT_FLAG
+from taint_eviction.cli.flags import CONTEXT_SETTINGS, OUTPUT_FLAG, PORT_FLAG, flag
 from taint_eviction.cli.releasing import MAX_PODS, count_going, must_agree, release_flags, tell_leader, told
 from taint_eviction.cli.status import whole_status
 from taint_eviction.cli.visible import complain, json_text
@@ -23,6 +23,8 @@ _JUST_AFTER_SECONDS = 0.001
 
 
 @click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@flag("--namespace", "-n", help="Count the pods of this namespace only; the breaker is that of the cluster.")
+@flag("--all-namespaces", "-A", is_flag=True, help="Count the pods of all namespaces, as without -n.")
 @state_flags
 @PORT_FLAG
 @OUTPUT_FLAG
@@ -49,7 +51,9 @@ def breaker(context: click.Context, /, **flags: Any) -> None:
 async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
     kept = await on.state.read() or ControlState()
     try:
-        document = await whole_status(asking_leader(on.calls, on.where, flags), {"limit": MAX_PODS})
+        namespace = "" if flags["all_namespaces"] else flags["namespace"] or ""
+        query = {"limit": MAX_PODS, **({"namespace": namespace} if namespace else {})}
+        document = await whole_status(asking_leader(on.calls, on.where, flags), query)
         if flags["output"] == "json":
             click.echo(json_text(breaker_document(document), orjson.OPT_INDENT_2))
             return ExitCode.OK
@@ -73,7 +77,7 @@ def reset(**flags: Any) -> None:
     Evictions go on, and the breaker counts tainted nodes anew.
 
     Look at the nodes first (`taint-eviction breaker`): pods that are due are evicted within seconds. To let evictions
-    go on step by step, first pause nodes or namespaces with `taint-eviction pause`.
+    go on step by step: `taint-eviction pause`, then `resume --only node/NAME`, and then this.
 
     Says how many pods that lets go now, as the leader knows, and asks. Without a terminal it needs --yes.
 

@@ -14,20 +14,22 @@ _HEADER = ("NODE", "TAINT", "PODS", "HELD BY IT", "WOULD LEAVE NOW")
 
 
 def breaker_document(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a status that is about the breaker, and what each node would lose."""
-    head = {name: document[name] for name in ("apiVersion", "now", "version", "identity", "leading")}
-    return {**head, "kind": "Breaker", **document["breaker"], "nodes": _losses(document)}
+    """Return the part of a status that is about the breaker, and what each node would lose.
+
+    Of a controller of another version, what it does not say is None.
+    """
+    head = {name: document.get(name) for name in ("apiVersion", "now", "version", "identity", "leading")}
+    return {**head, "kind": "Breaker", **(document.get("breaker") or {}), "nodes": _losses(document)}
 
 
 def breaker_lines(document: Mapping[str, Any]) -> list[str]:
     """Write it: open or not, why, counts against thresholds, and which node would lose what."""
     breaker, losses = document["breaker"], _losses(document)
-    lines = [breaker_line(breaker)]
+    lines = [breaker_line(breaker).removesuffix("; see taint-eviction breaker")]
     if breaker["open"]:
         lines.append(f"it opens at {', or '.join(breaker['opensAt'])}")
     lines += zone_lines(breaker)
-    if unlisted := breaker.get("unlistedNodes"):
-        lines.append(f"not counted yet, since their pods have not been listed: {unlisted} nodes")
+    lines += [_not_counted(each) for each in breaker.get("uncounted", ())]
     if not losses:
         return [*lines, "no pod waits for it"]
     rows = [tuple(str(each[field]) for field in ("node", "taint", "pods", "held", "leaveNow")) for each in losses]
@@ -36,15 +38,22 @@ def breaker_lines(document: Mapping[str, Any]) -> list[str]:
     return [*lines, f"  … and {len(rows) - _MAX_ROWS} more"] if len(rows) > _MAX_ROWS else lines
 
 
+def _not_counted(group: Mapping[str, Any]) -> str:
+    """Name nodes that are not counted, and say why."""
+    names, left = ", ".join(group["nodeNames"]), group["count"] - len(group["nodeNames"])
+    more = f" and {left} more" if left > 0 else ""
+    return f"not counted: {names}{more}: {group['text']}"
+
+
 def _losses(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Count by node and taint the pods to evict, those that it holds, and those of them that are due."""
     pods, held, due = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for row in document["pending"]:
-        key = row["node"] or "", row["taint"]
-        is_held = row["hold"] is not None and row["hold"]["reason"] == "breaker_open"
+    for row in document.get("pending") or ():
+        key = row.get("node") or "", row.get("taint") or ""
+        is_held = (row.get("hold") or {}).get("reason") == "breaker_open"
         pods[key] += 1
         held[key] += is_held
-        due[key] += is_held and row["dueInSeconds"] <= 0
+        due[key] += is_held and row.get("dueInSeconds", 0.0) <= 0
     return [
         {"node": node, "taint": taint, "pods": count, "held": held[node, taint], "leaveNow": due[node, taint]}
         for (node, taint), count in sorted(pods.items(), key=lambda each: (-due[each[0]], -each[1], each[0]))

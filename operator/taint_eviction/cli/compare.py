@@ -25,6 +25,8 @@ from taint_eviction.cli.visible import json_text
     help="Read the file that the dry run wrote, and ask nobody.",
 )
 @flag("--limit", type=click.IntRange(0), default=100, help="List at most this many differences, the newest.")
+@flag("--namespace", "-n", help="List the differences of this namespace only; the verdict is on all.")
+@flag("--all-namespaces", "-A", is_flag=True, help="List the differences of all namespaces, as without -n.")
 @ask_shadow_flags
 def compare(**flags: Any) -> None:
     """Compare the built-in controller with this one, which runs beside it with --dry-run.
@@ -65,7 +67,10 @@ def _of_journal(path: Path) -> Document:
 
 
 def _show(document: Document, flags: Mapping[str, Any]) -> None:
-    document["differences"] = document["differences"][-flags["limit"] :] if flags["limit"] else []
+    namespace = "" if flags["all_namespaces"] else flags["namespace"] or ""
+    found = [each for each in document["differences"] if namespace in ("", each["namespace"])]
+    document["namespace"] = namespace or None
+    document["differences"] = found[-flags["limit"] :] if flags["limit"] else []
     if flags["output"] == "json":
         click.echo(json_text(document, orjson.OPT_INDENT_2))
     else:

@@ -20,7 +20,8 @@ def comparison_lines(document: Mapping[str, Any]) -> list[str]:
         rows = [(each["at"], f"{each['namespace']}/{each['name']}", each["node"], each["text"]) for each in differences]
         lines += ["", *table_lines(_HEADER, rows)]
     left = sum(document["results"][name] for name in _DIFFERENT) - len(differences)
-    return [*lines, f"  … and {left} older"] if left > 0 else lines
+    elsewhere = " or in other namespaces" if document.get("namespace") else ""
+    return [*lines, f"  … and {left} older{elsewhere}"] if left > 0 else lines
 
 
 def verdict(document: Mapping[str, Any]) -> str:

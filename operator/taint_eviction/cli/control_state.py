@@ -5,7 +5,7 @@ They write the state ConfigMap, which every replica polls; no process is asked.
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import Settings
 
+# Of more that were paused together only the first are named.
+MAX_NAMES = 3
 _FLAGS = (*KUBECONFIG_FLAGS, *LEASE_FLAGS)
 
 
@@ -106,7 +108,16 @@ def held_back(control_state: ControlState, how: str = "") -> list[str]:
 
     Nothing holds them back: no line.
     """
-    lines = [in_force(control_state, scope, how) for scope in control_state.pauses()]
+    by_pause: dict[tuple[str, Pause], list[PauseScope]] = {}
+    for scope, pause in control_state.pauses().items():
+        by_pause.setdefault((scope.kind, pause), []).append(scope)
+    lines = []
+    for (kind, pause), scopes in by_pause.items():
+        if len(scopes) <= MAX_NAMES:
+            lines += [in_force(control_state, scope, how) for scope in scopes]
+        else:
+            are = f"are {how}".rstrip()
+            lines.append(f"evictions {are} paused for {some(kind, [scope.name for scope in scopes])}{_since(pause)}")
     if control_state.latch is not None:
         are = f"are {how}".rstrip()
         open_breaker = breaker("is open", control_state.latch)
@@ -131,6 +142,11 @@ def _object(scope: PauseScope) -> str:
             return f" for node {scope.name}"
         case "namespace":
             return f" for namespace {scope.name}"
+
+
+def some(kind: str, names: Sequence[str]) -> str:
+    """Count nodes or namespaces that were paused together, and name the first of them."""
+    return f"{len(names)} {kind}s ({', '.join(names[:MAX_NAMES])}, …)"
 
 
 def _since(pause: Pause | None) -> str:

@@ -14,21 +14,26 @@ from taint_eviction.adapters.credentials import CredentialsError, find_connectio
 from taint_eviction.adapters.installation import CheckResult, Installation, State
 from taint_eviction.adapters.preflight import reach
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.flags import CONTEXT_SETTINGS, KUBECONFIG_FLAGS, flag, with_flags
+from taint_eviction.cli.flags import (
+    CONTEXT_SETTINGS,
+    DOCTOR_LEASE_FLAGS,
+    KUBECONFIG_FLAGS,
+    OUTPUT_FLAG,
+    PORT_FLAG,
+    with_flags,
+)
 from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import json_text, visible
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
-from taint_eviction.settings import ElectionSettings
 
 _TIMEOUT_SECONDS = 10.0
 _COLOURS = {State.FINE: "green", State.WRONG: "red", State.UNCHECKED: "yellow"}
 _FLAGS = (
     *KUBECONFIG_FLAGS,
-    flag("--lease-namespace", default=ElectionSettings().lease_namespace, help="Namespace of the controller's Lease."),
-    flag("--lease-name", default=ElectionSettings().lease_name, help="Name of the Lease. A dry run has its own."),
-    flag("--port", type=click.IntRange(1, 65535), default=8080, help="Port on which the controller's pods listen."),
-    flag("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="A table, or JSON."),
+    *DOCTOR_LEASE_FLAGS,
+    PORT_FLAG,
+    OUTPUT_FLAG,
 )
 
 

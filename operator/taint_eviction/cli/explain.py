@@ -1,7 +1,6 @@
 """``taint-eviction explain``: why a pod leaves its node or stays, as a running controller sees it."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -9,20 +8,23 @@ from typing import Any
 import click
 import orjson
 
+from taint_eviction.adapters.credentials import CredentialsError
 from taint_eviction.adapters.status_document import API_VERSION
 from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction.cli.failover_reads import examine
 from taint_eviction.cli.failover_views import failover_lines
-from taint_eviction.cli.flags import CONTEXT_SETTINGS
-from taint_eviction.cli.history import past_lines, show_history
+from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction.cli.history import earlier_lines, past_lines, show_history
 from taint_eviction.cli.history_reads import remembered
+from taint_eviction.cli.near_pods import near_pod, own_namespace
 from taint_eviction.cli.status_views import due_text, keeping
-from taint_eviction.cli.values import PodOrNode
-from taint_eviction.cli.visible import json_text
+from taint_eviction.cli.values import one_object
+from taint_eviction.cli.visible import json_text, visible
 from taint_eviction.core.objects import NOT_READY, NamespacedName
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, began, tolerated
 from taint_eviction.failover.document import unread_document
 from taint_eviction.planning.wording import span
+from taint_eviction.runtime.ports import CallFailed
 
 _WIDTH = 9
 _ANOTHER_CLUSTER = "the API server of your kubeconfig has another pod of this name: is it another cluster?"
@@ -34,7 +36,8 @@ _MODES = {
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("pod", metavar="NAMESPACE/POD|UID|node/NAME", type=PodOrNode())
+@click.argument("pod", metavar="[NAMESPACE/]POD|UID|node/NAME", nargs=-1, required=True, callback=one_object)
+@flag("--namespace", "-n", help="Namespace of the pod. Without it: that of the context, or default.")
 @ask_flags
 def explain(pod: NamespacedName | str, **flags: Any) -> None:
     """Explain why a pod leaves its node or stays.
@@ -56,32 +59,67 @@ def explain(pod: NamespacedName | str, **flags: Any) -> None:
     """
     if isinstance(pod, str):
         kind, _, name = pod.rpartition("/")
-        show_history(flags, {"node" if kind else "uid": name, "limit": 1000})
+        within = {"namespace": flags["namespace"]} if kind and flags["namespace"] else {}
+        show_history(flags, {"node" if kind else "uid": name, "limit": 1000, **within})
     else:
         ask(flags, lambda asking: _answer(asking, pod, flags))
 
 
 async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) -> None:
-    document, failover = await asyncio.gather(_asked(asking, pod), examine(pod, flags))
-    past: list[Document] = []
-    if isinstance(document, Unanswered) or not document.get("known", True):
-        with contextlib.suppress(Unanswered):
-            past = (await remembered(flags, {"pod": str(pod), "limit": 5})).outcomes
+    if not pod.namespace:
+        pod = NamespacedName(flags["namespace"] or await own_namespace(flags), pod.name)
+    document, failover, past = await asyncio.gather(_asked(asking, pod), examine(pod, flags), _past(pod, flags))
     if isinstance(document, Unanswered):
-        if past:
-            document = _unexplained(pod, document)
-        elif not failover["terminating"]:
+        if not past and not failover["terminating"]:
             raise document
-        else:
-            document = _unexplained(pod, document)
+        document = _unexplained(pod, document)
     elif flags["server"] and failover["uid"] not in (None, document.get("uid", failover["uid"])):
         # Reads of another cluster than the replica's would explain another pod.
         failover = unread_document(_ANOTHER_CLUSTER)
+    known = document.get("known", True)
+    past = [each for each in past if not known or each["uid"] != document.get("uid")]
+    if not known and not past and not failover["terminating"]:
+        document = await _found_elsewhere(document, pod, failover, flags)
     if flags["output"] == "json":
         click.echo(json_text({**document, "past": past, "failover": failover}, orjson.OPT_INDENT_2))
+        return
+    if known:
+        lines = [*put(explanation_lines, document), *put(partial(earlier_lines, past), document)]
+    elif past:
+        lines = [*put(partial(past_lines, past), document), *_bearer(past, failover)]
     else:
-        now = put(partial(past_lines, past), document) if past else put(explanation_lines, document)
-        click.echo("\n".join([*now, *put(failover_lines, failover)]))
+        lines = put(explanation_lines, document)
+    click.echo("\n".join([*lines, *put(failover_lines, failover)]))
+
+
+async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> list[Document]:
+    """Return what became of the pods of this name, as far as replicas that answer remember."""
+    try:
+        return (await remembered(flags, {"pod": str(pod), "limit": 5})).outcomes
+    except (Unanswered, CallFailed, CredentialsError):
+        return []
+
+
+def _bearer(past: list[Document], failover: Document) -> list[str]:
+    """Say where another pod of the name is that the controller need not know."""
+    if failover["uid"] is None or failover["uid"] in {each["uid"] for each in past}:
+        return []
+    where = f"on node {visible(failover['node'])}" if failover["node"] else "not bound to a node"
+    return [f"  {click.style('now'.ljust(_WIDTH), dim=True)} another pod of this name is {where}"]
+
+
+async def _found_elsewhere(
+    document: Document, pod: NamespacedName, failover: Document, flags: Mapping[str, Any]
+) -> Document:
+    """Add what the cluster says of a pod that the controller does not know, or which other one may be meant."""
+    if failover["uid"] is None:
+        near = await near_pod(pod, flags)
+        return {**document, "near": near}
+    # The replica at --server may be of another cluster, and one that is not ready does not know all pods.
+    if flags["server"] or not document.get("ready"):
+        return {**document, "near": None}
+    node, no_taint = failover["node"], "has no NoExecute taint that the controller has seen"
+    return {**document, "near": None, "stays": f"its node {node} {no_taint}" if node else "it is not bound to a node"}
 
 
 async def _asked(asking: Ask, pod: NamespacedName) -> Document | Unanswered:
@@ -101,7 +139,10 @@ def explanation_lines(document: Document) -> list[str]:
     """Write an explanation: first what happens to the pod, then why, a fact a line."""
     pod = f"{document['namespace']}/{document['name']}"
     if not document["known"]:
-        return [f"{click.style(pod, bold=True)} is not known: {document['text']}"]
+        if stays := document.get("stays"):
+            return [f"{click.style(pod, bold=True)} stays: {stays}"]
+        near = f"; did you mean {document['near']!r}?" if document.get("near") else ""
+        return [f"{click.style(pod, bold=True)} is not known: {document['text']}{near}"]
     facts = [
         *_taints(document),
         *_node(document),

@@ -22,24 +22,39 @@ KUBECONFIG_FLAGS = (
     flag("--context", help="Context of the kubeconfig to use instead of its current one."),
 )
 
-# The state ConfigMap has the name and the namespace of the Lease, and the older flags are named after it.
-LEASE_FLAGS = tuple(
-    flag(
+
+def _lease_flag(part: str, default: str | None, text: str, *short: str) -> Callable[[CommandT], CommandT]:
+    # The state ConfigMap has the name and the namespace of the Lease, and the older flags are named after it.
+    return flag(
         f"--lease-{part}",
         f"--state-{part}",
+        *short,
         f"lease_{part}",
         default=default,
         envvar=[f"TAINT_EVICTION_LEASE_{part.upper()}", f"TAINT_EVICTION_STATE_{part.upper()}"],
         help=text,
     )
-    for part, default, text in (
-        (
-            "namespace",
-            ElectionSettings().lease_namespace,
-            "Namespace of the controller's Lease, and of the state ConfigMap with pauses and the breaker's state.",
-        ),
-        ("name", ElectionSettings().lease_name, "Name of both. A dry run has its own."),
-    )
+
+
+LEASE_FLAGS = (
+    _lease_flag(
+        "namespace",
+        ElectionSettings().lease_namespace,
+        "Namespace of the controller's Lease, and of the state ConfigMap with pauses and the breaker's state.",
+    ),
+    _lease_flag("name", ElectionSettings().lease_name, "Name of both. A dry run has its own."),
+)
+
+# The doctor is about an installation, not about pods: a namespace is that of the controller.
+DOCTOR_LEASE_FLAGS = (
+    _lease_flag(
+        "namespace",
+        ElectionSettings().lease_namespace,
+        "Namespace of the controller's pods, and of its Lease unless these say otherwise.",
+        "--namespace",
+        "-n",
+    ),
+    _lease_flag("name", None, "Name of the Lease. A dry run has its own. Without it: as the controller's pods say."),
 )
 
 # Where the manifests have the controller listen.

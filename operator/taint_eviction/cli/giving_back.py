@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from taint_eviction.adapters.adoption_patches import ADOPTED, JsonPatch, return_patch
-from taint_eviction.adapters.adoptions import change_pod, noted_seconds
+from taint_eviction.adapters.adoptions import change_pod, is_noted, noted_on
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.adapters.json_fields import Unreadable
@@ -94,7 +94,7 @@ async def _give_back(calls: ApiCalls, pod: Adopted) -> GivingBack:
 
     def patch_of(body: Mapping[str, Any]) -> JsonPatch | None:
         nonlocal given, asked
-        asked, given = asked + 1, _is_still_adopted(body)
+        asked, given = asked + 1, is_noted(body)
         return _patch(body, pod.name, asked == 1) if given else None
 
     key = NamespacedName(metadata["namespace"], metadata["name"])
@@ -102,15 +102,11 @@ async def _give_back(calls: ApiCalls, pod: Adopted) -> GivingBack:
     return GivingBack.DONE if changed is not None and given else GivingBack.GONE
 
 
-def _is_still_adopted(body: Mapping[str, Any]) -> bool:
-    return any(ADOPTED in (body["metadata"].get(field) or ()) for field in ("labels", "annotations"))
-
-
 def _patch(body: Mapping[str, Any], name: str, tell: bool) -> JsonPatch:
     tolerations = read_pod(body).value.spec_tolerations
     seconds: dict[int, int] = {}
     try:
-        noted = noted_seconds(body)
+        noted = noted_on(body).seconds
         seconds = seconds_to_return(tolerations, noted)
     except Unreadable as error:
         if tell:

@@ -1,28 +1,44 @@
 """``taint-eviction pause`` and ``resume``: stop evictions for a while, and let them go on."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import click
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.control_state_data import problem_of
 from taint_eviction.adapters.item_lists import list_items
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli.control_state import Reached, change_control_state, held_back, in_force, no_longer, state_flags
-from taint_eviction.cli.exit_codes import ExitCode
+from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
 from taint_eviction.cli.releasing import count_going, must_agree, release_flags, tell_leader, told
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Pause, PauseScope
 from taint_eviction.core.text import did_you_mean
+from taint_eviction.planning.wording import many
 from taint_eviction.runtime.ports import CallFailed
+
+# No clock is off by so much, but one that was never set.
+_MAX_OFF_SECONDS = 30 * 86_400.0
+
+# kubectl's names of the kinds that can be paused.
+_KINDS: Mapping[str, Literal["node", "namespace"]] = {
+    **dict.fromkeys(("node", "nodes", "no"), "node"),
+    **dict.fromkeys(("namespace", "namespaces", "ns"), "namespace"),
+}
+_SCOPES = click.argument("scopes", metavar="[node/NAME|namespace/NAME]...", nargs=-1)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
+@_SCOPES
 @repeated_flag("--node", metavar="NAME", help="Pause evictions from this node only; may be given again.")
 @repeated_flag("--namespace", "-n", metavar="NS", help="Pause evictions in this namespace only; may be given again.")
+@click.option("--all", "everything", is_flag=True, allow_from_autoenv=False, help="Pause all evictions, as without it.")
 @click.option(
     "--for",
     "seconds",
@@ -45,24 +61,41 @@ def pause(**flags: Any) -> None:
 
     A pause that is already in force keeps its time and reason, unless the new one lasts longer.
 
+    With --for, a controller that runs counts on by its own clock, whatever becomes of the API server's. One that starts
+    later has the API server's time alone: a pause ends early if that clock was set forward meanwhile. If the API
+    server's time is years off, the pause does not end by itself, and this says so.
+
     Exit codes: 0 paused; 2 wrong usage; 3 the API server cannot be reached, or rights are missing.
     """
-    scopes = _scopes(flags) or [EVERYTHING]
+    scopes = _scopes(flags)
+    if scopes and flags["everything"]:
+        raise click.UsageError("--all pauses everything: it takes no node and no namespace")
+    scopes = scopes or [EVERYTHING]
     if flags["seconds"] is not None and flags["seconds"] <= 0:
         raise click.UsageError("--for takes a duration that is more than nothing, as 30m")
     change_control_state(flags, lambda on: _pause(on, scopes, flags))
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
+@_SCOPES
 @repeated_flag("--node", metavar="NAME", help="Resume evictions from this node; may be given again.")
 @repeated_flag("--namespace", "-n", metavar="NS", help="Resume evictions in this namespace; may be given again.")
 @click.option("--all", "everything", is_flag=True, allow_from_autoenv=False, help="End every pause.")
+@click.option(
+    "--only",
+    is_flag=True,
+    allow_from_autoenv=False,
+    help="Let only these nodes or namespaces go: pause all others instead of everything.",
+)
 @release_flags
 def resume(**flags: Any) -> None:
     """Resume evictions that were paused.
 
     Without flags this ends the pause of all evictions; pauses of single nodes and namespaces stay. It does not close
     the circuit breaker: see `taint-eviction breaker`.
+
+    After a pause of all evictions, `taint-eviction resume --only node/NAME` lets one node go: every other node that
+    there is now is paused by itself, in one write. `taint-eviction resume --all` lets the rest go.
 
     Says how many pods that lets go now, as the leader knows, and asks. Without a terminal it needs --yes. That needs
     the rights to get leases and pods/proxy; without them the number is not known.
@@ -72,24 +105,45 @@ def resume(**flags: Any) -> None:
     missing.
     """
     scopes = _scopes(flags)
-    if scopes and flags["everything"]:
-        raise click.UsageError("--all ends every pause: it takes no --node and no --namespace")
+    if (scopes or flags["only"]) and flags["everything"]:
+        raise click.UsageError("--all ends every pause: it takes no --node, no --namespace and no --only")
+    if flags["only"]:
+        if not scopes:
+            raise click.UsageError("--only takes what is to go, as node/NAME or namespace/NAME")
+        if len({scope.kind for scope in scopes}) > 1:
+            raise click.UsageError("--only takes nodes or namespaces, not both")
+        change_control_state(flags, lambda on: _resume_only(on, scopes, flags))
+        return
     chosen = None if flags["everything"] else scopes or [EVERYTHING]
     change_control_state(flags, lambda on: _resume(on, chosen, flags))
 
 
 def _scopes(flags: Mapping[str, Any]) -> list[PauseScope]:
-    nodes = [PauseScope("node", name) for name in flags["node"]]
-    scopes = nodes + [PauseScope("namespace", name) for name in flags["namespace"]]
+    scopes = [*_named(flags["scopes"]), *(PauseScope("node", name) for name in flags["node"])]
+    scopes += [PauseScope("namespace", name) for name in flags["namespace"]]
     for problem in filter(None, map(problem_of, scopes)):
         raise click.UsageError(problem)
     return scopes
 
 
+def _named(words: Sequence[str]) -> list[PauseScope]:
+    """Read node/NAME, or node NAME..., as kubectl does."""
+    if len(words) > 1 and words[0] in _KINDS:
+        words = [f"{words[0]}/{name}" for name in words[1:]]
+    return [_scope(word) for word in words]
+
+
+def _scope(text: str) -> PauseScope:
+    kind, _, name = text.partition("/")
+    if kind not in _KINDS or not name or "/" in name:
+        raise click.UsageError(f"{text!r} is neither node/NAME nor namespace/NAME")
+    return PauseScope(_KINDS[kind], name)
+
+
 async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
     before = await on.state.read() or ControlState()
-    now, seconds = on.clock.now().server_epoch, flags["seconds"]
-    pause = Pause(now, flags["reason"], None if seconds is None else now + seconds, on.user)
+    pause = await _dated(on, Pause(reason=flags["reason"], by=on.user), flags["seconds"])
+    now = on.clock.now().server_epoch
     await on.state.set_pauses(dict.fromkeys(scopes, pause))
     after = await on.state.read() or ControlState()
     for scope in scopes:
@@ -100,6 +154,21 @@ async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, 
     for scope in scopes:
         await _warn_if_absent(on.calls, scope)
     return ExitCode.OK
+
+
+async def _dated(on: Reached, pause: Pause, seconds: float | None) -> Pause:
+    """Date a pause by the API server's time; if nobody can believe that, leave it without dates: so it holds."""
+    if seconds is not None:
+        await sharpen(on.calls)  # A single answer may be misdated.
+    now = on.clock.now().server_epoch
+    if not on.clock.anchored:
+        complain("no answer of the API server has a Date that can be read: this machine's clock counts")
+    elif abs(on.clock.host_offset_seconds()) > _MAX_OFF_SECONDS:
+        holds = "" if seconds is None else "; it does not end by itself, but by `taint-eviction resume`"
+        said = f"the API server dates its answers {format_rfc3339(now)}, far from this machine's clock"
+        complain(f"{said}: the pause has no date{holds}")
+        return pause
+    return replace(pause, since_epoch=now, until_epoch=None if seconds is None else now + seconds)
 
 
 async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mapping[str, Any]) -> ExitCode:
@@ -121,7 +190,51 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         click.echo("nothing is paused")
     for line in held_back(after.at(on.clock.now().server_epoch), "still"):
         click.echo(line)
+    if scopes == [EVERYTHING] and after.at(on.clock.now().server_epoch).pauses():
+        complain("to end every pause: taint-eviction resume --all")
+    if after.cluster is not None and scopes and EVERYTHING not in scopes:
+        words = " ".join(f"{scope.kind}/{scope.name}" for scope in scopes)
+        complain(f"to let only that go: taint-eviction resume --only {words}")
     return ExitCode.OK
+
+
+async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
+    """End the pause of all evictions, and pause in its place everything of the kind but what is chosen."""
+    before = await on.state.read() or ControlState()
+    now = on.clock.now().server_epoch
+    standing = before.at(now)
+    if standing.cluster is None:
+        give_up(ExitCode.USAGE, "all evictions are not paused, so there is nothing to resume: pause them first")
+    others = await _others(on, chosen)
+    instead = Pause(now, standing.cluster.reason, standing.cluster.until_epoch, on.user)
+    left = standing.without([EVERYTHING, *chosen])
+    after = left.with_pauses({**dict.fromkeys(others, instead), **left.pauses()})
+    await tell_leader(on, flags)
+    complain(await told(on, await count_going(on, flags, after, reset=False)))
+    must_agree(flags, "resume?")
+    await on.state.set_pauses({**dict.fromkeys(others, instead), **dict.fromkeys([EVERYTHING, *chosen])})
+    after = await on.state.read() or ControlState()
+    click.echo(no_longer(EVERYTHING, standing.cluster))
+    kind = chosen[0].kind
+    where = {"node": "from", "namespace": "in"}[kind]
+    later = {"node": "nodes that join later", "namespace": "namespaces that are created later"}[kind]
+    click.echo(f"evictions {where} {many(len(others), f'other {kind}')} are paused instead; {later} are not")
+    for line in held_back(after.at(on.clock.now().server_epoch), "still"):
+        click.echo(line)
+    return ExitCode.OK
+
+
+async def _others(on: Reached, chosen: Sequence[PauseScope]) -> list[PauseScope]:
+    """List everything of the kind but what is chosen, which must exist."""
+    kind = chosen[0].kind
+    items = [item async for item in list_items(on.calls, ApiRequest("list", f"{kind}s"))]
+    names = sorted(str((item.get("metadata") or {}).get("name")) for item in items)
+    for scope in chosen:
+        if scope.name not in names:
+            near = did_you_mean(scope.name, names)
+            raise click.UsageError(f"there is no {kind} {scope.name} in this cluster{near}")
+    scopes = [PauseScope(kind, name) for name in names]
+    return [scope for scope in scopes if scope not in chosen]
 
 
 async def _warn_if_absent(calls: ApiCalls, scope: PauseScope) -> None:

@@ -7,8 +7,9 @@ import click
 from taint_eviction.picture.page import render_page
 from taint_eviction.picture.scene import Picture
 
+# No environment variable: each run would overwrite the picture of the one before.
 html_option = click.option(
-    "--html", metavar="FILE", show_envvar=True, help="Also write a picture: one self-contained HTML page."
+    "--html", metavar="FILE", allow_from_autoenv=False, help="Also write a picture: one self-contained HTML page."
 )
 
 

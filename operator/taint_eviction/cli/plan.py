@@ -5,6 +5,7 @@ Changes nothing. What happens to each pod is in ``core.forecast``, the sums are 
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,6 +32,7 @@ from taint_eviction.cli.values import Seconds, When
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.text import did_you_mean
 from taint_eviction.files.marked_yaml import Malformed
 from taint_eviction.files.policy_file import read_policy_file
 from taint_eviction.picture.of_plan import picture_of_plan
@@ -43,19 +45,23 @@ from taint_eviction.planning.changes import (
     read_taint,
     read_tolerating,
     read_untaint,
+    with_chosen_nodes,
 )
 from taint_eviction.planning.cluster import read_cluster, try_evictions
 from taint_eviction.planning.document import plan_document
 from taint_eviction.planning.files import STDIN, read_files
 from taint_eviction.planning.gates import ANY, PlanGate, read_gate
-from taint_eviction.planning.holding import holders
+from taint_eviction.planning.holding import holders, named
 from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan, make_plan
-from taint_eviction.planning.wording import many, skipped_kinds
+from taint_eviction.planning.wording import many, moment, skipped_kinds
 from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
+
+# What kubectl taint takes where plan takes files.
+_TAINT = re.compile(r"[^=:]+(=[^:]*)?:(NoExecute|NoSchedule|PreferNoSchedule)-?")
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -71,7 +77,14 @@ from taint_eviction.settings import Settings
     metavar="[NAMESPACE/]SELECTOR TOLERATION",
     help="Give pods a toleration, as in: --toleration app=web 'maintenance:NoExecute for 10m'.",
 )
-@flag("--selector", "-l", default="", help="Patterns match only nodes with these labels.")
+@flag("--namespace", "-n", help="Plan for the pods of this namespace only.")
+@flag("--all-namespaces", "-A", is_flag=True, help="Plan for the pods of all namespaces, as without -n.")
+@flag(
+    "--selector",
+    "-l",
+    default="",
+    help="Patterns match only nodes with these labels. Beside it, --taint KEY[=VALUE]:EFFECT means all of these.",
+)
 @repeated_flag("--zone", metavar="ZONE", help="Patterns match only nodes in this zone; may be given again.")
 @flag("--at", type=When(), help="When the changes are made: a time, or a duration from now.  [default: now]")
 @flag(
@@ -106,6 +119,9 @@ def plan(files: tuple[str, ...], **flags: Any) -> None:
     Reads FILEs (- is stdin) with the output of `kubectl get nodes,pods,pdb -A -o json`; without FILEs, reads the
     cluster. YAML is read, too, about ten times slower. Without changes, shows what will happen as things are.
 
+    What `kubectl taint nodes -l pool=web maintenance=now:NoExecute` would do is shown by
+    `taint-eviction plan -l pool=web --taint maintenance=now:NoExecute`.
+
     Exit codes: 0 fine; 1 the plan has what --exit-code or --fail-on forbid; 2 wrong usage or malformed input; 3 the API
     server cannot be reached.
     """
@@ -137,9 +153,10 @@ def _read_settings(flags: dict[str, Any]) -> Settings:
 
 
 def _read_changes(flags: dict[str, Any]) -> Changes:
+    chosen = bool(flags["selector"] or flags["zone"])
     return Changes(
-        tuple(map(read_taint, flags["taint"])),
-        tuple(map(read_untaint, flags["untaint"])),
+        tuple(read_taint(text, chosen) for text in flags["taint"]),
+        tuple(read_untaint(text, chosen) for text in flags["untaint"]),
         tuple(flags["delete_node"]),
         tuple(read_tolerating(chosen, text) for chosen, text in flags["toleration"]),
         read_selector(flags["selector"]),
@@ -159,25 +176,51 @@ def _from_files(files: tuple[str, ...], changes: Changes, settings: Settings, fl
     if not len(inventory):
         skipped = f" (skipped: {kinds})" if (kinds := skipped_kinds(inventory)) else ""
         nothing = f"there is no node, pod or budget in {', '.join(files)}{skipped}"
-        give_up(ExitCode.USAGE, *inventory.problems, nothing)
+        taints = [name.removesuffix("-") for name in files if _TAINT.fullmatch(name)]
+        hints = [f"to plan a taint: --taint 'NODE={taint}', or -l SELECTOR --taint '{taint}'" for taint in taints]
+        give_up(ExitCode.USAGE, *inventory.problems, nothing, *hints)
     wall = read_wall()
     epoch = _instant(flags["now"], wall)
-    return _plan(inventory, changes, settings, Moment(epoch, epoch), flags)
+    made = _plan(inventory, changes, settings, Moment(epoch, epoch), flags)
+    made.asked = _asked(made, ", ".join("stdin" if file == STDIN else file for file in files), flags)
+    return made
 
 
 def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Moment, flags: dict[str, Any]) -> Plan:
     at = now.instant_of(_instant(flags["at"], now.server_epoch))
     if at < now.at:
         raise WrongChange("--at is in the past: changes can only be made now or later")
+    if namespace := _namespace(flags):
+        present = sorted({key.namespace for key in inventory.pods})
+        inventory.keep_namespace(namespace)
+        inventory.notes.append(f"only namespace {namespace} is planned")
+        if not inventory.pods and not inventory.problems:
+            raise WrongChange(f"there is no pod in namespace {namespace!r}{did_you_mean(namespace, present)}")
     if not inventory.pods and not inventory.problems:
         nodes = f"{many(len(inventory.nodes), 'node')} and {many(len(inventory.budgets), 'budget')}"
         raise WrongChange(f"there is no pod among the objects that were read ({nodes}): a plan of none says nothing")
+    changes = with_chosen_nodes(changes, inventory)
     what_if = apply_changes(changes, inventory, at)
     made = make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
     if flags["adopt"]:
         add_adoption(made, flags["adopt_from"])
     _say_if_nothing_goes(made, ControlState())
     return made
+
+
+def _asked(made: Plan, source: str, flags: dict[str, Any]) -> str:
+    """Say what was asked, and of which input."""
+    parts = ["; ".join(made.described) or "what happens as things are"]
+    parts += [f"on nodes with the labels {flags['selector']}"] if flags["selector"] else []
+    parts += [f"in {many(len(flags['zone']), 'zone')}: {', '.join(flags['zone'])}"] if flags["zone"] else []
+    parts += [f"at {moment(made.what_if.at, made.now)}"] if flags["at"] is not None else []
+    nodes, pods = many(len(made.inventory.nodes), "node"), many(len(made.inventory.pods), "pod")
+    parts += [f"with --eviction-mode={made.mode.value}", f"in {source} ({nodes}, {pods})"]
+    return "; ".join(parts)
+
+
+def _namespace(flags: dict[str, Any]) -> str:
+    return "" if flags["all_namespaces"] else flags["namespace"] or ""
 
 
 def _instant(when: tuple[bool, float] | None, now: float) -> float:
@@ -200,12 +243,13 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
     try:
         calls = ApiCalls(connection.api_client(), flags["call_timeout"], clock.heard_date, lambda *_: None)
         try:
-            inventory = await read_cluster(calls, progress)
+            inventory = await read_cluster(calls, progress, _namespace(flags))
         except CallFailed as error:
             raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
         await sharpen(calls)
         progress.done(len(inventory))
         made = _plan(inventory, changes, settings, clock.now(), flags)
+        made.asked = _asked(made, f"{connection.where}: {connection.url}", flags)
         await try_evictions(calls, made)
         await _add_holds(made, StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"]))
         return made
@@ -226,13 +270,16 @@ async def _add_holds(made: Plan, state: StateConfigMap) -> None:
 
 def _say_if_nothing_goes(made: Plan, control_state: ControlState) -> None:
     found = holders(made, control_state)
-    made.nothing_goes = "" if found is None else ", or ".join(sorted(found))
+    made.nothing_goes = named(found or set())
 
 
 # What comes out
 
 
 def _show(made: Plan, flags: dict[str, Any]) -> None:
+    # Before anything is printed: `| head` may close the pipe.
+    if flags["html"]:
+        write_page(flags["html"], picture_of_plan(made))
     match flags["output"]:
         case "json":
             click.echo(json_text(plan_document(made), orjson.OPT_INDENT_2))
@@ -246,8 +293,6 @@ def _show(made: Plan, flags: dict[str, Any]) -> None:
         more = [f"… and {count - len(sentences)} more like these"] if count > len(sentences) else []
         for sentence in [*sentences, *more]:
             complain(sentence)
-    if flags["html"]:
-        write_page(flags["html"], picture_of_plan(made))
 
 
 def _yaml(document: dict[str, Any]) -> Iterator[str]:

@@ -76,8 +76,8 @@ def run(renamed: Sequence[str], /, **flags: Any) -> None:
     The controller watches nodes, and the pods of nodes with NoExecute taints. It evicts each pod once the pod no longer
     tolerates the taints of its node.
 
-    Exit codes: 0 stopped by a signal; 1 a bug has ended the process; 2 the configuration is rejected, or the audit log
-    cannot be written; 3 the API server cannot be reached, or rights are missing.
+    Exit codes: 0 a signal has stopped it; 1 a bug has ended it; 2 wrong usage, or a configuration, kubeconfig or file
+    that cannot be used; 3 the API server cannot be reached, or rights are missing. In a pod it waits instead of 3.
     """
     set_up_logging(flags["log_format"], flags["log_level"])
     for warning in renamed:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import orjson
+from click.core import ParameterSource
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -16,9 +17,13 @@ from rich.text import Text
 from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
 from taint_eviction.cli.failover_reads import count_terminating, show_stuck
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction.cli.near_pods import absent_namespace
 from taint_eviction.cli.status_views import MAX_GROUPS, lost_lines, status_lines
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, json_text, visible
+
+# A call that hangs for longer is told.
+_SILENCE_SECONDS = 3.0
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -45,7 +50,8 @@ def status(**flags: Any) -> None:
     """
     namespace = "" if flags["all_namespaces"] else flags["namespace"] or ""
     if flags["stuck"]:
-        if flags["watch"] or flags["server"]:
+        given = click.get_current_context().get_parameter_source
+        if ParameterSource.COMMANDLINE in (given("watch"), given("server")):
             raise click.UsageError("--stuck reads the cluster, once: neither --watch nor --server goes with it")
         show_stuck(namespace, flags["output"], flags)
         return
@@ -76,6 +82,14 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
         at_terminal = sys.stdout.isatty()
         width = Console().width if at_terminal else None
         clock = [click.style(visible(str(document.get("now"))), dim=True)] if at_terminal else []
+        namespace = str(query.get("namespace", ""))
+        if (
+            namespace
+            and not flags["server"]
+            and not document.get("pending")
+            and (absent := await absent_namespace(namespace, flags))
+        ):
+            complain(absent)
         click.echo("\n".join([*clock, *put(partial(status_lines, more=terminating, width=width), document)]))
 
 
@@ -87,12 +101,21 @@ async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str
         show(document, None)
         while True:
             await asyncio.sleep(flags["interval"])
+            silence = asyncio.create_task(_say_silence(partial(show, document)))
             try:
                 document = await whole_status(asking, query)
             except Unanswered as error:
                 show(document, str(error))
             else:
                 show(document, None)
+            finally:
+                silence.cancel()
+
+
+async def _say_silence(show: Callable[[str], None]) -> None:
+    """Say that there is no answer before the call times out: what is shown must not look as if it were so now."""
+    await asyncio.sleep(_SILENCE_SECONDS)
+    show(f"no answer for {_SILENCE_SECONDS:g} s")
 
 
 Show = Callable[[Document, str | None], None]

@@ -2,12 +2,13 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import click
 
+from taint_eviction.cli.control_state import MAX_NAMES, some
 from taint_eviction.cli.tables import table_lines
 from taint_eviction.cli.visible import visible
 from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
@@ -86,7 +87,7 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
         lines.append(_bad(f"not ready: {document['notReadyBecause']}"))
     # A controller of another version may have none.
     lines += map(_bad, document.get("warnings", ()))
-    lines += [breaker_line(document["breaker"]), *zone_lines(document["breaker"]), *map(_pause, document["pauses"])]
+    lines += [breaker_line(document["breaker"]), *zone_lines(document["breaker"]), *_pauses(document["pauses"])]
     if document["ordersKnown"] is False:
         lines.append(_doubtful("pauses have not been read yet: nothing is evicted"))
     lines += [_doubtful(f"node {each['node']}: {each['text']}") for each in document.get("outOfServiceNodes", ())]
@@ -165,8 +166,23 @@ def _zone(row: Mapping[str, Any]) -> tuple[str, ...]:
     return zone, str(row["nodes"]), *counts, f"{row['sharePercent']:g} %", row["threshold"] or "", names
 
 
-def _pause(pause: Mapping[str, Any]) -> str:
-    what = "all evictions" if pause["scope"] == "all" else f"evictions of {pause['scope']} {pause['name']}"
+def _pauses(pauses: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what is paused; those that were paused together in a line."""
+    found: dict[tuple[tuple[str, Any], ...], list[Mapping[str, Any]]] = {}
+    for pause in pauses:
+        found.setdefault(tuple((name, value) for name, value in pause.items() if name != "name"), []).append(pause)
+    lines = []
+    for alike in found.values():
+        names = [pause["name"] for pause in alike]
+        if len(names) <= MAX_NAMES:
+            lines += [_pause(pause, f"{pause['scope']} {pause['name']}") for pause in alike]
+        else:
+            lines.append(_pause(alike[0], some(alike[0]["scope"], names)))
+    return lines
+
+
+def _pause(pause: Mapping[str, Any], of: str) -> str:
+    what = "all evictions" if pause["scope"] == "all" else f"evictions of {of}"
     # A controller of an older version knows neither who nor until when.
     facts = {"since": pause["since"], "until": pause.get("until"), "by": pause.get("by")}
     told = ": ".join(

@@ -15,6 +15,9 @@ from taint_eviction.files.durations import parse_seconds
 _SHARE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)%", re.ASCII)
 _INSTANT_FORMS = "a time (2030-01-31T14:00:00Z) or a duration from now (30m, 1h30m)"
 _UID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+# kubectl's names of pods and nodes.
+_POD_KINDS, _NODE_KINDS = ("pod", "pods", "po"), ("node", "nodes", "no")
+KINDS = (*_POD_KINDS, *_NODE_KINDS)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 
 
@@ -120,15 +123,26 @@ class PodName(click.ParamType[NamespacedName]):
 
 
 class PodOrNode(PodName):
-    """A pod by NAMESPACE/NAME or UID (text), or a node as ``node/NAME`` (text)."""
+    """A pod by NAME, pod/NAME (both with the namespace ""), NAMESPACE/NAME or UID (text), or node/NAME (text)."""
 
     name = "pod"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Leave UIDs and nodes as they are written."""
-        if isinstance(value, str) and (_UID.fullmatch(value) or re.fullmatch(r"nodes?/[^/]+", value)):
-            return value
+        if isinstance(value, str):
+            kind, _, name = value.rpartition("/")
+            if _UID.fullmatch(value) or (kind in _NODE_KINDS and name):
+                return value
+            if kind in ("", *_POD_KINDS) and name and not value.startswith("/"):
+                return NamespacedName("", name)
         return super().convert(value, param, ctx)
+
+
+def one_object(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> Any:
+    """Take one pod or node, which kubectl writes in a word (pod/web-0) or in two (pod web-0); None if there is none."""
+    if len(words) > 2 or (len(words) == 2 and words[0] not in KINDS):
+        raise click.BadParameter("it takes one pod; node/NAME takes all that went from a node")
+    return PodOrNode().convert("/".join(words), argument, context) if words else None
 
 
 class When(click.ParamType[tuple[bool, float]]):

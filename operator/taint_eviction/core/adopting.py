@@ -5,7 +5,6 @@ Not here: when that is asked, and what is noted (``adoption``).
 
 from collections.abc import Iterable, Sequence
 
-from taint_eviction.core.adoption import AdoptedBy
 from taint_eviction.core.decision import DecisionPolicy, SeenTaint, judge
 from taint_eviction.core.instants import Sighting
 from taint_eviction.core.matching import matches
@@ -47,22 +46,12 @@ def adoptable_until(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint
     return until
 
 
-def adoption_matters(pod: Pod, taints: Iterable[Taint]) -> bool:
-    """Tell whether a countdown that the controller adopted may still run: a noted toleration matches a taint.
+def may_have_back(pod: Pod, taints: Iterable[Taint]) -> bool:
+    """Tell whether a pod may have back what the controller took: none of that matches a taint any more.
 
-    What an admission policy took is never for the leader to give back, so it always matters.
+    What was taken at its creation is never for the leader to give back.
     """
     if pod.adoption is None:
         return False
-    if pod.adoption.by == AdoptedBy.ADMISSION.value:
-        return True
-    return bool(places_to_adopt(noted_tolerations(pod), taints))
-
-
-def noted_tolerations(pod: Pod) -> tuple[Toleration, ...]:
-    """Return those of a pod's tolerations whose seconds only the note has, with these seconds."""
-    # Both are in the spec's order.
-    pairs = zip(pod.tolerations, pod.spec_tolerations, strict=True)
-    return tuple(
-        counted for counted, spec in pairs if counted.toleration_seconds is not None and spec.toleration_seconds is None
-    )
+    taken = [pod.tolerations[place] for place in pod.adoption.by_controller]
+    return not places_to_adopt(taken, taints) and bool(taken or not pod.adoption.by_admission)

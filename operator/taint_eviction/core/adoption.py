@@ -9,7 +9,7 @@ Not here: how a note is spelled in JSON (``adapters.adoption_patches``), and who
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -36,10 +36,21 @@ class TolerationKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AdoptionNote:
-    """The seconds that were taken from the tolerations of one pod."""
+    """The seconds that were taken from the tolerations of one pod: by the controller, and at the pod's creation."""
 
-    by: AdoptedBy
-    seconds: Mapping[TolerationKey, int]
+    by_controller: Mapping[TolerationKey, int]
+    by_admission: Mapping[TolerationKey, int] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> Mapping[TolerationKey, int]:
+        """All of them."""
+        return {**self.by_admission, **self.by_controller}
+
+    @property
+    def by(self) -> AdoptedBy:
+        """The controller, unless all were taken at creation."""
+        at_creation = self.by_admission and not self.by_controller
+        return AdoptedBy.ADMISSION if at_creation else AdoptedBy.CONTROLLER
 
 
 def toleration_keys(tolerations: Sequence[Toleration]) -> Iterator[TolerationKey]:

@@ -115,6 +115,8 @@ class Attempts:
             return CalledOff() if due else None
         if not isinstance(decision, Evict) or not due:
             return CalledOff()
+        if decision.fire_at != work.decision.fire_at:
+            return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must settle.
         record.decision = decision  # The reason may have changed; the last one is reported at the end.
         return None if self._dispatch.may_go_on(record, decision, state) else Suspended()
 

@@ -155,7 +155,7 @@ class Breaker:
         for name, taints in (self._evicting | presumed).items():
             node = nodes[name].node
             new = [taint for taint in taints if nodes[name].sightings[taint].start_at > newest_old]
-            if any(_is_by_people(taint, node) for taint in new):
+            if any(is_by_people(taint, node) for taint in new):
                 by_people.add(name)
             elif new and not is_dated(node) and self.unready.zone_of(name) is not None:
                 by_lifecycle.add(name)
@@ -236,7 +236,7 @@ class Breaker:
             self.reset_epoch = min(self.reset_epoch, epoch)
 
 
-def _is_by_people(taint: Taint, node: Node) -> bool:
+def is_by_people(taint: Taint, node: Node) -> bool:
     """Tell whether others than the node lifecycle controller set a taint: it dates its own, and not on ready nodes."""
     return taint.key not in LIFECYCLE_KEYS or (taint.time_added is None and node.is_ready)
 

@@ -32,7 +32,8 @@ EVERYTHING = PauseScope("all")
 class Pause:
     """Evictions are held. ``since_epoch`` None, ``reason`` and ``by`` "": whoever ordered it did not say.
 
-    ``until_epoch``: it ends then, by the API server's clock, without anybody's doing. None: when somebody resumes.
+    ``until_epoch``: it ends then, by the API server's clock, without anybody's doing (``pause_ends``). None: when
+    somebody resumes.
     """
 
     since_epoch: float | None = None
@@ -96,12 +97,24 @@ class ControlState:
         return self.without(ended) if ended else self
 
     def without(self, scopes: Collection[PauseScope]) -> "ControlState":
-        """Return the same without these pauses."""
-        left = {scope: pause for scope, pause in self.pauses().items() if scope not in scopes}
+        """Return the same without the pauses of these scopes."""
+        return self._with({scope: pause for scope, pause in self.pauses().items() if scope not in scopes})
+
+    def without_pauses(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
+        """Return the same without these pauses; one that another has replaced stays."""
+        known = self.pauses()
+        return self.without([scope for scope, pause in pauses.items() if known.get(scope) == pause])
+
+    def with_pauses(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
+        """Return the same with these pauses instead of those of their scopes."""
+        return self._with({**self.pauses(), **pauses})
+
+    def _with(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
         nodes, namespaces = (
-            {scope.name: pause for scope, pause in left.items() if scope.kind == kind} for kind in ("node", "namespace")
+            {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind}
+            for kind in ("node", "namespace")
         )
-        return replace(self, cluster=left.get(EVERYTHING), nodes=nodes, namespaces=namespaces)
+        return replace(self, cluster=pauses.get(EVERYTHING), nodes=nodes, namespaces=namespaces)
 
     @property
     def breaker_epoch(self) -> float | None:

@@ -50,10 +50,8 @@ class Deciding:
 
     def decide(self, record: PodRecord, now: Moment) -> Decision:
         """Say when and why a pod is to be evicted by what is known now, or why it stays. Changes nothing."""
-        taints, shutting_down = (
-            self._nodes.taints_on(record.pod.node_name),
-            self._nodes.is_shutting_down(record.node_name),
-        )
+        known = self._nodes.known.get(record.node_name)
+        taints, shutting_down = (None, False) if known is None else (known.taints, known.shutting_down)
         decision = decide(record.pod, record.bound, taints, self._policy, shutting_down)
         return self._dispatch.governed(record, decision, now) if isinstance(decision, Evict) else decision
 

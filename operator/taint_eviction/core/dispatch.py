@@ -60,6 +60,8 @@ class Dispatch:
 
     def governed(self, record: PodRecord, decision: Evict, now: Moment) -> Evict:
         """Return the decision with the taint that governs now as ``deciding``."""
+        if len(decision.verdicts) == 1:
+            return decision  # Whatever its rule is.
         return governed(decision, record.pod, self._policy_for(record), now.at)
 
     def _policy_for(self, record: PodRecord) -> EvictionPolicy:
@@ -72,9 +74,7 @@ class Dispatch:
 
     def flow(self, record: PodRecord, decision: Evict) -> FlowKey:
         """Say in which flow a pod waits that is to be evicted."""
-        handling = self.handling(record, decision)
-        rule = "" if handling.rule is None else handling.rule.name
-        return FlowKey(record.node_name, record.ref.key.namespace, rule, handling.exempt)
+        return _flow(record, self.handling(record, decision))
 
     def begin(self, record: PodRecord, decision: Evict, schedule: Schedule, now: Moment) -> bool:
         """Tell whether the attempt that begins now asks the eviction API, and correct the patience with budgets.
@@ -96,15 +96,16 @@ class Dispatch:
 
     def announce(self, record: PodRecord, decision: Evict, now: Moment) -> Schedule:
         """Announce to the breaker for which taints a pod is to be evicted; return where and when that is to begin."""
-        in_turn = list(governed_in_turn(decision, record.pod, self._policy_for(record), now.at))
+        policy = self._policy_for(record)
+        in_turn = list(governed_in_turn(decision, record.pod, policy, now.at))
         for _, governing in in_turn:
             self._tell_breaker(record, governing)
-        flow, failures = self.flow(record, decision), record.failures
+        handling, failures = handling_of(decision.deciding, record.pod, policy), record.failures
         anew_at = in_turn[1][0] if len(in_turn) > 1 else None
         fire_at = decision.due_at
         if failures is not None:
-            fire_at = max(fire_at, failures.next_try_at(self.handling(record, decision)))
-        return Schedule(flow, fire_at, failures is not None, anew_at)
+            fire_at = max(fire_at, failures.next_try_at(handling))
+        return Schedule(_flow(record, handling), fire_at, failures is not None, anew_at)
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
         verdict = decision.deciding
@@ -139,7 +140,9 @@ class Dispatch:
 
     def wait_reason(self, record: PodRecord, decision: Evict) -> WaitReason | None:
         """Say what people, a rule or the breaker hold back of a pod that is to be evicted, None if nothing."""
-        flow = self.flow(record, decision)
+        return self._wait_reason_of(self.flow(record, decision))
+
+    def _wait_reason_of(self, flow: FlowKey) -> WaitReason | None:
         return self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
 
     def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight) -> bool:
@@ -149,11 +152,12 @@ class Dispatch:
         deleted because budgets had refused it for long enough before.
         """
         schedule, work = begun.schedule, begun.work
-        if schedule is None or begun.tokens is None or schedule.flow != self.flow(record, decision):
+        handling = self.handling(record, decision)
+        if schedule is None or begun.tokens is None or schedule.flow != _flow(record, handling):
             return False
-        asks = schedule.fire_at < asks_until(self.handling(record, decision), record.failures)
+        asks = schedule.fire_at < asks_until(handling, record.failures)
         is_same_call = isinstance(work, Eviction) and work.by_eviction_api >= asks
-        return is_same_call and self.wait_reason(record, decision) is None
+        return is_same_call and self._wait_reason_of(schedule.flow) is None
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
         """Take in what people have ordered."""
@@ -214,3 +218,8 @@ class Dispatch:
         if isinstance(state, Settling) and state.until <= now.at:
             return Queued(state.schedule, WaitReason.UNLISTED)
         return state
+
+
+def _flow(record: PodRecord, handling: Handling) -> FlowKey:
+    rule = "" if handling.rule is None else handling.rule.name
+    return FlowKey(record.node_name, record.ref.key.namespace, rule, handling.exempt)

@@ -263,7 +263,7 @@ class PodIsGone:
 
 @dataclass(frozen=True, slots=True)
 class CalledOff:
-    """No longer wanted when it was decided again just before a call: nothing was sent after that."""
+    """No longer wanted, or with another deadline, when it was decided again just before a call: no call followed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class KnownNode:
     @property
     def taints(self) -> tuple[SeenTaint, ...]:
         """The NoExecute taints with their sightings, in the object's order."""
-        return tuple(SeenTaint(taint, since) for taint, since in self.sightings.items())
+        return tuple([SeenTaint(taint, since) for taint, since in self.sightings.items()])
 
 
 @dataclass(frozen=True, slots=True)

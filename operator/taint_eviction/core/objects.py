@@ -178,10 +178,15 @@ class PodDisruption(NamedTuple):
 
 
 class Adoption(NamedTuple):
-    """That seconds were taken from a pod's tolerations: ``by`` whom, and the tolerations as its spec has them now."""
+    """That seconds were taken from a pod's tolerations: ``spec_tolerations`` are as its spec has them now.
 
-    by: str
+    ``by_controller``: the places of those whose seconds only the note has, since the controller took them;
+    ``by_admission``: since they were taken at the pod's creation.
+    """
+
     spec_tolerations: tuple[Toleration, ...]
+    by_controller: tuple[int, ...] = ()
+    by_admission: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,9 +169,10 @@ class EvictionPolicy:
         """
         matching = [rule for rule in self.rules if rule.matches(taint_key, namespace, labels)]
         rule = matching[0] if matching else None
-        ruled = any(each.names(taint_key) for each in matching) or (rule is not None and rule.pause)
-        if self.out_of_service and taint_key == OUT_OF_SERVICE and not ruled:
-            return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, exempt=True)
+        if self.out_of_service and taint_key == OUT_OF_SERVICE:
+            ruled = any(each.names(taint_key) for each in matching) or (rule is not None and rule.pause)
+            if not ruled:
+                return Handling(None, EvictionMode.DELETE, self.evict_timeout_seconds, exempt=True)
         if rule is None:
             return Handling(None, self.mode, self.evict_timeout_seconds)
         timeout = self.evict_timeout_seconds if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds

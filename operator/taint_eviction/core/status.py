@@ -36,6 +36,7 @@ from taint_eviction.core.pod_record import (
 from taint_eviction.core.policy import EvictionPolicy, Handling
 from taint_eviction.core.sentences import out_of_service_note
 from taint_eviction.core.suspension import Suspension
+from taint_eviction.core.uncounted_nodes import NotCounted, uncounted_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,11 @@ class Status:
     def zones(self, now: Moment) -> list[ZoneRow]:
         """Say the same by zone."""
         return zone_rows(self.breaker, self.nodes.known, self._dispatch.evictions, now)
+
+    def uncounted(self, now: Moment) -> dict[NotCounted, list[str]]:
+        """Name by reason the nodes that are tainted or not ready and that the breaker does not count."""
+        counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
+        return uncounted_nodes(self.breaker, self.nodes.known, counted, self._dispatch.evictions, now)
 
     def out_of_service_notes(self) -> dict[str, str]:
         """Say by the name of each node with the taint out-of-service what somebody should know of it, if anything."""

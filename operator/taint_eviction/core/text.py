@@ -23,5 +23,10 @@ def one_line(text: str | BaseException, max_characters: int = _MAX_CHARACTERS) -
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Name the word that is near, after a semicolon; "" if none is."""
-    close = get_close_matches(word, known, n=1, cutoff=0.7)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    close = nearest(word, known)
+    return f"; did you mean {close!r}?" if close else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the word that is near; None if none is."""
+    return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)

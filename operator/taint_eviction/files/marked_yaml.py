@@ -109,6 +109,10 @@ def load(text: str, file: str) -> Marked:
         mark = error.problem_mark or error.context_mark
         what = " ".join(str(error.problem or error.context or "it is no YAML").split())
         raise Malformed([Problem(file, mark.line + 1 if mark else 1, what)]) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"it is no YAML: unacceptable character #x{error.character:04x}"
+        raise Malformed([Problem(file, line, what)]) from error
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise Malformed([Problem(file, 1, f"it is no YAML: {' '.join(str(error).split())}")]) from error
 
@@ -155,6 +159,8 @@ class _Marking:
         except (LookupError, AttributeError) as error:
             # PyYAML's way to say that a value does not fit its tag: !!bool maybe, !!int "".
             raise Malformed([Problem(self._file, line, f"{node.value[:40]!r} is no {node.tag}")]) from error
+        except (ValueError, OverflowError) as error:
+            raise Malformed([Problem(self._file, line, f"it is no YAML: {error}")]) from error
         if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
             raise Malformed([Problem(self._file, line, "this number is too large")])
         return value if value is None or isinstance(value, bool | int | float | str) else node.value
@@ -190,7 +196,9 @@ class Reading:
         if not close:
             folded = {name.lower(): name for name in known}
             close = [folded[name] for name in difflib.get_close_matches(key.lower(), sorted(folded), n=1, cutoff=0.5)]
-        return f"; did you mean {close[0]!r}?" if close else f"; known: {_listed(known)}"
+        return (
+            f"; did you mean {close[0]!r}?" if close else f"; known: {_listed(known)}" if known else "; there is none"
+        )
 
     def items(self, at: Marked | None, what: str) -> list[Marked]:
         """Read a list; absent and null are empty."""

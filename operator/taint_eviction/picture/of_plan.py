@@ -1,16 +1,19 @@
 """A plan as a picture: second 0 is now, the future is to the right."""
 
+from collections.abc import Iterator
+
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.objects import NO_EXECUTE
 from taint_eviction.picture.scene import Band, Bar, Kind, Mark, Picture, PodRow
 from taint_eviction.planning.plan import Plan, PlannedNode
 from taint_eviction.planning.planned_pod import PlannedPod
-from taint_eviction.planning.wording import held_by, notes, paused, summary, why
+from taint_eviction.planning.wording import held_by, many, moment, notes, paused, summary, why
 
 # A tolerance of years would make all else a point: the axis ends here, and later deadlines are named at its end.
 _LONGEST_SECONDS = 7 * 86400.0
 _MIN_SECONDS = 60.0
 _MAX_ROWS = 5_000
+_MAX_BUDGETS = 20
 
 
 def picture_of_plan(plan: Plan) -> Picture:
@@ -21,7 +24,8 @@ def picture_of_plan(plan: Plan) -> Picture:
     picture = Picture(
         "What if: evictions ahead", summary(plan), -0.04 * last, 1.06 * last, plan.now.server_epoch, ahead=True
     )
-    picture.notes = notes(plan)
+    picture.asked = plan.asked
+    picture.notes = [*_broken_budgets(plan), *notes(plan)]
     matters = [node for node in plan.nodes.values() if node.matters]
     for node in matters:
         picture.bands[node.name] = _bands(node, plan, at)
@@ -34,6 +38,20 @@ def picture_of_plan(plan: Plan) -> Picture:
     picture.rows = [_row(pod, plan) for pod in shown[:_MAX_ROWS]]
     picture.steps = [Mark(at, Kind.STEP, text) for text in plan.described]
     return picture
+
+
+def _broken_budgets(plan: Plan) -> Iterator[str]:
+    for count, each in enumerate(plan.broken_budgets):
+        if count == _MAX_BUDGETS:
+            yield f"and {len(plan.broken_budgets) - count} more budgets that would be violated, or block evictions"
+            return
+        said = []
+        if each.violation is not None:
+            at = moment(each.violation.at, plan.now)
+            said.append(f"would be violated at {at}: {each.violation.lowest} healthy, {each.before.desired} needed")
+        if each.blocked:
+            said.append(f"would block {len(each.blocked)} of {many(each.leaving, 'pod')} that would leave")
+        yield f"budget {each.budget} {', '.join(said)}"
 
 
 def _bands(node: PlannedNode, plan: Plan, at: float) -> list[Band]:
@@ -64,7 +82,7 @@ def _row(pod: PlannedPod, plan: Plan) -> PodRow:
     shown = max(due, 0.0)
     tolerated = due - decision.held_seconds if decision.held_seconds else shown
     if tolerated > start:
-        row.bars.append(Bar(start, tolerated, Kind.COUNTDOWN, f"tolerance running: {row.why}"))
+        row.bars.append(Bar(start, tolerated, Kind.COUNTDOWN, row.why))
     if shown > tolerated:
         row.bars.append(Bar(tolerated, shown, Kind.HELD, row.why))
     row.marks.append(_end(row, pod, shown))

@@ -83,7 +83,8 @@ class PodRow:
 class Picture:
     """Everything on the page. ``epoch``: second 0 as Unix time; None: the seconds are a scenario's own.
 
-    ``ahead``: second 0 is now, and the picture shows the future. ``holds``: pauses and open breakers.
+    ``ahead``: second 0 is now, and the picture shows the future. ``asked``: which question it answers.
+    ``compares``: its rows are of several clusters, and nothing is added up. ``holds``: pauses and open breakers.
     """
 
     title: str
@@ -92,6 +93,8 @@ class Picture:
     end: float
     epoch: float | None = None
     ahead: bool = False
+    asked: str = ""
+    compares: bool = False
     bands: dict[str, list[Band]] = field(default_factory=dict)
     holds: list[Band] = field(default_factory=list)
     rows: list[PodRow] = field(default_factory=list)

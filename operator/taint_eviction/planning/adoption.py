@@ -4,6 +4,8 @@ A countdown can only be adopted while it runs. A pod that does not tolerate a ta
 controller at once, and no guard of this controller holds it.
 """
 
+import math
+
 from taint_eviction.core.decision import TaintVerdict
 from taint_eviction.core.instants import Moment
 from taint_eviction.planning.plan import Plan
@@ -34,14 +36,19 @@ def _left_seconds(pod: PlannedPod, now: Moment) -> float | None:
     """Return how much of its tolerance is left when the controller sees it; None: the built-in one never evicts it."""
     if pod.forecast.pod.mirror or pod.forecast.pod.terminating:
         return None
-    left = [seconds for verdict in pod.forecast.decision.verdicts if (seconds := _left(verdict, now)) is not None]
+    already = pod.forecast.pod.adoption is not None
+    verdicts = pod.forecast.decision.verdicts
+    left = [seconds for verdict in verdicts if (seconds := _left(verdict, now, already)) is not None]
     return min(left, default=None)
 
 
-def _left(verdict: TaintVerdict, now: Moment) -> float | None:
+def _left(verdict: TaintVerdict, now: Moment, already: bool) -> float | None:
     # The built-in controller knows no default tolerances.
     if verdict.toleration is None or verdict.by_default:
         return 0.0
     if verdict.toleration.toleration_seconds is None:
         return None
+    # Of an adopted pod the built-in controller counts nothing, and further countdowns are adopted however short.
+    if already:
+        return math.inf
     return verdict.start_at + verdict.toleration.toleration_seconds - max(now.at, verdict.start_at)

@@ -6,7 +6,7 @@ a ``WrongChange``: one sentence that says what is right.
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,7 +14,7 @@ from taint_eviction.core import forecast
 from taint_eviction.core.forecast import WhatIf
 from taint_eviction.core.label_selectors import LabelSelector, chooses, parse_selector
 from taint_eviction.core.objects import PodRef, Taint, Toleration
-from taint_eviction.core.text import did_you_mean
+from taint_eviction.core.text import did_you_mean, nearest
 from taint_eviction.files import short_forms
 from taint_eviction.planning.inventory import Inventory, NodeFacts
 
@@ -24,6 +24,8 @@ _TAINT_FORM = "NODE=KEY[=VALUE]:EFFECT, as in node-1=maintenance=now:NoExecute (
 # What Kubernetes takes as key and value: a name, with a domain before the key's or not.
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = re.compile(rf"(?:[a-z0-9.-]{{1,253}}/)?{_NAME}", re.ASCII)
+# What makes a pattern of a name.
+_WILD = frozenset("*?[")
 _VALUE = re.compile(rf"(?:{_NAME})?", re.ASCII)
 _UNTAINT_FORM = "NODE=KEY[:EFFECT], as in node-1=maintenance or node-1=maintenance:NoExecute"
 
@@ -66,9 +68,11 @@ class Changes:
 # Reading
 
 
-def read_taint(text: str) -> tuple[str, Taint]:
-    """Read ``NODE=KEY[=VALUE]:EFFECT``."""
-    node, _, rest = text.partition("=")
+def read_taint(text: str, chosen: bool = False) -> tuple[str, Taint]:
+    """Read ``NODE=KEY[=VALUE]:EFFECT``; where a selector has ``chosen``, ``KEY:EFFECT`` is for all those nodes."""
+    node, equals, rest = text.partition("=")
+    if chosen and not equals:
+        node, rest = "*", text
     try:
         parsed = short_forms.parse_taint(rest)
     except ValueError:
@@ -78,9 +82,11 @@ def read_taint(text: str) -> tuple[str, Taint]:
     return node, Taint(parsed["key"], parsed["effect"], parsed.get("value", ""))
 
 
-def read_untaint(text: str) -> tuple[str, str, str]:
-    """Read ``NODE=KEY[:EFFECT]``, with or without kubectl's final ``-``."""
-    node, _, rest = text.partition("=")
+def read_untaint(text: str, chosen: bool = False) -> tuple[str, str, str]:
+    """Read ``NODE=KEY[:EFFECT]``, with or without kubectl's final ``-``; ``chosen`` as for a taint."""
+    node, equals, rest = text.partition("=")
+    if chosen and not equals:
+        node, rest = "*", text
     try:
         key, effect = short_forms.parse_taint_removal(rest)
     except ValueError:
@@ -124,10 +130,25 @@ def _toleration(parsed: dict[str, Any]) -> Toleration:
 # Applying
 
 
+def with_chosen_nodes(changes: Changes, inventory: Inventory) -> Changes:
+    """Take ``KEY=VALUE:EFFECT`` beside a selector as kubectl does, for all nodes that it chooses.
+
+    It was read as a node's name and a key. It is taken so only where no node has that name, or one that is near.
+    """
+    if not (changes.selector or changes.zones):
+        return changes
+
+    def chosen(node: str, taint: Taint) -> tuple[str, Taint]:
+        is_name = node in inventory.nodes or nearest(node, inventory.nodes) or set(node) & _WILD
+        return (node, taint) if is_name or taint.value else ("*", Taint(node, taint.effect, taint.key))
+
+    return replace(changes, taints=tuple(chosen(*each) for each in changes.taints))
+
+
 def apply_changes(changes: Changes, inventory: Inventory, at: float) -> WhatIf:
     """Return nodes and pods as they would be. Untaints come before taints, so that one taint can replace another."""
     patterns = [*(each[0] for each in changes.untaints), *(node for node, _ in changes.taints), *changes.deleted_nodes]
-    if (changes.selector or changes.zones) and not any(set(pattern) & set("*?[") for pattern in patterns):
+    if (changes.selector or changes.zones) and not any(set(pattern) & _WILD for pattern in patterns):
         raise WrongChange("-l and --zone choose among the nodes of a pattern, and there is none: write '*=…'")
     taints: dict[str, tuple[Taint, ...]] = {}
     for pattern, key, effect in changes.untaints:
@@ -156,7 +177,7 @@ def _present(pattern: str, inventory: Inventory) -> str:
 def _nodes(pattern: str, changes: Changes, inventory: Inventory) -> list[NodeFacts]:
     if pattern in inventory.nodes:
         return [inventory.nodes[pattern]]
-    if not set(pattern) & set("*?["):
+    if not set(pattern) & _WILD:
         raise WrongChange(_unknown_node(pattern, changes, inventory.nodes))
     found = [
         node
@@ -174,7 +195,9 @@ def _nodes(pattern: str, changes: Changes, inventory: Inventory) -> list[NodeFac
 def _unknown_node(name: str, changes: Changes, known: Collection[str]) -> str:
     if changes.selector or changes.zones:
         return f"there is no node {name!r}; for the nodes that -l and --zone match write '*=…'"
-    return f"there is no node {name!r}" + (did_you_mean(name, known) or f" among {len(known)}")
+    return f"there is no node {name!r}" + (
+        did_you_mean(name, known) or f" among {len(known)}; for all nodes write '*=…', for some add -l"
+    )
 
 
 def _tolerations(given: Iterable[Tolerating], inventory: Inventory) -> dict[PodRef, tuple[Toleration, ...]]:

@@ -27,17 +27,20 @@ _MAX_TRIES = 500
 _NO_RIGHT = "this user may not create pods/eviction: the API server does not confirm what is said of budgets"
 
 
-async def read_cluster(calls: ApiCalls, progress: Callable[[int], None]) -> Inventory:
-    """List nodes, pods and budgets; raise ``CallFailed`` if nodes or pods cannot be listed."""
+async def read_cluster(calls: ApiCalls, progress: Callable[[int], None], namespace: str = "") -> Inventory:
+    """List nodes, and pods and budgets of a namespace, "": of all.
+
+    Raise ``CallFailed`` if nodes or pods cannot be listed.
+    """
     inventory = Inventory()
     reader = InventoryReader(inventory)
-    for resource, kind in (("nodes", "Node"), ("pods", "Pod")):
-        async for item in list_items(calls, ApiRequest("list", resource)):
+    for resource, kind, within in (("nodes", "Node", ""), ("pods", "Pod", namespace)):
+        async for item in list_items(calls, ApiRequest("list", resource, within)):
             reader.put({**item, "kind": kind}, "cluster")
             if len(inventory) % _TOLD_EVERY == 0:
                 progress(len(inventory))
     try:
-        async for item in list_items(calls, ApiRequest("list", "poddisruptionbudgets", group=_POLICY)):
+        async for item in list_items(calls, ApiRequest("list", "poddisruptionbudgets", namespace, group=_POLICY)):
             reader.put({**item, "kind": "PodDisruptionBudget"}, "cluster")
     except CallFailed as error:
         if error.reason not in (FailureReason.FORBIDDEN, FailureReason.NOT_FOUND):

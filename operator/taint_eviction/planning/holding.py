@@ -3,15 +3,26 @@
 The plan itself is made as if there were no pauses and no breaker.
 """
 
+from collections.abc import Collection
+
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.planning.plan import Plan
 from taint_eviction.planning.planned_pod import PlannedPod
+
+_MAX_NAMES = 4
 
 
 def holders(plan: Plan, control_state: ControlState) -> set[str] | None:
     """Return which kinds of holds keep all pods that would leave; None if some would go, or none would leave."""
     found = [_holder(plan, pod, control_state) for pod in plan.leaving]
     return {each for each in found if each} if found and all(found) else None
+
+
+def named(found: Collection[str]) -> str:
+    """Name what holds pods, of much the first few."""
+    names = sorted(found)
+    more = [f"{len(names) - _MAX_NAMES} others like these"] if len(names) > _MAX_NAMES else []
+    return ", or ".join([*names[:_MAX_NAMES], *more])
 
 
 def _holder(plan: Plan, pod: PlannedPod, control_state: ControlState) -> str:

@@ -74,5 +74,10 @@ class Inventory:
     notes: list[str] = field(default_factory=list)
     budgets_known: bool = True
 
+    def keep_namespace(self, namespace: str) -> None:
+        """Leave out the pods and budgets of all other namespaces."""
+        self.pods = {key: pod for key, pod in self.pods.items() if key.namespace == namespace}
+        self.budgets = {key: budget for key, budget in self.budgets.items() if key.namespace == namespace}
+
     def __len__(self) -> int:
         return len(self.nodes) + len(self.pods) + len(self.budgets)

@@ -78,7 +78,7 @@ class Plan:
     ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, by the time at
     which they are; also those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is not in
     the inventory, how many pods are bound to it. ``nothing_goes``: what holds every pod that would leave, "" if
-    some would go.
+    some would go. ``asked``: the question in words, for a picture.
     """
 
     now: Moment
@@ -94,6 +94,7 @@ class Plan:
     unknown_nodes: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     nothing_goes: str = ""
+    asked: str = ""
 
     @property
     def bare(self) -> list[PlannedPod]:

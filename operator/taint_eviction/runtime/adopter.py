@@ -1,7 +1,7 @@
 """Adopts countdowns from a built-in controller that cannot be switched off, and gives them back.
 
 To adopt a countdown is to take the seconds of a pod's tolerations and note them on the pod: the built-in controller
-cancels its timer, and the deadline is this controller's alone. Level-triggered: effects are hints, and what is known is
+cancels its timer, and the deadline is this controller's alone. Level-triggered: facts are hints, and what is known is
 looked through every few seconds. Only the leader changes pods, only after it has read the control state as leader, and
 not while people have ordered ``hand-back``; that order is confirmed once no change is under way.
 
@@ -16,19 +16,11 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from taint_eviction.core.adopting import adoptable_until, adoption_matters, noted_tolerations, places_to_adopt
+from taint_eviction.core.adopting import adoptable_until, may_have_back, places_to_adopt
 from taint_eviction.core.control_state import Pause
 from taint_eviction.core.decision import SeenTaint
-from taint_eviction.core.effects import (
-    AdoptionRefused,
-    Cancelled,
-    CountdownAdopted,
-    Effect,
-    GivenBack,
-    NodeCleared,
-    Scheduled,
-)
-from taint_eviction.core.facts import PodSeen
+from taint_eviction.core.effects import AdoptionRefused, Cancelled, CountdownAdopted, Effect, GivenBack, NodeCleared
+from taint_eviction.core.facts import Fact, PodSeen
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.core.pod_record import PodRecord
@@ -46,61 +38,76 @@ _NOTICE_SECONDS = 0.5
 _LOOK_SECONDS = 10.0
 _AT_A_TIME = 500
 
+# A change that waits longer for an answer holds up nobody else; at most so many are under way in all, half of them
+# retries.
+_LENDS_SECONDS = 1.0
+_MAX_UNDER_WAY = 50
+
 # How often the adopted pods are listed, and how soon again when a countdown has ended or a call failed.
 _LIST_SECONDS = 600.0
 _LIST_AGAIN_SECONDS = 5.0
 
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 60.0
+_MAX_CONFIRM_SECONDS = 30.0
 
-_PUT_BACK = "its tolerationSeconds are there again: an admission plugin or a webhook has put them back"
+# Further countdowns of one pod that are adopted at once: more taints than these are rare.
+_MAX_AGAIN = 5
+_SET_AGAIN = "its tolerationSeconds are set again and again, by whom its managedFields say"
 
 
 class AdoptionHints:
-    """What effects say about where to look: a ``Reporter``.
+    """What facts and effects say about where to look: a ``Reporter``.
 
-    ``scheduled``: pods that have a new deadline. ``ended``: some countdown may have lost its reason.
+    ``seen``: pods whose spec has seconds. ``ended``: some countdown may have lost its reason.
     """
 
     def __init__(self) -> None:
-        self.scheduled: set[PodRef] = set()
+        self.seen: set[PodRef] = set()
         self.ended = False
         self.changed = asyncio.Event()
 
+    def heard(self, fact: Fact) -> None:
+        """Take a hint from a fact."""
+        if isinstance(fact, PodSeen) and any(each.toleration_seconds is not None for each in fact.pod.spec_tolerations):
+            self.look_at(fact.pod.ref)
+
     def report(self, effect: Effect, now: Moment) -> None:
-        """Take a hint."""
-        match effect:
-            case Scheduled():
-                self.look_at(effect.ref)
-            case Cancelled() | NodeCleared():
-                self.ended = True
-            case _:
-                pass
+        """Take a hint from an effect."""
+        if isinstance(effect, Cancelled | NodeCleared):
+            self.ended = True
 
     def look_at(self, ref: PodRef) -> None:
         """Have a pod looked at."""
-        self.scheduled.add(ref)
+        self.seen.add(ref)
         self.changed.set()
 
     def take(self) -> set[PodRef]:
         """Return the pods to look at, and forget them."""
-        taken, self.scheduled = self.scheduled, set()
+        taken, self.seen = self.seen, set()
         self.changed.clear()
         return taken
 
 
 @dataclass(slots=True)
 class _Refusal:
-    """That a pod could not be adopted, ``tries`` times so far; it is not tried again before ``retry_at``."""
+    """That a pod could not be changed, ``tries`` times so far; it is not tried again before ``retry_at``."""
 
     message: str
     tries: int
     retry_at: float
 
+    @classmethod
+    def after(cls, before: "_Refusal | None", message: str, now: float, first: float, longest: float) -> "_Refusal":
+        """Return what follows one more refusal: each wait is twice as long as the one before."""
+        tries = 1 if before is None else before.tries + 1
+        return cls(message, tries, now + min(first * 2 ** min(tries - 1, 30), longest))
+
 
 @dataclass(order=True, slots=True)
 class _Turn:
-    """A pod that waits to be adopted: the nearest deadline first."""
+    """A pod that waits to be adopted: first tries before retries, then the nearest deadline first."""
 
+    retry: bool
     until: float
     order: int
     ref: PodRef = field(compare=False)
@@ -134,12 +141,16 @@ class Adopter:
         self._state_read_at = state_read_at
         self._settings = settings
         self._leads_since: float | None = None
+        self._taints: dict[str, tuple[SeenTaint, ...] | None] = {}
         self._turns: asyncio.PriorityQueue[_Turn] = asyncio.PriorityQueue()
-        self._waiting: set[PodRef] = set()
+        # The nearest deadline by which each pod waits for its turn, and those whose turn it is.
+        self._waiting: dict[PodRef, float] = {}
+        self._under_way: dict[PodRef, bool] = {}  # Whether each is a retry.
         self._order = itertools.count()
         self._refusals: dict[PodRef, _Refusal] = {}
+        self._kept: dict[PodRef, _Refusal] = {}  # Those that could not be given back.
+        self._adoptions: dict[PodRef, int] = {}
         self._changing = 0
-        self._taints: dict[str, tuple[SeenTaint, ...] | None] = {}
 
     @property
     def enabled(self) -> bool:
@@ -154,7 +165,8 @@ class Adopter:
 
     def adopted_count(self) -> int:
         """Count the adopted pods of tainted nodes."""
-        return sum(record.pod.adoption is not None for record in self._pods.known.values())
+        adoptions = (record.pod.adoption for record in self._pods.known.values())
+        return sum(each is not None and bool(each.by_controller or each.by_admission) for each in adoptions)
 
     def refused(self) -> Mapping[PodRef, str]:
         """Return why which pods could not be adopted so far."""
@@ -168,7 +180,7 @@ class Adopter:
                 group.create_task(self._keep_looking(), name="look for countdowns")
                 group.create_task(self._keep_giving_back(), name="give back")
                 for _ in range(self._settings.parallelism):
-                    group.create_task(self._keep_adopting(), name="adopt")
+                    group.create_task(self._keep_adopting(group), name="adopt")
 
     def _may_change(self) -> bool:
         """Tell whether this process may change pods at this very moment."""
@@ -188,6 +200,8 @@ class Adopter:
             hinted = self._hints.take()
             if not self._may_change():
                 looked_at = -math.inf
+                for memory in (self._refusals, self._kept, self._adoptions):
+                    memory.clear()
             elif self._clock.now().at - looked_at >= _LOOK_SECONDS:
                 looked_at = self._clock.now().at
                 await self._look_through()
@@ -199,26 +213,27 @@ class Adopter:
                     await self._hints.changed.wait()
 
     def _look_where_taints_changed(self) -> None:
-        """Look at nodes that have another taint now: the earliest deadline, which effects tell, may be the same."""
         before = self._taints
         self._taints = {name: self._nodes.taints_on(name) for name in self._nodes.tainted()}
-        for name in [name for name, taints in self._taints.items() if before.get(name, taints) != taints]:
+        for name in [name for name, taints in self._taints.items() if before.get(name) != taints]:
             self._look(self._pods.on_node(name))
 
     async def _look_through(self) -> None:
         known = list(self._pods.known.values())
         refs = {record.ref for record in known}
-        self._refusals = {ref: refusal for ref, refusal in self._refusals.items() if ref in refs}
+        for memory in (self._refusals, self._adoptions):
+            for ref in [ref for ref in memory if ref not in refs]:
+                del memory[ref]
         for start in range(0, len(known), _AT_A_TIME):
             self._look(known[start : start + _AT_A_TIME])
             await asyncio.sleep(0)
 
     def _look(self, records: Collection[PodRecord]) -> None:
         for record in records:
-            until = self._adoptable_until(record)
-            if until is not None and record.ref not in self._waiting:
-                self._waiting.add(record.ref)
-                self._turns.put_nowait(_Turn(until, next(self._order), record.ref))
+            ref, until = record.ref, self._adoptable_until(record)
+            if until is not None and ref not in self._under_way and until < self._waiting.get(ref, math.inf):
+                self._waiting[ref] = until
+                self._turns.put_nowait(_Turn(ref in self._refusals, until, next(self._order), ref))
 
     def _adoptable_until(self, record: PodRecord) -> float | None:
         """Return the deadline of a pod that is to be adopted now, None: it is not."""
@@ -235,15 +250,32 @@ class Adopter:
 
     # Adopting
 
-    async def _keep_adopting(self) -> None:
+    async def _keep_adopting(self, group: asyncio.TaskGroup) -> None:
+        """Adopt one pod after the other; what waits long for an answer goes on beside the next."""
         while True:
             turn = await self._turns.get()
+            if self._waiting.get(turn.ref) != turn.until:
+                continue  # It has had another turn since, or has one with a nearer deadline.
+            del self._waiting[turn.ref]
             record = self._pods.find(turn.ref)
-            if record is not None and self._may_change() and self._adoptable_until(record) is not None:
-                await self._adopt(record)
-            self._waiting.discard(turn.ref)
+            if record is None or not self._may_change() or self._adoptable_until(record) is None:
+                continue
+            if turn.retry and sum(self._under_way.values()) >= _MAX_UNDER_WAY // 2:
+                self._look_later(turn.ref, _NOTICE_SECONDS)
+                continue
+            self._under_way[turn.ref] = turn.retry
+            task = group.create_task(self._adopt(record), name=f"adopt {turn.ref}")
+            await asyncio.wait([task], timeout=_LENDS_SECONDS)
+            while len(self._under_way) >= _MAX_UNDER_WAY:  # noqa: ASYNC110 - rare, and simpler than a condition
+                await asyncio.sleep(_NOTICE_SECONDS)
 
     async def _adopt(self, record: PodRecord) -> None:
+        try:
+            await self._try_to_adopt(record)
+        finally:
+            del self._under_way[record.ref]
+
+    async def _try_to_adopt(self, record: PodRecord) -> None:
         ref, node_name = record.ref, record.node_name
         taken: Collection[int] = ()
 
@@ -260,20 +292,33 @@ class Adopter:
             asked_at = self._clock.now().at
             pod = await self._door.adopt(ref, places)
         except CallFailed as failure:
+            # What was sent may have been done.
+            self._hints.ended = self._hints.ended or bool(taken)
             if self._gate.may_act():
-                self._refuse(ref, node_name, str(failure))
+                self._refuse(ref, node_name, str(failure), failure.retry_after_seconds)
             return
         finally:
             self._changing -= 1
         if pod is None:
             return
         self._live.observe(PodSeen(pod, asked_at=asked_at))
-        if taken and self._places(record, pod):
-            self._refuse(ref, node_name, _PUT_BACK)
-            return
-        refused = self._refusals.pop(ref, None) is not None
-        if taken or (refused and pod.adoption is not None):
-            self._live.tell(CountdownAdopted(ref, node_name, len(noted_tolerations(pod))))
+        refused = self._refusals.pop(ref, None)
+        if taken or (refused is not None and pod.adoption is not None):
+            self._adopted(ref, node_name, pod, refused)
+        if self._may_have_back(pod):
+            self._hints.ended = True  # Its taint has gone meanwhile.
+        else:
+            self._hints.look_at(ref)  # Another taint may have come meanwhile.
+
+    def _adopted(self, ref: PodRef, node_name: str, pod: Pod, refused: _Refusal | None) -> None:
+        self._live.tell(
+            CountdownAdopted(ref, node_name, 0 if pod.adoption is None else len(pod.adoption.by_controller))
+        )
+        again = self._adoptions[ref] = self._adoptions.get(ref, 0) + 1
+        if again > _MAX_AGAIN:
+            if refused is not None:
+                self._refusals[ref] = refused
+            self._refuse(ref, node_name, _SET_AGAIN)
 
     def _places(self, record: PodRecord, pod: Pod) -> Collection[int]:
         """Return at which places a pod, as it is now, is to lose its seconds."""
@@ -282,52 +327,60 @@ class Adopter:
         seen = self._nodes.taints_on(record.node_name) or ()
         return places_to_adopt(pod.spec_tolerations, [each.taint for each in seen])
 
-    def _refuse(self, ref: PodRef, node_name: str, message: str) -> None:
-        before = self._refusals.get(ref)
-        tries = 1 if before is None else before.tries + 1
-        wait = min(_FIRST_RETRY_SECONDS * 2 ** (tries - 1), _MAX_RETRY_SECONDS)
-        self._refusals[ref] = _Refusal(message, tries, self._clock.now().at + wait)
-        asyncio.get_running_loop().call_later(wait, self._hints.look_at, ref)
+    def _refuse(self, ref: PodRef, node_name: str, message: str, retry_after_seconds: float | None = None) -> None:
+        before, now = self._refusals.get(ref), self._clock.now().at
+        refusal = _Refusal.after(before, message, now, _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
+        refusal.retry_at = max(refusal.retry_at, now + min(retry_after_seconds or 0.0, _MAX_RETRY_SECONDS))
+        self._refusals[ref] = refusal
+        self._look_later(ref, refusal.retry_at - now)
         if before is None:
-            self._live.tell(AdoptionRefused(ref, node_name, message, tries))
+            self._live.tell(AdoptionRefused(ref, node_name, message, refusal.tries))
+
+    def _look_later(self, ref: PodRef, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._hints.look_at, ref)
 
     # Giving back
 
     async def _keep_giving_back(self) -> None:
-        listed_at = -math.inf
+        listed_at, again_at = -math.inf, -math.inf
         while True:
-            waited = self._clock.now().at - listed_at
+            now = self._clock.now().at
             if not self._may_change():
-                listed_at = -math.inf
-            elif waited >= (_LIST_AGAIN_SECONDS if self._hints.ended else _LIST_SECONDS):
-                listed_at, self._hints.ended = self._clock.now().at, False
-                if not await self._give_back_what_may():
-                    self._hints.ended = True
+                listed_at = again_at = -math.inf
+            elif now >= again_at or (self._hints.ended and now >= listed_at + _LIST_AGAIN_SECONDS):
+                listed_at, self._hints.ended = now, False
+                again_at = await self._give_back_what_may()
             await asyncio.sleep(_NOTICE_SECONDS)
 
-    async def _give_back_what_may(self) -> bool:
-        """Give back each adopted pod whose countdown matters no more; return whether all calls went well."""
-        room = asyncio.Semaphore(self._settings.parallelism)
+    async def _give_back_what_may(self) -> float:
+        """Give back each adopted pod whose countdown matters no more; return when to do so again at the latest."""
+        room, now = asyncio.Semaphore(self._settings.parallelism), self._clock.now().at
 
-        async def give_back(ref: PodRef) -> bool:
+        async def give_back(ref: PodRef) -> None:
             async with room:
-                return not self._may_change() or await self._give_back(ref)
+                if self._may_change():
+                    await self._give_back(ref)
 
         try:
-            pods = await self._door.list_adopted()
+            pods = {pod.ref: pod for pod in await self._door.list_adopted()}
         except CallFailed as failure:
             logger.warning("the adopted pods cannot be listed, so none is given back: %s", failure)
-            return False
-        return all(await asyncio.gather(*(give_back(pod.ref) for pod in pods if self._may_have_back(pod))))
+            return now + _LIST_AGAIN_SECONDS
+        self._kept = {ref: refusal for ref, refusal in self._kept.items() if ref in pods}
+        due = [ref for ref in pods if ref not in self._kept or self._kept[ref].retry_at <= now]
+        await asyncio.gather(*(give_back(ref) for ref in due if self._may_have_back(pods[ref])))
+        return min(
+            [now + _LIST_SECONDS, *(max(each.retry_at, now + _LIST_AGAIN_SECONDS) for each in self._kept.values())]
+        )
 
     def _may_have_back(self, pod: Pod) -> bool:
         """Tell whether a pod may have its seconds back. A pod of a node that is not known is left as it is."""
         if pod.node_name is None:
-            return not adoption_matters(pod, ())
+            return may_have_back(pod, ())
         taints = self._nodes.taints_that_matter(pod.node_name, self._clock.now())
-        return taints is not None and not pod.terminating and not adoption_matters(pod, taints)
+        return taints is not None and not pod.terminating and may_have_back(pod, taints)
 
-    async def _give_back(self, ref: PodRef) -> bool:
+    async def _give_back(self, ref: PodRef) -> None:
         given: list[Pod] = []
 
         def wanted(pod: Pod) -> bool:
@@ -339,26 +392,31 @@ class Adopter:
             asked_at = self._clock.now().at
             pod = await self._door.give_back(ref, wanted)
         except CallFailed as failure:
-            logger.warning("%s keeps its adopted countdown for now, though no taint matches it: %s", ref, failure)
-            return False
+            now, before = self._clock.now().at, self._kept.get(ref)
+            self._kept[ref] = _Refusal.after(before, str(failure), now, _LIST_AGAIN_SECONDS, _LIST_SECONDS)
+            level = logging.WARNING if before is None else logging.DEBUG
+            logger.log(level, "%s keeps its adopted countdown, though no taint matches it: %s", ref, failure)
+            return
         finally:
             self._changing -= 1
+        self._kept.pop(ref, None)
+        self._adoptions.pop(ref, None)
         if pod is not None and given:
             if self._live.controller.watches(pod.node_name):
                 self._live.observe(PodSeen(pod, asked_at=asked_at))
             self._live.tell(GivenBack(ref, pod.node_name or ""))
-        return True
 
     # Hand-back
 
     async def _keep_confirming(self) -> None:
         """Confirm each order to adopt nothing, with adoption switched off, too: who ordered it waits for that."""
         confirmed: tuple[Pause, str] | None = None
+        wait = _NOTICE_SECONDS
         while True:
-            await asyncio.sleep(_NOTICE_SECONDS)
+            await asyncio.sleep(wait)
             control_state = self._suspension.control_state
             if control_state is None or control_state.no_adoption is None or not self._gate.may_act():
-                confirmed = None
+                confirmed, wait = None, _NOTICE_SECONDS
                 continue
             order = (control_state.no_adoption, control_state.no_adoption_confirmed_by)
             if order == confirmed or self._changing:
@@ -366,6 +424,8 @@ class Adopter:
             try:
                 await self._door.confirm_no_adoption()
             except CallFailed as failure:
-                logger.warning("that nothing is adopted any more cannot be written: %s", failure)
+                level = logging.WARNING if wait == _NOTICE_SECONDS else logging.DEBUG
+                logger.log(level, "that nothing is adopted any more cannot be written: %s", failure)
+                wait = min(2 * wait, _MAX_CONFIRM_SECONDS)
             else:
-                confirmed = order
+                confirmed, wait = order, _NOTICE_SECONDS

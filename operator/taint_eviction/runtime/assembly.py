@@ -79,9 +79,10 @@ class Assembled:
 def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
     """Build a controller behind these doors; ``rng`` randomizes waits."""
     controller = make_controller(settings, None if doors.control_state is not None else ControlState())
-    hints = AdoptionHints()
-    reporters = [*doors.reporters, *([hints] if settings.adoption.enabled else [])]
-    live = LiveController(controller, doors.clock, reporters, doors.heard, doors.began, doors.attempted)
+    hints, reporters, heard = AdoptionHints(), tuple(doors.reporters), doors.heard
+    if settings.adoption.enabled and doors.adoption is not None and not settings.dry_run:
+        reporters, heard = (*reporters, hints), _hinting(hints, heard)
+    live = LiveController(controller, doors.clock, reporters, heard, doors.began, doors.attempted)
     node_reads = NodeReads(doors.reader, live, settings.node_read_seconds)
     evictor = Evictor(
         live,
@@ -124,6 +125,14 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
             settings=settings.adoption,
         )
     return Assembled(live, driver, Engine(live, watching, driver, control_state, adopter), control_state, adopter)
+
+
+def _hinting(hints: AdoptionHints, heard: Callable[[Fact, Moment], None]) -> Callable[[Fact, Moment], None]:
+    def both(fact: Fact, now: Moment) -> None:
+        hints.heard(fact)
+        heard(fact, now)
+
+    return both
 
 
 def make_controller(settings: Settings, control_state: ControlState | None) -> Controller:

@@ -2,7 +2,8 @@
 
 It reads every few seconds, even while an earlier read is slow, so that a pause soon takes effect in every replica. The
 last known control state stays in force while it cannot read. A date ahead of the API server's time, from a wrong clock,
-counts as the moment at which it was first read. A pause with an end ends then, whether or not the cluster can be read.
+counts as the moment at which it was first read. A pause with an end ends then, whether or not the cluster can be read
+and whatever becomes of the API server's clock meanwhile (``core.pause_ends``).
 It writes only what the breaker of the acting process did, corrects such dates, and removes pauses that have ended. It
 decides nothing.
 """
@@ -13,7 +14,9 @@ import logging
 import math
 from dataclasses import dataclass, replace
 
-from taint_eviction.core.control_state import ControlState, PauseScope
+from taint_eviction.core.control_state import ControlState, Pause, PauseScope
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.pause_ends import PauseEnds
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import CallFailed, ControlStateStore, Gate
 
@@ -79,7 +82,9 @@ class ControlStateSync:
         self._written_at = -math.inf
         self._began_at = live.clock.now().at
         self._unread, self._unwritten, self._unended = _Failure(), _Failure(), _Failure()
+        # As the cluster has it.
         self._kept = ControlState()
+        self._ends = PauseEnds()
         self._date: _Date | None = None
         self._kept_anew = asyncio.Event()
 
@@ -137,32 +142,35 @@ class ControlStateSync:
             logger.info("the control state (pauses, breaker) can be read again")
         self._read_at = asked_at
         self._kept = self._dated(control_state or ControlState())
-        self._live.order(self._kept)
+        self._live.order(self._as_counted(self._clock.now()))
         self._kept_anew.set()
 
     async def _keep_ending(self) -> None:
         """Let pauses end when their time has come; the core compares the times."""
-        told: set[tuple[PauseScope, float]] = set()
+        told: set[tuple[PauseScope, Pause]] = set()
         while True:
             self._kept_anew.clear()
-            now = self._clock.now().server_epoch
-            ends = {
-                (scope, pause.until_epoch)
-                for scope, pause in self._kept.pauses().items()
-                if pause.until_epoch is not None and pause.until_epoch > now
+            now, kept = self._clock.now(), self._kept.pauses()
+            left = {
+                (scope, kept[scope]): pause.until_epoch - now.server_epoch
+                for scope, pause in self._as_counted(now).pauses().items()
+                if pause.until_epoch is not None and not pause.has_ended(now.server_epoch)
             }
-            told &= ends
-            for scope, until in {end for end in ends if end[1] - now <= _TOLD_BEFORE_SECONDS} - told:
-                # All replicas know it; one tells.
-                level = logging.WARNING if self._gate.may_act() else logging.DEBUG
-                logger.log(level, "%s: the pause ends by itself in %.0f s", scope, until - now)
-                told.add((scope, until))
-            instants = [until if (scope, until) in told else until - _TOLD_BEFORE_SECONDS for scope, until in ends]
-            timeout = min(instants) - now if instants else None
+            told &= left.keys()
+            for scope, pause in [each for each, seconds in left.items() if seconds <= _TOLD_BEFORE_SECONDS]:
+                if (scope, pause) not in told:
+                    # All replicas know it; one tells.
+                    level = logging.WARNING if self._gate.may_act() else logging.DEBUG
+                    logger.log(level, "%s: the pause ends by itself in %.0f s", scope, left[scope, pause])
+                    told.add((scope, pause))
+            spans = [seconds if each in told else seconds - _TOLD_BEFORE_SECONDS for each, seconds in left.items()]
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._kept_anew.wait(), timeout)
+                await asyncio.wait_for(self._kept_anew.wait(), min(spans, default=None))
                 continue
-            self._live.order(self._kept)
+            self._live.order(self._as_counted(self._clock.now()))
+
+    def _as_counted(self, now: Moment) -> ControlState:
+        return self._ends.as_counted(self._kept, now)
 
     def _dated(self, control_state: ControlState) -> ControlState:
         """Let a date ahead of now count as the moment at which it was first read."""
@@ -220,18 +228,20 @@ class ControlStateSync:
 
     async def _remove_ended(self) -> None:
         """Remove pauses that have ended. They hold nothing, so it harms nobody when that fails."""
-        now = self._clock.now()
-        if self._kept.at(now.server_epoch) is self._kept or not self._gate.may_act():
+        now, kept = self._clock.now(), self._kept.pauses()
+        counted = self._as_counted(now).pauses()
+        ended = {scope: kept[scope] for scope, pause in counted.items() if pause.has_ended(now.server_epoch)}
+        if not ended or not self._gate.may_act():
             return
         try:
-            await self._store.end_pauses(now.server_epoch)
+            await self._store.end_pauses(ended)
         except CallFailed as failure:
             if self._unended.goes_on(now.at):
                 logger.warning("pauses that have ended by themselves cannot be removed: %s", failure)
             return
         self._unended.ends()
         self._note_written()
-        self._kept = self._kept.at(now.server_epoch)
+        self._kept = self._kept.without_pauses(ended)
 
     def _note_written(self) -> None:
         self._written_at = self._clock.now().at

@@ -157,15 +157,15 @@ class Evictor:
         return room if room > 0 and tries < _MAX_MARKS - 1 else left + _MAX_MARKING_SECONDS
 
     async def _mark_once(self, work: Eviction, max_seconds: float) -> Pod | None:
-        asked_at = self._clock.now().at
+        now = self._clock.now()
         self._live.will_mark(work.ref)
         try:
             async with asyncio.timeout(max_seconds):
-                pod = await self._writer.mark(work.ref, work.marked, self._clock.now())
+                pod = await self._writer.mark(work.ref, work.marked, now)
         except TimeoutError:
             raise CallFailed(f"no answer within {max_seconds:.1f} s", may_pass=True) from None
         if pod is not None:
-            self._live.observe(PodSeen(pod, asked_at=asked_at))
+            self._live.observe(PodSeen(pod, asked_at=now.at))
         return pod
 
     async def _take_back(self, work: TakeBack, worker: Worker) -> WorkOutcome:

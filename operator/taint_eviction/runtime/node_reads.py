@@ -46,8 +46,9 @@ class NodeReads:
         None if there is no such node; raise ``CallFailed`` if it could not be read.
         """
         read = self._reads.get(name)
-        if read is None or not self._serves(read):
-            read = self._begin(name)
+        now = self._clock.now().at
+        if read is None or not self._serves(read, now):
+            read = self._begin(name, now)
         read.waiting += 1
         try:
             return read.sent_at if await asyncio.shield(read.task) else None
@@ -57,16 +58,16 @@ class NodeReads:
                 read.task.cancel()
                 self._forget(name, read)
 
-    def _begin(self, name: str) -> _Read:
-        for old in [name for name, read in self._reads.items() if not self._serves(read)]:
+    def _begin(self, name: str, now: float) -> _Read:
+        for old in [name for name, read in self._reads.items() if not self._serves(read, now)]:
             del self._reads[old]
-        read = self._reads[name] = _Read(self._clock.now().at)
+        read = self._reads[name] = _Read(now)
         read.task = asyncio.create_task(self._read(name, read), name=f"read node {name}")
         read.task.add_done_callback(lambda task: None if _has_found(task) else self._forget(name, read))
         return read
 
-    def _serves(self, read: _Read) -> bool:
-        return self._clock.now().at - read.sent_at < self._serves_seconds
+    def _serves(self, read: _Read, now: float) -> bool:
+        return now - read.sent_at < self._serves_seconds
 
     async def _read(self, name: str, read: _Read) -> bool:
         node = await self._observe(name, read)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.effects import Block, Effect
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Node, Pod, PodRef
@@ -183,8 +183,8 @@ class ControlStateStore(Protocol):
         """Change the date of the breaker's state to ``epoch``, if it is ``stated_epoch``."""
         ...
 
-    async def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended by themselves by then."""
+    async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove these pauses, which have ended by themselves; one that was replaced meanwhile stays."""
         ...
 
 

@@ -20,7 +20,10 @@ class Workers:
     def __init__(self, number: int, freed: Callable[[], None]) -> None:
         self.number = number
         self._freed = freed
-        self._busy: set[Worker] = set()
+        # When each is lent, by the loop's clock; soonest first, because all steps have the same time. So one timer, at
+        # the first of these instants, serves all.
+        self._busy: dict[Worker, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._waiting_long: set[Worker] = set()
         # Attempts that have their answer and need a worker again, first come, first served.
         self._returning: dict[Worker, asyncio.Future[None]] = {}
@@ -43,19 +46,13 @@ class Workers:
     def assign(self) -> "Worker":
         """Assign a worker that is free."""
         worker = Worker(self)
-        self._busy.add(worker)
-        worker.arm()
+        self._hold(worker)
         return worker
 
-    def lend(self, worker: "Worker") -> None:
-        """Lend a worker to others as long as its attempt waits."""
-        self._busy.discard(worker)
-        self._waiting_long.add(worker)
-        self._grant()
-
     async def take_again(self, worker: "Worker") -> None:
-        """Wait until an attempt whose worker may be lent has one again."""
-        if worker in self._busy:
+        """Wait until an attempt whose worker may be lent has one again; its next step begins."""
+        if self._busy.pop(worker, None) is not None:
+            self._hold(worker)
             return
         self._waiting_long.discard(worker)
         granted = self._returning[worker] = asyncio.get_running_loop().create_future()
@@ -67,16 +64,35 @@ class Workers:
 
     def leave(self, worker: "Worker") -> None:
         """Free what an attempt has that has ended."""
-        self._busy.discard(worker)
+        self._busy.pop(worker, None)
         self._waiting_long.discard(worker)
+        if not self._busy and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._grant()
+
+    def _hold(self, worker: "Worker") -> None:
+        """Keep a worker busy from now on, until its step takes long."""
+        loop = asyncio.get_running_loop()
+        lent_at = self._busy[worker] = loop.time() + _LENT_AFTER_SECONDS
+        if self._timer is None:
+            self._timer = loop.call_at(lent_at, self._lend)
+
+    def _lend(self) -> None:
+        """Lend the workers whose steps take long, as long as their attempts wait."""
+        loop = asyncio.get_running_loop()
+        while self._busy and self._busy[worker := next(iter(self._busy))] <= loop.time():
+            del self._busy[worker]
+            self._waiting_long.add(worker)
+            self._grant()
+        self._timer = loop.call_at(next(iter(self._busy.values())), self._lend) if self._busy else None
 
     def _grant(self) -> None:
         while self._returning and self.taken < self.number:
             worker = next(iter(self._returning))
             granted = self._returning.pop(worker)
             if not granted.cancelled():
-                self._busy.add(worker)
+                self._hold(worker)
                 granted.set_result(None)
         self._freed()
 
@@ -86,24 +102,11 @@ class Worker:
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._timer: asyncio.TimerHandle | None = None
 
     async def take(self) -> None:
         """Hold a worker for the next step; it is lent when the step takes long."""
-        self.disarm()
         await self._workers.take_again(self)
-        self.arm()
 
     def leave(self) -> None:
         """End the attempt."""
-        self.disarm()
         self._workers.leave(self)
-
-    def arm(self) -> None:
-        """Start the time after which the worker is lent."""
-        self._timer = asyncio.get_running_loop().call_later(_LENT_AFTER_SECONDS, self._workers.lend, self)
-
-    def disarm(self) -> None:
-        """Stop that time."""
-        if self._timer is not None:
-            self._timer.cancel()

@@ -17,7 +17,7 @@ from taint_eviction.core.effects import BreakerOpened, Cancelled, Effect, Evicte
 from taint_eviction.core.facts import Fact, PodGone, PodSeen, PodsReleased, PodsSwept
 from taint_eviction.core.gone_objects import list_is_newer
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.core.pod_record import WaitReason
 from taint_eviction.core.status import Explanation, Status
 from taint_eviction.shadow.comparison import (
@@ -35,7 +35,7 @@ from taint_eviction.shadow.comparison import (
     reading,
 )
 from taint_eviction.shadow.totals import ComparisonTotals
-from taint_eviction.shadow.tracked_pod import TrackedPod
+from taint_eviction.shadow.tracked_pod import TrackedPod, TrackedPods
 
 MAX_TRACKED = 20_000
 
@@ -72,10 +72,9 @@ class Shadow:
         self._compared = compared
         self._evicted_epochs = dict(evicted_epochs or {})
         self._begun_at: float | None = None
-        # By UID. Those in ``_open`` were evicted here, and are looked after in turn.
-        self._tracked: OrderedDict[str, TrackedPod] = OrderedDict()
+        self._tracked = TrackedPods()
+        # By UID: those that were evicted here, and are looked after in turn.
         self._open: OrderedDict[str, TrackedPod] = OrderedDict()
-        self._uids: dict[NamespacedName, str] = {}
         # By UID: pods that ended while something held them here for a moment only, when, and by whom.
         self._passing: dict[str, tuple[TrackedPod, PodEnd, Evict]] = {}
 
@@ -95,16 +94,16 @@ class Shadow:
                     self._ended(tracked, end_of(tracked.pod, now), now)
                     self._forget(tracked)
             case PodsSwept():
-                for tracked in [each for each in self._tracked.values() if _lacks(fact, each)]:
+                for tracked in [each for each in self._tracked.on_node(fact.node_name) if _lacks(fact, each)]:
                     self._vanished(tracked, now)
             case PodsReleased():
-                for tracked in [each for each in self._tracked.values() if each.pod.node_name == fact.node_name]:
+                for tracked in self._tracked.on_node(fact.node_name):
                     self._vanished(tracked, now)
             case _:
                 pass
 
     def _seen(self, pod: Pod, now: Moment) -> None:
-        before = self._tracked.get(self._uids.get(pod.ref.key, ""))
+        before = self._tracked.named(pod.ref.key)
         if before is not None and before.pod.ref.uid != pod.ref.uid:
             self._vanished(before, now)
         is_marked = pod.disruption is not None and pod.disruption.reason == BUILT_IN_REASON
@@ -118,7 +117,7 @@ class Shadow:
             tracked = self._track(pod, now)
         elif (pod.resource_version or 0) < (tracked.pod.resource_version or 0):
             return
-        tracked.pod, tracked.seen_at = pod, now.at
+        self._tracked.see(tracked, pod, now.at)
         tracked.marked = tracked.marked or is_marked
         if pod.terminating:
             self._ended(tracked, end_of(pod, now), now)
@@ -333,20 +332,17 @@ class Shadow:
         return tracked
 
     def _track(self, pod: Pod, now: Moment) -> TrackedPod:
-        tracked = self._tracked[pod.ref.uid] = TrackedPod(pod, now.at)
-        self._uids[pod.ref.key] = pod.ref.uid
+        tracked = TrackedPod(pod, now.at)
+        self._tracked.add(tracked)
         if len(self._tracked) > MAX_TRACKED:
-            oldest = next(iter(self._tracked.values()))
+            oldest = self._tracked.oldest()
             self.totals.unseen += oldest.is_open
             self._forget(oldest)
         return tracked
 
     def _forget(self, tracked: TrackedPod) -> None:
-        ref = tracked.pod.ref
-        del self._tracked[ref.uid]
-        self._open.pop(ref.uid, None)
-        if self._uids.get(ref.key) == ref.uid:
-            del self._uids[ref.key]
+        self._tracked.remove(tracked)
+        self._open.pop(tracked.pod.ref.uid, None)
 
 
 def _expected_at(tracked: TrackedPod) -> list[float]:
@@ -354,10 +350,8 @@ def _expected_at(tracked: TrackedPod) -> list[float]:
 
 
 def _lacks(fact: PodsSwept, tracked: TrackedPod) -> bool:
-    pod = tracked.pod
-    is_meant = fact.node_name is None or pod.node_name == fact.node_name
-    absent = is_meant and pod.ref.uid not in fact.present
-    return absent and list_is_newer(fact, pod.resource_version, tracked.seen_at)
+    absent = tracked.pod.ref.uid not in fact.present
+    return absent and list_is_newer(fact, tracked.pod.resource_version, tracked.seen_at)
 
 
 def _patience(decision: Evict) -> float:

@@ -1,9 +1,9 @@
-"""What the shadow remembers of one pod while its eviction is compared."""
+"""What the shadow remembers of pods while their evictions are compared."""
 
-from collections import deque
+from collections import OrderedDict, deque
 
 from taint_eviction.core.decision import Evict
-from taint_eviction.core.objects import Pod
+from taint_eviction.core.objects import NamespacedName, Pod
 from taint_eviction.shadow.comparison import BUILT_IN_REASON
 
 _MAX_DEADLINES = 8
@@ -54,3 +54,63 @@ class TrackedPod:
     def earlier_deadlines(self) -> list[float]:
         """List the deadlines that it had before the latest."""
         return list(self.deadlines)[:-1]
+
+
+class TrackedPods:
+    """All of them, in the order in which they were added; found by UID, name and node.
+
+    So what is learned of one node costs no more than its own pods.
+    """
+
+    def __init__(self) -> None:
+        self._by_uid: OrderedDict[str, TrackedPod] = OrderedDict()
+        self._uids: dict[NamespacedName, str] = {}
+        # By node; for a pod that is not bound, by None.
+        self._on_nodes: dict[str | None, dict[str, TrackedPod]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def get(self, uid: str) -> TrackedPod | None:
+        """Return the pod of this UID."""
+        return self._by_uid.get(uid)
+
+    def named(self, key: NamespacedName) -> TrackedPod | None:
+        """Return the latest pod of this name."""
+        return self._by_uid.get(self._uids.get(key, ""))
+
+    def on_node(self, name: str | None) -> list[TrackedPod]:
+        """List the pods of a node, those of all nodes where ``name`` is None."""
+        return list((self._by_uid if name is None else self._on_nodes.get(name, {})).values())
+
+    def oldest(self) -> TrackedPod:
+        """Return the pod that was added first."""
+        return next(iter(self._by_uid.values()))
+
+    def add(self, tracked: TrackedPod) -> None:
+        """Add a pod."""
+        ref = tracked.pod.ref
+        self._by_uid[ref.uid] = tracked
+        self._uids[ref.key] = ref.uid
+        self._on_nodes.setdefault(tracked.pod.node_name, {})[ref.uid] = tracked
+
+    def see(self, tracked: TrackedPod, pod: Pod, at: float) -> None:
+        """Note how a pod is now."""
+        if pod.node_name != tracked.pod.node_name:
+            self._leave_node(tracked)
+            self._on_nodes.setdefault(pod.node_name, {})[pod.ref.uid] = tracked
+        tracked.pod, tracked.seen_at = pod, at
+
+    def remove(self, tracked: TrackedPod) -> None:
+        """Remove a pod."""
+        ref = tracked.pod.ref
+        del self._by_uid[ref.uid]
+        self._leave_node(tracked)
+        if self._uids.get(ref.key) == ref.uid:
+            del self._uids[ref.key]
+
+    def _leave_node(self, tracked: TrackedPod) -> None:
+        on_node = self._on_nodes[tracked.pod.node_name]
+        del on_node[tracked.pod.ref.uid]
+        if not on_node:
+            del self._on_nodes[tracked.pod.node_name]

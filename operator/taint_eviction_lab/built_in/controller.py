@@ -130,7 +130,7 @@ class BuiltInController:
             self._process(pod, taints, asyncio.get_running_loop().time())
 
     def _process(self, pod: Pod, taints: Sequence[Taint], now: float) -> None:
-        key, used = pod.ref.key, _matching(taints, pod.tolerations)
+        key, used = pod.ref.key, _matching(taints, pod.spec_tolerations)
         if used is None:
             self._cancel(key)
             self._queue.add(key, now, now)
@@ -156,7 +156,7 @@ def _no_execute(node: Node) -> tuple[Taint, ...]:
 
 
 def _alike(before: Pod, after: Pod) -> bool:
-    return (before.tolerations, before.node_name) == (after.tolerations, after.node_name)
+    return (before.spec_tolerations, before.node_name) == (after.spec_tolerations, after.node_name)
 
 
 def _matching(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> list[Toleration] | None:

@@ -19,7 +19,7 @@ import click
 
 from fake_apiserver import ApiServer, kubeconfig
 from taint_eviction.cli.exit_codes import ExitCode, give_up
-from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
+from taint_eviction.cli.flags import CONTEXT_SETTINGS
 from taint_eviction.cli.pictures import html_option, write_page
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.runtime.clock import read_monotonic
@@ -57,11 +57,13 @@ def _read_built_in(_: click.Context, __: click.Parameter, value: str) -> BuiltIn
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@flag(
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
+    show_default=True,
+    allow_from_autoenv=False,
     help="A table that updates in a terminal (plain lines when piped), or a JSON object a line.",
 )
 @click.option(
@@ -85,17 +87,18 @@ def demo(output: str, built_in: BuiltInVersion, html: str | None) -> None:
     run = _Demo(built_in, output)
     broken = asyncio.run(run.run())
     if html:
-        write_page(html, picture_of_demo(run.facts, run.pods, run.name))
+        write_page(html, picture_of_demo(run.facts, run.pods, run.name, run.verdict))
     if broken:
         give_up(ExitCode.FAILED, *broken)
 
 
 class _Demo:
-    """One performance; ``pods`` of each cluster, and ``facts``, are kept for a picture."""
+    """One performance; ``pods`` of each cluster, ``facts`` and ``verdict`` are kept for a picture."""
 
     def __init__(self, version: BuiltInVersion, output: str) -> None:
         self.name = f"model of built-in {version}"
         self.facts: list[DemoFact] = []
+        self.verdict: list[str] = []
         self._version = version
         self._began_at = read_monotonic()
         pods: tuple[DemoPod, ...] = (WEB, CACHE, DB, API, *((QUEUE,) if version.keeps_key else ()), *SHOPS)
@@ -139,7 +142,8 @@ class _Demo:
             code = await controller.stop()
         if code != 0:
             broken.append(f"the controller ended with exit code {code}; the end of its log: {controller.end_of_log()}")
-        self._view.conclude(self._story.verdict(str(self._version)), not broken)
+        self.verdict = self._story.verdict(str(self._version))
+        self._view.conclude(self.verdict, not broken)
         return broken
 
     async def _play(self, controller: "_Controller", built_in: LiveBuiltIn) -> None:

@@ -18,33 +18,19 @@ from taint_eviction.cli.pictures import html_option, write_page, write_text
 from taint_eviction.cli.visible import visible
 from taint_eviction.files.marked_yaml import Malformed, Problem, decoded
 from taint_eviction_lab.built_in.version import MEASURED, BuiltInVersion, read_version
-from taint_eviction_lab.cli.comparison_views import comparison_lines
 from taint_eviction_lab.cli.records import record_in
+from taint_eviction_lab.cli.replay_views import playing_progress, print_results
 from taint_eviction_lab.history.record import RunRecord
 from taint_eviction_lab.history.to_scenario import scenario_text
 from taint_eviction_lab.picture.of_history import picture_of_record
 from taint_eviction_lab.picture.of_replay import picture_of_replay
 from taint_eviction_lab.simulation.against import AgainstModel
-from taint_eviction_lab.simulation.expectations import Verdict
 from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.scenario import read_scenario
-from taint_eviction_lab.simulation.timeline import TimelineEntry, What
 from taint_eviction_lab.wiring import replay_against, replay_scenario
 
 _STDIN = "-"
 _SUFFIXES = (".yaml", ".yml")
-_COLOURS = {
-    What.EVICTED: "red",
-    What.DELETED_AGAIN: "red",
-    What.SCHEDULED: "yellow",
-    What.CANCELLED: "green",
-    What.CALL_FAILED: "magenta",
-    What.REFUSED: "magenta",
-    What.BLOCKED: "magenta",
-    What.BREAKER_OPENED: "red",
-    What.BREAKER_CLOSED: "green",
-    What.STEP: "cyan",
-}
 
 
 def _read_against(_: click.Context, __: click.Parameter, value: str | None) -> BuiltInVersion | None:
@@ -61,15 +47,23 @@ def _read_against(_: click.Context, __: click.Parameter, value: str | None) -> B
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@flag(
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
+    show_default=True,
+    allow_from_autoenv=False,
     help="Timelines for people, or one JSON document.",
 )
+@flag("--timeline", is_flag=True, help="Show what happened second by second, also where there are many pods.")
 @html_option
-@click.option("--to-scenario", metavar="FILE", help="Also write a record as a scenario, to change and keep.")
+@click.option(
+    "--to-scenario",
+    metavar="FILE",
+    allow_from_autoenv=False,
+    help="Also write a record as a scenario, to change and keep.",
+)
 @click.option(
     "--against",
     metavar="built-in[=1.36]",
@@ -78,7 +72,12 @@ def _read_against(_: click.Context, __: click.Parameter, value: str | None) -> B
     "and compare pod by pod.",
 )
 def replay(
-    files: tuple[str, ...], output: str, html: str | None, to_scenario: str | None, against: BuiltInVersion | None
+    files: tuple[str, ...],
+    output: str,
+    timeline: bool,
+    html: str | None,
+    to_scenario: str | None,
+    against: BuiltInVersion | None,
 ) -> None:
     """Play scenarios on a virtual clock.
 
@@ -89,7 +88,10 @@ def replay(
     Records are played, too: a journal (run --journal), an audit log (run --audit-log) or a log (run --log-format json).
     What the controller did then is expected now.
 
-    Exit codes: 0 all as expected; 1 an expectation is broken; 2 wrong usage, or a file is malformed.
+    One file is told with what happened second by second, or, if it has more than 20 pods, with a line per pod. Of
+    several files this is told of those in which an expectation fails.
+
+    Exit codes: 0 all as expected; 1 an expectation fails; 2 wrong usage, or a file is malformed.
     """
     # The timeline shows what the controller logs.
     logging.getLogger("taint_eviction").addHandler(logging.NullHandler())
@@ -100,7 +102,7 @@ def replay(
     if output == "json":
         click.echo(json.dumps(_document(results, problems, comparisons), indent=2))
     else:
-        _print_results(results, comparisons)
+        print_results(results, comparisons, timeline)
     for problem in problems:
         click.echo(visible(str(problem)), err=True)
     if problems:
@@ -134,18 +136,21 @@ def _play(
     """Play all files; records among them are put into ``records``, and what was compared into ``comparisons``."""
     results: list[ReplayResult] = []
     problems: list[Problem] = []
-    for file in (found for name in files for found in _found(name)):
-        try:
-            scenario = read_scenario(_text(file, records), file)
-            if against is None:
-                results.append(replay_scenario(scenario))
-            else:
-                result, comparisons[file] = replay_against(scenario, against)
-                results.append(result)
-        except Malformed as malformed:
-            problems += malformed.problems
-        except OSError as error:
-            problems.append(Problem(file, 1, f"cannot be read: {error.strerror or error}"))
+    found = [file for name in files for file in _found(name)]
+    with playing_progress(len(found), sys.stderr) as begin:
+        for file in found:
+            begin(file)
+            try:
+                scenario = read_scenario(_text(file, records), file)
+                if against is None:
+                    results.append(replay_scenario(scenario))
+                else:
+                    result, comparisons[file] = replay_against(scenario, against)
+                    results.append(result)
+            except Malformed as malformed:
+                problems += malformed.problems
+            except OSError as error:
+                problems.append(Problem(file, 1, f"cannot be read: {error.strerror or error}"))
     return results, problems
 
 
@@ -177,71 +182,10 @@ def _document(
     return {
         "replays": [_replay_document(result, comparisons.get(result.scenario.file)) for result in results],
         "problems": [{"file": problem.file, "line": problem.line, "what": problem.what} for problem in problems],
-        "held": sum(not result.broken for result in results),
-        "broken": sum(bool(result.broken) for result in results),
+        "ok": sum(not result.broken for result in results),
+        "failed": sum(bool(result.broken) for result in results),
     }
 
 
 def _replay_document(result: ReplayResult, comparison: AgainstModel | None) -> dict[str, Any]:
     return result.as_json() if comparison is None else {**result.as_json(), "against": comparison.as_json()}
-
-
-# For people
-
-
-def _print_results(results: Sequence[ReplayResult], comparisons: Mapping[str, AgainstModel]) -> None:
-    for result in results:
-        _print_heading(result)
-        if len(results) == 1 or result.broken:
-            _print_timeline(result.timeline)
-        for verdict in result.verdicts if len(results) == 1 else result.broken:
-            _print_verdict(result, verdict)
-        if len(results) == 1 or result.broken:
-            click.echo()
-        if (comparison := comparisons.get(result.scenario.file)) is not None:
-            for line in comparison_lines(comparison, whole=len(results) == 1):
-                click.echo(line)
-    if len(results) != 1:
-        held = sum(not result.broken for result in results)
-        click.echo(f"{len(results)} scenarios: {held} as expected, {len(results) - held} not")
-    if len(results) != 1 and comparisons:
-        differing = sum(bool(comparison.differing) for comparison in comparisons.values())
-        click.echo(f"{differing} of them end otherwise with the model of the built-in controller")
-
-
-def _print_heading(result: ReplayResult) -> None:
-    mark = click.style("BROKEN", fg="red", bold=True) if result.broken else click.style("ok", fg="green")
-    about = visible(" ".join(result.scenario.about.split()))
-    click.echo(f"{mark}  {click.style(visible(result.scenario.name), bold=True)}: {about}")
-
-
-def _print_timeline(entries: Sequence[TimelineEntry]) -> None:
-    subjects = {entry: visible(_subject(entry)) for entry in entries}
-    width = min(max((len(subjects[entry]) for entry in entries if entry.what is not What.STEP), default=0), 40)
-    for entry in entries:
-        what = click.style(f"{entry.what.value:<13}", fg=_COLOURS.get(entry.what))
-        click.echo(f"{entry.at:>11.3f}  {what}  {subjects[entry]:<{width}}  {visible(_detail(entry))}".rstrip())
-
-
-def _subject(entry: TimelineEntry) -> str:
-    """Name pod or node; a pod that was recreated under its name with its UID."""
-    return entry.subject if not entry.uid or entry.uid.endswith("-1") else f"{entry.subject} [{entry.uid}]"
-
-
-def _detail(entry: TimelineEntry) -> str:
-    parts = []
-    if entry.due_at is not None:
-        parts.append(f"for {entry.due_at:.3f}:")
-    if entry.late_seconds is not None:
-        parts.append(f"{entry.late_seconds:.3f} s late:")
-    return " ".join([*parts, entry.why])
-
-
-def _print_verdict(result: ReplayResult, verdict: Verdict) -> None:
-    if verdict.held:
-        click.echo(f"  {click.style('held', fg='green')}    {visible(f'{verdict.pod}: {verdict.expected}')}")
-        return
-    place = f"{result.scenario.file}:{verdict.line}" if verdict.line else result.scenario.file
-    click.echo(f"  {click.style('BROKEN', fg='red', bold=True)}  {visible(f'{verdict.pod} ({place})')}")
-    click.echo(f"            expected: {visible(verdict.expected)}")
-    click.echo(f"            seen:     {visible(verdict.seen)}")

@@ -15,11 +15,14 @@ _MARKS = {
 }
 
 
-def picture_of_demo(facts: Iterable[DemoFact], pods: Sequence[DemoPod], name: str) -> Picture:
+def picture_of_demo(
+    facts: Iterable[DemoFact], pods: Sequence[DemoPod], name: str, verdict: Sequence[str] = ()
+) -> Picture:
     """Draw the demo: a row for each of the ``pods`` in each cluster; ``name`` is the built-in controller's."""
     told = [fact for fact in facts if fact.at >= 0.0]
     end = max([1.0, *(fact.at for fact in told)])
     picture = Picture("Demo: the same in two clusters", f"Above: {name}. Below: this controller.", -0.3, end + 0.5)
+    picture.compares, picture.notes = True, list(verdict)
     clusters = {Side.BUILT_IN: name, Side.OWN: "this controller"}
     picture.bands = {cluster: [] for cluster in clusters.values()}
     rows = {

@@ -39,8 +39,8 @@ def picture_of_replay(result: ReplayResult) -> Picture:
     picture.rows, picture.holds = list(rows.rows.values()), rows.holds.bands()
     picture.steps = [Mark(entry.at, Kind.STEP, entry.subject) for entry in result.timeline if entry.what is What.STEP]
     for verdict in result.verdicts:
-        held = "held" if verdict.held else "BROKEN"
-        picture.notes.append(f"{held}: {verdict.pod}: expected {verdict.expected}; seen {verdict.seen}")
+        mark = "ok" if verdict.met else "FAILED"
+        picture.notes.append(f"{mark}: {verdict.pod}: expected {verdict.expected}; seen {verdict.seen}")
     return picture
 
 

@@ -234,6 +234,8 @@ _READERS: dict[str, Callable[[ActionReading, Marked], do.Action | None]] = {
     "changeBudget": ActionReading.change_budget,
     "deleteBudget": ActionReading.delete_budget,
     "setHold": ActionReading.set_hold,
+    "annotate": ActionReading.annotate,
+    "handBack": ActionReading.hand_back,
     "changePolicy": ActionReading.change_policy,
 }
 

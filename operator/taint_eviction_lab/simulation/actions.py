@@ -3,6 +3,7 @@
 Not here: how they are written (``action_file``), and what they do (``stage``).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taint_eviction.core.objects import NamespacedName
@@ -280,6 +281,14 @@ class SetHold:
     hold: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Write some annotations of a pod; None removes one."""
+
+    pod: NamespacedName
+    annotations: Mapping[str, str | None]
+
+
 ClusterAction = (
     AddTaints
     | RemoveTaints
@@ -299,6 +308,7 @@ ClusterAction = (
     | RemoveFinalizers
     | ResetCondition
     | SetHold
+    | Annotate
 )
 """What the people and programs of a cluster do to its nodes and pods."""
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction_lab.simulation.calls import SimulatedCalls
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.timeline import BREAKER, Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.timeline import ADOPTION, BREAKER, Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import server_time, virtual_now
 
 
@@ -67,6 +67,17 @@ class SimulatedControlState:
         elif written.reset_epoch is not None:
             self.reset(written.reset_epoch, "a human")
 
+    def hand_back(self, undo: bool) -> None:
+        """Let nothing be adopted, as the command of that name does first; ``undo``: let it be adopted again."""
+        before, now = self.control_state or ControlState(), server_time(virtual_now())
+        if (before.no_adoption is None) == undo:
+            raise Impossible("countdowns may be adopted at this moment" if undo else "nothing is adopted already")
+        order = None if undo else Pause(now)
+        self.control_state = replace(before, no_adoption=order, no_adoption_confirmed_by="")
+        self._timeline.add(
+            TimelineEntry(virtual_now(), What.ADOPTION_ALLOWED if undo else What.ADOPTION_ENDED, ADOPTION)
+        )
+
     def lose(self) -> None:
         """Delete the ConfigMap."""
         if self.control_state is None:
@@ -95,10 +106,17 @@ class SimulatedControlState:
         if self.control_state is not None and self.control_state.breaker_epoch == stated_epoch:
             self.control_state = self.control_state.with_breaker_epoch(round(epoch, 6))
 
-    def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended by themselves."""
+    def confirm_no_adoption(self, holder: str) -> None:
+        """Keep that this process adopts nothing, if that is still ordered."""
+        state = self.control_state
+        if state is not None and state.no_adoption is not None and state.no_adoption_confirmed_by != holder:
+            self.control_state = replace(state, no_adoption_confirmed_by=holder)
+            self._timeline.add(TimelineEntry(virtual_now(), What.ADOPTION_CONFIRMED, ADOPTION, why=f"by {holder}"))
+
+    def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove pauses that have ended by themselves."""
         if self.control_state is not None:
-            self.control_state = self.control_state.at(epoch)
+            self.control_state = self.control_state.without_pauses(ended)
 
     def _open(self, latch: Latch, by: str) -> None:
         before = self.control_state or ControlState()
@@ -143,6 +161,6 @@ class SimulatedControlStateStore:
             CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.redate(stated_epoch, epoch)
         )
 
-    async def end_pauses(self, epoch: float) -> None:
-        """Remove the pauses that have ended by themselves."""
-        await self._calls.call(CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.end_pauses(epoch))
+    async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
+        """Remove pauses that have ended by themselves."""
+        await self._calls.call(CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.end_pauses(ended))

@@ -14,6 +14,7 @@ from taint_eviction_lab.simulation.expectations import (
     Happens,
     HasCondition,
     HasEvents,
+    HasSeconds,
     HowMany,
     Instant,
     IsCompared,
@@ -35,8 +36,8 @@ _HAPPENINGS = {
     "gone": What.GONE,
     "loops": What.LOOPS,
     "adopted": What.ADOPTED,
-    "adoption-refused": What.ADOPTION_REFUSED,
-    "given-back": What.GIVEN_BACK,
+    "adoptionRefused": What.ADOPTION_REFUSED,
+    "givenBack": What.GIVEN_BACK,
 }
 
 
@@ -135,6 +136,14 @@ class ExpectationReading(ActionReading):
             return Ends(f"on {self.use_node(Marked(state.removeprefix('on '), at.line, {}))}")
         return Ends(self.text(at, "ends", ("gone", "terminating", "unbound", "on NODE")))
 
+    def _has_seconds(self, at: Marked) -> Claim | None:
+        return HasSeconds(
+            tuple(
+                None if item.value == "none" else self.whole_number(item, "tolerationSeconds")
+                for item in self.items(at, "tolerationSeconds")
+            )
+        )
+
     def _has_condition(self, at: Marked) -> Claim | None:
         value = at.value
         if value is None or isinstance(value, bool):
@@ -178,6 +187,7 @@ _CLAIMS: dict[str, Callable[[ExpectationReading, Marked], Claim | None]] = {
     "deletes": ExpectationReading._deletes,
     "ends": ExpectationReading._ends,
     "condition": ExpectationReading._has_condition,
+    "tolerationSeconds": ExpectationReading._has_seconds,
     "blocked": ExpectationReading._blocked,
     "evictCalls": ExpectationReading._evict_calls,
 }

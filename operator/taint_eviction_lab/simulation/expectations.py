@@ -37,13 +37,15 @@ class PodTimeline:
     """All that happened to the bearers of one pod's name.
 
     ``ends`` is "gone", "terminating", "unbound", or the node it is on in the end; ``condition`` the status of its
-    DisruptionTarget condition in the end, "none" where it has none or is gone.
+    DisruptionTarget condition in the end, "none" where it has none or is gone. ``seconds``: those of its tolerations
+    then, in their order, None for one without.
     """
 
     name: str
     entries: tuple[TimelineEntry, ...]
     ends: str
     condition: str
+    seconds: tuple[int | None, ...]
 
     def of(self, *kinds: What) -> list[TimelineEntry]:
         """List the entries of these kinds."""
@@ -52,13 +54,13 @@ class PodTimeline:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether one expectation of one pod held: what was expected, and what was seen."""
+    """Whether one expectation of one pod is met: what was expected, and what was seen."""
 
     pod: str
     line: int
     expected: str
     seen: str
-    held: bool
+    met: bool
 
 
 class Claim(Protocol):
@@ -70,8 +72,13 @@ class Claim(Protocol):
 
 
 def seconds_of(entries: Iterable[TimelineEntry]) -> str:
-    """List when they happened, for people."""
-    return ", ".join(f"{entry.at:.3f}" for entry in entries) or "never"
+    """List when they happened, for people; "" for never."""
+    return ", ".join(f"{entry.at:.3f}" for entry in entries)
+
+
+def happens(word: str, instants: str) -> str:
+    """Say that something happens at these instants; never, if there is none."""
+    return f"{word} at {instants}" if instants else f"never {word}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +94,8 @@ class Happens:
         met = len(entries) == len(self.instants) and all(
             instant.met_by(entry.at) for instant, entry in zip(self.instants, entries, strict=True)
         )
-        expected = ", ".join(str(instant) for instant in self.instants) or "never"
-        return f"{word} at {expected}", f"{word} at {seconds_of(entries)}", met
+        expected = ", ".join(map(str, self.instants))
+        return happens(word, expected), happens(word, seconds_of(entries)), met
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ class NotEvicted:
         """Look for evictions."""
         evicted = [entry for entry in history.of(What.EVICTED) if entry.at >= self.since]
         expected = "not evicted" + ("" if self.since == float("-inf") else f" from {self.since:g} on")
-        return expected, f"evicted at {seconds_of(evicted)}", not evicted
+        return expected, happens("evicted", seconds_of(evicted)), not evicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +152,10 @@ class IsScheduled:
         met = len(entries) == len(self.schedulings) and all(
             scheduling.met_by(entry) for scheduling, entry in zip(self.schedulings, entries, strict=True)
         )
-        expected = ", ".join(str(scheduling) for scheduling in self.schedulings) or "never"
-        seen = ", ".join(f"at {entry.at:.3f} for {entry.due_at or 0.0:.3f}" for entry in entries) or "never"
-        return f"scheduled {expected}", f"scheduled {seen}", met
+        expected = ", ".join(map(str, self.schedulings))
+        seen = ", ".join(f"at {entry.at:.3f} for {entry.due_at or 0.0:.3f}" for entry in entries)
+        told = tuple(f"scheduled {each}" if each else "never scheduled" for each in (expected, seen))
+        return told[0], told[1], met
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +167,8 @@ class LateAtMost:
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Look at what it says."""
         late = [entry.late_seconds or 0.0 for entry in history.of(What.SAID_EVICTED)]
-        seen = ", ".join(f"{seconds:.3f}" for seconds in late) or "nothing"
-        return f"at most {self.seconds:g} s late", f"{seen} s late", bool(late) and max(late) <= self.seconds
+        seen = f"{', '.join(f'{seconds:.3f}' for seconds in late)} s late" if late else "never evicted"
+        return f"at most {self.seconds:g} s late", seen, bool(late) and max(late) <= self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +196,8 @@ class IsCompared:
         met = len(seen) == len(self.texts) and all(
             each.startswith(text) for text, each in zip(self.texts, seen, strict=True)
         )
-        return f"compared: {'; '.join(self.texts) or 'never'}", f"compared: {'; '.join(seen) or 'never'}", met
+        told = tuple(f"compared: {'; '.join(texts)}" if texts else "never compared" for texts in (self.texts, seen))
+        return told[0], told[1], met
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +221,21 @@ class Ends:
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare."""
         return f"ends: {self.state}", f"ends: {history.ends}", history.ends == self.state
+
+
+@dataclass(frozen=True, slots=True)
+class HasSeconds:
+    """In the end the pod's tolerations have these seconds, in their order; None: none."""
+
+    seconds: tuple[int | None, ...]
+
+    def check(self, history: PodTimeline) -> tuple[str, str, bool]:
+        """Compare."""
+        expected, seen = (
+            ", ".join("none" if each is None else str(each) for each in seconds) or "no tolerations"
+            for seconds in (self.seconds, history.seconds)
+        )
+        return f"tolerationSeconds: {expected}", f"tolerationSeconds: {seen}", self.seconds == history.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,11 +327,11 @@ def _undisturbed(expectations: Sequence[Expectation], history: PodTimeline) -> l
     if again and not any(expectation.counts_deletes for expectation in about):
         seen = f"deleted again at {seconds_of(again)}"
         verdicts.append(Verdict(history.name, line, "never deleted while terminating", seen, False))
-    return [verdict for verdict in verdicts if not verdict.held]
+    return [verdict for verdict in verdicts if not verdict.met]
 
 
-def histories_of(timeline: Timeline, ends: dict[str, tuple[str, str]]) -> list[PodTimeline]:
-    """Gather each pod's history; ``ends`` has (state, condition) in the end for every pod that ever was."""
+def histories_of(timeline: Timeline, ends: dict[str, tuple[str, str, tuple[int | None, ...]]]) -> list[PodTimeline]:
+    """Gather each pod's history; ``ends`` has (state, condition, seconds) in the end for every pod that ever was."""
     entries: dict[str, list[TimelineEntry]] = {name: [] for name in ends}
     for entry in timeline:
         if entry.subject in entries:

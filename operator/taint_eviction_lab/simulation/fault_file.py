@@ -9,9 +9,18 @@ from taint_eviction_lab.simulation.process_file import ProcessReading
 _CALLS = {
     **{call.value: frozenset({call}) for call in CallKind},
     "all": frozenset(CallKind),
-    "writes": frozenset({CallKind.MARK, CallKind.UNMARK, CallKind.DELETE, CallKind.EVICT}),
+    "writes": frozenset(
+        {CallKind.MARK, CallKind.UNMARK, CallKind.DELETE, CallKind.EVICT, CallKind.ADOPT, CallKind.GIVE_BACK}
+    ),
     "reads": frozenset(
-        {CallKind.LIST_NODES, CallKind.LIST_PODS, CallKind.LIST_CACHED_PODS, CallKind.READ_NODE, CallKind.READ_POD}
+        {
+            CallKind.LIST_NODES,
+            CallKind.LIST_PODS,
+            CallKind.LIST_CACHED_PODS,
+            CallKind.LIST_ADOPTED,
+            CallKind.READ_NODE,
+            CallKind.READ_POD,
+        }
     ),
 }
 _WATCHES = {"nodes": (True, False), "pods": (False, True), "all": (True, True)}

@@ -112,9 +112,14 @@ def with_readiness(node: Mapping[str, Any], status: str, message: str, time: str
 # Pods
 
 
-def with_hold(pod: Mapping[str, Any], hold: str | None) -> JsonObject:
-    """Return the pod with the annotation by which its owner holds its eviction; None removes it."""
-    annotations = {**part_of(part_of(pod, "metadata"), "annotations"), HOLD_ANNOTATION: hold}
+def annotations_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the pod's annotations."""
+    return part_of(part_of(pod, "metadata"), "annotations")
+
+
+def with_annotations(pod: Mapping[str, Any], written: Mapping[str, str | None]) -> JsonObject:
+    """Return the pod with these annotations besides those that it has; None removes one."""
+    annotations = {**annotations_of(pod), **written}
     return with_metadata(pod, annotations={name: value for name, value in annotations.items() if value is not None})
 
 
@@ -131,6 +136,11 @@ def condition_status(pod: Mapping[str, Any], kind: str = CONDITION_TYPE) -> str 
         if condition.get("type") == kind:
             return str(condition.get("status"))
     return None
+
+
+def toleration_seconds(pod: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Return the seconds of the pod's tolerations, in their order; None for one without."""
+    return tuple(each.get("tolerationSeconds") for each in list_in(part_of(pod, "spec"), "tolerations"))
 
 
 def tells_when_bound(pod: Mapping[str, Any]) -> bool:

@@ -85,7 +85,7 @@ class ObjectReading(TaintReading):
             parts = self._parts(at, known.POD_SHORT, "a pod", known.POD_SPEC, known.POD_STATUS)
             body = self._assemble(parts, {"spec": self._pod_spec, "status": self._pod_status})
             if (hold := body["metadata"].pop("hold", None)) is not None:
-                body = kube.with_hold(body, hold)
+                body = kube.with_annotations(body, {kube.HOLD_ANNOTATION: hold})
             found = self._named(parts, body, at.line, "a pod")
         for body in found:
             body["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)

@@ -10,7 +10,12 @@ from typing import Any, assert_never
 from fake_apiserver.defaults import add_default_tolerations
 from fake_apiserver.eviction import bind
 from fake_apiserver.kubelet import fresh_pod
+from fake_apiserver.patching import json_patch
+from taint_eviction.adapters.adoption_patches import ADOPTED, read_note, return_patch
 from taint_eviction.adapters.condition_patches import mark_patch
+from taint_eviction.adapters.json_fields import Unreadable
+from taint_eviction.adapters.taints_and_tolerations import read_tolerations
+from taint_eviction.core.adoption import AdoptedBy, seconds_to_return
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import kubernetes_json as kube
@@ -24,7 +29,7 @@ _BUILT_IN = "kube-controller-manager"
 _NEVER_READY = ("Pending", "Succeeded", "Failed")
 
 LifeAction = do.CreatePods | do.DeletePod | do.RecreatePod | do.BindPod
-PodWrite = do.ChangeTolerations | do.FinishPod | do.RemoveFinalizers | do.ResetCondition | do.SetHold
+PodWrite = do.ChangeTolerations | do.FinishPod | do.RemoveFinalizers | do.ResetCondition | do.SetHold | do.Annotate
 
 
 def change_pods(cluster: SimulatedCluster, action: LifeAction) -> None:
@@ -61,7 +66,9 @@ def write_pod(cluster: SimulatedCluster, action: PodWrite) -> None:
         case do.ResetCondition():
             written = kube.with_condition(pod, kube.CONDITION_TYPE, "False", now)
         case do.SetHold():
-            written = kube.with_hold(pod, action.hold)
+            written = kube.with_annotations(pod, {kube.HOLD_ANNOTATION: action.hold})
+        case do.Annotate():
+            written = kube.with_annotations(pod, action.annotations)
         case _:
             assert_never(action)
     cluster.update("pods", written)
@@ -84,17 +91,30 @@ def create_pod(cluster: SimulatedCluster, body: Mapping[str, Any]) -> None:
 def _recreate_pod(cluster: SimulatedCluster, action: do.RecreatePod) -> None:
     """Create a pod of the same name with another UID. An old one that still exists goes at once.
 
-    Its finalizers are then the new one's, too.
+    Its finalizers are then the new one's, too. What was adopted of the old one is not: no template has that.
     """
     last = cluster.recorder.latest("pods", *action.pod)
     if last is None:
         raise Impossible(f"there has never been a pod {str(action.pod)!r}")
-    pod = fresh_pod(kube.sound(last))
+    pod = fresh_pod(kube.sound(_as_created(last)))
     if cluster.pod(action.pod) is not None:
         _remove(cluster, action.pod)
         pod = kube.with_metadata(pod, finalizers=last["metadata"].get("finalizers"))
     node_name = None if action.unbound else action.node or kube.node_name_of(last)
     create_pod(cluster, kube.with_spec(pod, nodeName=node_name))
+
+
+def _as_created(pod: JsonObject) -> JsonObject:
+    """Return the pod with the seconds that the controller took, and without its note and label."""
+    try:
+        note = read_note(kube.annotations_of(pod).get(ADOPTED))
+    except Unreadable:
+        return pod
+    tolerations, complaints = read_tolerations(kube.list_in(kube.part_of(pod, "spec"), "tolerations"))
+    if note.by is not AdoptedBy.CONTROLLER or complaints:
+        return pod
+    patch = return_patch(pod["metadata"], seconds_to_return(tolerations, note.seconds))
+    return json_patch(pod, patch)
 
 
 def _mark_as_built_in(cluster: SimulatedCluster, key: NamespacedName) -> None:

@@ -9,11 +9,13 @@ import orjson
 from fake_apiserver.budgets import matching_budgets
 from fake_apiserver.deletion import DeleteOptions, delete
 from fake_apiserver.eviction import evict
+from fake_apiserver.patching import json_patch
 from fake_apiserver.records import StoredObject
 from fake_apiserver.registry import WriteOptions
 from fake_apiserver.resources import RESOURCES
 from fake_apiserver.status import StatusError
 from fake_apiserver.strategic import strategic_merge_patch
+from taint_eviction.adapters.adoption_patches import ADOPTED, JsonPatch
 from taint_eviction.adapters.answers import (
     Outcome,
     failure_reason,
@@ -49,12 +51,35 @@ class PodWrites:
         self._cluster = cluster
         self._timeline = timeline
         self._options = WriteOptions(manager, subresource="status")
+        self._changing = WriteOptions(manager)
         self._by = by
 
     def pod_of(self, ref: PodRef) -> JsonObject | None:
         """Return the pod; None if there is none of this name, or it has another UID."""
         body = self._cluster.pod(ref.key)
         return body if body is not None and body["metadata"]["uid"] == ref.uid else None
+
+    def get(self, key: NamespacedName) -> JsonObject:
+        """Return whichever pod bears this name; raise ``StatusError`` (404) if there is none."""
+        return self._cluster.recorder.body(self._cluster.record("pods", key.name, key.namespace))
+
+    def change(self, key: NamespacedName, patch: JsonPatch) -> JsonObject:
+        """Change the pod by a JSON patch that adopts its countdown, or gives it back; raise ``StatusError``."""
+        record = self._cluster.record("pods", key.name, key.namespace)
+        before = self._cluster.recorder.body(record)
+        written = self._cluster.registry.patch(record, lambda pod: json_patch(pod, patch), self._changing)
+        after = self._cluster.recorder.body(written)
+        noted, notes = (
+            kube.part_of(kube.part_of(pod, "metadata"), "annotations").get(ADOPTED) for pod in (before, after)
+        )
+        ref = PodRef(key, after["metadata"]["uid"])
+        # What was noted at the pod's creation stays noted when the controller gives back what it took.
+        returned = any(each["op"] == "add" and each["path"].endswith("/tolerationSeconds") for each in patch)
+        if noted is not None and (notes is None or returned):
+            self._note(What.GIVEN_BACK, ref, f"seconds {_seconds_of(after)}")
+        elif notes != noted:
+            self._note(What.ADOPTED, ref, f"seconds {_seconds_of(after)}, not {_seconds_of(before)}")
+        return after
 
     def mark(self, ref: PodRef, since_epoch: float | None) -> JsonObject | None:
         """Set the condition; ``since_epoch`` None leaves its time as it is. None if the pod is gone."""
@@ -143,10 +168,21 @@ def _raise_unless_gone(error: StatusError, ref: PodRef) -> Outcome:
     outcome = outcome_of(error.code, refusal, "pods", ref.key.name)
     if outcome in (Outcome.ABSENT, Outcome.ANOTHER_UID):
         return outcome
-    raise CallFailed(
+    raise failure_of(error) from error
+
+
+def failure_of(error: StatusError) -> CallFailed:
+    """Return a refusal as callers are told of it."""
+    refusal = read_refusal(orjson.dumps(error.body()))
+    return CallFailed(
         refusal_text(error.code, refusal),
         reason=failure_reason(error.code),
         retry_after_seconds=retry_after_seconds({}, refusal),
         block=block_of(error.code, refusal),
         may_pass=may_pass(error.code),
-    ) from error
+    )
+
+
+def _seconds_of(pod: JsonObject) -> str:
+    """List the seconds of the pod's tolerations, for people."""
+    return ", ".join("none" if each is None else str(each) for each in kube.toleration_seconds(pod))

@@ -17,6 +17,7 @@ from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.settings import Settings
 from taint_eviction.shadow.shadow import Shadow
+from taint_eviction_lab.simulation.adoptions import simulated_adoptions
 from taint_eviction_lab.simulation.api import SimulatedApi
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
@@ -102,6 +103,9 @@ class ControllerProcess(Killable):
             gate=gate,
             reporters=reporters,
             control_state=SimulatedControlStateStore(calls, surroundings.control_state),
+            adoption=simulated_adoptions(world, calls, surroundings.control_state)
+            if settings.adoption.enabled
+            else None,
             heard=(lambda _fact, _now: None) if self._shadow is None else self._shadow.observed,
         )
         self.freezer = Freezer()

@@ -22,6 +22,7 @@ from taint_eviction_lab.simulation.expectations import (
     Happens,
     IsScheduled,
     NotEvicted,
+    PodTimeline,
     Verdict,
     histories_of,
     judge,
@@ -41,18 +42,22 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A timeline, and each expectation with what was seen; ``pods``: all that ever were, with their UIDs."""
+    """A timeline, and each expectation with what was seen.
+
+    ``pods``: all that ever were, with their UIDs; ``histories``: what happened to each of their names.
+    """
 
     scenario: Scenario
     timeline: tuple[TimelineEntry, ...]
     verdicts: tuple[Verdict, ...]
     ended_at: float
     pods: tuple[tuple[str, str], ...] = ()
+    histories: tuple[PodTimeline, ...] = ()
 
     @property
     def broken(self) -> tuple[Verdict, ...]:
-        """The expectations that did not hold."""
-        return tuple(verdict for verdict in self.verdicts if not verdict.held)
+        """The expectations that are not met."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.met)
 
     def as_json(self) -> dict[str, Any]:
         """Return everything for machines."""
@@ -60,7 +65,7 @@ class ReplayResult:
             "file": self.scenario.file,
             "scenario": self.scenario.name,
             "about": self.scenario.about,
-            "held": not self.broken,
+            "ok": not self.broken,
             "endedAt": self.ended_at,
             "timeline": [entry.as_json() for entry in self.timeline],
             "expectations": [
@@ -69,7 +74,7 @@ class ReplayResult:
                     "line": verdict.line,
                     "expected": verdict.expected,
                     "seen": verdict.seen,
-                    "held": verdict.held,
+                    "ok": verdict.met,
                 }
                 for verdict in self.verdicts
             ],
@@ -134,7 +139,8 @@ class _Replay:
         timeline = tuple(self._timeline)
         await self._stage.kill_controllers()
         verdicts = judge(scenario.expectations, histories) + judge_breaker(scenario.breaker, self._timeline)
-        return ReplayResult(self._scenario, timeline, verdicts, ended_at, tuple(sorted(self._pods)))
+        pods = tuple(sorted(self._pods))
+        return ReplayResult(self._scenario, timeline, verdicts, ended_at, pods, tuple(histories))
 
     def _note_name(self, body: kube.JsonObject) -> None:
         key = NamespacedName(body["metadata"]["namespace"], body["metadata"]["name"])
@@ -177,13 +183,13 @@ class _Replay:
                     seconds.append(claim.since)
         return seconds
 
-    def _end_of(self, key: NamespacedName) -> tuple[str, str]:
+    def _end_of(self, key: NamespacedName) -> tuple[str, str, tuple[int | None, ...]]:
         pod = self._stage.cluster.pod(key)
         if pod is None:
-            return "gone", "none"
+            return "gone", "none", ()
         node_name = kube.node_name_of(pod)
         state = "terminating" if kube.is_terminating(pod) else f"on {node_name}" if node_name else "unbound"
-        return state, kube.condition_status(pod) or "none"
+        return state, kube.condition_status(pod) or "none", kube.toleration_seconds(pod)
 
 
 async def sleep_until(at: float) -> None:

@@ -90,20 +90,15 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
             for line in sorted({line for number, line in self.replicas_named if number == BUILT_IN}):
                 self.problem(line, "there is no built-in controller: settings lack 'builtIn'")
         self._check_numbers("API server", self.servers_named, settings.clocks.api_servers)
-        nodes = [node for item in self.items(given.get("nodes"), "nodes") for node in self.nodes(item)]
-        pods = [pod for item in self.items(given.get("pods"), "pods") for pod in self.pods(item)]
-        budgets = [self.budget(item) for item in self.items(given.get("budgets"), "budgets")]
-        self._check_unique([_name_of(node) for node in nodes], given.get("nodes", at).line)
-        self._check_unique([_name_of(pod) for pod in pods], given.get("pods", at).line)
-        self._check_unique(
-            [_name_of(budget) for budget in budgets if budget is not None], given.get("budgets", at).line
-        )
+        nodes = self._unique([(item, self.nodes(item)) for item in self.items(given.get("nodes"), "nodes")])
+        pods = self._unique([(item, self.pods(item)) for item in self.items(given.get("pods"), "pods")])
+        budgets = self._unique([(item, self._budgets(item)) for item in self.items(given.get("budgets"), "budgets")])
         return Scenario(
             file=self.file,
             name=self.text(top["name"], "name") if "name" in top else PurePath(self.file).stem,
             about=self.text(top["about"], "about") if "about" in top else "",
-            nodes=tuple(nodes),
-            pods=tuple(pods),
+            nodes=nodes,
+            pods=pods,
             steps=steps,
             expectations=tuple(self.expectations(top["expect"])) if "expect" in top else (),
             settings=settings.settings,
@@ -111,7 +106,7 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
             ready_seconds=settings.ready_seconds,
             until=until,
             replicas=settings.replicas,
-            budgets=tuple(budget for budget in budgets if budget is not None),
+            budgets=budgets,
             control_state=self.control_state(given["orders"]) if "orders" in given else None,
             breaker=self.breaker_expectation(top.get("expect")),
             clocks=settings.clocks,
@@ -124,9 +119,19 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
             if number > there_are:
                 self.problem(line, f"there is no {what} {number}: settings say {there_are}")
 
-    def _check_unique(self, names: list[tuple[str, str]], line: int) -> None:
-        for name in sorted({name for name in names if names.count(name) > 1} if len(names) < 1000 else set()):
-            self.problem(line, f"{name[1]!r} is given twice")
+    def _budgets(self, at: Marked) -> list[JsonObject]:
+        budget = self.budget(at)
+        return [] if budget is None else [budget]
+
+    def _unique(self, given: list[tuple[Marked, list[JsonObject]]]) -> tuple[JsonObject, ...]:
+        """Return all objects; note a problem for each that is given a second time."""
+        seen: set[tuple[str, str]] = set()
+        for item, bodies in given:
+            for name in map(_name_of, bodies):
+                if name in seen:
+                    self.problem(item.line, f"{name[1]!r} is given twice")
+                seen.add(name)
+        return tuple(body for _, bodies in given for body in bodies)
 
     def _steps(self, top: dict[str, Marked]) -> tuple[ScenarioStep, ...]:
         steps: list[ScenarioStep] = []

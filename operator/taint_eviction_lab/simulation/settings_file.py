@@ -9,7 +9,7 @@ from fake_apiserver.node_lifecycle import NodeLifecycleSettings
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.files.marked_yaml import Marked, described
-from taint_eviction.settings import Settings
+from taint_eviction.settings import AdoptionSettings, Settings
 from taint_eviction_lab.built_in.version import BuiltIn, read_version
 from taint_eviction_lab.simulation.lifecycle_file import LifecycleReading
 from taint_eviction_lab.simulation.virtual_clock import ClockSettings
@@ -27,10 +27,11 @@ _RATE, _BURST, _AT_ONCE = "evictionsPerSecond", "evictionsBurst", "evictionsAtOn
 _POLICY = ("evictionMode", "evictTimeout", "policy")
 _WORLD = ("replicas", "defaultTolerationSeconds", "readyAfter", "apiServers", "quartzDrift", "nodeLifecycle", "builtIn")
 _OTHERS = ("workers", "wholeClusterFrom", "evictFinished", "dryRun", "honourHolds", "gracefulShutdown", "breaker")
+_ADOPTION = ("adopt", "adoptFrom")
 
 SETTINGS = frozenset(
     {
-        *(*_SPANS, *_RETRY_SPANS, *_WATCH_SPANS, *_DEFAULTS, *_POLICY, *_WORLD, *_OTHERS),
+        *(*_SPANS, *_RETRY_SPANS, *_WATCH_SPANS, *_DEFAULTS, *_POLICY, *_WORLD, *_OTHERS, *_ADOPTION),
         *(f"{name}{scope}" for name in (_RATE, _BURST, _AT_ONCE) for scope in _LIMITS.values()),
     }
 )
@@ -144,9 +145,15 @@ class SettingsReading(LifecycleReading):
         if "gracefulShutdown" in fields:
             word = self.text(fields["gracefulShutdown"], "gracefulShutdown", ("evict", "wait"))
             changes["wait_for_shutdown"] = word == "wait"
+        changes["adoption"] = self._adoption(fields)
         if "breaker" in fields:
             changes["breaker"] = self._breaker(fields["breaker"])
         return replace(default, **changes)
+
+    def _adoption(self, fields: Fields) -> AdoptionSettings:
+        default = AdoptionSettings()
+        enabled = self.boolean(fields["adopt"], "adopt") if "adopt" in fields else default.enabled
+        return replace(default, enabled=enabled, **self._spans(fields, {"adoptFrom": "from_seconds"}))
 
     def _spans(self, fields: Fields, names: dict[str, str]) -> dict[str, Any]:
         return {own: self.seconds(fields[name], name, 0.0) for name, own in names.items() if name in fields}

@@ -213,7 +213,14 @@ class ReplayStage:
                 change_node(self.cluster, action)
             case do.CreatePods() | do.DeletePod() | do.RecreatePod() | do.BindPod():
                 change_pods(self.cluster, action)
-            case do.ChangeTolerations() | do.FinishPod() | do.RemoveFinalizers() | do.ResetCondition() | do.SetHold():
+            case (
+                do.ChangeTolerations()
+                | do.FinishPod()
+                | do.RemoveFinalizers()
+                | do.ResetCondition()
+                | do.SetHold()
+                | do.Annotate()
+            ):
                 write_pod(self.cluster, action)
             case let.SilenceKubelets() | let.HearKubelets() | let.ShutDown() | let.RestartLifecycle():
                 change_lifecycle(self.cluster, action)

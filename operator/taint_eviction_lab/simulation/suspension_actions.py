@@ -53,6 +53,13 @@ class Scribble:
 
 
 @dataclass(frozen=True, slots=True)
+class HandBack:
+    """Order that nothing is adopted, as the command does first; ``undo``: countdowns may be adopted again."""
+
+    undo: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateBudget:
     """Create a PodDisruptionBudget."""
 
@@ -86,6 +93,7 @@ SuspensionAction = (
     | ResetBreaker
     | LoseControlState
     | Scribble
+    | HandBack
     | CreateBudget
     | ChangeBudget
     | DeleteBudget

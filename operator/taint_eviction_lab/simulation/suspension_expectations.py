@@ -6,7 +6,7 @@ scenario that does not mention it expects that it never opens.
 
 from dataclasses import dataclass
 
-from taint_eviction_lab.simulation.expectations import Instant, PodTimeline, Verdict, seconds_of
+from taint_eviction_lab.simulation.expectations import Instant, PodTimeline, Verdict, happens, seconds_of
 from taint_eviction_lab.simulation.timeline import BREAKER, BY_EVICTION, Timeline, What
 
 
@@ -23,9 +23,9 @@ class IsBlocked:
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Look at the first time."""
         blocked = history.of(What.BLOCKED)
-        seen = f"blocked at {blocked[0].at:.3f} {blocked[0].why}" if blocked else "blocked never"
+        seen = f"blocked at {blocked[0].at:.3f} {blocked[0].why}" if blocked else "never blocked"
         if self.at is None:
-            return "blocked never", seen, not blocked
+            return "never blocked", seen, not blocked
         by = f"by {', '.join(sorted(self.by))}" if self.by else ""
         met = bool(blocked) and self.at.met_by(blocked[0].at) and blocked[0].why.startswith(f"{by}:" if by else "")
         return f"blocked at {self.at} {by}".rstrip(), seen, met
@@ -69,7 +69,6 @@ def judge_breaker(expectation: BreakerExpectation | None, timeline: Timeline) ->
         met = len(entries) == len(instants) and all(
             instant.met_by(entry.at) for instant, entry in zip(instants, entries, strict=True)
         )
-        at, seen = ", ".join(map(str, instants)) or "never", seconds_of(entries)
-        told = f"{what.value} at {at}", f"{what.value} at {seen}"
+        told = happens(what.value, ", ".join(map(str, instants))), happens(what.value, seconds_of(entries))
         verdicts.append(Verdict(BREAKER, expected.line, *told, met))
-    return tuple(verdict for verdict in verdicts if expectation is not None or not verdict.held)
+    return tuple(verdict for verdict in verdicts if expectation is not None or not verdict.met)

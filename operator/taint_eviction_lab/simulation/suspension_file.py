@@ -9,7 +9,7 @@ from taint_eviction.core.policy import PolicyRule
 from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction.files.policy_file import PolicyReading
 from taint_eviction_lab.simulation import suspension_actions as suspend
-from taint_eviction_lab.simulation.actions import Action, SetHold
+from taint_eviction_lab.simulation.actions import Action, Annotate, SetHold
 from taint_eviction_lab.simulation.budget_file import BudgetReading
 from taint_eviction_lab.simulation.virtual_clock import server_time
 
@@ -73,6 +73,13 @@ class SuspensionReading(BudgetReading):
             return None
         return suspend.LoseControlState()
 
+    def hand_back(self, at: Marked) -> Action | None:
+        """Read ``handBack``: nothing, or ``undo``."""
+        if at.value not in (None, "undo"):
+            self.problem(at.line, f"handBack takes nothing, or undo, not {described(at)}")
+            return None
+        return suspend.HandBack(at.value == "undo")
+
     def scribble(self, at: Marked) -> Action | None:
         """Read ``scribble``."""
         fields = self.needed(at, ("key", "value"), ("key", "value"), "scribble")
@@ -87,6 +94,21 @@ class SuspensionReading(BudgetReading):
             return None
         value = None if fields["hold"].value is None else self._hold(fields["hold"])
         return SetHold(self.use_pod(fields["pod"]), value)
+
+    def annotate(self, at: Marked) -> Action | None:
+        """Read ``annotate``."""
+        fields = self.needed(at, ("pod", "annotations"), ("pod", "annotations"), "annotate")
+        if fields is None:
+            return None
+        annotations = fields["annotations"]
+        if not isinstance(annotations.value, dict):
+            self.problem(at.line, f"annotations must be a mapping, not {described(annotations)}")
+            return None
+        texts = {
+            name: None if text.value is None else self.text(text, f"annotations.{name}")
+            for name, text in annotations.value.items()
+        }
+        return Annotate(self.use_pod(fields["pod"]), texts)
 
     def rules(self, at: Marked) -> tuple[PolicyRule, ...]:
         """Read the rules of a policy, as they stand in the configuration file."""

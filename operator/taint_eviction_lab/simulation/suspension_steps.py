@@ -45,7 +45,7 @@ def create_budget(cluster: SimulatedCluster, body: JsonObject) -> None:
 
 
 def _order(
-    action: do.PauseEvictions | do.ResumeEvictions | do.ResetBreaker | do.LoseControlState | do.Scribble,
+    action: do.PauseEvictions | do.ResumeEvictions | do.ResetBreaker | do.LoseControlState | do.Scribble | do.HandBack,
     control_state: SimulatedControlState,
 ) -> None:
     match action:
@@ -57,6 +57,8 @@ def _order(
             control_state.reset(server_time(virtual_now()) + action.ahead_seconds, "a human")
         case do.LoseControlState():
             control_state.lose()
+        case do.HandBack():
+            control_state.hand_back(action.undo)
         case do.Scribble():
             control_state.scribble(action.key, action.value)
         case _:

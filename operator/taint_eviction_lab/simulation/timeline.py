@@ -13,6 +13,8 @@ from taint_eviction.core.control_state import PauseScope
 
 # The subject of what happens to the circuit breaker.
 BREAKER = "breaker"
+# The subject of orders about adoption as a whole.
+ADOPTION = "adoption"
 # How it ends that a call was made to the eviction API, and no DELETE.
 BY_EVICTION = ", by the eviction API"
 # How it ends that the model of the built-in controller made a call.
@@ -35,10 +37,16 @@ class What(Enum):
     BLOCKED = "blocked"
     MARKED = "marked"
     UNMARKED = "unmarked"
+    ADOPTED = "adopted"
+    GIVEN_BACK = "given back"
     CALL_FAILED = "call failed"
     GONE = "gone"
     BREAKER_OPENED = "opened"
     BREAKER_CLOSED = "closed"
+    # Somebody orders that nothing is adopted, or that it may be again, and the leader confirms it.
+    ADOPTION_ENDED = "adoption ended"
+    ADOPTION_ALLOWED = "adoption allowed"
+    ADOPTION_CONFIRMED = "adoption's end confirmed"
     # What the controller says.
     TAINTED = "tainted"
     CLEARED = "cleared"
@@ -52,9 +60,9 @@ class What(Enum):
     SAID_EVICTED = "says evicted"
     REFUSED = "refused"
     LOOPS = "loops"
-    ADOPTED = "adopted"
+    SAID_ADOPTED = "says adopted"
     ADOPTION_REFUSED = "adoption refused"
-    GIVEN_BACK = "given back"
+    SAID_GIVEN_BACK = "says given back"
     PAUSED = "paused"
     RESUMED = "resumed"
     SAID_OPEN = "says open"

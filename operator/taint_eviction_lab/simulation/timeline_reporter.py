@@ -109,11 +109,11 @@ def timeline_comparisons(timeline: Timeline, clock: ProcessClock) -> Callable[[C
 def _about_adoption(effect: AdoptionEffect, at: float) -> TimelineEntry:
     match effect:
         case CountdownAdopted():
-            return _about(effect.ref, at, What.ADOPTED, f"{effect.tolerations} of its tolerations")
+            return _about(effect.ref, at, What.SAID_ADOPTED, f"{effect.tolerations} of its tolerations")
         case AdoptionRefused():
             return _about(effect.ref, at, What.ADOPTION_REFUSED, f"{effect.message} (try {effect.tries})")
         case GivenBack():
-            return _about(effect.ref, at, What.GIVEN_BACK, "it has its tolerationSeconds back")
+            return _about(effect.ref, at, What.SAID_GIVEN_BACK, "it has its tolerationSeconds back")
         case _:
             assert_never(effect)
 

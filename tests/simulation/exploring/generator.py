@@ -6,6 +6,7 @@ any part of a document is a document again: that is how it is shrunk.
 
 import random
 
+from tests.simulation.exploring.adoption_worlds import add_adoption
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
 from tests.simulation.exploring.out_of_service import add_out_of_service
 from tests.simulation.exploring.quarters import Quarter
@@ -29,6 +30,7 @@ def made_up(seed: int) -> JsonObject:
     """Return the document of a seed."""
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
+    add_adoption(document, seed)
     return document
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tests.simulation.exploring.adopting import CHANGES, AdoptionJudge, is_built_in
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
 from tests.simulation.exploring.suspending import SuspensionJudge
@@ -29,7 +30,7 @@ from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.recorder import RecordedChange
 
 _POD_WRITES = (CallKind.MARK, CallKind.UNMARK, *ENDS)
-_LEADERS_WRITES = (*_POD_WRITES, CallKind.WRITE_CONTROL_STATE)
+_LEADERS_WRITES = (*_POD_WRITES, *CHANGES, CallKind.WRITE_CONTROL_STATE)
 # After faults have stopped, all is known again within so long and a list anew: watches, an election, retries.
 _RECOVERY_SECONDS = 25.0
 # A read of a node is repeated where its call is not ready to be sent within so long of it.
@@ -48,8 +49,8 @@ class ExplorationOracle:
     """Collects ``violations``.
 
     ``orders`` tells what stands in the ConfigMap. ``disturbances``: which faults there are, None: evictions may be as
-    late as they are. ``elected`` False: whoever acts may. ``restarted_at``: when a process was last killed;
-    ``peace_at``: when faults stopped.
+    late as they are. ``elected`` False: whoever acts may. ``calm_until``: nothing is disturbed before then.
+    ``restarted_at``: when a process was last killed; ``peace_at``: when faults stopped.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class ExplorationOracle:
         control_state: Callable[[], ControlState | None],
         disturbances: Disturbances | None = None,
         elected: bool = True,
+        calm_until: float = -NEVER,
     ) -> None:
         self.truth = Truth(settings)
         self.handling = HandlingJudge(settings, self.truth, self._break)
@@ -71,6 +73,7 @@ class ExplorationOracle:
             disturbances=disturbances,
         )
         self.trying = TryingJudge(self.truth, self._break)
+        self.adoption = AdoptionJudge(self.truth, control_state, self._break, calm_until)
         self.violations: list[BrokenRule] = []
         self.deletes_arrived = 0
         self.restarted_at = -NEVER
@@ -100,12 +103,22 @@ class ExplorationOracle:
             self._break("another UID", meant, f"{change.body['metadata']['uid']} was written for {meant.uid}")
         elif meant is not None and change.event_type == "MODIFIED":
             before = self.truth.bodies.get(meant.uid)
-            if before is not None and _untouchable(before) != _untouchable(change.body):
+            if before is not None and meant.call in CHANGES:
+                self.adoption.check_change(meant, before, change.body, self._read_for(meant))
+            elif before is not None and _untouchable(before) != _untouchable(change.body):
                 self._break("wrote something else", meant, "more than its condition or deletion was written")
         self.truth.notice(change)
 
+    def _read_for(self, trace: Trace) -> NodeState | None:
+        """Return the node of a pod as the process had read it when it sent this."""
+        read = self._told[trace.process].bases[trace.number].node
+        return read.state if read is not None and isinstance(read.state, NodeState) else None
+
     def trace(self, trace: Trace) -> None:
         """Take in a moment of a call."""
+        if is_built_in(trace.process):
+            self.adoption.trace_built_in(trace)
+            return
         told = self._told.setdefault(trace.process, Told(trace.at))
         match trace.phase:
             case Phase.SENT:
@@ -115,7 +128,7 @@ class ExplorationOracle:
             case Phase.ARRIVED:
                 if trace.call in ENDS:
                     self._check_end_of_pod(trace, told)
-                self._writing = trace if trace.call in _POD_WRITES else None
+                self._writing = trace if trace.call in (*_POD_WRITES, *CHANGES) else None
             case Phase.CARRIED_OUT:
                 told.carried_out[trace.number] = trace.at
                 self._writing = None
@@ -127,6 +140,7 @@ class ExplorationOracle:
         self.handling.trace(trace)
         self.suspension.trace(trace)
         self.trying.trace(trace)
+        self.adoption.trace(trace)
 
     def _leads_since(self, process: str, at: float) -> float:
         """Say since when a process may act, ``NEVER`` if it may not."""
@@ -175,11 +189,13 @@ class ExplorationOracle:
         for name, other in self._told.items():
             if name != trace.process and name not in self._dead and other.fenced_at > trace.at:
                 self._break("two leaders", trace, f"{trace.process} sends, {name} may until {other.fenced_at:.3f}")
-        if trace.call not in ENDS:
+        if trace.call not in (*ENDS, *CHANGES):
             return
         states = self.truth.pods.get(trace.uid, [])
         node = told.nodes.get(states[-1].node or "") if states else None
         told.bases[trace.number] = Basis(trace.at, node, told.pods.get(trace.uid, Read(trace.at, trace.at)))
+        if trace.call in CHANGES:
+            return
         if trace.uid in told.deleted:
             self._break("deleted again", trace, "its deletion had been answered with success")
         if trace.uid in told.terminating:
@@ -270,8 +286,15 @@ class ExplorationOracle:
                 blocked &= self.handling.may_be_kept(uid, now - self._unhurried_seconds(), self.suspension.changed_at)
                 if not blocked and not self.suspension.excuse(uid, now - self._unhurried_seconds()):
                     self._end("not evicted", now, uid, f"on {pod.node}, due since {at:.3f}")
-            elif at > now and pod.marked and self.truth.marked_at[uid] > self.restarted_at:
+            elif (
+                at > now
+                and pod.marked
+                and self.truth.marked_at[uid] > self.restarted_at
+                and uid not in self.adoption.marked
+            ):
                 self._end("condition left", now, uid, f"on {pod.node}, marked at {self.truth.marked_at[uid]:.3f}")
+
+        self.violations += self.adoption.check_end(now)
 
     def _unhurried_seconds(self) -> float:
         """Say how long an eviction that is due may wait for a wave to show itself and be listed, and for its turn."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from tests.simulation.exploring.adopting import GIVEN_BACK_SECONDS, calm_until
 from tests.simulation.exploring.excuses import Disturbances, holds_back
 from tests.simulation.exploring.oracle import ExplorationOracle
 from tests.simulation.exploring.told import BrokenRule
@@ -23,6 +24,7 @@ from taint_eviction_lab.simulation.stage import ReplayStage
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import virtual_now
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.simulation.watches import Streams
 from taint_eviction_lab.wiring import production_parsing, production_reporters
 
 # After faults have stopped: the longest tolerance (120 s) runs out, and that is noticed although an event was lost.
@@ -105,11 +107,18 @@ class _Playing:
             replicas=scenario.replicas or 1,
             clocks=scenario.clocks,
             node_lifecycle=scenario.node_lifecycle,
+            built_in=scenario.built_in,
             auditor=self._trace,
             reporters=lambda _, gate: production_reporters(_PostedEvents(gate, self._note_posted), gate),
         )
+        for built_in in self._stage.built_ins:
+            # Its own watches are undisturbed: what it does in spite of a note is judged by what it has seen.
+            built_in.nodes, built_in.pods = Streams(), Streams()
         self._oracle = ExplorationOracle(
-            settings, lambda: self._stage.control_state.control_state, Disturbances(scenario)
+            settings,
+            lambda: self._stage.control_state.control_state,
+            Disturbances(scenario),
+            calm_until=calm_until(scenario),
         )
         self._stage.cluster.recorder.subscribe(self._oracle.notice)
 
@@ -139,7 +148,8 @@ class _Playing:
             stage.make_peace()
             if not holds_back(scenario):
                 self._oracle.peace_at = virtual_now()
-            await sleep_until(virtual_now() + PEACE_SECONDS)
+            adopts = scenario.settings.adoption.enabled
+            await sleep_until(virtual_now() + (GIVEN_BACK_SECONDS if adopts else PEACE_SECONDS))
             stage.busy()
             self._oracle.check_end(virtual_now())
             seconds = virtual_now()

@@ -4,6 +4,7 @@ Fed by every write at the moment it happens. Has its own view of matching and de
 shares no code with the controller.
 """
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from taint_eviction_lab.simulation.virtual_clock import date_of, virtual_now
 NEVER = math.inf
 OWN_REASON = "DeletionByTaintManager"
 
+_ADOPTED = "taint-eviction/adopted"
 _LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 TaintIdentity = tuple[str, str, str]
@@ -97,6 +99,45 @@ def _number(text: str) -> int | None:
     if not digits.isascii() or not digits.isdigit() or str(int(text)) != text:
         return None
     return int(text) if -(2**63) <= int(text) < 2**63 else None
+
+
+def note_of(body: dict[str, Any]) -> dict[str, Any] | None:
+    """Read what is noted on a pod of the seconds of its tolerations, None if that is nothing that makes sense."""
+    metadata = body.get("metadata", {})
+    annotations = metadata.get("annotations")
+    text = annotations.get(_ADOPTED) if isinstance(annotations, dict) else None
+    try:
+        note = json.loads(text or "")
+        sensible = note["by"] in ("controller", "admission") and all(
+            type(each[field]) is int for each in note["tolerations"] for field in ("occurrence", "seconds")
+        )
+    except (TypeError, ValueError, LookupError):
+        return None
+    return note if sensible else None
+
+
+def counted(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the tolerations of a pod as they count: what is noted counts where the spec has no seconds."""
+    written = (body.get("spec") or {}).get("tolerations")
+    tolerations = written if isinstance(written, list) else []
+    note = note_of(body)
+    if note is None:
+        return tolerations
+    noted = {(*_identity(each), each["occurrence"]): each["seconds"] for each in note["tolerations"]}
+    seen: dict[tuple[str, ...], int] = {}
+    found = []
+    for each in tolerations:
+        identity = _identity(each)
+        number = seen.get(identity, 0)
+        seen[identity] = number + 1
+        has = each.get("tolerationSeconds") is not None
+        seconds = None if has else noted.get((*identity, number))
+        found.append(each if seconds is None else {**each, "tolerationSeconds": seconds})
+    return found
+
+
+def _identity(toleration: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(toleration.get(field) or "" for field in ("key", "operator", "value", "effect"))
 
 
 def held_seconds(told: str | None) -> float:
@@ -275,8 +316,7 @@ class Truth:
             self.marked_at.setdefault(uid, now)
         else:
             self.marked_at.pop(uid, None)
-        written = change.body.get("spec", {}).get("tolerations")
-        tolerations = [*(written if isinstance(written, list) else []), *self._given_to_all()]
+        tolerations = [*counted(change.body), *self._given_to_all()]
         told = held_seconds((metadata.get("annotations") or {}).get("taint-eviction/hold"))
         held = min(told, self.settings.max_hold_seconds)
         unedited = bound_before and (states[-1].tolerations, states[-1].held_seconds) == (tolerations, held)
@@ -314,6 +354,10 @@ class Truth:
         states = self.pods.get(uid, [])
         begun_before = [index for index, state in enumerate(states) if state.since <= since]
         return states[max(begun_before, default=0) :]
+
+    def goes_on(self, uid: str, toleration: dict[str, Any]) -> bool:
+        """Tell whether a node lost a lifecycle taint that would go on if it were set again, and that is tolerated."""
+        return any(tolerates(toleration, *key) for key in self._lost.get(uid, {}))
 
     def living(self) -> list[tuple[str, PodState]]:
         """List the pods that are there now, by UID."""

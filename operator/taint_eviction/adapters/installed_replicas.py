@@ -1,0 +1,140 @@
+"""The controller's pods as an installation has them: how each was started, by its arguments and its environment.
+
+A pod that cannot be read is told, and the others are read all the same.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object, as_text, is_object, needed_text, refuse
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.settings import ElectionSettings
+
+CONTROLLER = "taint-eviction-controller"
+# What click takes as true in the environment.
+_TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
+_LEASE_FLAG = "leader-elect-resource"
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A pod of the controller.
+
+    ``lease``: for which one it stands, by its flags and its environment; ``asked_lease``: which one commands that are
+    run in the pod ask for, by the variables that the controller does not read.
+    """
+
+    name: str
+    node: str
+    ready: bool
+    version: str
+    # As the API server knows it: a service account, or the user of manifests/overlays/static-pod.
+    user: str
+    dry_run: bool
+    host_network: bool
+    lease: NamespacedName
+    asked_lease: NamespacedName
+    elects: bool
+    instance: str
+    adopts: bool
+
+
+def read_replicas(pods: Sequence[Any], place: str) -> tuple[list[Replica], list[str]]:
+    """Read pods; return a sentence for each that is malformed. Those that are terminating are left out."""
+    replicas, problems = [], []
+    for number, pod in enumerate(pods):
+        try:
+            if not is_object(pod):
+                refuse("it is not an object")
+            metadata = as_object(pod.get("metadata"), "metadata")
+            if not metadata.get("deletionTimestamp"):
+                replicas.append(_replica(pod, metadata))
+        except Unreadable as error:
+            problems.append(f"{place}: {name_of(pod, number)} is malformed: {error}")
+    return replicas, problems
+
+
+def name_of(pod: object, number: int) -> str:
+    """Name a pod of a list, which may be malformed, by its name or its place."""
+    metadata = pod.get("metadata") if isinstance(pod, Mapping) else None
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return f"pod {name}" if isinstance(name, str) and name else f"items[{number}]"
+
+
+def words_of(spec: Json) -> list[str]:
+    """Return command and arguments of all containers."""
+    return [
+        as_text(word, f"spec.containers[].{part}[]")
+        for container in _containers(spec)
+        for part in ("command", "args")
+        for word in as_list(container.get(part), f"spec.containers[].{part}")
+    ]
+
+
+def _containers(spec: Json) -> Iterator[Json]:
+    for number, container in enumerate(as_list(spec.get("containers"), "spec.containers")):
+        yield as_object(container, f"spec.containers[{number}]")
+
+
+def _environment(spec: Json) -> dict[str, str]:
+    """Return the variables that are written in the pod; the value of one that is taken from elsewhere is ""."""
+    entries = (
+        as_object(entry, "spec.containers[].env[]")
+        for container in _containers(spec)
+        for entry in as_list(container.get("env"), "spec.containers[].env")
+    )
+    return {as_text(entry.get("name"), "env.name"): as_text(entry.get("value"), "env.value") for entry in entries}
+
+
+def _replica(pod: Json, metadata: Json) -> Replica:
+    spec, status = as_object(pod.get("spec"), "spec"), as_object(pod.get("status"), "status")
+    labels, words, environment = (
+        as_object(metadata.get("labels"), "metadata.labels"),
+        words_of(spec),
+        _environment(spec),
+    )
+    name, namespace = needed_text(metadata, "name"), needed_text(metadata, "namespace")
+    account = as_text(spec.get("serviceAccountName"), "spec.serviceAccountName")
+    conditions = [as_object(each, "status.conditions[]") for each in as_list(status.get("conditions"), "conditions")]
+    dry_run = "--dry-run" in words or environment.get("TAINT_EVICTION_DRY_RUN", "").strip().lower() in _TRUE
+    default = ElectionSettings().lease_name + ("-dry-run" if dry_run else "")
+
+    def set_to(flag: str) -> str:
+        variable = f"TAINT_EVICTION_{flag}".replace("-", "_").upper()
+        return _flag(f"--{flag}", words) or environment.get(variable, "")
+
+    lease = set_to(f"{_LEASE_FLAG}-name")
+    by = NamespacedName(set_to(f"{_LEASE_FLAG}-namespace") or namespace, lease or default)
+    elects = set_to("leader-elect").strip().lower() in _TRUE if set_to("leader-elect") else not dry_run or bool(lease)
+
+    return Replica(
+        name,
+        as_text(spec.get("nodeName"), "spec.nodeName"),
+        any((condition.get("type"), condition.get("status")) == ("Ready", "True") for condition in conditions),
+        as_text(labels.get("app.kubernetes.io/version"), "its version") or "unknown",
+        f"system:serviceaccount:{namespace}:{account}" if account else CONTROLLER,
+        dry_run,
+        bool(spec.get("hostNetwork")),
+        by,
+        NamespacedName(*(_asked(part, environment) or own for part, own in zip(by._fields, by, strict=True))),
+        "--leader-elect" in words or (elects and "--no-leader-elect" not in words),
+        as_text(labels.get("app.kubernetes.io/instance"), "its instance"),
+        "--adopt" in words or environment.get("TAINT_EVICTION_ADOPT", "").strip().lower() in _TRUE,
+    )
+
+
+def _asked(part: str, environment: Mapping[str, str]) -> str:
+    """Return what commands take for a part of the Lease's name; "" for their default."""
+    names = (f"TAINT_EVICTION_{kind}_{part.upper()}" for kind in ("LEASE", "STATE"))
+    return next(filter(None, (environment.get(name) for name in names)), "")
+
+
+def _flag(name: str, words: Sequence[str]) -> str:
+    """Return the value of a flag, written as one word or two; "" if it is not there. The last one counts."""
+    values = [after for word, after in pairwise([*words, ""]) if word == name]
+    values += [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    return values[-1] if values else ""

@@ -1,0 +1,112 @@
+"""The door of adoption of one controller process: production's own, over calls to the simulated cluster.
+
+Notes, patches, and what follows a conflict are production's. Here its requests become calls, with all that can go wrong
+with calls.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import orjson
+
+from fake_apiserver.records import Selection
+from fake_apiserver.resources import RESOURCES
+from fake_apiserver.selectors import parse_label_selector
+from fake_apiserver.status import StatusError
+from taint_eviction.adapters.adoptions import Adoptions
+from taint_eviction.adapters.answers import Outcome, outcome_of, read_refusal
+from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.core.objects import NamespacedName
+from taint_eviction.runtime.ports import CallFailed, FailureReason
+from taint_eviction_lab.simulation.calls import SimulatedCalls, World
+from taint_eviction_lab.simulation.control_state import SimulatedControlState
+from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.kubernetes_json import JsonObject
+from taint_eviction_lab.simulation.pod_writes import failure_of
+
+_CONFLICT, _BAD_REQUEST = 409, 400
+
+
+def simulated_adoptions(world: World, calls: SimulatedCalls, control_state: SimulatedControlState) -> Adoptions:
+    """Return the ``AdoptionDoor`` of one process."""
+    return Adoptions(
+        cast(ApiCalls, _Requests(world, calls)),
+        MalformedObjects(lambda kind: None),
+        cast(StateConfigMap, _Confirmation(calls, control_state)),
+        calls.name,
+    )
+
+
+class _Refused(CallFailed):
+    """The API server refused a call, with this answer."""
+
+    def __init__(self, answer: ApiAnswer) -> None:
+        super().__init__(str(answer.failure))
+        self.answer = answer
+
+
+class _Requests:
+    """Takes requests as ``ApiCalls`` does: to get and patch a pod, and to list pods by label."""
+
+    def __init__(self, world: World, calls: SimulatedCalls) -> None:
+        self._cluster = world.cluster
+        self._writes = world.pod_writes
+        self._calls = calls
+
+    async def make(self, call: ApiRequest) -> ApiAnswer:
+        """Make a request; raise ``CallFailed`` if there is no answer."""
+        key = NamespacedName(call.namespace, call.name)
+        patch = cast(list[JsonObject], call.body or [])
+        match call.verb:
+            case "get":
+                kind, act = CallKind.READ_POD, lambda: self._writes.get(key)
+            case "patch":
+                kind, act = _kind_of(patch), lambda: self._writes.change(key, patch)
+            case _:
+                kind, act = CallKind.LIST_ADOPTED, lambda: self._list(str((call.query or {})["labelSelector"]))
+        subject = str(key) if call.name else ""
+        uid = next((each["value"] for each in patch if each["path"] == "/metadata/uid"), "")
+        try:
+            body = await self._calls.call(kind, subject, lambda: _carried_out(call, act), uid)
+        except _Refused as refused:
+            return refused.answer
+        except CallFailed as failure:
+            if failure.reason is FailureReason.NO_ANSWER:
+                raise
+            status = _CONFLICT if failure.reason is FailureReason.CONFLICT else _BAD_REQUEST
+            return ApiAnswer(Outcome.REFUSED, status, None, failure)
+        return ApiAnswer(Outcome.DONE, 200, body, None)
+
+    def _list(self, label_selector: str) -> JsonObject:
+        labelled = Selection(RESOURCES["pods"], labels=parse_label_selector(label_selector))
+        version = str(self._cluster.store.resource_version)
+        return {"metadata": {"resourceVersion": version}, "items": self._cluster.bodies(labelled)}
+
+
+def _kind_of(patch: list[JsonObject]) -> CallKind:
+    taken = any(each["op"] == "remove" and each["path"].endswith("/tolerationSeconds") for each in patch)
+    return CallKind.ADOPT if taken else CallKind.GIVE_BACK
+
+
+def _carried_out(call: ApiRequest, act: Callable[[], Any]) -> Any:
+    try:
+        return act()
+    except StatusError as error:
+        outcome = outcome_of(error.code, read_refusal(orjson.dumps(error.body())), call.resource, call.name)
+        raise _Refused(ApiAnswer(outcome, error.code, None, failure_of(error))) from error
+
+
+class _Confirmation:
+    """Confirms in the ConfigMap as ``StateConfigMap`` does that nothing is adopted any more."""
+
+    def __init__(self, calls: SimulatedCalls, control_state: SimulatedControlState) -> None:
+        self._calls = calls
+        self._control_state = control_state
+
+    async def confirm_no_adoption(self, holder: str) -> None:
+        """Write who obeys."""
+        await self._calls.call(
+            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.confirm_no_adoption(holder)
+        )

@@ -1,0 +1,56 @@
+"""The picture of the demo: what its last screen says, small, and without anything from elsewhere."""
+
+import html
+import json
+import re
+
+from tests.docs.demo_picture import PICTURE, drawn
+
+FACTS = [
+    {
+        "at": 1.0,
+        "side": "built-in",
+        "what": "evicted",
+        "text": "web is evicted",
+        "pod": "web",
+        "uid": "",
+        "due_at": None,
+    },
+    {
+        "at": 22.6,
+        "side": "this one",
+        "what": "stopped",
+        "text": "stops <evicting>",
+        "pod": "",
+        "uid": "",
+        "due_at": None,
+    },
+    {
+        "what": "verdict",
+        "as_told": True,
+        "lines": ["Built-in 1.36: late", "This controller: in time", "All went as told."],
+    },
+]
+
+
+def said(svg: str) -> str:
+    """Read the text of a picture."""
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    return " ".join(" ".join(html.unescape(text) for text in texts).split())
+
+
+def test_the_last_screen_is_drawn_from_what_the_demo_prints() -> None:
+    """Both clusters beside each other, the last lines, the verdict."""
+    text = said(drawn(json.dumps(fact) for fact in FACTS))
+    assert "model of built-in 1.36 this controller" in text
+    assert "evicted at 1.0 s" in text
+    assert "stops <evicting>" in text
+    assert text.endswith("Built-in 1.36: late This controller: in time All went as told.")
+
+
+def test_the_picture_of_the_readme_is_small_and_loads_nothing() -> None:
+    """A picture on a page of others may not ask for fonts."""
+    svg = PICTURE.read_text()
+    assert len(svg) < 150_000
+    assert "url(http" not in svg
+    assert said(svg).endswith("This controller: each pod in its time, none by mistake All went as told.")

@@ -1,0 +1,181 @@
+"""Verbs take pods, nodes and namespaces as people are used to write them for kubectl."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from tests.stage.controlled import QUICK, Controlled, controlling
+from tests.stage.objects import KEY, add_nodes, add_pod, tolerates, write_kubeconfig
+from tests.stage.processes import CommandResult, invoked
+from tests.stage.waiting import until
+
+from fake_apiserver import ApiServer, pod_object
+from taint_eviction.settings import ElectionSettings
+
+LEASE = ElectionSettings()
+
+
+@dataclass
+class Shop:
+    """A server with a leading controller, and a kubeconfig whose context is in no namespace."""
+
+    server: ApiServer
+    controlled: Controlled
+    config: Path
+
+    async def say(self, *words: str) -> CommandResult:
+        """Run a verb; only plan asks no controller."""
+        port = () if words[0] == "plan" else ("--port", str(self.controlled.listen.port))
+        return await invoked(*words, "--kubeconfig", str(self.config), *port)
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    """Of shop/db-0 and shop/db-1 on the tainted n1 one stays; on n2 is bank/web-7."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, "n1", "n2", "cp")
+        add_pod(server, "db-0", "n1", tolerates(), namespace="shop")
+        add_pod(server, "db-1", "n1", namespace="shop")
+        add_pod(server, "web-7", "n2", namespace="bank")
+        add_pod(server, "api", "n1", tolerates(600))
+        async with controlling(server, replace(QUICK, election=LEASE)) as controlled:
+            await controlled.until(controlled.application.gate.may_act)
+            server.taint("n1", KEY)
+            await until(lambda: server.get("pods", "db-1", "shop") is None)
+            own = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
+            server.create("pods", {**own, "status": {**own["status"], "podIP": "127.0.0.1"}})
+            yield Shop(server, controlled, write_kubeconfig(tmp_path / "config", server))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("db-0", "-n", "shop"), ("pod/db-0", "-n", "shop"), ("pod", "db-0", "-n", "shop"), ("-n", "x", "shop/db-0")],
+)
+async def test_explain_takes_a_pod_as_kubectl_does(shop: Shop, words: tuple[str, ...]) -> None:
+    """By name or pod/name with -n; a name that has a namespace needs none, and wins over it."""
+    said = await shop.say("explain", *words)
+    assert (said.code, said.complaints) == (0, "")
+    assert said.out.startswith("shop/db-0 stays on node n1")
+
+
+async def test_explain_without_a_namespace_takes_that_of_the_context(shop: Shop) -> None:
+    """As kubectl: default where the context has none."""
+    assert (await shop.say("explain", "api")).out.startswith("default/api leaves node n1")
+    content = json.loads(shop.config.read_text())
+    content["contexts"][0]["context"]["namespace"] = "shop"
+    shop.config.write_text(json.dumps(content))
+    assert (await shop.say("explain", "db-0")).out.startswith("shop/db-0 stays on node n1")
+
+
+@pytest.mark.parametrize(
+    ("pod", "near"),
+    [
+        ("shop/db0", "shop/db-0"),
+        ("shop/db1", "shop/db-1"),
+        ("bank/db-0", "shop/db-0"),
+        ("shpo/db-0", "shop/db-0"),
+        ("shop/zebra", None),
+    ],
+)
+async def test_explain_of_an_unknown_pod_names_one_that_is_near(shop: Shop, pod: str, near: str | None) -> None:
+    """One of its namespace, also one that is gone; or of the same name in another namespace."""
+    said = await shop.say("explain", pod)
+    assert said.code == 0
+    [line] = said.out.splitlines()
+    assert line.startswith(f"{pod} is not known: ")
+    assert line.endswith(f"; did you mean '{near}'?" if near else "are known")
+    assert json.loads((await shop.say("explain", pod, "-o", "json")).out)["near"] == near
+
+
+async def test_explain_says_where_a_pod_is_that_has_nothing_to_fear(shop: Shop) -> None:
+    """The controller does not know it, but whoever asks may read it."""
+    said = await shop.say("explain", "web-7", "-n", "bank")
+    assert said.out == "bank/web-7 stays: its node n2 has no NoExecute taint that the controller has seen\n"
+
+
+async def test_explain_without_the_right_to_list_names_nobody(shop: Shop) -> None:
+    """The answer is the same otherwise."""
+    shop.server.faults.add(verb="list", resource="pods", status=403)
+    said = await shop.say("explain", "shop/db0")
+    assert said.code == 0
+    assert said.out.startswith("shop/db0 is not known: ")
+
+
+async def test_plan_of_a_namespace_needs_no_right_beyond_it(shop: Shop) -> None:
+    """Its pods and budgets are listed there, and nodes as ever."""
+    said = await shop.say("plan", "-n", "shop", "-o", "json", "--taint", "*=x:NoExecute")
+    assert said.code == 0
+    assert [(pod["namespace"], pod["name"]) for pod in json.loads(said.out)["pods"]] == [("shop", "db-0")]
+    lists = shop.server.requests.select(verb="list")
+    assert {(each.resource, each.namespace) for each in lists[-3:]} == {
+        ("nodes", ""),
+        ("pods", "shop"),
+        ("poddisruptionbudgets", "shop"),
+    }
+
+
+@pytest.mark.parametrize("verb", [("status",), ("history",), ("plan",), ("breaker",)])
+async def test_all_namespaces_is_what_there_is_without_a_namespace(shop: Shop, verb: tuple[str, ...]) -> None:
+    """-A is taken wherever -n is, and wins over it."""
+    with_both, with_neither = await shop.say(*verb, "-A", "-n", "bank"), await shop.say(*verb)
+    assert (with_both.code, with_neither.code) == (0, 0)
+    assert len(with_both.out.splitlines()) == len(with_neither.out.splitlines())
+    assert (await shop.say(*verb, "-n", "bank")).code == 0
+
+
+@pytest.mark.parametrize("words", [("db-0", "db-1"), ("pod", "shop/db-0"), ("pod", "db-0", "db-1")])
+async def test_explain_of_several_is_refused(shop: Shop, words: tuple[str, ...]) -> None:
+    """One at a time, or all of a node."""
+    said = await shop.say("explain", *words)
+    assert (said.code, said.out) == (2, "")
+    assert "it takes one pod" in said.complaints or "is not a pod" in said.complaints
+
+
+async def test_of_a_pod_that_came_back_both_are_told(shop: Shop) -> None:
+    """Whoever asks why it vanished sees what became of the one before, and where that of the name is now."""
+    add_pod(shop.server, "db-1", "n2", namespace="shop")
+    lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
+    assert lines[0].startswith("shop/db-1 was evicted from node n1 ")
+    assert lines[-1] == "  now       another pod of this name is on node n2"
+
+
+async def test_of_a_pod_that_came_back_to_a_tainted_node_both_are_told(shop: Shop) -> None:
+    """What becomes of it comes first, then what became of the one before."""
+    add_pod(shop.server, "db-1", "n1", tolerates(900), namespace="shop")
+    await until(lambda: len(shop.controlled.application.live.controller.status.known_keys()) == 3)
+    lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
+    assert lines[0].startswith("shop/db-1 leaves node n1 ")
+    assert lines[-1].startswith("  before    an earlier pod of this name was evicted from node n1 ")
+    assert lines[-1].endswith(f": taint {KEY}:NoExecute is not tolerated")
+    assert len(json.loads((await shop.say("explain", "shop/db-1", "-o", "json")).out)["past"]) == 1
+
+
+async def test_explain_of_a_node_without_its_kind_says_how_to_write_it(shop: Shop) -> None:
+    """As kubectl, it takes a bare name for a pod."""
+    assert (await shop.say("explain", "n2")).out.endswith("; did you mean 'node/n2'?\n")
+
+
+@pytest.mark.parametrize("words", [("shop/db-1", "-n", "x"), ("db-1", "-n", "shop"), ("pod", "db-1", "-n", "shop")])
+async def test_the_history_of_a_pod_is_asked_for_as_explain_takes_it(shop: Shop, words: tuple[str, ...]) -> None:
+    """By its name, with all that bore it."""
+    said = await shop.say("history", *words, "-o", "json")
+    assert [each["name"] for each in json.loads(said.out)["outcomes"]] == ["db-1"]
+    assert json.loads((await shop.say("history", "shop/db-0", "-o", "json")).out)["outcomes"] == []
+    of_node = await shop.say("history", "node/n1", "-o", "json")
+    assert [each["name"] for each in json.loads(of_node.out)["outcomes"]] == ["db-1"]
+
+
+async def test_status_of_a_namespace_that_does_not_exist_says_so(shop: Shop) -> None:
+    """Nothing pending there is no good news; where there are pods, or no right to look, nothing is said."""
+    shop.server.create("namespaces", {"metadata": {"name": "shop"}})
+    said = await shop.say("status", "-n", "shpo")
+    assert (said.code, said.complaints) == (0, "taint-eviction: there is no namespace 'shpo'; did you mean 'shop'?\n")
+    assert (await shop.say("status", "-n", "shop")).complaints == ""
+    shop.server.faults.add(resource="namespaces", status=403)
+    assert (await shop.say("status", "-n", "shpo")).complaints == ""

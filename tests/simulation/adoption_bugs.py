@@ -1,0 +1,123 @@
+"""Known mistakes about adopting countdowns and giving them back; see ``known_bugs``."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from taint_eviction.adapters.adoption_patches import ADOPTED, JsonPatch, adopt_patch, return_patch
+from taint_eviction.core.adopting import adoptable_until, places_to_adopt
+from taint_eviction.core.adoption import TolerationKey
+from taint_eviction.core.objects import Pod, Taint, Toleration
+from taint_eviction.runtime.adopter import Adopter, AdoptionHints
+
+
+def adopted_are_never_given_back(patch: pytest.MonkeyPatch) -> None:
+    """An adopted pod stays adopted, whatever becomes of its node's taints."""
+    patch.setattr(Adopter, "_may_have_back", lambda self, pod: False)
+
+
+def given_back_by_hints_alone(patch: pytest.MonkeyPatch) -> None:
+    """Who begins to lead lists nobody: what lost its reason before that is never given back."""
+    give_back = Adopter._give_back_what_may
+    begun = set[Adopter]()
+
+    async def unless_at_the_start(self: Adopter) -> float:
+        if self not in begun:
+            begun.add(self)
+            return math.inf
+        return await give_back(self)
+
+    patch.setattr(Adopter, "_give_back_what_may", unless_at_the_start)
+    patch.setattr("taint_eviction.runtime.adopter._LIST_SECONDS", 10**9)
+
+
+def whoever_bears_the_name_is_adopted(patch: pytest.MonkeyPatch) -> None:
+    """The patches test neither the UID nor the version of the pod that was read."""
+    for made in (adopt_patch, return_patch):
+
+        def untested(*args: Any, made: Any = made) -> JsonPatch:
+            return [each for each in made(*args) if each["op"] != "test"]
+
+        patch.setattr(f"taint_eviction.adapters.adoptions.{made.__name__}", untested)
+
+
+def notes_name_places(patch: pytest.MonkeyPatch) -> None:
+    """A note says which place of the list its seconds belong to, whatever toleration is there by now."""
+
+    def by_place(tolerations: Sequence[Toleration]) -> Iterator[TolerationKey]:
+        yield from (TolerationKey(Toleration(), place) for place, _ in enumerate(tolerations))
+
+    patch.setattr("taint_eviction.core.adoption.toleration_keys", by_place)
+
+
+def notes_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    """Who is adopted tolerates its taint indefinitely, by the spec alone."""
+
+    def as_in_the_spec(tolerations: Sequence[Toleration], _: Mapping[TolerationKey, int]) -> tuple[Toleration, ...]:
+        return tuple(tolerations)
+
+    patch.setattr("taint_eviction.adapters.kubernetes_objects.with_seconds", as_in_the_spec)
+
+
+def orders_stop_no_adoption(patch: pytest.MonkeyPatch) -> None:
+    """Pods are adopted and given back although somebody ordered ``hand-back``."""
+    patch.setattr(Adopter, "stopped_by", None)
+
+
+def adopted_before_orders_are_read(patch: pytest.MonkeyPatch) -> None:
+    """Who begins to lead adopts at once, whatever may have been ordered."""
+    patch.setattr(Adopter, "_may_change", lambda self: self._gate.may_act() and self.stopped_by is None)
+
+
+def adopted_without_leading(patch: pytest.MonkeyPatch) -> None:
+    """All replicas adopt."""
+    patch.setattr(
+        Adopter, "_may_change", lambda self: self._suspension.control_state is not None and self.stopped_by is None
+    )
+
+
+def adopted_by_the_minute(patch: pytest.MonkeyPatch) -> None:
+    """All that is known is looked through once a minute, and no hint makes it sooner."""
+    patch.setattr("taint_eviction.runtime.adopter._LOOK_SECONDS", 60.0)
+    patch.setattr(Adopter, "_look_where_taints_changed", lambda self: None)
+    patch.setattr(AdoptionHints, "heard", lambda self, fact: None)
+
+
+def nobody_is_adopted_twice(patch: pytest.MonkeyPatch) -> None:
+    """Further countdowns of an adopted pod stay the built-in controller's."""
+
+    def unless_adopted(pod: Pod, *rest: Any) -> float | None:
+        return None if pod.adoption is not None else adoptable_until(pod, *rest)
+
+    patch.setattr("taint_eviction.runtime.adopter.adoptable_until", unless_adopted)
+
+
+def one_toleration_is_adopted(patch: pytest.MonkeyPatch) -> None:
+    """Only one of several tolerations whose seconds count loses them."""
+
+    def first(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> tuple[int, ...]:
+        return places_to_adopt(tolerations, taints)[:1]
+
+    patch.setattr("taint_eviction.runtime.adopter.places_to_adopt", first)
+
+
+def the_finished_are_adopted(patch: pytest.MonkeyPatch) -> None:
+    """Pods that have ended are adopted like any others."""
+
+    def as_if_running(pod: Pod, *rest: Any) -> float | None:
+        return adoptable_until(dataclasses.replace(pod, finished=False), *rest)
+
+    patch.setattr("taint_eviction.runtime.adopter.adoptable_until", as_if_running)
+
+
+def labels_stay(patch: pytest.MonkeyPatch) -> None:
+    """Who is given back keeps the label."""
+    label = f"/metadata/labels/{ADOPTED.replace('/', '~1')}"
+
+    def without_the_label(*args: Any) -> JsonPatch:
+        return [each for each in return_patch(*args) if each["path"] != label]
+
+    patch.setattr("taint_eviction.adapters.adoptions.return_patch", without_the_label)

@@ -1,0 +1,257 @@
+"""Judges adoption, with the built-in controller as a second actor: who changes which pod how, and who evicts it.
+
+Has its own reading of notes. A change of ours leaves what counts of a pod as it was: seconds go from the spec to the
+note and back. Who is adopted is not evicted by the built-in controller; and at the end nobody is adopted for nothing.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tests.simulation.exploring.told import BrokenRule
+from tests.simulation.exploring.truth import NEVER, NodeState, Truth, counted, due_at, note_of, tolerates
+
+from taint_eviction.core.control_state import ControlState
+from taint_eviction_lab.simulation import actions as do
+from taint_eviction_lab.simulation import suspension_actions as suspend
+from taint_eviction_lab.simulation.audit import Phase, Trace
+from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.lifecycle_actions import RestartLifecycle
+from taint_eviction_lab.simulation.scenario import Scenario
+
+# Calls that adopting does not need.
+_OTHERS = frozenset(
+    {CallKind.MARK, CallKind.UNMARK, CallKind.DELETE, CallKind.EVICT, CallKind.GIVE_BACK, CallKind.LIST_ADOPTED}
+)
+# How long a leader needs at the beginning, and how soon a countdown is adopted that it knows.
+_BEGINNING_SECONDS, _ADOPTED_WITHIN_SECONDS = 5.0, 3.0
+CHANGES = (CallKind.ADOPT, CallKind.GIVE_BACK)
+ADOPTED = "taint-eviction/adopted"
+_OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
+# How its processes are named.
+_BUILT_IN = "built-in controller"
+# How long the model needs to handle what it has seen.
+_HANDLED_SECONDS = 0.01
+# A countdown that lost its reason is given back within so long, whatever was missed.
+GIVEN_BACK_SECONDS = 620.0
+
+JsonObject = dict[str, Any]
+Breach = Callable[[str, Trace, str], None]
+
+
+def calm_until(scenario: Scenario) -> float:
+    """Say until when nothing disturbs what adopting needs: calls, watches, processes, orders."""
+    return min((step.at for step in scenario.steps if _disturbs(step.action)), default=NEVER)
+
+
+def _disturbs(action: do.Action) -> bool:
+    match action:
+        case do.DisturbCalls(picked=picked):
+            return not picked.calls <= _OTHERS
+        case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
+            return True
+        case do.Restart(replica=replica):
+            return replica != do.BUILT_IN
+        case suspend.HandBack() | suspend.Scribble() | suspend.LoseControlState() | RestartLifecycle():
+            return True
+        case do.Freeze() | do.Partition() | do.Outage() | do.Lead() | do.StepHostClock() | do.StepServerClock():
+            return True
+    return False
+
+
+def is_built_in(process: str) -> bool:
+    """Tell whether a process is the model of the built-in controller."""
+    return process.startswith(_BUILT_IN)
+
+
+class AdoptionJudge:
+    """Judges all processes.
+
+    ``control_state`` tells what stands in the ConfigMap. ``calm_until``: nothing disturbs before that.
+    """
+
+    def __init__(
+        self, truth: Truth, control_state: Callable[[], ControlState | None], breach: Breach, calm_until: float
+    ) -> None:
+        self._calm_until = calm_until
+        self._from_seconds = truth.settings.adoption.from_seconds
+        self.marked: set[str] = set()
+        self._truth = truth
+        self._control_state = control_state
+        self._breach = breach
+        # By process: the orders that it has read.
+        self._orders: dict[str, ControlState] = {}
+        # What the built-in controller's latest process has seen: nodes by name, pods by key; and whom it went for.
+        self._seen_nodes: dict[str, JsonObject] = {}
+        self._seen_pods: dict[str, tuple[float, JsonObject]] = {}
+        self._went_for: set[str] = set()
+        self._built_in = ""
+
+    # What the controller does
+
+    def trace(self, trace: Trace) -> None:
+        """Take in a moment of a call of the controller's."""
+        if trace.call is CallKind.READ_CONTROL_STATE and trace.phase is Phase.ANSWERED:
+            self._orders[trace.process] = trace.body or ControlState()
+        if trace.call not in CHANGES:
+            return
+        if trace.phase is Phase.SENT:
+            orders = self._orders.get(trace.process)
+            if orders is None:
+                self._breach("orders unknown", trace, "whether pods may be adopted was never read")
+            elif orders.no_adoption is not None:
+                self._breach("past an order", trace, "it had read that nothing is to be adopted")
+        elif trace.phase is Phase.CARRIED_OUT:
+            now = self._control_state() or ControlState()
+            if now.no_adoption is not None and now.no_adoption_confirmed_by == trace.process:
+                self._breach("past an order", trace, "it had confirmed that it adopts nothing")
+
+    def check_change(self, trace: Trace, before: JsonObject, after: JsonObject, node: NodeState | None) -> None:
+        """Check one change of a pod: it moves seconds between spec and note, and changes nothing else.
+
+        ``node``: as it was read before.
+        """
+        if _unmoved(before) != _unmoved(after):
+            self._breach("wrote something else", trace, "more than seconds, note and label was written")
+        old, new = counted(before), counted(after)
+        if new[: len(old)] != old:
+            self._breach("what counts was changed", trace, f"{old} became {new}")
+        noted = note_of(after) is not None
+        has = {ADOPTED in (after["metadata"].get(field) or {}) for field in ("annotations", "labels")}
+        if has != {noted}:
+            self._breach("note and label differ", trace, f"{after['metadata']}")
+        if trace.call is CallKind.ADOPT:
+            if why := _never_adopted(before):
+                self._breach("adopted wrongly", trace, why)
+            if left := self._left(after, node):
+                self._breach("adopted in part", trace, f"it keeps {left}")
+
+    def _left(self, body: JsonObject, read: NodeState | None) -> list[JsonObject]:
+        """List the tolerations with seconds that match taints which were there when the node was read, and are."""
+        now = self._truth.node_now(body["spec"].get("nodeName"))
+        there = set() if read is None or now is None else read.taints.keys() & now.taints.keys()
+        taints = [(key, value) for key, value, _ in sorted(there)]
+        return [
+            each
+            for each in body["spec"].get("tolerations") or []
+            if each.get("tolerationSeconds") is not None and any(tolerates(each, *taint) for taint in taints)
+        ]
+
+    # What the built-in controller does
+
+    def trace_built_in(self, trace: Trace) -> None:
+        """Take in a moment of a call of the built-in controller's."""
+        if trace.process != self._built_in:
+            self._built_in = trace.process
+            self._seen_nodes, self._seen_pods, self._went_for = {}, {}, set()
+        match trace.phase, trace.call:
+            case Phase.SAW, _:
+                self._see(trace)
+            case Phase.CARRIED_OUT, CallKind.MARK:
+                self.marked.add(trace.uid)
+            case Phase.SENT, CallKind.READ_POD:
+                self._check_goes_for(trace)
+
+    def _see(self, trace: Trace) -> None:
+        body = trace.body
+        metadata = body["metadata"]
+        if "namespace" in metadata:
+            self._seen_pods[f"{metadata['namespace']}/{metadata['name']}"] = (trace.at, body)
+        else:
+            self._seen_nodes[metadata["name"]] = body
+
+    def _check_goes_for(self, trace: Trace) -> None:
+        """It must not begin to delete a pod that it has seen adopted; what it has begun it goes on with."""
+        if trace.subject in self._went_for:
+            return
+        self._went_for.add(trace.subject)
+        self._check_was_adopted(trace)
+        seen_at, pod = self._seen_pods.get(trace.subject, (NEVER, {}))
+        if seen_at > trace.at - _HANDLED_SECONDS or note_of(pod) is None:
+            return
+        uid = pod["metadata"]["uid"]
+        node = self._seen_nodes.get(pod["spec"].get("nodeName") or "")
+        if node is None or uid in self._truth.gone or self._truth.names.get(uid) != trace.subject:
+            return
+        if all(_tolerates_for_ever(pod, taint) for taint in node.get("spec", {}).get("taints") or []):
+            self._breach("adopted, but evicted", trace, f"{uid} was adopted, as was seen at {seen_at:.3f}")
+
+    def _check_was_adopted(self, trace: Trace) -> None:
+        """A pod that it goes for must have been adopted by then, if nothing was disturbed when that could be known."""
+        bearers = [uid for uid, _ in self._truth.living() if self._truth.names[uid] == trace.subject]
+        if not bearers:
+            return
+        pod, body = self._truth.pods[bearers[0]][-1], self._truth.bodies[bearers[0]]
+        node = self._truth.node_now(pod.node)
+        if node is None or not node.taints or _never_adopted(body) or pod.left_alone:
+            return
+        known_at = max(_BEGINNING_SECONDS, pod.edited_at, *node.taints.values())
+        if known_at + _ADOPTED_WITHIN_SECONDS > self._calm_until:
+            return
+        until = due_at(node, replace(pod, held_seconds=0.0))
+        tolerated = all(any(tolerates(each, *taint[:2]) for each in pod.tolerations) for taint in node.taints)
+        if note_of(body) is not None and tolerated and trace.at > known_at + _ADOPTED_WITHIN_SECONDS:
+            self._breach("not adopted in time", trace, f"it was, and more was known at {known_at:.3f}")
+        elif until > known_at + self._from_seconds + _ADOPTED_WITHIN_SECONDS:
+            self._breach("not adopted in time", trace, f"known at {known_at:.3f}, and due at {until:.3f}")
+
+    # What must be in the end
+
+    def check_end(self, now: float) -> list[BrokenRule]:
+        """Name the pods that are adopted though no taint of their node matters, nor one that may come back."""
+        if (self._control_state() or ControlState()).no_adoption is not None:
+            return []
+        found = []
+        for uid, state in self._truth.living():
+            note, node = note_of(self._truth.bodies[uid]), self._truth.node_now(state.node)
+            if note is None or node is None or state.terminating or note["by"] != "controller":
+                continue
+            keys = {(key, value) for key, value, _ in node.taints}
+            matters = any(
+                any(tolerates(each, *taint) for taint in keys) or self._truth.goes_on(node.uid, each)
+                for each in note["tolerations"]
+            )
+            if not matters:
+                text = f"{self._truth.names[uid]} ({uid}) on {state.node} is adopted, and no taint matches"
+                found.append(BrokenRule("not given back", now, text))
+        return found
+
+
+def _tolerates_for_ever(pod: JsonObject, taint: JsonObject) -> bool:
+    if taint["effect"] != "NoExecute":
+        return True
+    fitting = [
+        each for each in pod["spec"].get("tolerations") or [] if tolerates(each, taint["key"], taint.get("value", ""))
+    ]
+    return bool(fitting) and fitting[0].get("tolerationSeconds") is None
+
+
+def _never_adopted(body: JsonObject) -> str:
+    """Say why a pod is never to be adopted, "" if it may be."""
+    metadata = body["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return "it is terminating"
+    if (body.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return "it is finished"
+    if "kubernetes.io/config.mirror" in (metadata.get("annotations") or {}):
+        return "it is a mirror pod"
+    if (metadata.get("labels") or {}).get(_OWN_LABEL[0]) == _OWN_LABEL[1]:
+        return "it is the controller's own"
+    return ""
+
+
+def _unmoved(body: JsonObject) -> str:
+    """Return all of a pod but what adoption moves, and what each write changes."""
+    metadata = {
+        name: value
+        for name, value in body["metadata"].items()
+        if name not in ("resourceVersion", "generation", "managedFields", "annotations", "labels")
+    }
+    others = [_others(body["metadata"].get(field) or {}) for field in ("annotations", "labels")]
+    spec = {name: value for name, value in (body.get("spec") or {}).items() if name != "tolerations"}
+    return json.dumps([metadata, others, spec, body.get("status")], sort_keys=True)
+
+
+def _others(texts: Mapping[str, Any]) -> JsonObject:
+    return {name: text for name, text in texts.items() if name != ADOPTED}

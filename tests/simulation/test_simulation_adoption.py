@@ -1,0 +1,127 @@
+"""Adoption in replays: what the simulated API server has of it, and how its calls go wrong."""
+
+import pytest
+from tests.simulation.scenario_texts import played
+
+from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.files.marked_yaml import Malformed
+from taint_eviction.settings import AdoptionSettings
+from taint_eviction_lab.simulation.cluster import Impossible
+from taint_eviction_lab.simulation.control_state import SimulatedControlState
+from taint_eviction_lab.simulation.replay import ReplayResult
+from taint_eviction_lab.simulation.scenario import read_scenario
+from taint_eviction_lab.simulation.timeline import ADOPTION, Timeline, What
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.wiring import production_parsing
+
+ONE = """
+about: One pod.
+settings: {{adopt: true, builtIn: "1.36", defaultTolerationSeconds: null}}
+given:
+  nodes: [node-1]
+  pods: [{{name: web-0, nodeName: node-1, tolerations: ["{toleration}"]}}]
+timeline:
+  - {{at: 5, pause: {{}}}}
+  - {{at: 5, {fault}}}
+  - {{at: 10, taint: "node-1 a=1:NoExecute"}}
+  - {{at: 20, untaint: node-1}}
+expect: {{web-0: {expected}}}
+"""
+
+
+def play(
+    fault: str = "handBack: undo", expected: str = "{notEvicted: true}", toleration: str = "a:NoExecute for 60"
+) -> ReplayResult:
+    """Play a scenario in which a pod is adopted and given back."""
+    return played(ONE.format(fault=fault, expected=expected, toleration=toleration))
+
+
+def calls_failed(result: ReplayResult) -> list[str]:
+    """List the calls that failed."""
+    return [entry.why for entry in result.timeline if entry.what is What.CALL_FAILED]
+
+
+def test_what_is_on_the_timeline() -> None:
+    """What the API server did, with the seconds before and after."""
+    result = play("annotate: {pod: web-0, annotations: {a: b}}", "{adopted: 10, givenBack: {at: 20, within: 6}}")
+    assert not result.broken
+    whys = {entry.what: entry.why for entry in result.timeline if entry.subject == "default/web-0"}
+    assert whys[What.ADOPTED] == "seconds none, not 60"
+    assert whys[What.GIVEN_BACK] == "seconds 60"
+    assert whys[What.SAID_ADOPTED] == "1 of its tolerations"
+    assert What.SAID_GIVEN_BACK in whys
+
+
+@pytest.mark.parametrize("status", [403, 422, 429, 500])
+def test_a_refused_patch_is_a_refusal(status: int) -> None:
+    """Whatever its status; without one, nobody has answered. It is tried again."""
+    fault = f"refuse: {{call: adopt, status: {status}, times: 1, message: not now}}"
+    result = play(fault, "{adoptionRefused: 10, adopted: 11, givenBack: {at: 20, within: 6}}")
+    assert not result.broken
+    assert calls_failed(result) == [f"adopt: {status}"]
+
+
+def test_a_conflict_is_no_refusal() -> None:
+    """The pod is read again, and patched again at once."""
+    result = play("refuse: {call: adopt, status: 409, times: 3}", "{adoptionRefused: [], adopted: 10}")
+    assert not result.broken
+    assert calls_failed(result) == ["adopt: 409"] * 3
+
+
+def test_a_list_of_adopted_pods_that_fails_gives_nobody_back() -> None:
+    """It is asked for again."""
+    result = play("refuse: {call: listAdopted, for: 30}", "{adopted: 10, givenBack: {at: 35, within: 6}}")
+    assert not result.broken
+
+
+def test_a_toleration_that_no_api_server_has_cannot_be_given_back() -> None:
+    """Seconds without the effect NoExecute: the rules of a real one hold for these writes."""
+    result = play("annotate: {pod: web-0, annotations: {a: b}}", "{adopted: 10, givenBack: []}", "a for 60")
+    assert not result.broken
+
+
+def test_seconds_at_the_end_are_compared() -> None:
+    """Those of all tolerations, in their order."""
+    given_back = "{tolerationSeconds: [60]}"
+    result = play("annotate: {pod: web-0, annotations: {a: b}}", given_back)
+    assert not result.broken
+    (wrong,) = play("annotate: {pod: web-0, annotations: {a: b}}", "{tolerationSeconds: [none, 5]}").broken
+    assert (wrong.expected, wrong.seen) == ("tolerationSeconds: none, 5", "tolerationSeconds: 60")
+
+
+def test_settings_of_adoption() -> None:
+    """Off by default."""
+    text = ONE.format(fault="handBack: null", expected="{notEvicted: true}", toleration="a")
+    assert read_scenario(text, "s.yaml").settings.adoption == AdoptionSettings(enabled=True)
+    own = text.replace("adopt: true", "adopt: false, adoptFrom: 3s")
+    assert read_scenario(own, "s.yaml").settings.adoption == AdoptionSettings(enabled=False, from_seconds=3.0)
+
+
+def test_a_hand_back_is_confirmed_by_whoever_leads() -> None:
+    """That, and the order itself, are on the timeline; undoing it asks for an order."""
+    result = play("handBack: null", "{adopted: [], notEvicted: true}")
+    about = [(entry.what, entry.why) for entry in result.timeline if entry.subject == ADOPTION]
+    assert about == [(What.ADOPTION_ENDED, ""), (What.ADOPTION_CONFIRMED, "by controller 1")]
+    with pytest.raises(Malformed, match="countdowns may be adopted at this moment"):
+        play("handBack: undo")
+
+
+def test_a_confirmation_counts_for_the_order_that_stands() -> None:
+    """Without an order it is none; a new order forgets it."""
+
+    async def main() -> None:
+        timeline = Timeline()
+        control_state = SimulatedControlState(timeline, production_parsing().control_state)
+        control_state.confirm_no_adoption("a")
+        assert control_state.control_state is None
+        control_state.hand_back(undo=False)
+        control_state.confirm_no_adoption("a")
+        order = Pause(1893456000.5)
+        assert control_state.control_state == ControlState(no_adoption=order, no_adoption_confirmed_by="a")
+        with pytest.raises(Impossible, match="nothing is adopted already"):
+            control_state.hand_back(undo=False)
+        control_state.hand_back(undo=True)
+        assert control_state.control_state == ControlState()
+        assert timeline.about(ADOPTION, What.ADOPTION_ALLOWED)
+
+    run_virtually(main())
