@@ -20,6 +20,7 @@ MAX_LINES = 2_000
 
 _STEP = re.compile(r"^### \d+\. `([\w./]+\.py)`$", re.MULTILINE)
 _FUNCTION = re.compile(r"`([\w.]+)\(\)`")
+_CLASS = re.compile(r"`([A-Z][a-z]\w*)`")
 _FILE = re.compile(r"`([\w./-]+\.py)`")
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
@@ -42,6 +43,13 @@ def functions(path: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
+def classes() -> frozenset[str]:
+    """Return the names of all classes of the source tree."""
+    trees = (ast.parse(path.read_text()) for path in SOURCES.glob("**/*.py"))
+    return frozenset(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
 def lines_of(path: str) -> int:
     """Count the lines of a source file."""
     return len((SOURCES / path).read_text().splitlines())
@@ -58,6 +66,13 @@ def test_every_function_of_the_journey_belongs_to_a_step() -> None:
     """None is named before the first heading, where nobody could tell its file."""
     named = [name for names in steps().values() for name in names]
     assert sorted(_FUNCTION.findall(JOURNEY.read_text())) == sorted(named)
+
+
+def test_classes_that_the_journey_names_exist() -> None:
+    """Every capitalized name is that of a class."""
+    named = set(_CLASS.findall(JOURNEY.read_text()))
+    assert named
+    assert named <= classes()
 
 
 def test_the_journey_has_few_files() -> None:
