@@ -14,6 +14,7 @@ The requests use the session of ``kubernetes.aio``'s ``ApiClient``, but not its 
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -131,7 +132,7 @@ class ApiCalls:
             raise CallFailed("the connection to the API server was closed: this process is ending")
         try:
             async with asyncio.timeout(self._timeout_seconds) as limit:
-                with asking_at_last(None if ready is None else lambda: self._untimed(ready, limit)):
+                with nullcontext() if ready is None else asking_at_last(lambda: self._untimed(ready, limit)):
                     status, headers, content = await self._exchange(session, call)
         except TimeoutError:
             self._counted(call.verb, call.resource, "timeout")

@@ -42,7 +42,7 @@ def ends_pod(method: str, url: URL) -> bool:
 
 
 @contextlib.contextmanager
-def asking_at_last(ready: Ready | None) -> Iterator[None]:
+def asking_at_last(ready: Ready) -> Iterator[None]:
     """Await ``ready`` before each request in this block that ends a pod; if it raises, the request is not sent.
 
     It is awaited again when the request is sent again: on another connection, or after a redirect.
@@ -63,12 +63,13 @@ def fenced_requests(may_act: Callable[[], bool], may_evict: Callable[[], bool]) 
 
     class FencedRequest(aiohttp.ClientRequest):
         async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-            ends = ends_pod(self.method, self.url)
+            changes = changes_pod(self.method, self.url)
+            ends = changes and ends_pod(self.method, self.url)
             if ends and (ready := _READY.get()) is not None:
                 await ready()
                 if conn.closed:
                     raise NotSent("its connection was closed while its node was read")
-            if changes_pod(self.method, self.url) and not may_act():
+            if changes and not may_act():
                 raise NotSent("this process no longer leads")
             if ends and not may_evict():
                 raise NotSent("evictions are suspended")

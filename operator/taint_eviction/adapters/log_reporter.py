@@ -58,8 +58,7 @@ class LogReporter:
     def report(self, effect: Effect, now: Moment) -> None:
         """Log an effect."""
         match effect:
-            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint() | ReadyOutOfService():
-                self._about_node(effect)
+            # Those of which there are many come first.
             case Scheduled():
                 self._scheduled(effect, now)
             case Cancelled():
@@ -68,6 +67,8 @@ class LogReporter:
                 self._evicted(effect, now)
             case Refused():
                 self._refused(effect, now)
+            case NodeTainted() | NodeCleared() | TaintRewritten() | StrayTaint() | ReadyOutOfService():
+                self._about_node(effect)
             case EvictionLoop():
                 self._loops(effect)
             case CountdownAdopted() | AdoptionRefused() | GivenBack():
@@ -81,7 +82,7 @@ class LogReporter:
         logger.log(level, self._prefix + text, *args, extra=fields)
 
     def _seen(self, text: str, *args: object, level: int = logging.INFO, **fields: Any) -> None:
-        self._log(text, *args, level=level if self._gate.may_act() else logging.DEBUG, **fields)
+        logger.log(level if self._gate.may_act() else logging.DEBUG, self._prefix + text, *args, extra=fields)
 
     def _warn(self, text: str, *args: object, **fields: Any) -> None:
         self._log(text, *args, level=logging.WARNING, **fields)

@@ -5,6 +5,7 @@ callables when metrics are scraped. No label names a pod or a node; what people 
 (``bounded.FirstValues``).
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -125,7 +126,8 @@ class Metrics:
         self._rewritten = self._counter(
             "taints_rewritten", "Taints whose value changed, which restarts tolerationSeconds."
         )
-        self._calls = self._counter("api_calls", "Requests to the API server.", "verb", "resource", "code")
+        calls = self._counter("api_calls", "Requests to the API server.", "verb", "resource", "code")
+        self._calls_by = functools.cache(calls.labels)
         self._malformed = self._counter("malformed_objects", "Versions of objects that could not be read.", "kind")
         self._events = self._counter("events", "Kubernetes events, by result.", "result")
         self._builtin = self._counter("builtin_active", "Pods that the built-in controller marked for deletion.")
@@ -283,7 +285,7 @@ class Metrics:
 
     def called(self, verb: str, resource: str, code: str) -> None:
         """Count a request to the API server. ``code`` is the HTTP status, or a word for why there is none."""
-        self._calls.labels(verb, resource, code).inc()
+        self._calls_by(verb, resource, code).inc()
 
     def malformed(self, kind: str) -> None:
         """Count a version of an object that could not be read."""

@@ -62,7 +62,7 @@ class LeaderReporter:
 
     def report(self, effect: Effect, now: Moment) -> None:
         """Pass the effect on, or ignore it."""
-        if isinstance(effect, _OWN_DOING) or self._gate.may_act():
+        if self._gate.may_act() or isinstance(effect, _OWN_DOING):
             for reporter in self._reporters:
                 reporter.report(effect, now)
 

@@ -141,6 +141,9 @@ class Breaker:
         return TaintSurge(len(by_people), len(by_lifecycle), len(nodes), due, unlisted, newly_off)
 
     def _newly_out_of_service(self, nodes: Mapping[str, KnownNode], now: Moment) -> int:
+        if not self._out_of_service.names():
+            return 0
+
         def may_be_old(name: str, taint: Taint) -> bool:
             """Tell whether a taint may be older than its date, and no pod proves that it is not."""
             return taint in self._found.get(name, ()) and taint not in self._evicting.get(name, ())

@@ -134,7 +134,7 @@ def decide(
         return Stay(StayReason.NODE_UNKNOWN)
     if not taints:
         return Stay(StayReason.NODE_CLEAN)
-    verdicts = tuple(judge(pod.tolerations, seen, bound, policy) for seen in taints)
+    verdicts = tuple([judge(pod.tolerations, seen, bound, policy) for seen in taints])
     if shutting_down and policy.wait_for_shutdown:
         verdicts = tuple(map(_left_to_kubelet, verdicts))
     fire_at, deciding = None, None
@@ -170,8 +170,10 @@ def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, p
         seconds = policy.default_seconds[seen.taint.key]
         matching = [Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, seconds)]
     first = matching[0] if matching else None
-    overruled = next((other for other in matching[1:] if _spans(other) != _spans(matching[0])), None)
-    start = max(seen.since, bound, key=lambda sighting: sighting.start_at)
+    overruled = None
+    if len(matching) > 1:
+        overruled = next((other for other in matching[1:] if _spans(other) != _spans(matching[0])), None)
+    start = bound if bound.start_at > seen.since.start_at else seen.since
     span = 0.0 if first is None else _spans(first)
     fire_at = None if span is None else start.start_at + span
     return TaintVerdict(seen.taint, first, overruled, start.start_at, start.source, fire_at, by_default)

@@ -1,5 +1,7 @@
 """What no longer exists, and whether a fact is older than what is known: the order among facts that come late."""
 
+from collections import OrderedDict
+
 from taint_eviction.core.facts import NodesSwept, PodsSwept
 from taint_eviction.core.instants import Moment
 
@@ -11,7 +13,8 @@ class GoneObjects:
     """A bounded memory of the UIDs of nodes and pods that no longer exist, and since when that is known."""
 
     def __init__(self) -> None:
-        self._gone: dict[str, float] = {}
+        # Removing the oldest of a plain dict takes the longer, the more were removed before.
+        self._gone: OrderedDict[str, float] = OrderedDict()
 
     def __contains__(self, uid: str) -> bool:
         """Tell whether the object of this UID is known to be gone."""
@@ -21,7 +24,7 @@ class GoneObjects:
         """Note that the object of this UID no longer exists."""
         self._gone[uid] = now.at
         if len(self._gone) > _MAX_REMEMBERED:
-            del self._gone[next(iter(self._gone))]
+            self._gone.popitem(last=False)
 
     def is_old(
         self, uid: str, version: int | None, last: tuple[int | None, float] | None, asked_at: float | None

@@ -41,6 +41,8 @@ class OutOfServiceNodes:
 
     def report(self) -> list[ReadyOutOfService]:
         """Return the nodes that are ready and were not reported; to be asked often, by who leads."""
+        if not self._unreported:
+            return []
         names, self._unreported = sorted(self._unreported), set()
         self._reported.update(names)
         return [ReadyOutOfService(name) for name in names]

@@ -48,6 +48,8 @@ class StrayTaints:
 
     def tell(self, now: Moment) -> list[StrayTaint]:
         """Return those that have been there for too long and were not told; to be asked often, by who leads."""
+        if not self._since:
+            return []
         due = [pair for pair, (since, _) in self._since.items() if now.at - since > _STRAY_SECONDS]
         self._told.update(due)
         return [StrayTaint(node_name, self._since.pop((node_name, key))[1]) for node_name, key in due]

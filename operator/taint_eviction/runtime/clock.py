@@ -30,11 +30,13 @@ MAX_ANSWERS = 1000
 MIN_ANSWERS = 5
 
 
+# Where there is one, the clock that also counts the time for which the machine is suspended.
+_MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def read_monotonic() -> float:
-    """Read the monotonic clock that also counts the time a machine is suspended, in seconds."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)  # noqa: TID251 - this is the clock reader
-    return time.monotonic()  # noqa: TID251 - this is the clock reader
+    """Read the monotonic clock, in seconds."""
+    return time.clock_gettime(_MONOTONIC)  # noqa: TID251 - this is the clock reader
 
 
 def read_wall() -> float:
@@ -100,7 +102,7 @@ class ServerClock:
         median = self._anchors.median()
         self._anchor = min(self._anchor, anchor) if median is None else median
         self._log_move()
-        self._log_offset()
+        self._log_offset(self._wall() - (at + self._anchor))
 
     def host_offset_seconds(self) -> float:
         """Return how far the host's wall clock is ahead of the API server's (negative: behind), 0 while unknown.
@@ -121,8 +123,7 @@ class ServerClock:
             )
             self.on_moved()
 
-    def _log_offset(self) -> None:
-        offset = self.host_offset_seconds()
+    def _log_offset(self, offset: float) -> None:
         off = abs(offset) > TOLERATED_OFFSET_SECONDS
         if off and not self._offset_logged:
             logger.warning(

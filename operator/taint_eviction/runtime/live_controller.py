@@ -15,6 +15,8 @@ from taint_eviction.core.objects import PodRef
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.runtime.ports import Clock, Reporter
 
+_TAINT_CHANGES = NodeTainted | NodeCleared
+
 
 class LiveController:
     """A controller with a clock.
@@ -107,7 +109,7 @@ class LiveController:
         for effect in effects:
             for reporter in self._reporters:
                 reporter.report(effect, now)
-            if isinstance(effect, NodeTainted | NodeCleared):
+            if isinstance(effect, _TAINT_CHANGES):
                 self.taints_changed.set()
         if effects:
             self.changed.set()
