@@ -319,7 +319,7 @@ def lease(server: ApiServer, holder: str) -> None:
     [
         (None, "there is no Lease kube-system/taint-eviction-controller: is the controller installed there?"),
         ("", "nobody holds the Lease kube-system/taint-eviction-controller: no replica acts now"),
-        ("a-host_uuid", "it may use its host's network; ask it with --server"),
+        ("a-host_uuid", "it may use its host's network; ask it with status --server"),
         ("cp-0_uuid", "does it listen on port 8080 (--listen), and not on loopback alone?"),
     ],
 )

@@ -142,7 +142,7 @@ def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any]) -> Ask:
             record = await store.read()
             if record is None:
                 raise Unanswered(
-                    f"there is no {lease}: is the controller installed there? --server asks a replica directly"
+                    f"there is no {lease}: is the controller installed there? status --server asks a replica directly"
                 )
             if not record.holder:
                 raise Unanswered(
@@ -216,7 +216,7 @@ async def _ask_pod(
 
 def _advice(answer: ApiAnswer, port: int) -> str:
     if answer.outcome is Outcome.ABSENT:
-        return "no pod has the name of the Lease's holder: it may use its host's network; ask it with --server"
+        return "no pod has the name of the Lease's holder: it may use its host's network; ask it with status --server"
     if answer.status == 403:
-        return "this needs the right to get pods/proxy; or forward a port, and ask with --server"
+        return "this needs the right to get pods/proxy; or forward a port, and ask with status --server"
     return f"does it listen on port {port} (--listen), and not on loopback alone?"
