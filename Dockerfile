@@ -1,5 +1,3 @@
-# syntax=docker/dockerfile:1
-#
 #   docker build --tag taint-eviction:0.2.0 .
 #
 # By tag it is what Debian and Python have fixed since; by digest it is what was tested:

@@ -149,7 +149,8 @@ async def test_what_is_wrong_is_told_with_what_to_do(at: ClientStage, tmp_path: 
     add_lease(at, NAME)
     result = await doctor(tmp_path)
     assert result.exit_code == 1
-    assert "wrong     replicas             1 replicas, 1 ready, on 1 nodes\n" in result.stdout
+    assert "wrong     replicas             1 replica, 1 ready, on 1 node\n" in result.stdout
+    assert "ok        answers              1 replica serves status and metrics\n" in result.stdout
     assert "→ the loss of that node stops evictions" in result.stdout
 
 
@@ -392,7 +393,7 @@ async def test_a_malformed_pod_is_named_and_the_rest_is_checked(at: ClientStage,
     assert f"{pods}items[0] is malformed: " in result.stdout
     assert f"{pods}pod odd is malformed: spec.containers is not a list" in result.stdout
     assert f"{pods}items[2] is malformed: metadata is not an object" in result.stdout
-    assert "1 replicas, 1 ready, on 1 nodes" in result.stdout
+    assert "1 replica, 1 ready, on 1 node" in result.stdout
 
 
 @pytest.mark.parametrize("body", ["[]", '{"items": 3}', '"words"', "null"])

@@ -25,7 +25,9 @@ from tests.manifests.test_kinds import (
 from taint_eviction import __version__
 from taint_eviction.cli.run import run
 from taint_eviction.cli.run_settings import read_settings
-from taint_eviction.files.policy_file import read_policy
+from taint_eviction.core.label_selectors import OPERATORS
+from taint_eviction.core.policy import EvictionMode
+from taint_eviction.files.policy_file import LIMITS, MATCH, RULE, read_policy
 
 CHART = MANIFESTS / "chart"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -110,6 +112,20 @@ def test_choices_are_those_of_the_command(parameter: click.Parameter) -> None:
         if flag_of(group, key) == name
     ]
     assert value == {"enum": list(parameter.type.choices)}
+
+
+def test_keys_of_rules_are_those_that_the_policy_file_may_have() -> None:
+    """None else, at every depth."""
+    rule = SCHEMA["properties"]["policy"]["properties"]["rules"]["items"]
+    keys = rule["properties"]
+    assert keys["mode"] == {"enum": [mode.value for mode in EvictionMode]}
+    selector = SCHEMA["definitions"]["podSelector"]
+    expression = selector["properties"]["matchExpressions"]["items"]
+    assert expression["properties"]["operator"] == {"enum": list(OPERATORS)}
+    for known, at in ((RULE, rule), (MATCH, keys["match"]), (LIMITS, keys["limits"])):
+        assert sorted(at["properties"]) == sorted(known)
+    for at in (rule, keys["match"], keys["limits"], selector, expression):
+        assert at["additionalProperties"] is False
 
 
 def test_every_default_value_is_known_to_the_schema() -> None:
@@ -243,6 +259,15 @@ def test_rules_become_a_policy_file_that_can_be_read() -> None:
         ("image.digest=abc", "digest"),
         ("resources.limits.memory=lots", "memory"),
         ("networkPolicy.apiServerPorts={0}", "apiServerPorts"),
+        ("breaker.nonsense=1", "nonsense"),
+        ("policy.nonsense=1", "nonsense"),
+        ("policy.rules[0].nonsense=1", "nonsense"),
+        ("policy.rules[0].mode=kill", "/policy/rules/0/mode"),
+        ("policy.rules[0].evictTimeout=soon", "/policy/rules/0/evictTimeout"),
+        ("policy.rules[0].match.namespace={shop}", "'namespace'"),
+        ("policy.rules[0].match.podSelector.matchLabel.app=db", "'matchLabel'"),
+        ("policy.rules[0].match.podSelector.matchExpressions[0].keys=app", "'keys'"),
+        ("policy.rules[0].limits.evictionPerSecond=1", "'evictionPerSecond'"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(value: str, named: str) -> None:
@@ -250,6 +275,16 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(value: str, named: s
     done = template("--set", value)
     assert done.returncode != 0
     assert named in done.stderr
+
+
+@needs_helm
+def test_the_rules_that_the_policy_file_is_described_by_are_values() -> None:
+    """What the controller reads, the schema lets through: the example has every key."""
+    example = re.search(r"```yaml\n(.*?)```", (MANIFESTS / "POLICY.md").read_text(), re.DOTALL)
+    assert example
+    rules = yaml.safe_load(example[1])["rules"]
+    text = rendered("--set-json", f"policy={json.dumps({'rules': rules})}")["ConfigMap taint-eviction-policy"]["data"]
+    assert yaml.safe_load(text["policy.yaml"])["rules"] == rules
 
 
 @needs_helm

@@ -131,6 +131,11 @@ def test_all_that_is_copied_is_let_in() -> None:
     assert let_in == {source for line in steps(1, "COPY") for source in line.split()[:-1]}
 
 
+def test_a_build_pulls_nothing_but_its_base() -> None:
+    """A line ``# syntax=`` has Docker ask Docker Hub for a frontend, even if the base is there or in a mirror."""
+    assert re.search(r"^# *(syntax|escape|check) *=", (ROOT / "Dockerfile").read_text(), re.MULTILINE) is None
+
+
 # ---- what it does
 
 

@@ -76,13 +76,20 @@ def test_a_release_that_makes_no_sense_is_refused(arguments: list[str], said: st
 
 def test_every_place_of_the_version_is_one_that_a_release_changes() -> None:
     """Outside of the changelog and the lock, this version stands only where the script looks for it."""
-    changed = r"(taint-eviction:|version: |appVersion: |VERSION=|__version__ = \")" + re.escape(__version__)
+    places = r"(taint-eviction:|, controller |version: |appVersion: |VERSION=|__version__ = \")"
+    changed = places + re.escape(__version__)
     suspects = [ROOT / name for name in ("Dockerfile", "README.md", "pyproject.toml")]
     suspects += [path for path in (ROOT / "manifests").rglob("*") if path.suffix in {".yaml", ".md"}]
+    suspects += (ROOT / "docs" / "install").glob("*.md")
     for path in suspects:
         for line in path.read_text().splitlines():
             if re.search(rf"(?<![\d.]){re.escape(__version__)}(?![\d.])", line):
                 assert re.search(changed, line), f"{path}: {line}"
+
+
+def test_what_the_doctor_prints_is_shown_with_this_version() -> None:
+    """The example is what a reader sees after the installation."""
+    assert f", controller {__version__}\n" in (ROOT / "docs/install/doctor.md").read_text()
 
 
 def test_krew_installs_the_command_that_kubectl_finds() -> None:

@@ -153,7 +153,7 @@ class Installation:
             raise NotChecked(unread)
         ready = [replica for replica in replicas if replica.ready]
         nodes = {replica.node for replica in ready}
-        said = f"{len(replicas)} replicas, {len(ready)} ready, on {len(nodes)} nodes"
+        said = f"{_many(len(replicas), 'replica')}, {len(ready)} ready, on {_many(len(nodes), 'node')}"
         if not ready:
             advice = "nothing evicts; look at the pods, or apply manifests/base (a static pod's labels are the same)"
             return [CheckResult("replicas", State.WRONG, said, advice)]
@@ -306,7 +306,8 @@ class Installation:
             if answer.outcome is not Outcome.DONE:
                 advice = f"metrics cannot be scraped either; does it listen on port {self._port} (--listen)?"
                 found.append(CheckResult("answers", State.WRONG, f"{replica.name}: {answer.failure}", advice))
-        said = f"{len(replicas)} replicas serve status and metrics" if replicas else "there is no replica to ask"
+        serve = f"{_many(len(replicas), 'replica')} {'serves' if len(replicas) == 1 else 'serve'} status and metrics"
+        said = serve if replicas else "there is no replica to ask"
         return found or [CheckResult("answers", State.FINE if replicas else State.UNCHECKED, said)]
 
     async def _alerts(self) -> list[CheckResult]:
@@ -333,6 +334,10 @@ async def _checked(check: str, findings: Awaitable[list[CheckResult]]) -> list[C
         return [CheckResult(check, State.UNCHECKED, str(why))]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return [CheckResult(check, State.UNCHECKED, f"the API server's answer is malformed: {error}")]
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def built_in_active(pod: object) -> bool:
