@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.unit import builders as build
 
 from taint_eviction.adapters.kubernetes_objects import read_pod
-from taint_eviction.core.adopting import may_have_back, places_to_adopt
+from taint_eviction.core.adopting import adoptable_until, may_have_back, places_to_adopt
 from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint, Toleration
 from taint_eviction.kopf_shell.kept_fields import pod_fields
 
@@ -78,3 +79,22 @@ def test_what_admission_took_is_never_given_back() -> None:
     """By the leader, with or without taints."""
     pod, _ = _pod(NOTE.replace("controller", "admission"))
     assert not may_have_back(pod, [])
+
+
+def test_a_pod_without_a_note_has_nothing_to_get_back() -> None:
+    """Whatever its tolerations are."""
+    assert not may_have_back(build.pod(build.tolerates(300)), [])
+
+
+def test_the_countdown_that_ends_first_says_until_when_a_pod_can_be_adopted() -> None:
+    """Each countdown runs from when its taint was set."""
+    pod = build.pod(build.tolerates(300, "k1"), build.tolerates(60, "k2"))
+    taints = [build.seen(build.taint("k1"), 10.0), build.seen(build.taint("k2"), 20.0)]
+    assert adoptable_until(pod, build.since(0.0), taints, earliest=30.0) == 80.0
+
+
+@pytest.mark.parametrize(("earliest", "until"), [(60.0, 60.0), (60.1, None)])
+def test_a_countdown_is_worth_adopting_if_it_ends_late_enough(earliest: float, until: float | None) -> None:
+    """The instant itself is late enough."""
+    pod = build.pod(build.tolerates(60))
+    assert adoptable_until(pod, build.since(0.0), [build.seen(build.taint())], earliest) == until

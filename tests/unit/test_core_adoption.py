@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from taint_eviction.core.adoption import TolerationKey, seconds_at, seconds_to_return, with_seconds
-from taint_eviction.core.objects import Toleration
+from taint_eviction.core.adoption import TolerationKey, builtin_seconds, seconds_at, seconds_to_return, with_seconds
+from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
 
 SLOW = Toleration("slow", "Exists", "", "NoExecute", 300)
 FAST = Toleration("fast", "Equal", "x", "NoExecute", 5)
 FOREVER = Toleration("any", "Exists")
+TAINT = Taint("slow", NO_EXECUTE)
+UNTOLERATED = Taint("nobody", NO_EXECUTE)
 
 
 def bare(*tolerations: Toleration) -> tuple[Toleration, ...]:
@@ -44,3 +46,18 @@ def test_seconds_find_their_toleration_in_any_order() -> None:
 def test_seconds_of_a_toleration_that_is_not_there_go_nowhere() -> None:
     """A note can add no toleration."""
     assert seconds_to_return((FOREVER,), seconds_at((SLOW,), {0})) == {}
+
+
+def test_the_built_in_controller_counts_the_first_toleration_that_matches() -> None:
+    """One that does not match counts for nothing, wherever it is in the list."""
+    assert builtin_seconds((FAST, SLOW), [TAINT]) == 300.0
+
+
+def test_the_built_in_controller_evicts_at_once_what_a_taint_finds_without_toleration() -> None:
+    """However long the pod tolerates the other taints."""
+    assert builtin_seconds((SLOW,), [TAINT, UNTOLERATED]) == 0.0
+
+
+def test_the_built_in_controller_never_evicts_what_tolerates_without_seconds() -> None:
+    """So a pod whose countdown is adopted is safe from it."""
+    assert builtin_seconds(bare(SLOW), [TAINT]) is None
