@@ -172,7 +172,7 @@ class Breaker:
                 yield since
 
     def newest_old(self, now: Moment) -> float:
-        """Return the instant up to which taints and outages are old: from before the window, or before the last reset."""
+        """Return the instant up to which taints and outages are old: before the window, or before the last reset."""
         newest_old = now.at - self.policy.window_seconds
         if self.latch is not None:
             newest_old = min(newest_old, now.instant_of(self.latch.since_epoch) - self.policy.window_seconds)
@@ -229,7 +229,7 @@ class Breaker:
         self._news = True
 
     def date_back(self, epoch: float) -> None:
-        """Move dates after ``epoch``, the API server's current time, back to it: the clock that wrote them was ahead."""
+        """Move dates after ``epoch``, the API server's current time, back to it: the writer's clock was ahead."""
         if self.latch is not None and self.latch.since_epoch > epoch:
             self.latch = replace(self.latch, since_epoch=epoch)
         if self.reset_epoch is not None:

@@ -176,7 +176,7 @@ def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, p
 
 
 def _left_to_kubelet(verdict: TaintVerdict) -> TaintVerdict:
-    """Return the verdict while the kubelet shuts the node down: not-ready follows from the shutdown and evicts no pod."""
+    """Return the verdict while the kubelet shuts the node down: not-ready follows from that and evicts no pod."""
     if verdict.taint.key != NOT_READY or verdict.fire_at is None:
         return verdict
     return replace(verdict, fire_at=None, left_to_kubelet=True)

@@ -127,7 +127,7 @@ class Dispatch:
         return self._queue.take(now.at, retry, only_exempt or self._stopped())
 
     def next_at(self, now: float, retries: bool) -> float | None:
-        """Return when an eviction next advances or may begin, None if none does. ``retries`` False: first tries only."""
+        """Return when an eviction next advances or may begin, None if none. ``retries`` False: first tries only."""
         stopped, only_exempt = self._stopped(exempt=True), self._stopped()
         return self._queue.next_at(now, retries, stopped=stopped, only_exempt=only_exempt)
 

@@ -128,7 +128,7 @@ class EvictionQueue:
                 assert_never(state)
 
     def place_governed_anew(self, ref: PodRef, schedule: Schedule) -> None:
-        """Put the hint to when another taint governs a pod; place several in the order of ``PodRecord.schedule_turn``."""
+        """Put the hint to when another taint governs a pod; several in the order of ``PodRecord.schedule_turn``."""
         if schedule.governed_anew_at is not None:
             self._governed_anew.schedule(ref, schedule.governed_anew_at)
 
@@ -203,7 +203,7 @@ class EvictionQueue:
     # Questions
 
     def due(self, *, exempt: bool = True) -> int:
-        """Count the first tries that are due and not held, settling ones included: the ``exempt`` ones, or the others."""
+        """Count due first tries that are not held, including settling ones; ``exempt`` False: without exempt ones."""
         return len(self._settling) + self._due_first.free - (0 if exempt else self._due_first.exempt)
 
     def next_at(self, now: float, retries: bool, stopped: bool, only_exempt: bool = False) -> float | None:

@@ -135,7 +135,7 @@ class FairQueue:
             self._leave(entry.flow)
 
     def take(self, now: float, only_exempt: bool = False) -> tuple[PodRef, tuple[Token, ...]] | None:
-        """Remove and return the next pod, and reserve a token of each of its limits; None if no pod may be evicted now."""
+        """Remove and return the next pod, with a reserved token of each of its limits; None if none may be evicted."""
         while (flow := self._called_first(now)) is not None:
             if flow.key.exempt:
                 return self._serve(flow), ()

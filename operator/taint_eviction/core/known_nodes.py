@@ -258,7 +258,7 @@ def _taint_sighting(
 
 
 def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool) -> bool:
-    """Return whether the kubelet shuts the node down gracefully; ``before``: whether it did so far. See ``KnownNode``."""
+    """Return whether the kubelet shuts the node down gracefully; ``before``: it did so far. See ``KnownNode``."""
     ready_again = before and node.is_ready and any(taint.key == NOT_READY for taint in sightings)
     return node.is_shutting_down or ready_again
 

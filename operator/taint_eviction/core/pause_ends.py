@@ -21,7 +21,7 @@ class PauseEnds:
         self._dated: Mapping[tuple[PauseScope, float], float] = {}
 
     def as_counted(self, control_state: ControlState, now: Moment) -> ControlState:
-        """Return the cluster's control state with the ends of pauses that count, by the API server's clock at ``now``."""
+        """Return the control state with the ends of pauses that count, by the API server's clock at ``now``."""
         dated: dict[tuple[PauseScope, float], float] = {}
         moved: dict[PauseScope, Pause] = {}
         for scope, pause in control_state.pauses().items():

@@ -78,7 +78,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """The pod is due, and waits until ``until`` in case more nodes are tainted, and then for the lists of their pods."""
+    """The pod is due, and waits until ``until`` in case more nodes are tainted, then for the lists of their pods."""
 
     until: float
     schedule: Schedule

@@ -152,14 +152,14 @@ class Status:
         return counts
 
     def failures(self, *, held: bool = True) -> list[FailedAttempts]:
-        """Return the failed attempts of all pods that are still to be evicted, with or without the pods that are held."""
+        """Return the failed attempts of all pods still to be evicted, with or without the pods that are held."""
         return [each.failures for each in self._pods if each.failures is not None and (held or not self._is_held(each))]
 
     def _is_held(self, record: PodRecord) -> bool:
         return record.decision is not None and self._dispatch.wait_reason(record, record.decision) is not None
 
     def loop_count(self, now: Moment) -> int:
-        """Count the eviction loops: pairs of a DaemonSet and a node where this process evicts its pods again and again."""
+        """Count the pairs of a DaemonSet and a node where this process evicts its pods again and again."""
         return self._deciding.loops.count(now)
 
     def pending_count(self) -> int:
@@ -192,7 +192,7 @@ class Status:
         return Explanation(record, self._deciding.decide(record, now), pending)
 
     def as_if_alive(self, pod: Pod, now: Moment) -> Explanation:
-        """Return the explanation that a pod would have if it were seen now for the first time and were not terminating."""
+        """Return the explanation for a pod as if it were first seen now and were not terminating."""
         bound = None if pod.node_name is None else sight(now, pod.bound_at, pod.bound_time_source)
         record = PodRecord(replace(pod, terminating=False), now.at, bound)
         decision = self._deciding.decide(record, now)

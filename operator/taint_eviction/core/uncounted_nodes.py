@@ -27,7 +27,7 @@ class NotCounted(Enum):
 def uncounted_nodes(
     breaker: Breaker, nodes: Mapping[str, KnownNode], counted: Collection[str], evictions: Evictions, now: Moment
 ) -> dict[NotCounted, list[str]]:
-    """Return, by reason, the nodes that are tainted or not ready, not in ``counted``, and not newly tainted by people."""
+    """Return, by reason, the tainted or unready nodes that are not in ``counted`` and not newly tainted by people."""
     by_people, _ = breaker.newly_tainted(nodes, now)
     found: dict[NotCounted, list[str]] = {}
     for name, known in nodes.items():

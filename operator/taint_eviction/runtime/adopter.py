@@ -407,7 +407,7 @@ class Adopter:
     # Hand-back
 
     async def _keep_confirming(self) -> None:
-        """Confirm each order to stop adoption, also if adoption is disabled: ``hand-back`` waits for the confirmation."""
+        """Confirm each order to stop adoption, even if adoption is disabled: ``hand-back`` waits for that."""
         confirmed: tuple[Pause, str] | None = None
         wait = _NOTICE_SECONDS
         while True:

@@ -55,7 +55,7 @@ class Engine:
         await self._pods.run()
 
     def synced(self) -> bool:
-        """Return whether all nodes, and the pods of each node tainted then, have been listed; once true, always true."""
+        """Return whether all nodes, and the pods of nodes tainted then, have been listed; once true, always true."""
         if not self._synced and self._tainted_at_start is not None:
             tainted = self._controller.tainted_nodes()
             self._synced = all(self._pods.listed(name) for name in self._tainted_at_start & tainted)

@@ -255,7 +255,7 @@ class Gate(Protocol):
 
 
 class Reporter(Protocol):
-    """Reports effects in logs, metrics or Kubernetes events. It never blocks and raises no errors of the outside world."""
+    """Reports effects in logs, metrics or Kubernetes events. It never blocks and raises no errors from outside."""
 
     def report(self, effect: Effect, now: Moment) -> None:
         """Report what has happened."""

@@ -20,7 +20,7 @@ _WORDS = {
 
 
 def is_audit_line(told: JsonObject) -> bool:
-    """Tell whether a line is one of an audit log."""
+    """Return whether a line is one of an audit log."""
     return "action" in told and "outcome" in told
 
 

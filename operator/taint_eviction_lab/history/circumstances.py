@@ -173,7 +173,7 @@ class Circumstances:
     # What to expect
 
     def evicted(self, happening: Happening, at: float, due: float, within: float) -> JsonObject:
-        """Say when an eviction is expected that was due at ``due`` and came at ``at``; call this before ``report``."""
+        """Return when to expect an eviction that was due at ``due`` and came at ``at``; call this before ``report``."""
         begin, retry = due, 0.0
         refusals = self._refusals.get(happening.text("uid"))
         if refusals is not None:
@@ -200,7 +200,7 @@ class Circumstances:
         self._refusals.clear()
 
     def notes(self) -> list[str]:
-        """Say where the scenario differs from what happened, a sentence each."""
+        """Return where the scenario differs from what happened, one sentence each."""
         found = ["The rules of the policy are missing."] if self._has_rules else []
         if self._restarted:
             found.append(

@@ -40,12 +40,12 @@ class RunRecord:
 
     @property
     def observed(self) -> bool:
-        """Tell whether nodes and pods were recorded, as in a journal."""
+        """Return whether nodes and pods were recorded, as in a journal."""
         return any(happening.what in ("node", "pod") for happening in self.happenings)
 
     @property
     def missing(self) -> str:
-        """Say what it lacks, "" if it lacks nothing that matters."""
+        """Return what it lacks, "" if it lacks nothing that matters."""
         found = []
         if self.audit:
             found.append("This was an audit log: pods that stayed and taints that were removed are missing.")

@@ -141,7 +141,7 @@ class _Story:
     # Pods
 
     def _since(self, happening: Happening, at: float) -> float:
-        """Say since when a pod exists, 0: from the beginning. It is recorded only once its node is tainted."""
+        """Return since when a pod exists, 0: from the beginning. It is recorded only once its node is tainted."""
         bound_at = happening.number("bound")
         if bound_at is None:
             return 0.0 if at <= _AT_THE_BEGINNING_SECONDS else at
@@ -249,7 +249,7 @@ class _Story:
         self.steps.append({"at": max(0.0, at), action: value})
 
     def until(self) -> float:
-        """Say when the scenario ends: with the record, or with the last expectation."""
+        """Return when the scenario ends: with the record, or with the last expectation."""
         expected = [each["at"] + each["within"] for found in self._evictions.values() for each in found]
         last: float = max([self._end + self._slack, *expected])
         return round(last, 3)
