@@ -25,7 +25,7 @@ class Instant:
     within_seconds: float = 1.0
 
     def met_by(self, seen: float) -> bool:
-        """Tell whether what was seen then came in time."""
+        """Return whether what was seen then came in time."""
         return -_EARLY_SECONDS <= seen - self.at < self.within_seconds
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Claim(Protocol):
     """One thing that is expected of a pod."""
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
-        """Say what is expected, what was seen, and whether the claim holds."""
+        """Return what is expected, what was seen, and whether the claim holds."""
         ...
 
 
@@ -132,7 +132,7 @@ class Scheduling:
     at: Instant | None = None
 
     def met_by(self, entry: TimelineEntry) -> bool:
-        """Tell whether this is what was expected."""
+        """Return whether this is what was expected."""
         due = entry.due_at is not None and self.due.met_by(entry.due_at)
         return due and (self.at is None or self.at.met_by(entry.at))
 
@@ -165,7 +165,7 @@ class LateAtMost:
     seconds: float
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
-        """Look at what it says."""
+        """Compare with its own reports."""
         late = [entry.late_seconds or 0.0 for entry in history.of(What.SAID_EVICTED)]
         seen = f"{', '.join(f'{seconds:.3f}' for seconds in late)} s late" if late else "never evicted"
         return f"at most {self.seconds:g} s late", seen, bool(late) and max(late) <= self.seconds
@@ -290,7 +290,7 @@ class Expectation:
 
     @property
     def is_about_evictions(self) -> bool:
-        """Tell whether it says which evictions are right."""
+        """Return whether it says which evictions are right."""
         return bool(self.how_many) or any(
             isinstance(claim, NotEvicted) or (isinstance(claim, Happens) and claim.what is What.EVICTED)
             for claim in self.claims
@@ -298,7 +298,7 @@ class Expectation:
 
     @property
     def counts_deletes(self) -> bool:
-        """Tell whether it says how many DELETE calls are right."""
+        """Return whether it says how many DELETE calls are right."""
         return any(isinstance(claim, Deletes) for claim in self.claims)
 
 

@@ -89,7 +89,7 @@ class CallFaults:
         self._rules.clear()
 
     def next(self, call: CallKind, subject: str, now: float) -> CallFault:
-        """Say what happens to a call that is made now; ``subject`` is the object's name, "" where there is none."""
+        """Return what happens to a call that is made now; ``subject`` is the object's name, "" where there is none."""
         self._rules = [
             rule for rule in self._rules if rule.left != 0 and (rule.picked.until is None or now < rule.picked.until)
         ]

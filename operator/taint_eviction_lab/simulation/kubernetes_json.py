@@ -144,7 +144,7 @@ def toleration_seconds(pod: Mapping[str, Any]) -> tuple[int | None, ...]:
 
 
 def tells_when_bound(pod: Mapping[str, Any]) -> bool:
-    """Tell whether somebody has already written when the pod was bound, or that nobody did."""
+    """Return whether somebody has already written when the pod was bound, or that nobody did."""
     status = pod.get("status", {})
     return not isinstance(status, Mapping) or "conditions" in status or "startTime" in status
 
@@ -156,5 +156,5 @@ def node_name_of(pod: Mapping[str, Any]) -> str | None:
 
 
 def is_terminating(pod: Mapping[str, Any]) -> bool:
-    """Tell whether the pod is being deleted."""
+    """Return whether the pod is being deleted."""
     return bool(pod["metadata"].get("deletionTimestamp"))

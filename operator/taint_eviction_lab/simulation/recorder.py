@@ -1,6 +1,5 @@
-"""What was so at any instant: every version of every node and pod, and when it was written.
-
-It is told of each change by the store, within the write. It decodes each version once: readers share the object and
+"""The state at any instant: every version of every node and pod, and when it was written.
+The store reports each change to it, within the write. It decodes each version once: readers share the object and
 never change it.
 """
 

@@ -52,7 +52,7 @@ BREAKER_SETTINGS = frozenset(
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
 _EXEMPT, _FOR_EVER = "exempt", "forever"
 
-# A clock that ran back would be none.
+# A clock must not run backwards.
 _MAX_DRIFT_PPM = 1_000_000
 
 Fields = dict[str, Marked]

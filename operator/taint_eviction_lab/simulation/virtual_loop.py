@@ -29,7 +29,7 @@ _MAX_TURNS_AT_AN_INSTANT = 1_000_000
 
 
 class Deadlock(RuntimeError):
-    """Everything waits for something that nobody will do."""
+    """Everything waits for an event that never comes."""
 
 
 class TimeStandsStill(RuntimeError):
