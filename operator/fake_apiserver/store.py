@@ -209,7 +209,7 @@ class ObjectStore:
     def restore(self, snapshot: Snapshot, *, rewind_version: bool = False) -> None:
         """Puts the objects back as they were, without telling any watcher, and compacts.
 
-        The counter of versions goes on, as with `etcdutl --bump-revision`, unless `rewind_version`.
+        The counter of versions continues, as with `etcdutl --bump-revision`, unless `rewind_version`.
         """
         for plural, records in snapshot.records.items():
             table = _Table(RESOURCES[plural])

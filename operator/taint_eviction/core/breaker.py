@@ -66,7 +66,7 @@ class Breaker:
         # Number of due pods that a person knows of (a reset, the end of a pause): these may all be evicted.
         self._known_due = 0.0
         self.unlisted: dict[str, float] = {}
-        # The end of the last wait for lists that did not come: nodes that were unlisted by then count all the same.
+        # The end of the last wait for lists that did not come: nodes that were unlisted by then still count.
         self._waited_until = -math.inf
         self._evicting: dict[str, set[Taint]] = {}
         # Undated taints from before this process started, with the time of their manager's last write.

@@ -111,7 +111,7 @@ def is_same(one_at: float, other_at: float) -> bool:
 
 
 def lateness_reason(decision: Evict, seconds: float, at: float, earlier_deadlines: Iterable[float]) -> DifferenceReason:
-    """Return why the built-in controller came so many ``seconds`` later than this one."""
+    """Return why the built-in controller evicted ``seconds`` later than this one."""
     if any(is_same(at, deadline) for deadline in earlier_deadlines):
         return DifferenceReason.OLD_DEADLINE
     toleration = decision.deciding.toleration

@@ -11,7 +11,7 @@ from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.lifecycle_actions import LifecycleAction
 from taint_eviction_lab.simulation.suspension_actions import SuspensionAction
 
-# Who changes taints, as managedFields tell it, where a scenario names nobody.
+# The manager in managedFields that changes taints, if a scenario names none.
 KUBECTL = "kubectl-taint"
 # The number of the replica that is the model of the built-in controller; all others count from 1.
 BUILT_IN = -1

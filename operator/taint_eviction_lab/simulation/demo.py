@@ -235,7 +235,9 @@ class DemoStory:
         return sum(shop.name in cluster.evicted for shop in SHOPS)
 
     def verdict(self, version: str) -> list[str]:
-        """Sum up in three lines what each has done, and whether it went as told; ``version``: the built-in one's."""
+        """Return three lines: what each controller has done, and whether all went as expected; ``version``: the
+        built-in one's.
+        """
         late = [
             f"{pod.name} {seconds:.0f} s late"
             for pod in (CACHE, DB)
@@ -267,7 +269,7 @@ STEPS: Mapping[str, str] = {
 
 
 def with_lateness(story: DemoStory, fact: DemoFact) -> DemoFact:
-    """Add to an eviction how late it is; evictions by mistake are told once all of them are through."""
+    """Add to an eviction how late it is; evictions by mistake are reported once all of them are done."""
     if fact.what != "evicted":
         return fact
     if fact.pod.startswith(SHOP):

@@ -160,7 +160,7 @@ class IsScheduled:
 
 @dataclass(frozen=True, slots=True)
 class LateAtMost:
-    """The controller itself measures each eviction at no more than so many seconds after its deadline."""
+    """By the controller's own measurement, each eviction is at most ``seconds`` after its deadline."""
 
     seconds: float
 
@@ -202,7 +202,7 @@ class IsCompared:
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """So many DELETE calls for the pod arrive at the API server, refused ones included."""
+    """``count`` DELETE calls for the pod arrive at the API server, including refused ones."""
 
     count: int
 
@@ -258,7 +258,7 @@ def _delete_calls(history: PodTimeline) -> list[TimelineEntry]:
 
 @dataclass(frozen=True, slots=True)
 class HowMany:
-    """Of all pods that the pattern matches, so many are evicted from ``since`` on, before ``until``; None: no bound."""
+    """How many of all pods that the pattern matches are evicted from ``since`` on, before ``until``; None: no bound."""
 
     least: int | None
     most: int | None
@@ -317,7 +317,7 @@ def judge(expectations: Sequence[Expectation], histories: Sequence[PodTimeline])
 
 
 def _undisturbed(expectations: Sequence[Expectation], history: PodTimeline) -> list[Verdict]:
-    """Check what holds for every pod unless an expectation says otherwise; only what is broken is told."""
+    """Check what holds for every pod unless an expectation says otherwise; return only violations."""
     about = [expectation for expectation in expectations if fnmatch.fnmatchcase(history.name, expectation.pattern)]
     line = about[0].line if about else 0
     verdicts = []

@@ -7,7 +7,7 @@ from taint_eviction_lab.simulation.freezing import Freezer
 
 
 class Killable:
-    """What has ``_calls``, runs as ``_task``, and can be frozen by ``freezer``; whoever derives from it sets them."""
+    """A process with ``_calls`` that runs as ``_task`` and can be frozen by ``freezer``; subclasses set these."""
 
     freezer: Freezer
     _calls: SimulatedCalls

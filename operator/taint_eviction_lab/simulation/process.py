@@ -35,7 +35,7 @@ _MONOTONIC_OFFSET_SECONDS = 4096.0
 
 
 def no_reporters(timeline: Timeline, gate: Gate) -> Iterable[Reporter]:
-    """Tell nobody but the timeline."""
+    """Report to the timeline only."""
     return ()
 
 
@@ -52,10 +52,10 @@ class SimulatedGate:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a process is started in: the world, the host, its settings, the watches' fate, and who else is told.
+    """The surroundings of a process: the world, the host, its settings, the state of watches, and further reporters.
 
     ``seed`` decides all that is left to chance, as the lengths of waits. ``own_faults`` befall its calls alone.
-    ``lease`` None: ``gate`` says whether it acts; otherwise whoever is elected does.
+    ``lease`` None: ``gate`` says whether it acts; otherwise the election decides.
     """
 
     world: World

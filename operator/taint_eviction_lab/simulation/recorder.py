@@ -53,7 +53,7 @@ class ClusterRecorder:
         self._subscribers.append(subscriber)
 
     def body(self, record: StoredObject) -> JsonObject:
-        """Return the object of a record; nobody may change it."""
+        """Return the object of a record; callers must not change it."""
         found = self._bodies.get(record.resource_version)
         return record.decode() if found is None else found
 

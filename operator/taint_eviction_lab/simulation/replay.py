@@ -166,7 +166,7 @@ class _Replay:
             return
         last = max([0.0, *(step.at for step in self._scenario.steps), *self._expected_seconds()])
         await sleep_until(last + _AT_LEAST_AFTER_SECONDS)
-        while self._stage.busy() and virtual_now() < last + _AT_MOST_AFTER_SECONDS:  # noqa: ASYNC110 - there is no event to wait for
+        while self._stage.busy() and virtual_now() < last + _AT_MOST_AFTER_SECONDS:  # noqa: ASYNC110 - no event to wait for
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _expected_seconds(self) -> list[float]:

@@ -185,7 +185,7 @@ class SettingsReading(LifecycleReading):
     # The breaker
 
     def _breaker(self, at: Marked) -> BreakerPolicy:
-        """Read ``breaker``: whoever mentions it has it."""
+        """Read ``breaker``: a scenario with this key has a circuit breaker."""
         fields = self.fields(at, BREAKER_SETTINGS, "breaker")
         changes: dict[str, Any] = self._spans(fields, _BREAKER_SPANS)
         policy = BreakerPolicy(enabled=True)

@@ -41,7 +41,8 @@ from taint_eviction_lab.simulation.watches import Streams
 
 
 class ReplayStage:
-    """One world with its controllers in it: one that always acts unless told otherwise, or replicas with a Lease.
+    """One world with its controllers in it: one that always acts unless a step says otherwise, or replicas with a
+    Lease.
 
     ``built_in``: the model of the built-in controller stands beside them, or in their place. ``auditor`` receives
     every call. ``ready_seconds``: how long it takes a pod to get ready. ``nodes`` and ``pods`` are the watches of the

@@ -58,7 +58,7 @@ _NEVER_OPENED = BreakerExpectation((), None, 0)
 
 
 def judge_breaker(expectation: BreakerExpectation | None, timeline: Timeline) -> tuple[Verdict, ...]:
-    """Check when it opened and closed; where nothing is expected, only what is broken is told."""
+    """Check when it opened and closed; without an expectation, return only violations."""
     expected = expectation or _NEVER_OPENED
     verdicts = []
     for what, instants in ((What.BREAKER_OPENED, expected.opened), (What.BREAKER_CLOSED, expected.closed)):

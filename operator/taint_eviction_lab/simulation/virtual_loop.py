@@ -50,7 +50,7 @@ class _JumpingSelector(selectors.BaseSelector):
         return self._keys[fileobj]
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Let go of a file object."""
+        """Unregister a file object."""
         return self._keys.pop(fileobj)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:

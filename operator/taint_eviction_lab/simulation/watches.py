@@ -106,7 +106,7 @@ class SimulatedWatcher:
     async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         """Watch until cancelled; raise ``WatchEnded`` when the watch is cut or cannot be opened.
 
-        ``since`` counts for pods only, as it does for Kopf: nodes are listed all the same.
+        ``since`` counts for pods only, as it does for Kopf: nodes are always listed.
         """
         of_nodes = isinstance(scope, NodesScope)
         streams, call = (self._nodes, CallKind.WATCH_NODES) if of_nodes else (self._pods, CallKind.WATCH_PODS)
