@@ -1,7 +1,5 @@
-"""An embedded Kubernetes API server for tests, the demo and benchmarks: this is its door.
-
-It serves the few kinds that a taint controller meets, over real HTTP, and can be told to misbehave. It imports
-nothing of the rest of the project.
+"""An embedded Kubernetes API server for tests, the demo and benchmarks: its public interface. It serves the few kinds
+that a taint controller needs, over real HTTP, and can inject faults. It imports nothing from the rest of the project.
 """
 
 from .clock import WallClock

@@ -56,7 +56,7 @@ class Answerer:
     """False answers 503 to everything, as a server does that has lost its etcd."""
     control: ControlHandler | None = None
     before_read: Callable[[str], None] = lambda _: None
-    """Told which kind is about to be read, by its plural."""
+    """Called with the plural of the kind that is about to be read."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The handler that the HTTP server calls for every request."""
@@ -82,7 +82,7 @@ class Answerer:
         )  # fmt: skip
 
     def dated(self, response: web.StreamResponse) -> web.StreamResponse:
-        """With the server's own Date, which aiohttp would take from the host."""
+        """Set the server's own Date, which aiohttp would take from the host."""
         if not response.prepared:
             response.headers.setdefault("Date", self.clock.http_date())
             response.headers.setdefault("Cache-Control", "no-cache, private")
@@ -166,7 +166,7 @@ class Answerer:
         if not breaks:
             return await self._operate(request, info, body, entry)
         if fault.when == "after":
-            # The effect takes place, whatever its own answer would have been; only that is lost.
+            # The request takes effect, whatever its own answer would have been; only that answer is lost.
             self._take_effect(info, body, entry)
         if fault.hang:
             await hang()

@@ -1,8 +1,7 @@
-"""A stand-in for the disruption controller: keeps the status of PodDisruptionBudgets true.
-
-As the real one it works behind the API server's back, a moment after pods or budgets change (`delay_seconds`), and can
-be paused, so that evictions meet a stale status. Percentages and maxUnavailable count from how many pods there should
-be: the real one asks the pods' ReplicaSets and StatefulSets, this one the function `scale`.
+"""A stand-in for the disruption controller: keeps the status of PodDisruptionBudgets up to date.
+Like the real one it works asynchronously, a moment after pods or budgets change (`delay_seconds`), and can
+be paused, so that evictions meet a stale status. Percentages and maxUnavailable refer to the desired number of
+pods: the real one takes it from ReplicaSets and StatefulSets, this one from the function `scale`.
 Reference: kubernetes/pkg/controller/disruption.
 """
 
@@ -51,7 +50,7 @@ def scaled(value: int | str, total: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PodHealth:
-    """What counts of a pod for a budget. `alive`: neither terminating nor finished."""
+    """The state of a pod that a budget counts. `alive`: neither terminating nor finished."""
 
     name: str
     ready: bool
@@ -64,7 +63,7 @@ Scale = Callable[[StoredObject, LabelSelector, Sequence[PodHealth]], int]
 
 
 def present(budget: StoredObject, selector: LabelSelector, pods: Sequence[PodHealth]) -> int:
-    """The scale of pods that nobody brings back: as many as there are."""
+    """The scale of pods that are not recreated: as many as there are."""
     return len(pods)
 
 
@@ -140,7 +139,9 @@ class Budgets:
         return status
 
     def _facts_of(self, record: StoredObject) -> PodHealth:
-        """What counts of a pod, remembered per version, since decoding all pods at each change is dear."""
+        """The state of a pod that budgets count, cached per version, because decoding all pods at each change is
+        expensive.
+        """
         known = self._facts.get(record.uid)
         if known is None or known[0] != record.resource_version:
             pod = record.decode()

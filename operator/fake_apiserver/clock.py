@@ -1,7 +1,7 @@
 """The server's clocks and timers: the only module here that reads any.
 
 The wall clock can be offset from the host's, as that of a real control plane may be; the monotonic clock serves waiting
-only. Whoever brings a virtual clock gives the cluster another source of the wall clock and other timers.
+only. For virtual time, the cluster gets another source of the wall clock and other timers.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _host_time = time.time  # noqa: TID251 - stand-alone: it has a clock module of i
 
 
 class Timer(Protocol):
-    """A call that is to come."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """The call does not come; idempotent."""
+        """Cancel the call; idempotent."""
 
 
 CallLater = Callable[[float, Callable[[], object]], Timer]
-"""Calls a function once, so many seconds later. Raises ``RuntimeError`` where nothing runs that could."""
+"""Calls a function once, after this many seconds. Raises ``RuntimeError`` if no event loop runs."""
 
 
 def call_later(seconds: float, act: Callable[[], object]) -> Timer:
@@ -58,5 +58,5 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def monotonic() -> float:
-    """Seconds for measuring spans; stands still for nobody's wall clock."""
+    """Seconds for measuring durations; independent of any wall clock."""
     return time.monotonic()  # noqa: TID251 - stand-alone: it has a clock module of its own

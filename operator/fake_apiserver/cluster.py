@@ -1,4 +1,4 @@
-"""A cluster without its front door: the store, its write rules, and whoever acts behind the API server's back.
+"""A cluster without HTTP: the store, its write rules, and the stand-ins for controllers and kubelets.
 
 Everything is synchronous. Clocks and timers come from outside, so that one cluster can serve HTTP in real time and
 another one replays in virtual time. Objects that are created here keep the status (and uid) that they come with.
@@ -33,8 +33,8 @@ Objects = list[JsonObject]
 class FakeCluster:
     """Starts empty.
 
-    `recorder` hears of each change before anybody reacts to it, within the write and in order. `scale` says how many
-    pods there should be for a budget: by default those that are there or will be recreated. With `node_lifecycle` nodes
+    `recorder` receives each change before any other subscriber, within the write and in order. `scale` returns the
+    desired number of pods for a budget: by default those that exist or will be recreated. With `node_lifecycle` nodes
     have Leases, and those whose kubelets are silent are tainted; None for neither. `machine_clock` is the clock of
     kubelets and kube-controller-manager: by default the server's.
     """

@@ -12,7 +12,7 @@ _LINGER_NOT_AT_ALL = struct.pack("ii", 1, 0)
 
 
 def reset_connection(request: web.BaseRequest) -> None:
-    """Makes the client see a TCP reset; what was written before may be lost, as it is in life."""
+    """Makes the client see a TCP reset; data written before may be lost, as in reality."""
     _abort(request.transport)
 
 

@@ -46,7 +46,7 @@ class Control:
         }
 
     async def handle(self, request: web.BaseRequest, raw: bytes) -> web.StreamResponse:
-        """Answers 404 for paths that are none, 400 with a sentence for bodies that do not fit."""
+        """Answers 404 for unknown paths, 400 with a sentence for invalid bodies."""
         action = self._actions.get((request.method, request.path.removeprefix("/_simulation/")))
         if action is None:
             return web.Response(status=404, text=__doc__ or "")

@@ -46,13 +46,13 @@ class Admission:
     default_toleration_seconds: int | None = 300
     """Seconds of the not-ready and unreachable tolerations given to pods that lack them; None switches it off."""
     taint_nodes_by_condition: bool = False
-    """Give new nodes the not-ready:NoSchedule taint. Real servers do; here nobody would take it off again."""
+    """Give new nodes the not-ready:NoSchedule taint. Real servers do; here nothing would remove it."""
     toleration_comparison_operators: bool = False
     """Accept the toleration operators Gt and Lt (KEP-5471, alpha)."""
 
 
 class Identities:
-    """Where uids and generated names come from: one seed, one sequence; None is different each time."""
+    """The source of uids and generated names: one seed gives one sequence; None is different each time."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)

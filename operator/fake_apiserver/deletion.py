@@ -1,7 +1,7 @@
 """Deleting: preconditions, grace periods and finalizers, in the real server's order.
 
-Reference: apiserver/pkg/registry/rest/delete.go and kubernetes/pkg/registry/core/pod/strategy.go. Who ends a
-graceful deletion is the kubelet's business, see `kubelet`.
+Reference: apiserver/pkg/registry/rest/delete.go and kubernetes/pkg/registry/core/pod/strategy.go. The kubelet ends a
+graceful deletion, see `kubelet`.
 """
 
 from __future__ import annotations

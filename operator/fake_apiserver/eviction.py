@@ -1,6 +1,6 @@
 """The two subresources that act on pods: eviction, which asks the budgets first, and binding.
 
-As in the real server a budget is asked, and pays, before the preconditions are looked at.
+As in the real server, a budget is checked and decremented before the preconditions are checked.
 
 Reference: kubernetes/pkg/registry/core/pod/storage/{eviction,storage}.go, texts as of 1.35. One difference: a conflict
 is answered at once, while the real server tries for up to ten seconds before it says so.
@@ -58,7 +58,7 @@ def _options(eviction: JsonObject, query: Mapping[str, str]) -> DeleteOptions:
 
 
 def _passes_unhealthy(pod: JsonObject, budget: JsonObject) -> bool:
-    """Pods that are not ready do not count as healthy, so that their going costs nothing."""
+    """Pods that are not ready do not count as healthy, so their eviction costs no disruption."""
     if is_ready(pod):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -69,7 +69,7 @@ def _passes_unhealthy(pod: JsonObject, budget: JsonObject) -> bool:
 
 
 def _check_and_decrement(registry: Registry, record: StoredObject, pod_name: str, options: DeleteOptions) -> None:
-    """Raises what the budget says against it; else takes one disruption from it."""
+    """Raises the budget's refusal; otherwise takes one disruption from the budget."""
     budget = record.decode()
     status = budget.get("status") or {}
     name = record.name
@@ -92,7 +92,7 @@ def _check_and_decrement(registry: Registry, record: StoredObject, pod_name: str
 
 
 def _exhausted(status: JsonObject) -> str:
-    """Why no disruption is allowed; a condition's message says more than numbers that it makes doubtful."""
+    """Why no disruption is allowed; a condition's message is preferred to numbers that it makes doubtful."""
     conditions = [c for c in status.get("conditions") or [] if c.get("type") == "DisruptionAllowed"]
     said = next((c for c in conditions if c.get("status") == "False" and c.get("message")), None)
     wanted, found = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)

@@ -1,4 +1,4 @@
-"""How clients are told where the server is: a kubeconfig as a dict. Writing files is the caller's business."""
+"""A kubeconfig for the server, as a dict. The caller writes files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .status import JsonObject
 
 
 class Addressable(Protocol):
-    """What of a server goes into a kubeconfig."""
+    """The parts of a server that a kubeconfig needs."""
 
     @property
     def url(self) -> str: ...

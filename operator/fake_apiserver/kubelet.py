@@ -1,6 +1,6 @@
 """Stand-ins for what happens around pods: kubelets that end them, and a StatefulSet that brings them back.
 
-They act through the registry like any client would, but without HTTP, and stand still while the server is down.
+They act through the registry like any client, but without HTTP, and pause while the server is down.
 Every wait is a timer, so nothing here blocks and `suspend` leaves nothing behind.
 """
 
@@ -34,7 +34,7 @@ class Kubelets:
     finish_after_seconds: float = 0.05
     """How long a pod takes to end; never longer than its grace period."""
     start_after_seconds: float | None = None
-    """When bound pods become Running and Ready; None leaves their status to whoever else writes it."""
+    """When bound pods become Running and Ready; None leaves their status to other writers."""
     frozen_nodes: set[str] = field(default_factory=set)
     finish_after_seconds_by_node: dict[str, float] = field(default_factory=dict)
     registered_only: bool = False
@@ -55,19 +55,19 @@ class Kubelets:
                 self._consider(change.new)
 
     def freeze(self, node: str) -> None:
-        """From now on nothing ends or starts on this node, not even what is under way."""
+        """From now on no pod ends or starts on this node, not even one that is already ending or starting."""
         self.frozen_nodes.add(node)
         for record in self.registry.store.select(Selection(PODS)):
             if record.node_name == node:
                 self._cancel(record.uid)
 
     def thaw(self, node: str) -> None:
-        """The kubelet is back and takes up what it missed."""
+        """The kubelet is back and does what it missed."""
         self.frozen_nodes.discard(node)
         self.catch_up()
 
     def resume(self) -> None:
-        """With the server up: takes up what was due meanwhile."""
+        """With the server up: does what was due meanwhile."""
         self._suspended = False
         self.catch_up()
 
@@ -161,7 +161,7 @@ class Recreation:
 
 @dataclass(slots=True)
 class Recreations:
-    """All pods that somebody like a StatefulSet wants back."""
+    """All pods that are recreated, as by a StatefulSet."""
 
     registry: Registry
     call_later: CallLater = call_later
@@ -174,7 +174,7 @@ class Recreations:
         return recreation
 
     def drop(self, namespace: str, name: str) -> None:
-        """Not wanted any more; idempotent."""
+        """Stop recreating this pod; idempotent."""
         self._wanted.pop((namespace, name), None)
 
     def missing(self, namespace: str, selector: LabelSelector) -> int:
@@ -223,7 +223,7 @@ class Recreations:
             options = WriteOptions(manager="kube-controller-manager")
             record = self.registry.create(PODS, recreation.namespace, pod, options)
         except StatusError:
-            # Somebody else was faster: there is a pod of that name, which is what was wanted.
+            # Another client was faster: a pod of that name exists, as wanted.
             return
         node = recreation.node(record.decode()) if callable(recreation.node) else recreation.node
         if node:

@@ -1,8 +1,8 @@
-"""What kubelets tell of their nodes: the condition Ready, and a Lease in kube-node-lease that they renew.
-
-Renewals are computed rather than written: a thousand nodes cost nothing as long as nobody asks. The Lease objects are
-written when somebody reads Leases, so a watch hears of renewals only then. A kubelet posts Ready=True when its node is
-registered without that condition, and when it speaks again. What it posts later, as Ready=False, others write.
+"""What kubelets report about their nodes: the condition Ready, and a Lease in kube-node-lease that they renew.
+Renewals are computed rather than written: a thousand nodes cost nothing as long as no client reads Leases. The Lease
+objects are written when a client reads Leases, so a watch shows renewals only then. A kubelet posts Ready=True when its
+node is registered without that condition, and when it is no longer silent. Other writers post later changes, such as
+Ready=False.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .selectors import FieldTerm
 from .status import JsonObject, StatusError
 
 LEASE_NAMESPACE = "kube-node-lease"
-# So many renewals fit into a Lease.
+# How many renewals fit into a Lease.
 _RENEWALS = 4
 _NODES, _PODS, _LEASES = RESOURCES["nodes"], RESOURCES["pods"], RESOURCES["leases"]
 _STATUS = WriteOptions(manager="kubelet", subresource="status")
@@ -30,7 +30,7 @@ _ROUNDING = 1e-3
 
 @dataclass(slots=True)
 class _Heart:
-    """Beats every so many seconds since `since`, until `silent_at`."""
+    """Beats periodically since `since`, until `silent_at`."""
 
     since: float
     every_seconds: float
@@ -112,7 +112,7 @@ class NodeHeartbeats:
         self._suspended = True
 
     def write_leases(self) -> None:
-        """Brings the Lease objects up to date, for whoever is about to read them."""
+        """Brings the Lease objects up to date, before a client reads them."""
         for node in self._hearts:
             renewed_at = self.renewed_at(node)
             assert renewed_at is not None
@@ -143,7 +143,7 @@ class NodeHeartbeats:
         try:
             self.registry.replace(record, obj, _STATUS)
         except StatusError:
-            # An object that the API server would not have: nobody can write it.
+            # The API server would not accept this object, so it cannot be written.
             return
 
     def _lease(self, node: str, renewed_at: float) -> JsonObject:

@@ -2,7 +2,7 @@
 
 Every period it looks at all nodes: a kubelet that was silent for the grace period makes Ready Unknown. A node that is
 not ready gets a NoSchedule taint as soon as its condition is written, and a NoExecute taint through the queue of its
-zone, whose rate depends on how much of the zone, and of the cluster, is ready. What it knows it forgets with `stop`.
+zone, whose rate depends on how much of the zone, and of the cluster, is ready. `stop` discards its state.
 
 A pass takes no time here, and what was queued in a pass is served 0.1 s later at the earliest. Nodes of a zone are
 queued in the order of their names; in Kubernetes in none. Not here: the pressure conditions of silent nodes, events of
@@ -52,7 +52,7 @@ class NodeLifecycleSettings:
 
 @dataclass(slots=True)
 class _Health:
-    """What was last seen of a kubelet, and when that was seen to be new."""
+    """The last heartbeat of a kubelet, and when it was first seen."""
 
     heartbeat: str | None
     renewed_at: float | None
@@ -105,7 +105,7 @@ class NodeLifecycleController:
         self.heartbeats.suspend()
 
     def restart(self, after_seconds: float = 0.0) -> None:
-        """Another leader takes over, so much later."""
+        """Another leader takes over, after this time."""
         self.stop()
         self._timers["start"] = self.call_later(after_seconds, self.start)
 
@@ -152,7 +152,7 @@ class NodeLifecycleController:
         self._known = {_name(node) for node in nodes}
 
     def _observe(self, node: JsonObject) -> str | None:
-        """Takes in the heartbeats of a node, and writes Ready=Unknown where there are none; returns the status."""
+        """Reads the heartbeats of a node, and writes Ready=Unknown if there are none; returns the status."""
         name, now, condition = _name(node), self._now(), ready_condition(node)
         health = self._health_of(node, condition)
         renewed_at = self.heartbeats.renewed_at(name)
@@ -260,7 +260,7 @@ class NodeLifecycleController:
         return self.settings.slow_taints_per_second if nodes > self.settings.large_zone else 0.0
 
     def _arm(self) -> None:
-        """Sees to it that the queues are served when the first of them has a node and a token."""
+        """Schedules the service of the queues for when the first of them has a node and a token."""
         now = self._now()
         next_at = min((queue.next_at() for queue in self._queues.values()), default=math.inf)
         if next_at == math.inf:

@@ -1,7 +1,7 @@
 """Zones as the node lifecycle controller sees them: their states, and the queues through which it taints their nodes.
 
 Times are seconds of any monotonic clock and come from the caller. A node that was served stays a member, so that it is
-served once only, until somebody removes it. Reference: kubernetes/pkg/controller/nodelifecycle/scheduler, and
+served only once, until it is removed. Reference: kubernetes/pkg/controller/nodelifecycle/scheduler, and
 `ComputeZoneState` beside it.
 """
 
@@ -13,9 +13,9 @@ from enum import StrEnum
 
 from .status import JsonObject
 
-# What an accumulated binary fraction may be off by.
+# The tolerance for accumulated rounding errors.
 _ROUNDING = 1e-3
-# A zone is partially disrupted if so many of its nodes are not ready, and such a share of them.
+# A zone is partially disrupted if at least this number and this share of its nodes are not ready.
 _MIN_DISRUPTED, _DISRUPTED_SHARE = 3, 0.55
 _ZONE_LABELS = tuple(
     (f"failure-domain.beta.kubernetes.io/{part}", f"topology.kubernetes.io/{part}") for part in ("region", "zone")

@@ -125,7 +125,7 @@ def track(
 ) -> None:
     """Brings `new`'s managedFields up to date with what this write changes; `old` is None for creations.
 
-    `status_is_reset`: status belongs to a subresource, so that whoever creates the object owns nothing of it.
+    `status_is_reset`: status belongs to a subresource, so that the creator of the object owns nothing of it.
     """
     entries = _entries_to_start_from(old, new, manager)
     if entries is None:
@@ -169,7 +169,7 @@ def _entries_to_start_from(
     if manager.subresource or not given:
         return live or None
     if given == [{}]:
-        # An explicit reset: from now on nobody tracks this object.
+        # An explicit reset: from now on this object is not tracked.
         return None
     return given
 

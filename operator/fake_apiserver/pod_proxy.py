@@ -17,7 +17,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 async def ask_pod(registry: Registry, info: RequestInfo) -> web.Response:
-    """Passes a request on; raises 404 where there is no such pod, 503 where nobody listens."""
+    """Passes a request on; raises 404 if there is no such pod, 503 if nothing listens."""
     name, _, port = info.name.partition(":")
     pod = registry.get(RESOURCES["pods"], info.namespace, name).decode()
     address = (pod.get("status") or {}).get("podIP")

@@ -98,7 +98,7 @@ def list_page(store: ObjectStore, info: RequestInfo) -> ListPage:
     at, start_key = store.resource_version, ""
     if token := query.get("continue"):
         at, start_key = _read_token(token)
-        # A version below zero is the token of an inconsistent list, handed out with a 410: it goes on from here.
+        # A version below zero is the token of an inconsistent list, handed out with a 410: it continues from here.
         at = store.resource_version if at < 0 else at
     elif query.get("resourceVersion") == "0":
         # Served from the watch cache, which knows no pages and may lag behind.

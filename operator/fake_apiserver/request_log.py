@@ -1,4 +1,4 @@
-"""What was asked of the server and what it answered: bounded, countable, and to be waited for."""
+"""The requests to the server and their answers: bounded, counted, and with a way to wait for them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RequestLog:
     async def wait_for(
         self, predicate: Predicate | None = None, /, *, timeout_seconds: float = 60.0, count: int = 1, **criteria: str
     ) -> list[LoggedRequest]:
-        """Until so many entries are selected (old ones count too); raises TimeoutError."""
+        """Waits until `count` entries are selected (old ones count too); raises TimeoutError."""
         event = asyncio.Event()
         self._arrived.append(event)
         try:

@@ -22,7 +22,7 @@ from .store import Snapshot
 from .streaming import StreamSettings
 from .watch import WatchHub, WatchMatch
 
-# aiohttp takes 0 for no limit at all, and then a stop waits for whoever came after the connections were reset.
+# aiohttp takes 0 for no limit at all, and then a stop waits for clients that came after the connections were reset.
 _SHUTDOWN_SECONDS = 0.01
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 

@@ -3,7 +3,7 @@
 It knows no HTTP, no validation and no defaults: whatever is committed is taken as it is.
 
 Invariants: every write gets the next resourceVersion; a record is never changed, only replaced; the history of a
-kind holds every change after its `compacted` version; subscribers hear of each change synchronously and in order.
+kind holds every change after its `compacted` version; subscribers receive each change synchronously and in order.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class ObjectStore:
     def restore(self, snapshot: Snapshot, *, rewind_version: bool = False) -> None:
         """Puts the objects back as they were, without telling any watcher, and compacts.
 
-        The counter of versions goes on, as with `etcdutl --bump-revision`, unless `rewind_version`.
+        The counter of versions continues, as with `etcdutl --bump-revision`, unless `rewind_version`.
         """
         for plural, records in snapshot.records.items():
             table = _Table(RESOURCES[plural])

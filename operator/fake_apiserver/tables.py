@@ -1,4 +1,4 @@
-"""Objects as `meta.k8s.io/v1` Tables, which is how kubectl asks for them unless told `-o`. Pure but for ages.
+"""Objects as `meta.k8s.io/v1` Tables, which kubectl requests unless `-o` is given. Pure except for ages.
 
 Cells follow kubernetes/pkg/printers/internalversion for nodes, pods, leases and events; other kinds show name and age.
 """

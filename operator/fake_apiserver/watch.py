@@ -1,4 +1,4 @@
-"""Watches: who sees which change, in what order, and how to disturb that on purpose.
+"""Watches: which watch receives which change, in what order, and how to disturb that on purpose.
 
 A `Watcher` is a queue of encoded lines with a few taps on it; `WatchHub` fills the queues. The writing to a
 connection is the HTTP edge's job. An event is encoded once, however many watchers get it, and a watcher that does not
@@ -69,7 +69,7 @@ class OpenWatch:
     taps: Taps = field(default_factory=Taps)
     ended: str = ""
     after: int = 0
-    """Changes up to this version are none of this watch's business."""
+    """This watch does not receive changes up to this version."""
     delivered: int = 0
     _queue: deque[tuple[float, bytes]] = field(default_factory=deque)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,7 +114,7 @@ class OpenWatch:
 
     @property
     def is_level(self) -> bool:
-        """Nothing is withheld, so that a bookmark would tell the truth."""
+        """Whether nothing is withheld, so that a bookmark is correct."""
         return not (self._queue or self.taps.frozen or self.taps.held)
 
     async def wait(self, at_most_seconds: float) -> None:
@@ -163,7 +163,7 @@ class WatchHub:
                 yield from watchers
 
     def publish(self, change: Change) -> None:
-        """Offers a change to whom it concerns; subscribed to the store."""
+        """Offers a change to the watches that it concerns; subscribed to the store."""
         by_node = self._open.get(change.new.resource.plural)
         if not by_node:
             return

@@ -1,8 +1,8 @@
 """A NoExecute taint-eviction controller for Kubernetes.
 
-The door of the package: it holds the version and nothing else. The rooms, from the ground up: ``core`` (pure
-decisions), ``settings``, ``runtime`` (waits and works), ``kopf_shell`` / ``adapters`` / ``simulation`` (skins),
-``wiring`` (one object graph), ``cli`` (speaks to people).
+This module holds the version and nothing else. The packages, from the lowest layer up: ``core`` (pure decisions),
+``settings``, ``runtime`` (waits and works), ``kopf_shell`` and ``adapters`` (Kubernetes and people), ``wiring`` (one
+object graph), ``cli`` (the command line).
 """
 
 __version__ = "0.2.0"

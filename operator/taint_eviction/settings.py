@@ -62,7 +62,7 @@ class ElectionSettings:
     lease_namespace: str = "kube-system"
 
     def problems(self) -> list[str]:
-        """Return everything that is wrong with these values, a sentence each."""
+        """Return everything that is wrong with these values, one sentence each."""
         found = [] if self.lease_name else ["the Lease must have a name"]
         if self.lease_duration_seconds != round(self.lease_duration_seconds) or self.lease_duration_seconds < 1:
             found.append(f"the lease duration must be whole seconds, at least 1, not {self.lease_duration_seconds:g}")
@@ -85,7 +85,7 @@ class ElectionSettings:
 class ControlStateSettings:
     """Where pauses and the breaker's latch are kept: a ConfigMap called ``name`` in the Lease's namespace.
 
-    It is read every ``poll_seconds``. ``enabled`` False: it is not read at all, and nothing can be paused.
+    It is read every ``poll_seconds``. ``enabled`` False: it is not read at all, and evictions cannot be paused.
     """
 
     enabled: bool = True
@@ -97,7 +97,8 @@ class ControlStateSettings:
 class AdoptionSettings:
     """Whether countdowns are adopted from a built-in controller that cannot be switched off.
 
-    ``from_seconds``: how much of a tolerance must be left at least. ``parallelism``: how many pods are changed at once.
+    ``from_seconds``: how much time of a countdown must be left at least. ``parallelism``: how many pods are changed at
+    once.
     """
 
     enabled: bool = False
@@ -105,7 +106,7 @@ class AdoptionSettings:
     parallelism: int = 10
 
     def problems(self) -> list[str]:
-        """Return everything that is wrong with these values, a sentence each."""
+        """Return everything that is wrong with these values, one sentence each."""
         found = []
         if self.from_seconds < 0:
             found.append(f"adoption must begin at 0 seconds or more, not {self.from_seconds:g}")
@@ -125,11 +126,11 @@ class Settings:
     without a matching toleration tolerate these taints, None: not at all. ``max_hold_seconds``: how long after its
     deadline the annotation ``taint-eviction/hold`` may keep a pod; 0: the annotation is ignored, infinite:
     indefinitely. ``wait_for_shutdown``: while a kubelet shuts its node down gracefully, the taint not-ready evicts
-    nobody from it; False: it does, as upstream. ``outage_gap_seconds``: how long the taints not-ready and unreachable
-    may be absent in one outage and their tolerances still go on: 30 minutes cover the time that a restarted node
-    lifecycle controller needs for many nodes; 0: they always start again. ``dry_run_events``: post events about pods in
-    a dry run, too. ``event_reasons``: events about pods say why, which names the taint. ``metrics_by_namespace``:
-    evictions are counted by namespace, too; off, since that is a series for each.
+    no pod from it; False: it does, as upstream. ``outage_gap_seconds``: how long the taints not-ready and unreachable
+    may be absent in one outage while their countdowns continue: 30 minutes cover the time that a restarted node
+    lifecycle controller needs for many nodes; 0: the countdowns always restart. ``dry_run_events``: post events about
+    pods in a dry run, too. ``event_reasons``: events about pods say why, which names the taint.
+    ``metrics_by_namespace``: evictions are counted by namespace, too; off, since that is a series for each.
     """
 
     workers: int = 20
@@ -155,7 +156,7 @@ class Settings:
     adoption: AdoptionSettings = field(default_factory=AdoptionSettings)
 
     def problems(self) -> list[str]:
-        """Return everything that is wrong with these values, a sentence each; empty if nothing is."""
+        """Return everything that is wrong with these values, one sentence each; empty if nothing is."""
         spans = {
             "call timeout": self.call_timeout_seconds,
             "grace": self.grace_seconds,

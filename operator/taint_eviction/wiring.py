@@ -1,6 +1,5 @@
-"""The one place where the object graph is built: brain, body and skins of a running controller.
-
-Builds only: it decides nothing and runs nothing.
+"""The one place where the object graph is built: core, runtime and adapters of a running controller.
+This module only builds: it decides nothing and runs nothing.
 """
 
 import asyncio
@@ -79,7 +78,7 @@ class Application:
     lifecycle: Lifecycle
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set, then end in good order; a bug of our own is raised."""
+        """Run until ``stop`` is set, then shut down in order; a bug of the controller is raised."""
         await self.lifecycle.run(stop)
 
 
@@ -100,8 +99,8 @@ def build(
 
     ``listen`` is where probes and metrics are served, None for nowhere. ``reinstall_signal_handlers`` puts the caller's
     signal handlers back after Kopf has replaced them. ``tuning`` sets Kopf, None for its defaults. ``policy_file`` is
-    followed while the controller runs; None: the policy of the settings stays. ``compared_before``: what the journal
-    has of earlier dry runs.
+    followed while the controller runs; None: the policy of the settings stays. ``compared_before``: the comparisons of
+    earlier dry runs in the journal.
     """
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
     metrics = Metrics(
@@ -113,13 +112,13 @@ def build(
     )
     clock.on_moved = metrics.clock_moved
 
-    # Calls ask the election and the core whether they may be sent, and both make calls: the first call is made when
-    # both are there.
+    # Calls ask the election and the core whether they may be sent, and both make calls: the first call is made once
+    # both exist.
     def may_act() -> bool:
         return gate.may_act()
 
     def may_evict() -> bool:
-        # What an open breaker holds has been asked for by the final decision, right before this.
+        # The final decision, right before this, has already considered an open breaker.
         return suspension.of_cluster(exempt=True) is None
 
     memory = OutcomeMemory()
@@ -130,7 +129,7 @@ def build(
     recorder = EventRecorder(calls, clock, identity, metrics.event, lambda: driver.saturated)
     shadow = None
     if settings.dry_run:
-        # Nothing is reported before both are there.
+        # Nothing is reported before both exist.
         shadow = _shadow(lambda: live.controller.status, gate, metrics, journal, compared_before)
     doors = _doors(
         calls,
@@ -220,7 +219,7 @@ def _doors(
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
     store = StateConfigMap(calls, *state)
     counting = MetricsReporter(metrics)
-    # The memory is told on standbys as well.
+    # The memory also records on standbys.
     reporters = [memory, *_reporters(settings, gate, counting, recorder, state)]
     observers = [each for each in (journal, shadow) if each is not None]
 
@@ -284,7 +283,7 @@ def _elector(identity: str, calls: ApiCalls, clock: ServerClock, settings: Setti
 def _reporters(
     settings: Settings, gate: Gate, counting: MetricsReporter, recorder: EventRecorder, state: NamespacedName
 ) -> list[Reporter]:
-    """Make the reporters; ``state`` names the ConfigMap that events about the breaker are about."""
+    """Make the reporters; ``state`` names the ConfigMap on which events about the breaker are posted."""
     dry_run = settings.dry_run
     reporters: list[Reporter] = [counting]
     if not dry_run:

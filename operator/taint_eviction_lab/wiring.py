@@ -1,4 +1,4 @@
-"""Puts production's skins into replays: how Kubernetes objects are read, and which events are posted."""
+"""Connects production's adapters to replays: how Kubernetes objects are read, and which events are posted."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast

@@ -1,1 +1,1 @@
-"""Skins towards Kubernetes and people: JSON ↔ values, HTTP calls, credentials, events, metrics, log lines, probes."""
+"""Adapters to Kubernetes and people: JSON ↔ values, HTTP calls, credentials, events, metrics, log lines, probes."""

@@ -1,9 +1,9 @@
 """Adoption notes as JSON, and the JSON patches that take a pod's seconds and give them back.
 
 The annotation is ``{"by":"controller"|"admission","tolerations":[{"key":…,"operator":…,"value":…,"effect":…,
-"occurrence":0,"seconds":300}]}``; empty fields of a toleration are absent, and one that was taken by somebody else than
-``by`` has a ``by`` of its own. Anybody who may change the pod can write it,
-so reading checks every field, and refuses a note in which one is wrong.
+"occurrence":0,"seconds":300}]}``; empty fields of a toleration are absent, and a toleration whose seconds were not
+taken by ``by`` has its own ``by``. Anybody who may change the pod can write the annotation,
+so reading checks every field, and refuses a note with an invalid one.
 
 Each patch tests uid and resourceVersion first, so it changes exactly the pod that was read.
 """
@@ -21,7 +21,7 @@ from taint_eviction.core.objects import NO_EXECUTE, Toleration
 # The key of the annotation with the note, and of the label by which adopted pods are listed: controller or admission.
 ADOPTED = "taint-eviction/adopted"
 
-# The controller writes no longer note, and reads none: a pod has few tolerations.
+# The controller neither writes nor reads a longer note: a pod has few tolerations.
 MAX_NOTE = 8192
 
 _POINTER = ADOPTED.replace("/", "~1")
@@ -33,7 +33,7 @@ JsonPatch = list[dict[str, Any]]
 
 
 def read_note(text: object) -> AdoptionNote:
-    """Read the annotation; raise ``Unreadable`` for anything that is no note.
+    """Parse the annotation; raise ``Unreadable`` for anything that is not a note.
 
     Thousands of pods may have equal notes, and anybody may write large ones, so notes are shared and bounded.
     """
@@ -77,7 +77,7 @@ def _integer(noted: Mapping[str, Any], field: str, path: str) -> int:
 
 
 def note_text(note: AdoptionNote) -> str:
-    """Return the annotation."""
+    """Return the annotation's value."""
     tolerations = [
         {
             **{field: text for field in _TEXTS if (text := getattr(key.toleration, field))},
@@ -92,7 +92,7 @@ def note_text(note: AdoptionNote) -> str:
 
 
 def adopt_patch(body: Mapping[str, Any], places: Collection[int], note: AdoptionNote) -> JsonPatch:
-    """Take the seconds of the tolerations at these places, and note them; ``body`` is the pod as it was read."""
+    """Return the patch that takes the seconds at these positions and notes them; ``body`` is the pod as it was read."""
     return [
         *_tests(body["metadata"]),
         {"op": "test", "path": "/spec/tolerations", "value": body["spec"]["tolerations"]},
@@ -104,9 +104,8 @@ def adopt_patch(body: Mapping[str, Any], places: Collection[int], note: Adoption
 def return_patch(
     metadata: Mapping[str, Any], seconds: Mapping[int, int], left: AdoptionNote | None = None
 ) -> JsonPatch:
-    """Give seconds to the tolerations at these places, and remove annotation and label, as far as they are there.
-
-    ``metadata`` is that of the pod as it was read. ``left``: what stays noted, None: nothing.
+    """Return the patch that sets the seconds at these positions, and removes annotation and label if they exist.
+    ``metadata`` is that of the pod as it was read. ``left``: what remains noted, None: nothing.
     """
     return [
         *_tests(metadata),

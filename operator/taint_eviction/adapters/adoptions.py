@@ -1,6 +1,5 @@
-"""Adopts and gives back single pods over HTTP: ``AdoptionDoor``, and the loop that ``hand-back`` changes pods by, too.
-
-A patch tests uid and resourceVersion of the pod as it was read. If somebody else was faster, the pod is read again.
+"""Adopts single pods and gives them back over HTTP: ``AdoptionDoor``, and the loop that ``hand-back`` also uses.
+A patch tests uid and resourceVersion of the pod as it was read. After a conflict the pod is read again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,12 +32,12 @@ from taint_eviction.core.adoption import (
 from taint_eviction.core.objects import Adoption, NamespacedName, Pod, PodRef, Toleration
 from taint_eviction.runtime.ports import CallFailed, PlacesToAdopt
 
-# Each conflict means that somebody else has changed the pod meanwhile.
+# Each conflict means that another client has changed the pod meanwhile.
 _MAX_TRIES = 8
 # How the API server answers if a test of a patch fails; anything else is a refusal.
 _MAYBE_CONFLICTS = (409, 422)
 
-# Pods with the label may be as large as anybody likes.
+# Pods with the label may be large.
 _PAGE = 50
 
 _BY_CONTROLLER = f"{ADOPTED},{ADOPTED}!={AdoptedBy.ADMISSION.value}"
@@ -56,10 +55,9 @@ async def change_pod(
     patch_of: Callable[[Body], JsonPatch | None],
     body: Body | None = None,
 ) -> Body | None:
-    """Patch a pod as it is now, and return it as it is then; None: it is gone.
-
-    ``patch_of`` is asked right before each try; None: nothing is to be changed. ``body``: the pod as it was read
-    already, None: it is read first.
+    """Patch a pod as it is now, and return it after the change; None: it is gone.
+    ``patch_of`` is called right before each try; it returns None if nothing is to be changed. ``body``: the pod if it
+    was already read, None: it is read first.
     """
     if body is None and (body := await _read(calls, key, uid)) is None:
         return None
@@ -103,12 +101,12 @@ def _version(body: Body) -> object:
 
 
 def noted_on(body: Body) -> AdoptionNote:
-    """Return what is noted on a pod; raise ``Unreadable`` for a note that is none."""
+    """Return the note on a pod; raise ``Unreadable`` if it is invalid."""
     return read_note((body["metadata"].get("annotations") or {}).get(ADOPTED))
 
 
 class Adoptions:
-    """Adopts and gives back; see ``runtime.ports``. ``holder`` is this process' identity in the Lease."""
+    """Adopts and gives back; see ``runtime.ports``. ``holder`` is this process's identity in the Lease."""
 
     def __init__(self, calls: ApiCalls, malformed: MalformedObjects, state: StateConfigMap, holder: str) -> None:
         self._calls = calls
@@ -127,7 +125,7 @@ class Adoptions:
             taken = seconds_at(pod.spec_tolerations, chosen)
             if not taken:
                 return None
-            # A note that is there goes on, as far as it counts.
+            # An existing note is kept, as far as it counts.
             adoption = pod.adoption or Adoption(pod.spec_tolerations)
             before, at_creation = (
                 seconds_at(pod.tolerations, kept) for kept in (adoption.by_controller, adoption.by_admission)
@@ -148,14 +146,14 @@ class Adoptions:
         return pod
 
     async def _check(self, pod: Pod, body: Body, taken: Mapping[TolerationKey, int]) -> None:
-        """Raise ``CallFailed`` unless a pod has no longer the seconds that were taken, and has the note of them."""
+        """Raise ``CallFailed`` unless the seconds are gone from the pod and are in its note."""
         if any(key in taken and each.toleration_seconds is not None for key, each in _keyed(pod.spec_tolerations)):
             raise CallFailed(_PUT_BACK)
         has = dict(_keyed(pod.tolerations))
         noted = all(key not in has or has[key].toleration_seconds == seconds for key, seconds in taken.items())
         if noted and pod.adoption is not None and ADOPTED in pod.labels:
             return
-        # Without a note nobody would ever know what they were, and without the label nobody would give them back.
+        # Without the note the seconds would be lost, and without the label they would never be given back.
         await change_pod(
             self._calls,
             pod.ref.key,
@@ -166,7 +164,7 @@ class Adoptions:
         raise CallFailed(_NOT_NOTED)
 
     async def list_adopted(self) -> list[Pod]:
-        """List the pods with the label that have more than what was taken at their creation."""
+        """List the pods with the label from which more was taken than at their creation."""
         found = []
         labelled = ApiRequest("list", "pods", query={"labelSelector": _BY_CONTROLLER})
         async for body in list_items(self._calls, labelled, _PAGE):
@@ -205,7 +203,7 @@ class Adoptions:
 
 
 def is_noted(body: Body) -> bool:
-    """Tell whether a pod has annotation or label."""
+    """Return whether a pod has the annotation or the label."""
     return any(ADOPTED in (body["metadata"].get(field) or ()) for field in ("annotations", "labels"))
 
 

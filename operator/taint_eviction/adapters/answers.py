@@ -55,9 +55,8 @@ _UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\bprecondition.*\bUID\b
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The ``Status`` object of a refusal, as far as it can be read; empty where it cannot.
-
-    ``is_status``: the body is one, so the API server itself refused.
+    """The ``Status`` object of a refusal, as far as it can be read; otherwise empty.
+    ``is_status``: the body is a ``Status``, so the API server itself refused.
     """
 
     reason: str
@@ -79,7 +78,7 @@ class Refusal:
 
 
 def read_refusal(body: bytes) -> Refusal:
-    """Read the body of an answer that is no success; a body that is no ``Status`` becomes the message."""
+    """Read the body of an unsuccessful answer; a body that is not a ``Status`` becomes the message."""
     try:
         status = orjson.loads(body)
     except ValueError:
@@ -105,17 +104,17 @@ def outcome_of(status: int, refusal: Refusal, plural: str, name: str) -> Outcome
 
 
 def failure_reason(status: int) -> FailureReason:
-    """Return the reason that a caller is given for a refusal with this HTTP status."""
+    """Return the reason that callers get for a refusal with this HTTP status."""
     return _REASONS.get(status, FailureReason.OTHER)
 
 
 def may_pass(status: int) -> bool:
-    """Tell whether a refusal with this HTTP status is about the state of the server, and not about the request."""
+    """Return whether a refusal with this HTTP status is about the state of the server, and not about the request."""
     return status == 429 or status >= 500
 
 
 def _is_about(refusal: Refusal, plural: str, name: str) -> bool:
-    """Tell whether a refusal is about the requested object: an eviction can fail for a budget or namespace of that
+    """Return whether a refusal is about the requested object: an eviction can fail for a budget or namespace of that
     name.
 
     Some refusals have the plural (pods) as the kind, others the kind (Pod).

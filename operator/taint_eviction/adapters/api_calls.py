@@ -4,8 +4,8 @@ Only the API server's own ``Date`` counts: that of a success with JSON, or of a 
 answer may come from a proxy or load balancer, whose clock does not date objects. The API server's own plain-text 429 is
 also left out; that costs nothing.
 
-Exceptions of HTTP libraries end here: each becomes a ``CallFailed`` with a plain sentence. What the objects mean,
-``api_reader`` and ``api_writer`` know.
+Exceptions of HTTP libraries end here: each becomes a ``CallFailed`` with a plain sentence. ``api_reader`` and
+``api_writer`` interpret the objects.
 
 The requests use the session of ``kubernetes.aio``'s ``ApiClient``, but not its methods. The typed APIs cost 25 MB and
 0.5 s at start for models that are never used; ``call_api`` costs 0.02 ms of CPU per call.
@@ -55,8 +55,8 @@ class ApiRequest:
     """A request. ``resource`` is plural/subresource as in RBAC; ``name`` is "" to list or create.
 
     ``group`` is the API group with its version, "" for the core group. ``url_path`` replaces all of these for a path
-    that is no resource, such as /version. A patch is a strategic merge patch where ``body`` is an object, a JSON patch
-    where it is a list.
+    that is no resource, such as /version. A patch is a strategic merge patch if ``body`` is an object, and a JSON patch
+    if it is a list.
     """
 
     verb: str
@@ -105,7 +105,7 @@ class ApiCalls:
     """Makes requests, any number at a time.
 
     ``heard_date`` is called with the ``Date`` (seconds since the epoch) of every answer of the API server itself.
-    ``counted`` is called with each request's verb, resource, and HTTP status or one word for why there is none.
+    ``counted`` is called with each request's verb, resource, and HTTP status, or one word for why there is no status.
     """
 
     def __init__(

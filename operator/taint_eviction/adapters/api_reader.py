@@ -25,7 +25,7 @@ from taint_eviction.runtime.ports import CallFailed, Page
 
 _PAGE = 500
 
-# A list starts again so often because its continue token has expired (after 5 minutes); then it is read in one answer.
+# How often a list restarts because its continue token has expired (after 5 minutes); then it is read in one answer.
 _PAGED_ATTEMPTS = 3
 
 
@@ -98,7 +98,7 @@ class ApiReader:
             following = {"continue": token} if token else {}
             answer = await self._calls.make(ApiRequest("list", resource, query={**query, **limit, **following}))
             if token and answer.outcome is Outcome.EXPIRED:
-                # The pages that were yielded count: the list then only names more objects than there are.
+                # The pages that were yielded remain valid: the list then only names more objects than exist.
                 attempt, token = attempt + 1, ""
                 continue
             page, token = self._page(answer.need(Outcome.DONE).body, read, resource)

@@ -1,4 +1,4 @@
-"""What changes a pod: ``ClusterWriter`` over HTTP, always for exactly one pod (name and UID).
+"""Writes that change a pod: ``ClusterWriter`` over HTTP, always for exactly one pod (name and UID).
 
 This module retries nothing: only the caller knows whether the call is still wanted. A request that ends a pod awaits
 ``ready`` on an open connection, right before it is written (``fence``).
@@ -20,7 +20,7 @@ _GONE = (Outcome.ABSENT, Outcome.ANOTHER_UID)
 
 
 class ApiWriter:
-    """Sends what changes a pod; ``runtime.ports`` has the contracts of the methods."""
+    """Sends the writes; ``runtime.ports`` has the contracts of the methods."""
 
     def __init__(self, calls: ApiCalls, malformed: MalformedObjects) -> None:
         self._calls = calls

@@ -1,7 +1,7 @@
 """The audit log: every attempt to evict a pod or to take a condition back, and its outcome, one JSON object per line.
 
-It answers afterwards who removed a pod, and for which taint. Unlike the journal it contains no state of the cluster:
-each line can be read alone. ``history`` can draw it, too.
+It shows later who removed a pod, and because of which taint. Unlike the journal it contains no cluster state: each line
+is complete by itself. ``history`` can also draw it.
 
 Reads no clock: the callers pass the moment.
 """
@@ -30,7 +30,7 @@ from taint_eviction.core.instants import Moment
 
 
 class AuditLog:
-    """Writes ``lines``. ``dry_run`` is noted in each line: nothing was really done."""
+    """Writes ``lines``. ``dry_run`` is noted in each line: no change was made."""
 
     def __init__(self, lines: Lines, dry_run: bool = False) -> None:
         self._lines = lines
@@ -90,7 +90,7 @@ def outcome_word(work: Work, outcome: WorkOutcome) -> str:
 
 
 def _eviction(work: Eviction, now: Moment) -> dict[str, Any]:
-    """Return why the pod is evicted, and by which call. The taint that decides comes first."""
+    """Return why the pod is evicted, and by which call. The deciding taint comes first."""
     decision = work.decision
     return {
         "taints": [_taint(verdict, now) for verdict in _deciding_first(decision)],

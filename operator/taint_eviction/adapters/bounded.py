@@ -10,7 +10,9 @@ ValueT = TypeVar("ValueT")
 
 
 class BoundedDict(OrderedDict[KeyT, ValueT]):
-    """A dict of at most ``max_entries``: setting an entry makes it the newest, and drops the oldest one of too many."""
+    """A dict of at most ``max_entries``: setting an entry makes it the newest, and drops the oldest one if there are
+    too many.
+    """
 
     def __init__(self, max_entries: int) -> None:
         super().__init__()
@@ -46,7 +48,7 @@ class Throttle:
         self._passed_at = float("-inf")
 
     def passes(self) -> bool:
-        """Tell whether this call may pass."""
+        """Return whether this call may pass."""
         now = self._clock.now().at
         if now - self._passed_at < self._seconds:
             return False

@@ -21,7 +21,7 @@ from taint_eviction.runtime.ports import Clock
 logger = logging.getLogger(__name__)
 
 _LOG_SECONDS = 3600.0
-# Pods that were counted. By the time one is forgotten, it is gone.
+# Pods that were counted. When an entry is dropped, its pod has long been deleted.
 _REMEMBERED = 4096
 _OWNED = f'k:{{"type":"{CONDITION_TYPE}"}}'
 
@@ -72,7 +72,8 @@ def _mark(pod: Mapping[str, Any]) -> tuple[float, str]:
 def _another_owner(metadata: Mapping[str, Any]) -> str:
     for entry in metadata.get("managedFields") or ():
         owned = ((entry.get("fieldsV1") or {}).get("f:status") or {}).get("f:conditions") or {}
-        # Whoever resets a condition, as the disruption controller of the same binary does, does not own its reason.
+        # A manager that resets a condition, as the disruption controller of the same binary does, does not own its
+        # reason.
         if "f:reason" in owned.get(_OWNED, {}) and entry.get("manager") != FIELD_MANAGER:
             return str(entry.get("manager"))
     raise KeyError(_OWNED)

@@ -1,7 +1,6 @@
-"""What the shadow found: to the log, the journal and metrics, and back from the journal after a restart.
-
-The journal keeps it, and nothing else does: it has the evictions of the dry run that are still open, too, and it
-outlives the process. Not here: how evictions are compared (``shadow``).
+"""Reports the comparisons of a dry run to log, journal and metrics, and reads them from the journal after a restart.
+Only the journal keeps them: it also has the evictions of the dry run that are still open, and it outlives the process.
+This module does not compare evictions (``shadow``).
 """
 
 import asyncio
@@ -26,18 +25,17 @@ from taint_eviction.shadow.totals import ComparisonTotals
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
-# What else a line of the journal is about, nobody needs to decode it.
+# Other lines of the journal need not be decoded.
 _WORDS = (b'"compared', b'"evicted"', b'"journal"')
 _MAX_OPEN = 20_000
-# In seconds: a time or a span beyond it cannot be written.
+# In seconds: a later time or a longer duration cannot be written.
 _MAX_NUMBER = 1e11
 
 
 class ComparisonReporter:
-    """Logs and counts each comparison, and writes it into the journal. ``counted`` is given the result's name.
-
-    Every replica of a dry run that stands for election compares, so that a new leader's verdict goes on; only the
-    leader counts, and a standby logs at DEBUG.
+    """Logs and counts each comparison, and writes it into the journal. ``counted`` is called with the result's name.
+    Every replica of a dry run that stands for election compares, so that a new leader continues the comparison; only
+    the leader counts, and a standby logs at DEBUG.
     """
 
     def __init__(self, gate: Gate, counted: Callable[[str], None], write: Callable[[JsonObject, Moment], None]) -> None:
@@ -58,14 +56,14 @@ class ComparisonReporter:
 
 
 async def look_after(shadow: Shadow, clock: Clock) -> None:
-    """Let the shadow look after open evictions, every second until cancelled."""
+    """Let the shadow check open evictions every second, until cancelled."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         shadow.advance(clock.now())
 
 
 def in_words(comparison: Comparison) -> str:
-    """Say what became of an eviction, and why both differ."""
+    """Return the result of a comparison in words, and why the two controllers differ."""
     text, seconds = comparison.text, comparison.seconds or 0.0
     match comparison.result:
         case ComparisonResult.SAME:
@@ -96,7 +94,7 @@ def comparison_line(comparison: Comparison) -> JsonObject:
 
 
 def totals_line(totals: ComparisonTotals) -> JsonObject:
-    """Return the line with which a journal's next file begins: all that was compared before."""
+    """Return the first line of a journal's next file: the totals of all comparisons before it."""
     counts = {result.value: count for result, count in totals.counts.items()}
     later = {} if totals.later is None else {"later": list(totals.later)}
     return {
@@ -109,7 +107,7 @@ def totals_line(totals: ComparisonTotals) -> JsonObject:
 
 
 class JournalComparisons:
-    """What a journal has of comparisons: ``totals``; ``evicted_epochs``: by UID, what is open; ``until_epoch``."""
+    """The comparisons in a journal: ``totals``; ``evicted_epochs``: open evictions by UID; ``until_epoch``."""
 
     def __init__(self, path: Path) -> None:
         self.totals = ComparisonTotals()
@@ -150,7 +148,7 @@ class JournalComparisons:
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Read what matters of both files, the older first; raise ``OSError`` where there is none, or none to be read."""
+    """Yield the relevant lines of both files, the older first; raise ``OSError`` if no file exists or can be read."""
     found = [file for file in (path.with_name(path.name + ".1"), path) if file.exists()]
     for file in found or [path]:
         with file.open("rb") as lines:
@@ -193,7 +191,7 @@ def _text(value: object) -> str:
 
 
 def comparison_fields(totals: ComparisonTotals, outstanding: int, unseen: int, now_epoch: float) -> JsonObject:
-    """Say what was compared; the newest differences last."""
+    """Return the fields about comparisons; the newest differences come last."""
     since = now_epoch if totals.since_epoch is None else totals.since_epoch
     return {
         "since": format_rfc3339(since),

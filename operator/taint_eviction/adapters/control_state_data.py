@@ -4,11 +4,9 @@ The keys ``pause`` (all evictions), ``pause-node.NAME`` and ``pause-namespace.NA
 or an object ``{"since": RFC 3339, "until": RFC 3339, "by": text, "reason": text}``, which pauses. Each field may be
 absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` has the value
 ``{"open": true, "since": …, "cause": text}`` or ``{"open": false, "reset": …}``, with microseconds. The key
-``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that obeys it, as a
-string.
-
-People also edit it by hand, most likely in a hurry. So reading never fails, and a value that cannot be understood holds
-the evictions that its key is about: whoever tried to pause must not be ignored.
+``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that has confirmed it,
+as a string. People also edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot
+be parsed holds the evictions that its key is about: an attempt to pause must not be ignored.
 """
 
 import re
@@ -93,7 +91,7 @@ class _Adoption(NamedTuple):
 
 
 def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
-    """Read what the ConfigMap says of adoption; what cannot be read ends it, and confirms nothing."""
+    """Return the ConfigMap's settings on adoption; an unreadable value stops adoption, and confirms nothing."""
     entries = dict(_entries(config_map))
     try:
         ended = _pause(_decoded(entries[NO_ADOPTION_KEY])) if NO_ADOPTION_KEY in entries else None
@@ -108,7 +106,7 @@ def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
 
 
 def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield keys with their values. Data that is no map counts as a malformed pause of everything."""
+    """Yield keys with their values. Data that is not a map counts as a malformed pause of all evictions."""
     for field in ("data", "binaryData"):
         try:
             entries = as_object(config_map.get(field), field)
@@ -128,7 +126,7 @@ def _scope_of(key: str) -> PauseScope | None:
 
 
 def _malformed(key: str, value: object, error: Unreadable) -> str:
-    # From the text: the decoded value may be nested too deeply to be shown.
+    # The excerpt is from the text: the decoded value may be nested too deeply to be shown.
     excerpt = f": {one_line(value, _MAX_EXCERPT)}" if isinstance(value, str) else ""
     return f"the key {one_line(key)} is malformed ({error}){excerpt}"
 

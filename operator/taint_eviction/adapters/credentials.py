@@ -38,11 +38,11 @@ __all__ = ["Connection", "CredentialsError", "find_connection", "in_cluster", "w
 
 
 class Connection:
-    """An API server and the way to log in. Used within one event loop, and closed in the end.
+    """An API server and the way to log in. Use it within one event loop, and close it in the end.
 
     ``url`` does not end with a slash. All connections share ``ssl_context``. ``namespace`` is that of this process's
-    pod or of the context, None if unknown. ``source`` has the current credentials; ``where`` names it in messages, and
-    ``user`` who logs in, as the kubeconfig calls them.
+    pod or of the context, None if unknown. ``source`` has the current credentials; ``where`` names it in messages;
+    ``user`` is the user's name in the kubeconfig.
     """
 
     def __init__(

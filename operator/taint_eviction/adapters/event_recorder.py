@@ -1,4 +1,4 @@
-"""Kubernetes events, mostly about pods: posted in the background, aggregated and rate limited as client-go does it.
+"""Kubernetes events, mostly about pods: posted in the background, aggregated and rate limited as in client-go.
 
 Posting neither blocks nor raises: the queue is bounded, and a full queue drops its oldest event. A repeated event about
 the same pod increases the count of the earlier one. Each pod has a burst of 25 events, and then one event in 5 minutes.
@@ -28,13 +28,13 @@ COMPONENT = "taint-eviction-controller"
 
 # Enough for the eviction of a whole zone: nothing is posted while it lasts.
 _QUEUE = 20_000
-# While evictions need all of the API server, the recorder checks so often whether they still do.
+# How often the recorder checks whether evictions still need all of the API server's capacity.
 _CHECK_SECONDS = 0.1
-# Pods and events that are remembered, to limit and to aggregate; as many as in client-go.
+# How many pods and events are remembered for limiting and aggregating; as many as in client-go.
 _REMEMBERED = 4096
 _BURST = 25
 _REFILL_SECONDS = 300.0
-# An event is sent so often. The wait before a retry doubles; a longer wait that the API server asks for counts.
+# How often an event is sent. The wait before a retry doubles; if the API server asks for a longer wait, that counts.
 _TRIES = 4
 _FIRST_WAIT_SECONDS = 0.5
 _MAX_WAIT_SECONDS = 10.0
@@ -76,7 +76,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True)
 class _PostedEvent:
-    """An event on the API server, as far as it must be known to increase its count."""
+    """The part of an event on the API server that is needed to increase its count."""
 
     name: str
     count: int
@@ -140,7 +140,7 @@ class EventRecorder:
                 self._idle.set()
                 self._arrived.clear()
                 await self._arrived.wait()
-            # The end of any eviction can end this. To poll is simpler, and events are not urgent.
+            # The end of any eviction can end this wait. Polling is simpler, and events are not urgent.
             while self._busy():  # noqa: ASYNC110
                 await asyncio.sleep(_CHECK_SECONDS)
             await self._deliver(self._queue.popleft())

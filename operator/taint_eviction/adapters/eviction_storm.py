@@ -1,8 +1,7 @@
-"""Many evictions at once as few lines of the log: above 20 lines in a second, a line for each node and second.
-
-When a second needs no more than that, the storm is over, and a summary of each node follows. The first 20 pods of a
-storm still have their own lines, and each pod of it stays in the audit log. Refusals count as well: a webhook that is
-down refuses every pod. Not here: the lines of single pods.
+"""Many evictions at once in few log lines: above 20 lines in a second, one line for each node and second.
+When a second needs no more lines than that, the storm is over, and a summary of each node follows. The first 20 pods of
+a storm still have their own lines, and every pod is in the audit log. Refusals count as well: a webhook that is down
+refuses every pod. This module does not write the lines of single pods.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ _SECONDS = 1.0
 
 @dataclass(slots=True)
 class StormTally:
-    """What a storm did on one node, from ``first_at`` to ``last_at``; ``refusal``: what the last refusal said."""
+    """A storm on one node, from ``first_at`` to ``last_at``; ``refusal``: the text of the last refusal."""
 
     first_at: float
     last_at: float
@@ -26,24 +25,24 @@ class StormTally:
 
     @property
     def seconds(self) -> float:
-        """How long that took."""
+        """How long the storm took on this node."""
         return self.last_at - self.first_at
 
     def include(self, later: "StormTally") -> None:
-        """Count what has happened since, too."""
+        """Add the counts of a later second."""
         self.last_at = later.last_at
         self.evicted += later.evicted
         self.refused += later.refused
         self.refusal = later.refusal or self.refusal
 
 
-# Writes a line about a node of this name; True: its storm is over.
+# Writes a line about the node of this name; True: its storm is over.
 Tell = Callable[[str, StormTally, bool], None]
 
 
 @dataclass(slots=True)
 class _Second:
-    """What happened since ``began_at``, by node, and how many lines that would be."""
+    """The evictions since ``began_at``, by node, and how many log lines they would need."""
 
     began_at: float
     lines: int = 0
@@ -51,7 +50,7 @@ class _Second:
 
 
 class EvictionStorm:
-    """Counts evictions; ``tell`` writes a line of the log. Instants are monotonic."""
+    """Counts evictions; ``tell`` writes a log line. Instants are monotonic."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -62,7 +61,7 @@ class EvictionStorm:
     def takes(self, node_name: str, at: float, *, refusal: str | None = None, told: bool = True) -> bool:
         """Count an eviction, or its ``refusal``; return whether it needs no line of its own.
 
-        ``told`` False: it would have none in calm either, and makes no storm.
+        ``told`` False: it has no line outside a storm either, and does not count towards one.
         """
         if self._second is not None and at >= self._second.began_at + _SECONDS:
             self.end_second()
@@ -78,7 +77,7 @@ class EvictionStorm:
         return self._storm is not None
 
     def end_second(self) -> None:
-        """Tell of the second that is over, and of the storm, if that is over, too."""
+        """Log the second that is over, and the storm if it is over, too."""
         second, self._second = self._second, None
         if self._storm is None:
             return
@@ -93,7 +92,7 @@ class EvictionStorm:
             self._tell(name, tally, True)
 
     def _wake(self, second: _Second | None) -> None:
-        """Let this second end, though nothing more happens; without a loop, the next eviction ends it."""
+        """End this second although nothing more happens; without an event loop, the next eviction ends it."""
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop().call_later(_SECONDS, self._end, second)
 

@@ -79,7 +79,7 @@ async def _run(command: str, args: list[str], environment: dict[str, str], hint:
         raise CredentialsError(f"the exec plugin {command} did not end within {_PLUGIN_SECONDS:g} s") from None
     finally:
         if running.returncode is None:
-            # With the processes that it started: any of them that holds its pipes would be waited for.
+            # Including the processes that it started: the wait would last as long as any of them holds the pipes.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
             await running.wait()

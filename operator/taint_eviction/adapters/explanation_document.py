@@ -1,6 +1,5 @@
-"""All there is to say about one pod, as a document for machines: does it go, why, when, and what keeps it from going.
-
-Pure, as ``status_document``, whose words it uses. Not here: how it is put to people (``cli``).
+"""The explanation of one pod as a document for machines: whether it is evicted, why, when, and what holds it.
+Pure, like ``status_document``, whose words it uses. This module does not format for people (``cli``).
 """
 
 from taint_eviction.adapters.status_document import (
@@ -23,12 +22,12 @@ from taint_eviction.core.text import JsonObject
 
 _KIND = "Explanation"
 
-# So many nodes are named of which a pod that is not known may be on one.
+# How many nodes are named on which an unknown pod may be.
 _MAX_NODES = 5
 
 
 def unknown_document(key: NamespacedName, status: Status, process: ProcessState, now: Moment) -> JsonObject:
-    """Say what can be said of a pod that is not known."""
+    """Return the document for a pod that is not known."""
     text = "there is no such pod, or its node has no NoExecute taint: only pods on nodes that have one are known"
     idle = [name for name, note in status.out_of_service_notes().items() if note == STARTS_NO_EVICTION]
     if idle:
@@ -45,7 +44,7 @@ def unknown_document(key: NamespacedName, status: Status, process: ProcessState,
 
 
 def explanation_document(explanation: Explanation, status: Status, process: ProcessState, now: Moment) -> JsonObject:
-    """Say all there is to say about a pod: whether it goes, why, when, and what keeps it from going."""
+    """Return the document for a pod: whether it is evicted, why, when, and what holds it."""
     record, decision, pending = explanation.record, explanation.decision, explanation.pending
     pod = record.pod
     evict, stays = (decision, None) if isinstance(decision, Evict) else (None, decision.reason)
@@ -75,7 +74,7 @@ def explanation_document(explanation: Explanation, status: Status, process: Proc
 
 
 def _taint(taint: Taint, status: Status, node_name: str | None, now: Moment) -> JsonObject:
-    """Say since when it has been there: NoExecute taints are watched, of the others only their own word is known."""
+    """Return a taint and its start: this process watches NoExecute taints; for others it knows only ``timeAdded``."""
     seen = next((seen.since for seen in status.nodes.taints_on(node_name) or () if seen.taint == taint), None)
     if seen is not None:
         return {"taint": str(taint), "since": time_text(seen.start_at, now), "sinceBy": seen.source.value}
@@ -97,5 +96,5 @@ def _verdict(verdict: TaintVerdict, now: Moment) -> JsonObject:
 
 
 def _annotation(hold_seconds: float, evict: Evict | None) -> JsonObject:
-    """Say what the annotation asks for (None: indefinitely) and what is granted (None where it need not be)."""
+    """Return the hold that the annotation requests (None: indefinitely) and what is granted (None: not applicable)."""
     return {"asksSeconds": finite(hold_seconds), "grantedSeconds": evict and evict.held_seconds}

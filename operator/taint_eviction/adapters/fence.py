@@ -1,10 +1,10 @@
 """The last check before a request that changes a pod: may this process still act?
 
-Every caller asks the gate first. But then credentials may have to be renewed and a connection made, which takes seconds
-each; and a process that is suspended meanwhile wakes when another replica leads. So the fence asks again where nothing
-is awaited any more. For a request that ends a pod it also awaits the caller's final decision (``asking_at_last``) on
-the connection that is already open: so the node is read after everything that can take seconds. A request that is
-already on the wire is harmless: it names the pod's UID.
+Every caller checks the gate first. But afterwards the credentials may need a renewal and the request a new connection,
+each of which can take seconds; and a process that is suspended meanwhile may wake while another replica leads. So the
+fence checks the gate again at a point after which nothing is awaited. For a request that ends a pod it also awaits the
+caller's final decision (``asking_at_last``) on the connection that is already open: so the node is read after
+everything that can take seconds. A request that was already sent is harmless: it names the pod's UID.
 
 Only requests that change pods are fenced (deletion, eviction, status). Events destroy nothing, and a process needs the
 Lease before it may act.
@@ -32,12 +32,12 @@ class NotSent(aiohttp.ClientError):
 
 
 def changes_pod(method: str, url: URL) -> bool:
-    """Tell whether a request changes a pod that exists."""
+    """Return whether a request changes a pod that exists."""
     return method != aiohttp.hdrs.METH_GET and _POD.search(url.raw_path) is not None
 
 
 def ends_pod(method: str, url: URL) -> bool:
-    """Tell whether a request ends a pod: deletes or evicts it."""
+    """Return whether a request ends a pod: deletes or evicts it."""
     return changes_pod(method, url) and (method == aiohttp.hdrs.METH_DELETE or url.raw_path.endswith("/eviction"))
 
 

@@ -1,7 +1,6 @@
-"""/history: what became of pods, the newest first, a page at a time; and what /status says of the last minutes.
-
-The outcomes are looked through a slice at a time, one request after the other: whoever reaches the port may ask. Not
-here: what is remembered (``outcome_memory``), and HTTP (``probe_server``).
+"""/history: the outcomes of pods, the newest first, in pages; and the recent evictions in /status.
+The outcomes are searched in slices, one request after the other, because any client that reaches the port may ask. This
+module does not keep the outcomes (``outcome_memory``), and does not serve HTTP (``probe_server``).
 """
 
 import asyncio
@@ -67,7 +66,7 @@ class HistoryEndpoint:
     ) -> tuple[list[JsonObject], int | None]:
         rows: list[JsonObject] = []
         last, since_at = None, now.instant_of(since_epoch)
-        # A copy: the memory may change while others have their turn.
+        # A copy: the memory may change while other tasks run.
         for count, each in enumerate(list(self._memory.newest(before)), 1):
             if each.at < since_at:
                 break
@@ -81,7 +80,7 @@ class HistoryEndpoint:
         return rows, None
 
     def recent(self, now: Moment) -> JsonObject:
-        """Say for /status how many pods went lately, by node and taint, most first."""
+        """Return for /status how many pods were evicted recently, by node and taint, the largest number first."""
         counts = self._memory.went_since(now.at - RECENT_SECONDS)
         shown = counts.most_common(_MAX_GROUPS)
         gone, per_second = self._memory.storm(now.at)

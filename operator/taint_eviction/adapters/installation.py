@@ -1,7 +1,6 @@
-"""What an installation needs and lacks, read with the rights of whoever asks.
-
-Each check returns findings: fine, wrong with what to do, or unchecked with the reason. What may not be read makes a
-check unchecked, never wrong.
+"""What an installation needs and lacks, read with the rights of the current user.
+Each check returns findings: fine, wrong with advice, or unchecked with the reason. If the user may not read something,
+the check is unchecked, never wrong.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
 
-# The built-in controller is one of its own since; the newest version that this one knows of.
+# The first minor version in which the built-in controller is a controller of its own; the newest known version.
 _FIRST_MINOR, _LAST_MINOR = 29, 37
 # Times in managedFields are whole seconds.
 _TOLERATED_SKEW_SECONDS = 3.0
@@ -43,7 +42,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check found; ``advice`` says what to do where it is not fine."""
+    """What one check found; ``advice`` says what to do if it is not fine."""
 
     check: str
     state: State
@@ -58,7 +57,7 @@ class NotChecked(Exception):
 class Installation:
     """Examines the installation in a namespace. ``now`` returns the API server's time.
 
-    ``name`` is that of its Lease; None: as the pods that are there say, by their arguments and their environment.
+    ``name`` is that of its Lease; None: the name is taken from the arguments and environment of the existing pods.
     """
 
     def __init__(self, calls: ApiCalls, namespace: str, name: str | None, port: int, now: Callable[[], float]) -> None:
@@ -98,7 +97,7 @@ class Installation:
     # Reading
 
     async def _read(self, what: str, request: ApiRequest) -> Any:
-        """Return the answer's body, None if there is no such object or kind; raise ``NotChecked``."""
+        """Return the answer's body, None if there is no such object or kind; raise ``NotChecked`` on a failure."""
         try:
             answer = await self._calls.make(request)
         except CallFailed as error:
@@ -110,7 +109,7 @@ class Installation:
         raise NotChecked(f"{what} cannot be read: {answer.failure}")
 
     async def _list(self, what: str, request: ApiRequest) -> list[Any] | None:
-        """Return the items of a list, None if there is no such kind; raise ``NotChecked``."""
+        """Return the items of a list, None if there is no such kind; raise ``NotChecked`` if they cannot be read."""
         body = await self._read(what, request)
         try:
             return None if body is None else as_list(as_object(body, "the list").get("items"), "items")
@@ -125,7 +124,7 @@ class Installation:
         )
         if self._name is not None:
             return [each for each in found if self._name in (each.instance, each.lease.name)], malformed
-        # A dry run beside it has a Lease and an instance of its own.
+        # A dry run in the same namespace has its own Lease and instance.
         of_default = [each for each in found if each.instance == CONTROLLER]
         return of_default or [each for each in found if not each.dry_run] or found, malformed
 
@@ -192,7 +191,7 @@ class Installation:
         return [CheckResult("leader", State.FINE, str(spec["holderIdentity"]))]
 
     async def _rights(self, replicas: Sequence[Replica], unread: str, dry_run: bool, adopts: bool) -> list[CheckResult]:
-        """Ask for the user of the replicas; where there are none, for whoever asks."""
+        """Check the rights of the replicas' user; without replicas, those of the current user."""
         if unread:
             raise NotChecked(f"whose rights matter is not known: {unread}")
         user = next((replica.user for replica in replicas), "")
@@ -243,7 +242,7 @@ class Installation:
         return [CheckResult("built-in controller", State.FINE, f"switched off in {len(pods)} kube-controller-managers")]
 
     async def _adoption(self, replicas: Sequence[Replica], adopts: bool, unread: str) -> list[CheckResult]:
-        """Check what adoption needs, and that adopted pods have somebody who evicts them or gives them back."""
+        """Check what adoption needs, and that a controller evicts adopted pods or gives them back."""
         some = await self._adopted_pods(adopts)
         if not adopts:
             if not some or unread:
@@ -264,7 +263,7 @@ class Installation:
         return found or [CheckResult("adoption", State.FINE, "countdowns are adopted, and a policy narrows the rights")]
 
     async def _adopted_pods(self, needed: bool) -> bool:
-        """Tell whether there are adopted pods; only where adoption is on does it matter that they cannot be read."""
+        """Return whether there are adopted pods; if they cannot be read, that matters only with adoption enabled."""
         try:
             request = ApiRequest("list", "pods", query={"labelSelector": ADOPTED, "limit": 1})
             return bool(await self._list("adopted pods", request))
@@ -274,7 +273,9 @@ class Installation:
             return False
 
     async def _clock(self) -> list[CheckResult]:
-        """Compare kube-controller-manager's clock, which dates taints, with the API server's, in one write of both."""
+        """Compare kube-controller-manager's clock, which dates taints, with the API server's, by a write that both
+        dated.
+        """
         what = "Lease kube-system/kube-controller-manager"
         request = ApiRequest("get", "leases", _KUBE_SYSTEM, "kube-controller-manager", group=_LEASES)
         lease = await self._read(what, request)
@@ -290,7 +291,7 @@ class Installation:
         return [CheckResult("clock", State.FINE, said)]
 
     async def _answers(self, replicas: Sequence[Replica]) -> list[CheckResult]:
-        """Ask each replica for its status: where that is served, metrics are."""
+        """Ask each replica for its status: a replica that serves its status also serves metrics."""
         found = []
         if any(replica.host_network for replica in replicas):
             raise NotChecked("static pods listen on loopback; ask on their nodes, with curl 127.0.0.1:10270/status")
@@ -341,9 +342,9 @@ def _many(count: int, what: str) -> str:
 
 
 def built_in_active(pod: object) -> bool:
-    """Tell whether a pod of kube-controller-manager runs a taint manager, by its flags."""
+    """Return whether a pod of kube-controller-manager runs a taint manager, by its flags."""
     words = words_of(as_object(as_object(pod, "the pod").get("spec"), "spec"))
-    # Until 1.33 this gate put it back into the node lifecycle controller, where no flag switches it off.
+    # Until 1.33, without this gate it runs inside the node lifecycle controller, where no flag disables it.
     if any("SeparateTaintEvictionController=false" in word for word in words):
         return True
     lists = [word.partition("=")[2] for word in words if word.startswith("--controllers=")]

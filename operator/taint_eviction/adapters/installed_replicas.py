@@ -1,6 +1,5 @@
-"""The controller's pods as an installation has them: how each was started, by its arguments and its environment.
-
-A pod that cannot be read is told, and the others are read all the same.
+"""The controller's pods in an installation: how each was started, from its arguments and its environment.
+A pod that cannot be read is reported, and the others are still read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from taint_eviction.core.objects import NamespacedName
 from taint_eviction.settings import ElectionSettings
 
 CONTROLLER = "taint-eviction-controller"
-# What click takes as true in the environment.
+# The values that click takes as true in the environment.
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _LEASE_FLAG = "leader-elect-resource"
 
@@ -24,15 +23,15 @@ Json = Mapping[str, Any]
 class Replica:
     """A pod of the controller.
 
-    ``lease``: for which one it stands, by its flags and its environment; ``asked_lease``: which one commands that are
-    run in the pod ask for, by the variables that the controller does not read.
+    ``lease``: the Lease for which it is a candidate, by its flags and its environment; ``asked_lease``: the Lease that
+    commands run in the pod ask for, by variables that the controller does not read.
     """
 
     name: str
     node: str
     ready: bool
     version: str
-    # As the API server knows it: a service account, or the user of manifests/overlays/static-pod.
+    # The user name at the API server: a service account, or the user of manifests/overlays/static-pod.
     user: str
     dry_run: bool
     host_network: bool
@@ -59,14 +58,14 @@ def read_replicas(pods: Sequence[Any], place: str) -> tuple[list[Replica], list[
 
 
 def name_of(pod: object, number: int) -> str:
-    """Name a pod of a list, which may be malformed, by its name or its place."""
+    """Return the name of a pod in a list, or its position if the pod is malformed."""
     metadata = pod.get("metadata") if isinstance(pod, Mapping) else None
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     return f"pod {name}" if isinstance(name, str) and name else f"items[{number}]"
 
 
 def words_of(spec: Json) -> list[str]:
-    """Return command and arguments of all containers."""
+    """Return the commands and arguments of all containers."""
     return [
         as_text(word, f"spec.containers[].{part}[]")
         for container in _containers(spec)
@@ -81,7 +80,7 @@ def _containers(spec: Json) -> Iterator[Json]:
 
 
 def _environment(spec: Json) -> dict[str, str]:
-    """Return the variables that are written in the pod; the value of one that is taken from elsewhere is ""."""
+    """Return the environment variables in the pod's spec; a variable with ``valueFrom`` has the value ""."""
     entries = (
         as_object(entry, "spec.containers[].env[]")
         for container in _containers(spec)
@@ -128,7 +127,7 @@ def _replica(pod: Json, metadata: Json) -> Replica:
 
 
 def _asked(part: str, environment: Mapping[str, str]) -> str:
-    """Return what commands take for a part of the Lease's name; "" for their default."""
+    """Return the part of the Lease's name that commands use; "" for their default."""
     names = (f"TAINT_EVICTION_{kind}_{part.upper()}" for kind in ("LEASE", "STATE"))
     return next(filter(None, (environment.get(name) for name in names)), "")
 

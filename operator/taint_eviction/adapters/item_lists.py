@@ -1,4 +1,4 @@
-"""Lists as JSON, item by item, for whoever reads more of them than ``api_reader`` does."""
+"""Lists as JSON, item by item, for callers that need other fields than ``api_reader`` reads."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -12,7 +12,7 @@ _PAGE = 500
 
 
 async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> AsyncGenerator[dict[str, Any], None]:
-    """Go through a list page by page; when the token of a page has expired, once more from the beginning."""
+    """Yield the items of a list, page by page; when a page's token has expired, start again from the beginning."""
     token, limit = "", page
     while True:
         paged: dict[str, str | int] = {"limit": limit} if limit else {}

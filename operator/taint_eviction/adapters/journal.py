@@ -81,7 +81,7 @@ class Journal:
         self._known: dict[str, _Known] = {}
         # By scope, None for the breaker: the line about the pause or the open breaker that is in force.
         self._held: dict[PauseScope | None, dict[str, Any]] = {}
-        # What else a file begins with that continues another one.
+        # Further first lines of a file that continues another one.
         self.carried: Callable[[], list[dict[str, Any]]] = list
 
     # Input

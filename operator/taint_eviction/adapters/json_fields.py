@@ -1,6 +1,6 @@
 """Fields of decoded JSON: returned with the right type, or refused with their path.
 
-null and absent are the same. Not here: kinds of objects (``kubernetes_objects``).
+null and absent are equivalent. This module knows no kinds of objects (``kubernetes_objects``).
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ class Unreadable(Exception):
 
 
 def refuse(what: str) -> NoReturn:
-    """Raise ``Unreadable``. A function, so that it can stand after an ``or``."""
+    """Raise ``Unreadable``. This is a function so that it can be used after an ``or``."""
     raise Unreadable(what)
 
 
 def is_object(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Tell whether a value is a JSON object."""
+    """Return whether a value is a JSON object."""
     # It is nearly always a dict, and the check against an abstract class costs ten times as much.
     return type(value) is dict or isinstance(value, Mapping)
 

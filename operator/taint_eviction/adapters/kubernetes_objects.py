@@ -1,8 +1,8 @@
 """Nodes and pods as decoded JSON → the values of ``core.objects``.
 
-A field that cannot be read is left out with a complaint where the object can be decided on without it. Where it cannot,
-``MalformedObject`` is raised: the last known state stays, and nothing is evicted for something misread. Any JSON gives
-one of the two. Every field that is read here must be among those that ``kopf_shell.kept_fields`` keeps.
+A field that cannot be read is left out with a complaint if decisions are possible without it. Otherwise
+``MalformedObject`` is raised: the last known state stays, and no pod is evicted because of a misread field. Any JSON
+gives one of the two. Every field that is read here must be among those that ``kopf_shell.kept_fields`` keeps.
 
 null and absent lists are empty, null and absent strings are "".
 
@@ -56,7 +56,7 @@ HOLD_ANNOTATION = "taint-eviction/hold"
 
 # The number of different sets of labels that are kept for sharing.
 _SHARED_LABELS = 8192
-# The number of different controllers of pods that are.
+# The number of different controllers of pods that are kept for sharing.
 _SHARED_CONTROLLERS = 8192
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -68,9 +68,8 @@ ObjectT = TypeVar("ObjectT", Node, Pod)
 
 
 class MalformedObject(Exception):
-    """An object on which nothing can be decided. The message has its kind, its name and the path of the field.
-
-    ``uid`` is None where it cannot be read either. ``resource_version`` is the text as it was written, "" where it is
+    """An object on which no decision is possible. The message has its kind, its name and the path of the field.
+    ``uid`` is None if it cannot be read either. ``resource_version`` is the text as it was written, "" if it is
     unreadable.
     """
 
@@ -146,7 +145,7 @@ def _node(body: Mapping[str, Any], complaints: list[str]) -> Node:
 
 
 def _node_labels(labels: object, complaints: list[str]) -> Mapping[str, str]:
-    """Return the labels that are read of a node; none of those that cannot be read."""
+    """Return the labels of a node that the controller uses, without unreadable ones."""
     if labels is None:
         return _NO_LABELS
     if not is_object(labels):
@@ -178,7 +177,7 @@ def _readiness(status: object, complaints: list[str]) -> Readiness | None:
 
 
 def _taints_written_at(managed_fields: object, complaints: list[str]) -> float | None:
-    """Return the earliest write by a manager that owns the list of taints; None if no entry tells."""
+    """Return the earliest write by a manager that owns the list of taints; None if no entry says so."""
     if managed_fields is None:
         return None
     if not isinstance(managed_fields, list):
@@ -242,7 +241,7 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
 
 
 def _deletion_asked_at(metadata: Mapping[str, Any]) -> float | None:
-    """Return when the deletion was asked for: the deletionTimestamp is the end of the pod's grace period."""
+    """Return when the deletion was requested: the deletionTimestamp is the end of the pod's grace period."""
     ends_at, grace = parse_rfc3339(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds")
     if ends_at is None or not isinstance(grace, int) or not 0 <= grace <= ends_at:
         return None
@@ -252,7 +251,7 @@ def _deletion_asked_at(metadata: Mapping[str, Any]) -> float | None:
 def _with_noted(
     tolerations: tuple[Toleration, ...], annotation: object, complaints: list[str]
 ) -> tuple[tuple[Toleration, ...], Adoption | None]:
-    """Return the tolerations as they count, and who took seconds from them. A note that cannot be read is ignored."""
+    """Return the tolerations that count, and who took seconds from them. A note that cannot be read is ignored."""
     if annotation is None:
         return tolerations, None
     try:
@@ -335,7 +334,7 @@ def _conditions(
 
 
 def _written_by(managed_fields: object) -> str:
-    """Return who wrote the reason of the condition DisruptionTarget, "" where no entry tells."""
+    """Return who wrote the reason of the condition DisruptionTarget, "" if no entry says so."""
     for entry in managed_fields if isinstance(managed_fields, list) else ():
         owned: object = entry
         for name in _REASON_PATH:
@@ -351,7 +350,7 @@ def _bound(
     metadata: Mapping[str, Any],
     complaints: list[str],
 ) -> tuple[float | None, TimeSource]:
-    """Return when the pod was bound, by the best of the fields that tell, and which field that is."""
+    """Return when the pod was bound, by the best available field, and which field that is."""
     if scheduled is not None:
         path = "status.conditions[PodScheduled].lastTransitionTime"
         bound_at = time_or_complaint(scheduled.get("lastTransitionTime"), path, complaints)

@@ -35,7 +35,7 @@ def format_rfc3339(epoch: float) -> str:
 
 @lru_cache(256)
 def _format_second(epoch: int) -> str:
-    # Times that are written in a row are mostly of the same few seconds: 0.3 µs instead of 2.
+    # Consecutive times are mostly within the same few seconds: 0.3 µs instead of 2.
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

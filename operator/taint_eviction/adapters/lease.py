@@ -1,6 +1,6 @@
 """The Lease of the leader election in ``coordination.k8s.io/v1``, written as client-go's electors write it.
 
-Not here: who leads (``runtime.leadership``).
+This module does not elect (``runtime.leadership``).
 """
 
 from collections.abc import Mapping

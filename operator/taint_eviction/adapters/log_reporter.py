@@ -2,9 +2,9 @@
 
 Deadlines are times of the API server's clock, with the source of the time at which they started: the log alone must
 answer why a pod is evicted at that time. The field ``what`` names the kind of line in one word. An eviction that fails
-again and again is logged at its 1st, 2nd, 4th, 8th… failure. Every replica sees what becomes of nodes and pods; a
-standby logs it at DEBUG, so that the logs of all replicas together contain it once. Of a storm, each node has a line a
-second (``eviction_storm``).
+again and again is logged at its 1st, 2nd, 4th, 8th… failure. Every replica sees the changes of nodes and pods; a
+standby logs them at DEBUG, so that the logs of all replicas together contain them once. In a storm, each node has one
+line per second (``eviction_storm``).
 """
 
 import logging
@@ -178,7 +178,7 @@ class LogReporter:
         late = effect.late_seconds
         when: dict[str, Any] = {}
         if effect.reason is StayReason.TERMINATING and late is not None:
-            # To compare with another controller that deleted the pod: was it early or late?
+            # For comparison with another controller that deleted the pod: whether it was early or late.
             why += f", {abs(late):.2f} s {'before' if late < 0 else 'after'} its deadline"
             when = {"late_seconds": round(late, 3)}
         self._seen(
@@ -212,7 +212,7 @@ class LogReporter:
     def _evicted(self, effect: Evicted, now: Moment) -> None:
         level = logging.DEBUG if self._storm.takes(effect.node_name, now.at) else logging.INFO
         if not logger.isEnabledFor(level):
-            return  # In a storm nobody reads most of these lines: they need not be written out.
+            return  # In a storm most of these lines are not logged, so their text need not be built.
         deadline = _shown(effect.decision.due_at, now)
         self._log(
             "%s was evicted %.2f s after its deadline %s: %s",
@@ -296,7 +296,7 @@ def _shown(instant: float, now: Moment) -> str:
 
 
 def _because(decision: Evict, now: Moment) -> str:
-    """Name the taint that decides, the toleration that counts, and the time it counts from with its source."""
+    """Return the deciding taint, the toleration that counts, and the start time with its source."""
     verdict = decision.deciding
     why = tolerated(verdict.taint, verdict.toleration, verdict.by_default)
     overruled = "" if verdict.overruled is None else f", which comes before [{verdict.overruled}]"

@@ -1,6 +1,6 @@
 """Measures how late the event loop wakes up: while it is busy, evictions wait.
 
-Not here: what is too late (the liveness probe, the alerts).
+This module sets no threshold: the liveness probe and the alerts do.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Prometheus metrics: the two of upstream under their names, and those of this controller.
 
 They have a registry of their own, so that no other library adds to it. The state of other parts is read through
-callables when metrics are scraped. No label names a pod or a node; what people choose freely is bounded
+callables when metrics are scraped. No label names a pod or a node; label values that people choose are bounded
 (``bounded.FirstValues``).
 """
 
@@ -33,7 +33,7 @@ _DURATION_BUCKETS = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
 _LATENESS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
-# So many taint keys and namespaces have a series of their own.
+# How many taint keys and namespaces have a series of their own.
 _MAX_TAINT_KEYS = 20
 _MAX_NAMESPACES = 100
 
@@ -47,7 +47,7 @@ class Readings:
     nodes and the pods of tainted nodes have been listed. ``watch_ages``: by kind (nodes, pods), the seconds since the
     most silent watch received anything. ``clock_offset_seconds``: how far the host's clock is ahead of the API
     server's. ``leading``: this process may act. ``due``: pods past their deadline whose first attempt has not begun.
-    ``waiting``: pods that are due and wait, by what they wait for. ``blocked``: pods that budgets block, by reason.
+    ``waiting``: due pods that wait, by the reason. ``blocked``: pods that budgets block, by reason.
     ``tainted_nodes``: nodes that have a NoExecute taint. ``eviction_loops``: DaemonSets, once for each node, whose pods
     are evicted there again and again. ``breaker_open``: the circuit breaker suspends all evictions.
     ``newly_tainted``: nodes that the breaker counts, by who tainted them. ``pauses``: pauses in force, by scope.
@@ -55,7 +55,7 @@ class Readings:
     the breaker's state could not be written. ``policy_invalid``: the configuration file was rejected, and the previous
     one is in force. ``credential_failures``: how often credentials could not be read or renewed.
     ``adopted`` and ``adoption_refused``: pods of tainted nodes whose countdown is adopted, or could not be.
-    ``ready_out_of_service``: nodes that are ready though they have the taint out-of-service.
+    ``ready_out_of_service``: nodes that are ready although they have the taint out-of-service.
     """
 
     pending: Callable[[], float]
@@ -83,7 +83,7 @@ class Readings:
 
 
 class Metrics:
-    """All metrics. Each method counts the fact that it is named after.
+    """All metrics. Each method counts what its name says.
 
     ``dry_run``: no pod is deleted, so none is counted as deleted; attempts have the outcome dry_run. ``name`` is the
     name of the Lease. ``by_namespace``: evictions are counted by namespace, too. ``adopts``: countdowns are adopted.
@@ -98,7 +98,7 @@ class Metrics:
         by_namespace: bool = False,
         adopts: bool = False,
     ) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # One more series for each counter, which nobody uses.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # They add an unused series for each counter.
         self.registry = CollectorRegistry()
         self._dry_run = dry_run
         self._name = name

@@ -1,7 +1,7 @@
 """Turns a watch event (its type and an object as JSON) into a fact for the core.
 
 An object that cannot be read gives no fact: its last known state stays. A deletion counts as soon as the object can be
-identified. Also says which objects a watch need not bring, because the core knows them or does not want them.
+identified. It also says which objects a watch need not bring, because the core knows them or does not need them.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ class Observations:
         self._look_at_pod = look_at_pod
 
     def interpret(self, scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> Fact | None:
-        """Return the fact; None where the event has none."""
+        """Return the fact; None if the event contains none."""
         if not isinstance(scope, NodesScope):
             self._look_at_pod(body)
         try:
@@ -42,11 +42,9 @@ class Observations:
             return None
 
     def known_to(self, controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
-        """Return a function that tells whether the core knows this version of an object (kind and JSON), or a later
-        one.
-
-        The core knows what was listed before the watch began, and what an eviction has read or written. Of a pod that
-        is known to terminate, no later version matters.
+        """Return a function that returns whether the core knows this version of an object (kind and JSON), or a later
+        one. The core knows objects that were listed before the watch began, and objects that an eviction has read or
+        written. For a pod that is known to be terminating, no later version matters.
         """
 
         def is_known(kind: str, body: Mapping[str, Any]) -> bool:
@@ -66,9 +64,9 @@ class Observations:
 
 
 def matters_to(controller: Controller) -> Callable[[str, Mapping[str, Any]], bool]:
-    """Return a function that tells which objects (kind and JSON) the core wants: all nodes, and pods of watched nodes.
-
-    Only the watch of all bound pods has others. A pod whose node cannot be read is wanted, to be reported as malformed.
+    """Return a function that returns whether the core needs an object (kind and JSON): nodes, and pods of watched
+    nodes. Only the watch of all bound pods brings others. A pod whose node cannot be read is needed, to be reported as
+    malformed.
     """
 
     def matters(kind: str, body: Mapping[str, Any]) -> bool:
@@ -91,7 +89,7 @@ def _gone(scope: WatchScope, body: Mapping[str, Any]) -> Fact | None:
 
 
 def _identity(body: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Return namespace ("" for none), name and UID; None where they cannot be read."""
+    """Return namespace ("" for none), name and UID; None if they cannot be read."""
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping):
         return None

@@ -1,12 +1,10 @@
-"""What became of pods: the last outcomes that this replica brought about or saw, bounded in number and bytes.
-
-It answers after the fact why a pod vanished. Every replica remembers: the one that evicts knows call and answer, the
-others saw the pod being deleted and know what they had decided for it; so a new leader knows most of what was before.
-A pod has one entry, its newest. Entries hold facts, and sentences are made when they are read. Reads no clock, and
-keeps nothing across restarts (the audit log does).
-
-Entries are ordered and found by the instant at which they came, and told by the API server's time as it is known when
-they are read: so they stay in order when that clock is stepped.
+"""The outcomes of pods: the latest that this replica caused or saw, bounded in number and bytes.
+They show afterwards why a pod was evicted. Every replica remembers outcomes: the leader knows call and answer; the
+others saw the deletion and know their own decision, so a new leader knows most of the past. Each pod has one entry, the
+newest. Entries hold facts; sentences are made when they are read. This module reads no clock, and keeps nothing across
+restarts (the audit log does).
+Entries are ordered and found by their instant, and shown in the API server's time as it is known when they are read: so
+they stay in order when that clock is stepped.
 """
 
 from collections import Counter, OrderedDict
@@ -38,17 +36,17 @@ MAX_OUTCOMES = 10_000
 MAX_BYTES = 10_000_000
 
 _WENT = frozenset({"evicted", "deleted", "gone"})
-# A storm in which nobody goes for so long has ended.
+# A storm has ended after this long without an eviction.
 _PAUSE_SECONDS = 5.0
 
 # An API server's answer may be long.
 _MAX_ANSWER = 300
-# What an entry needs besides the text that is its own (measured: 850, with a UID and a toleration of its own).
+# The bytes of an entry besides its own text (measured: 850, with its own UID and toleration).
 _OVERHEAD_BYTES = 900
 
 
 class _Attempt(NamedTuple):
-    """The latest attempt at a pod: what was called, None for nothing, the tries, and the answer."""
+    """The latest attempt to evict a pod: the call, None if there was none, the tries, and the answer."""
 
     call: str | None = None
     tries: int = 0
@@ -59,7 +57,7 @@ _NO_ATTEMPT = _Attempt()
 
 
 class RememberedOutcome(NamedTuple):
-    """What became of one pod at the instant ``at``, because of the taint in ``why``, which was due at ``due_at``."""
+    """The outcome of one pod at the instant ``at``, because of the taint in ``why``, which was due at ``due_at``."""
 
     number: int
     at: float
@@ -80,7 +78,7 @@ class RememberedOutcome(NamedTuple):
         return self.why.taint.key
 
     def document(self, now: Moment) -> JsonObject:
-        """Write it out, with times as the API server's clock is known now."""
+        """Return the outcome as a document, with times by the API server's clock as it is known now."""
         why, owner = self.why, self.owner
         return {
             "time": format_micro_time(now.epoch_of(self.at)),
@@ -106,14 +104,14 @@ class RememberedOutcome(NamedTuple):
 
 
 class OutcomeMemory:
-    """Remembers at most so many outcomes and bytes; the oldest are forgotten first. ``forgotten`` counts those."""
+    """Remembers a bounded number of outcomes and bytes; the oldest are dropped first. ``forgotten`` counts those."""
 
     def __init__(self, max_outcomes: int = MAX_OUTCOMES, max_bytes: int = MAX_BYTES) -> None:
         self._max_outcomes, self._max_bytes = max_outcomes, max_bytes
-        # A plain dict looks through all that has been removed to find its first.
+        # A plain dict skips all removed entries to find its first.
         self._by_uid: OrderedDict[str, RememberedOutcome] = OrderedDict()
         self._number = self.forgotten = self.bytes = 0
-        # The attempt that has just ended: what follows from it is reported right after, at the same moment.
+        # The attempt that has just ended: its effects are reported right after it, at the same moment.
         self._ended: tuple[str, Moment, _Attempt] | None = None
 
     def __len__(self) -> int:
@@ -140,7 +138,7 @@ class OutcomeMemory:
         self._ended = work.ref.uid, now, _Attempt(call, work.tries + 1, answer)
 
     def report(self, effect: Effect, now: Moment) -> None:
-        """Remember what became of a pod."""
+        """Remember the outcome of a pod."""
         match effect:
             case Evicted():
                 self._remember("evicted", effect, effect.decision, now)
@@ -152,11 +150,11 @@ class OutcomeMemory:
                 pass
 
     def newest(self, before: int | None = None) -> Iterator[RememberedOutcome]:
-        """Go through the outcomes, the newest first: those before a number, None: all."""
+        """Yield the outcomes before this number (None: all), the newest first."""
         return (each for each in reversed(self._by_uid.values()) if before is None or each.number < before)
 
     def went_since(self, at: float) -> Counter[tuple[str, str]]:
-        """Count the pods that went since that instant, by node and key of the taint that decided."""
+        """Count the pods that were evicted since that instant, by node and key of the deciding taint."""
         counts: Counter[tuple[str, str]] = Counter()
         for each in self.newest():
             if each.at < at:
@@ -165,7 +163,7 @@ class OutcomeMemory:
         return +counts
 
     def storm(self, at: float) -> tuple[int, float]:
-        """Count the pods that went in the storm that goes on at that instant, and how many a second; 0: none."""
+        """Return the number and the rate per second of evictions in the storm at that instant; 0 without one."""
         gone, began = 0, at
         for each in self.newest():
             if each.outcome not in _WENT:
@@ -203,9 +201,8 @@ class OutcomeMemory:
             self.forgotten += 1
 
     def _attempt_behind(self, outcome: str, uid: str, before: RememberedOutcome | None, now: Moment) -> _Attempt:
-        """Return the attempt that an outcome follows from.
-
-        An eviction that shows only later was the work of an attempt whose answer was lost: the pod's last one.
+        """Return the attempt that caused an outcome.
+        If an eviction is seen only later, its attempt was the pod's last one, whose answer was lost.
         """
         if self._ended is not None and self._ended[0] == uid and self._ended[1] == now:
             return self._ended[2]

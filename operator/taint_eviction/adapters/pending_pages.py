@@ -1,8 +1,7 @@
-"""Which pods are to go, the most overdue first, a page at a time, however many there are and whoever asks.
-
-A look goes through all pods and keeps their order; pages are taken from it. Both are done a slice at a time, so that
-the loop is never kept for long, one request after the other, and all of them together take at most a tenth of the time:
-whoever reaches the port may ask. Does not know what is said of a pod (``status_document``).
+"""The pods that are to be evicted, the most overdue first, in pages, for any number of pods and clients.
+A listing goes through all pods and keeps their order; pages are taken from it. Both work in slices, so that the event
+loop is never blocked for long. Requests are served one after the other, and together take at most a tenth of the time,
+because any client that reaches the port may ask. This module does not describe pods (``status_document``).
 """
 
 import asyncio
@@ -23,29 +22,29 @@ from taint_eviction.runtime.ports import Clock
 
 MAX_PODS = 1000
 
-# Pods that are looked at, or told of, without anything else being done: 1 to 2 ms of work.
+# How many pods are examined or described in one slice: 1 to 2 ms of work.
 SLICE = 200
-# The work takes at most one part in so many of the time.
+# The work takes at most one part in this many of the time.
 _PARTS = 10
-# How long a look serves others who ask, and those who ask for its further pages.
+# How long a listing serves other requests, and requests for its further pages.
 _SERVES_SECONDS, _SERVES_PAGES_SECONDS = 1.0, 60.0
 # Requests that may wait for their turn.
 _MAX_WAITING = 16
 
 
 class Busy(Exception):
-    """So many ask just now that no more are let in."""
+    """Too many requests are waiting; this one is refused."""
 
 
 class Place(NamedTuple):
-    """Where a pod stands in the order: its deadline on this process's clock, then its name."""
+    """A pod's place in the order: its deadline on this process's clock, then its name."""
 
     fire_at: float
     key: NamespacedName
 
     @classmethod
     def parse(cls, text: str) -> "Place":
-        """Read what ``str`` has written; raise ``ValueError`` where it is none."""
+        """Parse the text that ``str`` returns; raise ``ValueError`` if it is not a place."""
         fire_at, namespace, name = text.split("/")
         return cls(float(fire_at), NamespacedName(namespace, name))
 
@@ -67,7 +66,7 @@ Groups = dict[tuple[str, Taint], PendingGroup]
 
 @dataclass(frozen=True, slots=True)
 class StatusPage:
-    """A part of the list. ``counts``, ``groups``: all pods, those on other pages too. ``last``: more follow it."""
+    """A part of the list. ``counts``, ``groups``: of all pods on all pages. ``last``: its end if more follow."""
 
     now: Moment
     counts: Counter[str]
@@ -78,7 +77,7 @@ class StatusPage:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What was found at ``at`` in one namespace, None: in all; each run is in order."""
+    """The pods found at ``at`` in one namespace, None: in all; each run is sorted."""
 
     at: float
     namespace: str | None
@@ -100,7 +99,7 @@ class _Listing:
 
 
 class PendingPages:
-    """Gives pages; ``state_of`` names the state by which a pod is counted."""
+    """Returns pages; ``state_of`` returns the state by which a pod is counted."""
 
     def __init__(self, status: Status, clock: Clock, state_of: Callable[[Pending], str]) -> None:
         self._status = status
@@ -114,7 +113,7 @@ class PendingPages:
     async def page(
         self, limit: int, namespace: str | None, after: Place | None, row: Callable[[Pending, Moment], Any]
     ) -> StatusPage:
-        """Return at most ``limit`` rows, those after a place; ``row`` makes one of a pod. Raise ``Busy``."""
+        """Return at most ``limit`` rows after a place; ``row`` makes the row of a pod. Raise ``Busy`` if overloaded."""
         async with self._share():
             listing = await self._recent_listing(namespace, _SERVES_SECONDS if after is None else _SERVES_PAGES_SECONDS)
             places, now, rows = listing.after(after), self._clock.now(), []
@@ -146,7 +145,7 @@ class PendingPages:
 
     @contextlib.asynccontextmanager
     async def _share(self) -> AsyncIterator[None]:
-        """Wait until it is this one's turn, and other work has had its share of the time."""
+        """Wait for this request's turn, and until other work has had its share of the time."""
         if self._inside > _MAX_WAITING:
             raise Busy
         self._inside += 1

@@ -1,8 +1,8 @@
 """Follows the policy file while the controller runs: a valid change is in force within seconds, an invalid one never.
 
 The content is compared, not the file's times: a mounted ConfigMap changes by a swap of symbolic links. A thread reads
-and parses the file, so that evictions do not wait for a hanging disk or a large file. Not here: the format
-(``files.policy_file``), and the effects of a new policy.
+and parses the file, so that evictions do not wait for a hanging disk or a large file. This module neither parses
+the format (``files.policy_file``) nor applies a new policy.
 """
 
 import asyncio

@@ -59,7 +59,7 @@ def needed_rights(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 async def allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings, user: str = "") -> bool | None:
-    """Tell whether a user ("": whoever asks) has a right; None if that cannot be checked."""
+    """Return whether a user ("": the current user) has a right; None if that cannot be checked."""
     plural, _, subresource = resource.partition("/")
     attributes = {"verb": verb, "resource": plural, "subresource": subresource}
     own = {
@@ -82,7 +82,7 @@ async def allowed(calls: ApiCalls, verb: str, resource: str, settings: Settings,
 
 
 def in_words(missing: Sequence[str]) -> str:
-    """Return one line that says what is missing and what to do."""
+    """Return one line with the missing rights and what to do."""
     return (
         f"this user lacks rights that the controller needs: {', '.join(missing)};"
         " apply the ClusterRole and Role in manifests/base, or use another context"

@@ -24,11 +24,9 @@ def readings_of(
     credential_failures: Callable[[], int],
     adopter: Adopter | None,
 ) -> Readings:
-    """Return the readings of one controller; ``control_state`` None: nobody can pause anything.
-
+    """Return the readings of one controller; ``control_state`` None: evictions cannot be paused.
     ``adopter`` None: no pod is adopted.
-
-    What waits and what fails is the leader's to say. A standby that led before remembers what it tried, and would
+    Only the leader reports what waits and what fails. A standby that led before remembers its attempts, and would
     report a failure for as long as that pod exists.
     """
     status, breaker = controller.status, controller.breaker

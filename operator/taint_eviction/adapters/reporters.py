@@ -1,8 +1,8 @@
 """Reporters of effects besides the log: metrics and Kubernetes events.
 
 Each is a ``Reporter``: synchronous, never blocking, never raising the world's errors. They do not know each other;
-``LiveController`` calls all of them. Every replica sees what becomes of nodes and pods, and only the leader reports it
-(``LeaderReporter``).
+``LiveController`` calls all of them. Every replica sees the changes of nodes and pods, and only the leader reports
+them (``LeaderReporter``).
 """
 
 from collections.abc import Iterable
@@ -46,14 +46,13 @@ _ALIVE = frozenset(
 )
 
 
-# What only the process itself does, and nobody else can report.
+# Effects of this process only, which no other replica can report.
 _OWN_DOING = Evicted | EvictionLoop | Refused | CountdownAdopted | AdoptionRefused | GivenBack
 
 
 class LeaderReporter:
-    """Passes on what this process has done itself and, while it may act, what every replica sees.
-
-    So a process that loses leadership between a call and its answer still reports the eviction: no other can.
+    """Passes on the effects of this process itself and, while it may act, those that every replica sees.
+    So a process that loses leadership between a call and its answer still reports the eviction: no other replica can.
     """
 
     def __init__(self, gate: Gate, reporters: Iterable[Reporter]) -> None:
@@ -104,7 +103,7 @@ class MetricsReporter:
 class EventReporter:
     """Posts what happened to a pod as an event on that pod: one event for each eviction, after it was accepted.
 
-    ``dry_run`` marks each message. ``reasons``: the message says why, which names the taint.
+    ``dry_run`` marks each message. ``reasons``: the message contains the reason, which names the taint.
     """
 
     def __init__(self, recorder: EventRecorder, dry_run: bool = False, reasons: bool = True) -> None:
@@ -136,7 +135,7 @@ class EventReporter:
 
 
 def _loops(effect: EvictionLoop) -> str:
-    """Return what is wrong and what helps. Who reads a pod's events need not learn the keys of taints."""
+    """Return the problem and the remedy. Readers of a pod's events need not learn the keys of taints."""
     times = f"{LOOP_EVICTIONS} times within {LOOP_SECONDS / 60:g} minutes"
     return (
         f"{effect.controller} recreates its pod on node {effect.node_name}, and it is evicted again, {times}: give the"

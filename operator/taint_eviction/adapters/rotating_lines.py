@@ -1,7 +1,7 @@
 """Files to which lines are appended, for journal and audit log: of bounded size, and never a reason to stop.
 
 If a file can no longer be written (a full disk, a pipe without a reader), an error is logged, no more lines are
-written, and the controller continues. Not here: the contents of the lines.
+written, and the controller continues. This module does not know the contents of the lines.
 """
 
 import errno
@@ -54,7 +54,8 @@ class Lines:
 
 
 class RotatingLines(Lines):
-    """Lines in a file. A full file is renamed to ``FILE.1``, and a new one begins. ``max_bytes`` bounds each of them.
+    """Lines in a file. A full file is renamed to ``FILE.1``, and a new one begins. ``max_bytes`` bounds each of the
+    two.
 
     Existing content stays; after an incomplete last line, a new line begins. ``begin`` returns what comes before the
     first line; its argument tells whether this file continues another one that this process has written.
@@ -112,7 +113,7 @@ class RotatingLines(Lines):
                 self._append(b"\n")
 
     def _is_cut(self) -> bool:
-        """Tell whether the last line has no newline; False if the file cannot be read."""
+        """Return whether the last line has no newline; False if the file cannot be read."""
         try:
             with self._path.open("rb") as written:
                 written.seek(-1, os.SEEK_END)

@@ -1,6 +1,6 @@
 """HTTP sessions to the API server: authorization, TLS and connections, the same for calls and watches.
 
-Not here: the requests (``api_calls``, the Kopf shell), and where credentials come from (``credentials``).
+This module neither makes requests (``api_calls``, the Kopf shell) nor finds credentials (``credentials``).
 """
 
 import base64

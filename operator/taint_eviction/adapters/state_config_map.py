@@ -1,9 +1,8 @@
-"""The ConfigMap with the control state (pauses and the breaker), which reaches every replica and outlives all of them.
-
-People write to it, by command or by hand, and so does the leader. So each write reads first, changes only its own keys,
+"""The ConfigMap with the control state (pauses and the breaker), which reaches every replica and outlives them.
+People write to it, by command or by hand; the leader does, too. So each write reads first, changes only its own keys,
 and is accepted only for exactly the version that was read.
 
-Not here: the meaning of the keys (``control_state_data``), and who obeys them.
+This module does not interpret the keys (``control_state_data``).
 """
 
 import logging
@@ -117,12 +116,12 @@ class StateConfigMap:
         await self._write(wanted)
 
     async def set_no_adoption(self, ended: Pause | None) -> None:
-        """Let nothing be adopted, or (None) let it be adopted again. What is so already stays."""
+        """Stop adoption, or (None) allow it again. If that is already so, nothing changes."""
 
         def wanted(control_state: ControlState) -> _Changes:
             if (ended is None) == (control_state.no_adoption is None):
                 return {}
-            # Whoever obeyed an order of before has not obeyed this one.
+            # A confirmation of an earlier order does not confirm this one.
             return {NO_ADOPTION_KEY: None if ended is None else pause_text(ended), CONFIRMED_KEY: None}
 
         await self._write(wanted)
@@ -195,7 +194,7 @@ class StateConfigMap:
 
 
 def _lasting(before: Pause | None, pause: Pause) -> Pause:
-    """Let a pause that replaces another count from when that one began, unless that one had ended."""
+    """Let a pause that replaces another one count from the start of that one, unless that one had ended."""
     if before is None or pause.since_epoch is None or before.has_ended(pause.since_epoch):
         return pause
     return replace(pause, since_epoch=before.since_epoch)

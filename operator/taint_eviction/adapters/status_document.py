@@ -1,7 +1,7 @@
-"""How a controller stands, as a document for machines: who acts, what holds evictions back, and which pods are to go.
-
-Pure: brain and process in, JSON-able values out, with stable names. Times are the API server's, spans are seconds, and
-None says that there is nothing to say. Not here: HTTP (``probe_server``), and how it is put to people (``cli``).
+"""The status of a controller as a document for machines: who acts, what holds evictions, and which pods are due. Pure:
+core and process in, JSON-able values out, with stable names. Times are the API server's, durations are seconds, and
+None means that there is no value. This module does not serve HTTP (``probe_server``), and does not format for people
+(``cli``).
 """
 
 import math
@@ -29,12 +29,12 @@ API_VERSION = "taint-eviction/v1alpha1"
 
 STATES = ("inFlight", "due", "retrying", "blocked", "held", "waiting")
 
-# Pods that a status names that could not be adopted.
+# How many pods that could not be adopted a status names.
 MAX_REFUSED = 20
 
 BUILT_INS = "the built-in controller evicts it, too: nothing holds it"
 
-# Nodes and taints that a status counts the pods of.
+# For how many pairs of node and taint a status counts the pods.
 MAX_GROUPS = 100
 
 _ITS_TURN = frozenset({WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.LIMITED})
@@ -43,7 +43,7 @@ _NOT_LEADING = {"reason": "not_leading", "text": "this replica does not lead: th
 
 @dataclass(frozen=True, slots=True)
 class LeaseSeen:
-    """The Lease that decides who acts; ``holder`` as last seen, "" for nobody."""
+    """The Lease that decides which replica acts; ``holder`` as last seen, "" if there is none."""
 
     namespace: str
     name: str
@@ -52,7 +52,7 @@ class LeaseSeen:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionState:
-    """How it stands with adoption: how many pods of tainted nodes are adopted, and which could not be, and why.
+    """The state of adoption: how many pods of tainted nodes are adopted, and which could not be adopted, and why.
 
     ``stopped_by``: ``hand-back`` was ordered, None: it was not.
     """
@@ -66,7 +66,7 @@ class AdoptionState:
 class ProcessState:
     """The process that answers. ``lease`` None: it runs alone. ``why_not``: why it is not ready, "" if it is.
 
-    ``warnings``: what somebody should see to though it goes on, a sentence each. ``adoption`` None: no countdown is
+    ``warnings``: what needs attention although the process works, one sentence each. ``adoption`` None: no countdown is
     adopted.
     """
 
@@ -84,7 +84,7 @@ class ProcessState:
 
 
 def status_document(status: Status, page: StatusPage, process: ProcessState) -> JsonObject:
-    """Say how it stands; of the pods that are to go, the most overdue first, a page is listed and all are counted."""
+    """Return the status document. All pods that are to be evicted are counted; one page of them is listed."""
     now, breaker, control_state = page.now, status.breaker, status.control_state
     return {
         **document_head("Status", process, now),
@@ -111,7 +111,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
 
 
 def document_head(kind: str, process: ProcessState, now: Moment) -> JsonObject:
-    """Say what every document says: who answers, and when."""
+    """Return the fields of every document: which replica answers, and when."""
     lease = process.lease
     return {
         "apiVersion": API_VERSION,
@@ -168,7 +168,7 @@ def _surge(status: Status, now: Moment) -> JsonObject:
 
 
 def _zone(row: ZoneRow) -> JsonObject:
-    """Say what is counted of a zone; of all nodes where its name is None."""
+    """Return the counts of a zone; of all nodes if its name is None."""
     return {
         "zone": row.zone,
         "nodes": row.nodes,
@@ -183,7 +183,7 @@ def _zone(row: ZoneRow) -> JsonObject:
 
 
 def _uncounted(status: Status, now: Moment) -> list[JsonObject]:
-    """Say which nodes that are tainted or not ready are not counted, by reason; some of them by name."""
+    """Return, by reason, how many tainted or unready nodes the breaker does not count; some of them by name."""
     return [
         {"reason": reason.name.lower(), "text": reason.value, "count": len(names), "nodeNames": names[:MAX_NAMES]}
         for reason, names in status.uncounted(now).items()
@@ -197,7 +197,7 @@ def _latch(latch: Latch | None) -> JsonObject:
 
 
 def _thresholds(policy: BreakerPolicy) -> list[str]:
-    """Say what opens the breaker, one thing each."""
+    """Return the conditions that open the breaker."""
     within = f"within {policy.window_seconds:g} s"
     found = [f"more than {policy.nodes} of the nodes newly tainted {within}{_min_nodes(policy.nodes)}"]
     if policy.lifecycle_nodes is not None:
@@ -238,7 +238,7 @@ def _adoption(adoption: AdoptionState) -> JsonObject:
 
 
 def whose(pod: Pod, status: Status, process: ProcessState) -> JsonObject | None:
-    """Say whether the built-in controller evicts a pod, too; None where it is switched off, as far as is known."""
+    """Return whether the built-in controller also evicts a pod; None if it is disabled, as far as is known."""
     if process.adoption is None and pod.adoption is None:
         return None
     taints = [seen.taint for seen in status.nodes.taints_on(pod.node_name) or ()]
@@ -249,11 +249,11 @@ def whose(pod: Pod, status: Status, process: ProcessState) -> JsonObject | None:
     return {"adopted": False, "text": text}
 
 
-# Pods that are to go
+# Pods that are to be evicted
 
 
 def state_of(pending: Pending) -> str:
-    """Name the state that a pending pod is in, one of ``STATES``."""
+    """Return the state of a pending pod, one of ``STATES``."""
     match pending.state:
         case InFlight():
             return "inFlight"
@@ -270,7 +270,7 @@ def state_of(pending: Pending) -> str:
 
 
 def _groups(page: StatusPage) -> JsonObject:
-    """Count the pods by node and taint, most first."""
+    """Return the number of pods by node and taint, the largest first."""
     found = sorted(page.groups.items(), key=lambda item: (-item[1].counts.total(), item[0][0], str(item[0][1])))
     rows = [
         {
@@ -288,7 +288,7 @@ def _groups(page: StatusPage) -> JsonObject:
 
 
 def status_row(pending: Pending, status: Status, process: ProcessState, now: Moment) -> JsonObject:
-    """Say what there is to say of one pod in a list."""
+    """Return the entry of one pod in a list."""
     pod, deciding = pending.record.pod, pending.decision.deciding
     return {
         "namespace": pod.ref.key.namespace,
@@ -304,12 +304,12 @@ def status_row(pending: Pending, status: Status, process: ProcessState, now: Mom
 
 
 def deadline(decision: Evict, now: Moment) -> JsonObject:
-    """Say when it is due."""
+    """Return when the pod is due."""
     return {"deadline": time_text(decision.fire_at, now), "dueInSeconds": round(decision.fire_at - now.at, 3)}
 
 
 def eviction(pending: Pending, status: Status, process: ProcessState, now: Moment) -> JsonObject:
-    """Say how the eviction stands: its state, what holds it back, and what went wrong."""
+    """Return the state of the eviction, what holds it, and what went wrong."""
     failures, handling, retry_at = pending.failures, pending.handling, _retry_at(pending)
     return {
         "state": state_of(pending),
@@ -342,7 +342,7 @@ def _hold(pending: Pending, status: Status, process: ProcessState) -> JsonObject
 
 
 def _said(hold: WaitReason, pending: Pending, status: Status) -> str:
-    """Say since when and why it is held, where somebody has ordered it."""
+    """Return since when and why the pod is held, if a person has ordered it."""
     pod, control_state, latch = pending.record.pod, status.control_state or ControlState(), status.breaker.latch
     pauses = {
         WaitReason.BREAKER_OPEN: None if latch is None else Pause(latch.since_epoch, latch.cause),
@@ -364,17 +364,17 @@ def _block(block: Block | None) -> JsonObject | None:
 
 
 def time_text(instant: float, now: Moment) -> str:
-    """Write an instant by the API server's clock."""
+    """Return an instant as text, by the API server's clock."""
     return format_rfc3339(now.epoch_of(instant))
 
 
 def epoch_text(epoch: float | None) -> str | None:
-    """Write a time, None where it is not known."""
+    """Return a time as text, None if it is not known."""
     return None if epoch is None or epoch == UNKNOWN_EPOCH else format_rfc3339(epoch)
 
 
 def bracketed(since_epoch: float | None, why: str, until_epoch: float | None = None, by: str = "") -> str:
-    """Say in brackets since when, until when, by whom and why something is so; "" where nothing of it is known."""
+    """Return in brackets since when, until when, by whom and why something is so; "" if none of this is known."""
     since, until = epoch_text(since_epoch), epoch_text(until_epoch)
     told = filter(None, (since and f"since {since}", until and f"until {until}", by and f"by {by}"))
     found = ": ".join(filter(None, (", ".join(told), why)))
@@ -382,5 +382,5 @@ def bracketed(since_epoch: float | None, why: str, until_epoch: float | None = N
 
 
 def finite(seconds: float) -> float | None:
-    """Return a span, None where it has no end."""
+    """Return a duration, None if it is infinite."""
     return seconds if math.isfinite(seconds) else None

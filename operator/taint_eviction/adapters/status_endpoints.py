@@ -1,7 +1,7 @@
 """/status, /explain and /compare: reads the query and returns the document.
 
-Not here: the documents (``status_document``, ``explanation_document``), the pages of pods (``pending_pages``), and HTTP
-(``probe_server``).
+Other modules make the documents (``status_document``, ``explanation_document``) and the pages of pods
+(``pending_pages``), and serve HTTP (``probe_server``).
 """
 
 from collections.abc import Callable, Mapping
@@ -24,8 +24,8 @@ Answer = tuple[int, JsonObject]
 class StatusEndpoints:
     """Answers with HTTP status and document.
 
-    ``process`` returns the state of this process, ``recent`` what became of pods lately. ``shadow`` None: this is no
-    dry run.
+    ``process`` returns the state of this process, ``recent`` the recent evictions. ``shadow`` None: this is not a dry
+    run.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class StatusEndpoints:
         return 200, explanation_document(explanation, self._status, process, now)
 
     async def compare(self, query: Mapping[str, str]) -> Answer:
-        """Answer with what a dry run has compared."""
+        """Answer with the comparisons of a dry run."""
         shadow, now = self._shadow, self._clock.now()
         if shadow is None:
             return 404, {"error": "only a dry run compares: ask the replica that runs with --dry-run"}

@@ -1,7 +1,7 @@
 """Taints and tolerations as JSON → the values of ``core.objects``, with equal ones shared.
 
 Thousands of pods have equal tolerations, and thousands of nodes equal taints: one tuple for all of them saves memory,
-and most of the time to read them. Raises ``Unreadable`` where an eviction could depend on a field that cannot be read.
+and most of the time to read them. Raises ``Unreadable`` if an eviction could depend on a field that cannot be read.
 """
 
 from functools import lru_cache
@@ -103,7 +103,7 @@ def _tolerations(parts: tuple[Any, ...]) -> tuple[tuple[Toleration, ...], tuple[
 
 
 def _shared(read: Any, parts: tuple[Any, ...]) -> Any:
-    """Read ``parts`` through the cache. Unhashable parts have a wrong type: reading them without it says which."""
+    """Read ``parts`` through the cache. Unhashable parts have a wrong type; a read without the cache reports it."""
     if not parts:
         return (), ()
     try:

@@ -1,4 +1,4 @@
-"""The command ``taint-eviction``: the only room that prints or ends the process.
+"""The command ``taint-eviction``: the only package that prints or ends the process.
 
 Results go to stdout, logs to stderr; exit codes are in ``exit_codes``.
 """
@@ -29,7 +29,7 @@ _COMMANDS = {
     "history": "history",
 }
 
-# What people are used to say elsewhere, and the verb that does it here.
+# Verbs of other tools, and the verb that does the same here.
 _ELSEWHERE = {
     "describe": "explain",
     "why": "explain",
@@ -61,14 +61,14 @@ _WITHOUT_LABORATORY = (
 
 
 class _ImportedWhenUsed(click.Group):
-    """Imports a verb's module when the verb is used: the controller starts without tables and the laboratory."""
+    """Imports a verb's module only when the verb is used: the controller starts without tables and the laboratory."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name all verbs, those of the laboratory included."""
+        """Return all verbs, including those of the laboratory."""
         return sorted({*super().list_commands(ctx), *_COMMANDS, *_LABORATORY})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a verb by its name, None if there is none."""
+        """Return the verb of this name, None if there is none."""
         if cmd_name in _LABORATORY:
             return _laboratory_verb(cmd_name)
         if cmd_name not in _COMMANDS:
@@ -80,7 +80,7 @@ class _ImportedWhenUsed(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; where there is none, name one that is near."""
+        """Find the verb; if there is none, suggest a similar one."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
             near = f"; did you mean {_ELSEWHERE[name]!r}?" if name in _ELSEWHERE else ""
@@ -96,7 +96,7 @@ class _ImportedWhenUsed(click.Group):
 
 
 def _laboratory_verb(name: str) -> click.Command:
-    """Return a verb of the laboratory; where that is not installed, as in the image, one that says how to get it."""
+    """Return a verb of the laboratory; if that is not installed, as in the image, a verb that says how to get it."""
     for verb in entry_points(group=_VERBS, name=name):
         try:
             command: click.Command = verb.load()
@@ -144,6 +144,6 @@ def main() -> None:
 
 
 def kubectl_main() -> None:
-    """Run it as kubectl does, which finds ``kubectl-taint_eviction`` for ``kubectl taint-eviction``."""
-    # Completion is that of the other name: kubectl completes its plugins by executables of its own.
+    """Run the command as a plugin of kubectl, which finds ``kubectl-taint_eviction`` for ``kubectl taint-eviction``."""
+    # Completion uses the other name: for plugins, kubectl runs separate executables to complete.
     cli(prog_name="kubectl taint-eviction", complete_var="_TAINT_EVICTION_COMPLETE")

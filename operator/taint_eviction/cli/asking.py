@@ -1,6 +1,5 @@
-"""How a running controller is asked: at a URL, or through the API server at the pod that holds the Lease.
-
-What is asked for and how answers are shown is in ``status`` and ``explain``.
+"""Requests to a running controller: at a URL, or through the API server to the pod that holds the Lease.
+``status`` and ``explain`` define the requests and show the answers.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ _FLAGS = (
     flag("--server", type=HttpUrl(), help="Ask the replica that listens here, as http://127.0.0.1:8080."),
     *KUBECONFIG_FLAGS,
 )
-# As the overlay names it. An environment variable for the other verbs names another Lease.
+# The name in the overlay. The environment variable for the other verbs names another Lease.
 _SHADOW_LEASE_FLAG = flag(
     "--lease-name", default=_SHADOW_LEASE, show_envvar=False, allow_from_autoenv=False, help="Name of its Lease."
 )
@@ -48,17 +47,17 @@ class Unanswered(Exception):
 
 
 def ask_flags(command: CommandT) -> CommandT:
-    """Give a command the flags that say which controller to ask."""
+    """Add the flags that select the controller to ask."""
     return with_flags(command, (*_FLAGS, *LEASE_FLAGS, PORT_FLAG, OUTPUT_FLAG))
 
 
 def ask_shadow_flags(command: CommandT) -> CommandT:
-    """Give a command the flags that say which dry run to ask."""
+    """Add the flags that select the dry run to ask."""
     return with_flags(command, (*_FLAGS, LEASE_FLAGS[0], _SHADOW_LEASE_FLAG, PORT_FLAG, OUTPUT_FLAG))
 
 
 def ask(flags: Mapping[str, Any], answer: Callable[[Ask], Awaitable[None]]) -> None:
-    """Let ``answer`` ask until it returns; end the command with 2 or 3 and a reason where it cannot."""
+    """Run ``answer`` until it returns; end the command with 2 or 3 and a reason if it fails."""
     set_up_logging("text", "warning")
     try:
         asyncio.run(_ask(flags, answer))
@@ -82,7 +81,7 @@ def _document(body: object, where: str) -> Document:
 
 
 def put(write: Callable[[Document], WrittenT], document: Document) -> WrittenT:
-    """Write an answer for people; raise ``Unanswered`` if a field is missing or of another type."""
+    """Format an answer for people; raise ``Unanswered`` if a field is missing or of another type."""
     try:
         return write(visible_in(document))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -132,7 +131,7 @@ async def _by_lease(flags: Mapping[str, Any]) -> AsyncIterator[Ask]:
 
 
 def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any]) -> Ask:
-    """Return how to ask the leader through the API server; ``where`` names that server in messages."""
+    """Return a function that asks the leader through the API server; ``where`` names that server in messages."""
     namespace, lease = flags["lease_namespace"], f"Lease {flags['lease_namespace']}/{flags['lease_name']}"
     store = KubernetesLease(calls, namespace, flags["lease_name"])
 
@@ -148,7 +147,7 @@ def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any]) -> Ask:
                 raise Unanswered(
                     f"nobody holds the {lease}: no replica acts now; try again, or look at the controller's pods"
                 )
-            # The identity is the host's name, which in a pod is the pod's, and something random.
+            # The identity consists of the host's name, which in a pod is the pod's name, and a random part.
             pod = record.holder.rpartition("_")[0] or record.holder
             return _document(
                 await _ask_pod(calls, namespace, pod, flags["port"], path, query), f"pod {namespace}/{pod}"
@@ -161,7 +160,7 @@ def asking_leader(calls: ApiCalls, where: str, flags: Mapping[str, Any]) -> Ask:
 
 @contextlib.asynccontextmanager
 async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list[Ask]]:
-    """Ask each of the controller's pods in the Lease's namespace that runs."""
+    """Ask each running pod of the controller in the Lease's namespace."""
     clock = ServerClock()
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     calls = ApiCalls(connection.api_client(), _TIMEOUT_SECONDS, clock.heard_date, lambda *_: None)
@@ -183,7 +182,7 @@ async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list
             answer = await calls.make(ApiRequest("list", "pods", namespace, query={"labelSelector": label}))
         except CallFailed as error:
             raise Unanswered(f"{connection.where}: {connection.url}: {error}") from error
-        # Who may not list pods, or whose pods have other labels, asks the leader alone.
+        # A user that may not list pods, or whose pods have other labels, asks the leader only.
         names = _running(answer.body) if answer.outcome is Outcome.DONE else []
         yield [at(name) for name in names] or [leader]
     finally:
@@ -191,7 +190,7 @@ async def asking_all(flags: Mapping[str, Any], label: str) -> AsyncIterator[list
 
 
 def _running(body: Any) -> list[str]:
-    """Name the pods of a list that run; what is malformed is none."""
+    """Return the names of the running pods in a list; a malformed list has none."""
     items = body.get("items") if isinstance(body, dict) else None
     pods = [pod for pod in items or () if isinstance(pod, dict)]
     parts = [(pod.get("metadata") or {}, pod.get("status") or {}) for pod in pods]

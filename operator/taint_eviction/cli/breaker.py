@@ -18,7 +18,7 @@ from taint_eviction.cli.status import whole_status
 from taint_eviction.cli.visible import complain, json_text
 from taint_eviction.core.control_state import ControlState
 
-# A reset closes what was opened before it, and the clocks of two machines differ a little.
+# A reset closes a breaker that was opened before it, and the clocks of two machines differ a little.
 _JUST_AFTER_SECONDS = 0.001
 
 
@@ -42,7 +42,7 @@ def breaker(context: click.Context, /, **flags: Any) -> None:
     if context.invoked_subcommand is None:
         change_control_state(flags, lambda on: _show(on, flags))
         return
-    # Flags of another cluster that do not count would close the wrong breaker.
+    # If these flags were ignored, the command would close the breaker of another cluster.
     given = [name for name in flags if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     if given:
         raise click.UsageError(f"write the flags after {context.invoked_subcommand}")
@@ -74,15 +74,15 @@ async def _show(on: Reached, flags: dict[str, Any]) -> ExitCode:
 def reset(**flags: Any) -> None:
     """Close the circuit breaker.
 
-    Evictions go on, and the breaker counts tainted nodes anew.
+    Evictions continue, and the breaker starts to count tainted nodes again.
 
-    Look at the nodes first (`taint-eviction breaker`): pods that are due are evicted within seconds. To let evictions
-    go on step by step: `taint-eviction pause`, then `resume --only node/NAME`, and then this.
+    Look at the nodes first (`taint-eviction breaker`): pods that are due are evicted within seconds. To resume
+    evictions step by step: `taint-eviction pause`, then `resume --only node/NAME`, and then this.
 
-    Says how many pods that lets go now, as the leader knows, and asks. Without a terminal it needs --yes.
+    Shows how many pods are evicted at once, as the leader knows, and asks. Without a terminal it needs --yes.
 
     The reset is written even if the cluster says that the breaker is closed: a controller that could not write to the
-    cluster may hold evictions back all the same.
+    cluster may still hold evictions.
 
     Exit codes: 0 closed, even if it was not open; 1 it opened again at once, or you did not agree; 2 wrong usage, or
     neither a terminal nor --yes; 3 the API server cannot be reached, or rights are missing.

@@ -14,16 +14,15 @@ _HEADER = ("NODE", "TAINT", "PODS", "HELD BY IT", "WOULD LEAVE NOW")
 
 
 def breaker_document(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a status that is about the breaker, and what each node would lose.
-
-    Of a controller of another version, what it does not say is None.
+    """Return the part of a status that is about the breaker, and which pods each node would lose.
+    A field that a controller of another version does not send is None.
     """
     head = {name: document.get(name) for name in ("apiVersion", "now", "version", "identity", "leading")}
     return {**head, "kind": "Breaker", **(document.get("breaker") or {}), "nodes": _losses(document)}
 
 
 def breaker_lines(document: Mapping[str, Any]) -> list[str]:
-    """Write it: open or not, why, counts against thresholds, and which node would lose what."""
+    """Return the lines: open or not, why, counts against thresholds, and how many pods each node would lose."""
     breaker, losses = document["breaker"], _losses(document)
     lines = [breaker_line(breaker).removesuffix("; see taint-eviction breaker")]
     if breaker["open"]:
@@ -39,14 +38,14 @@ def breaker_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _not_counted(group: Mapping[str, Any]) -> str:
-    """Name nodes that are not counted, and say why."""
+    """Return a line that names nodes that are not counted, and why."""
     names, left = ", ".join(group["nodeNames"]), group["count"] - len(group["nodeNames"])
     more = f" and {left} more" if left > 0 else ""
     return f"not counted: {names}{more}: {group['text']}"
 
 
 def _losses(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Count by node and taint the pods to evict, those that it holds, and those of them that are due."""
+    """Count by node and taint the pods to evict, those that the breaker holds, and those of them that are due."""
     pods, held, due = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for row in document.get("pending") or ():
         key = row.get("node") or "", row.get("taint") or ""

@@ -1,4 +1,4 @@
-"""``taint-eviction compare``: what a dry run found out about the built-in controller."""
+"""``taint-eviction compare``: how the built-in controller differs from a dry run."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A comparison for people: the verdict in one line, then what differs and why."""
+"""A comparison for people: the verdict in one line, then the differences and their reasons."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _DIFFERENT = ("never", "later", "built_in_only")
 
 
 def comparison_lines(document: Mapping[str, Any]) -> list[str]:
-    """Write a comparison with the differences that are in it."""
+    """Return the lines of a comparison with its differences."""
     lines = [verdict(document), *_notes(document)]
     differences = document["differences"]
     if differences:
@@ -25,7 +25,7 @@ def comparison_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def verdict(document: Mapping[str, Any]) -> str:
-    """Say in one line how many evictions were compared, and what became of them."""
+    """Return one line: how many evictions were compared, and with which results."""
     results, observed = document["results"], f"in {span(document['observedSeconds'])}"
     if not document["compared"]:
         return f"{observed} no eviction to compare"

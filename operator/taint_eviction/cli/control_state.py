@@ -1,6 +1,5 @@
-"""What pause, resume and breaker share: how they change the control state, and the sentences about it.
-
-They write the state ConfigMap, which every replica polls; no process is asked.
+"""Shared by pause, resume and breaker: the changes of the control state, and the sentences about it.
+They write the state ConfigMap, which every replica polls; they contact no controller.
 """
 
 import asyncio
@@ -22,21 +21,20 @@ from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction.settings import Settings
 
-# Of more that were paused together only the first are named.
+# If more were paused together, only the first are named.
 MAX_NAMES = 3
 _FLAGS = (*KUBECONFIG_FLAGS, *LEASE_FLAGS)
 
 
 def state_flags(command: CommandT) -> CommandT:
-    """Give a command the flags that say where the control state is kept."""
+    """Add the flags that say where the control state is kept."""
     return with_flags(command, _FLAGS)
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A cluster that could be reached: its control state, its other objects, its time, and where it is.
-
-    ``user``: who the kubeconfig says acts here.
+    """A reached cluster: its control state, its other objects, its time, and its address.
+    ``user``: the user in the kubeconfig.
     """
 
     state: StateConfigMap
@@ -47,7 +45,7 @@ class Reached:
 
 
 def change_control_state(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> None:
-    """Reach the cluster, make the change and end with the exit code that it returns, or with 2 or 3 and a reason."""
+    """Reach the cluster, make the change, and end with its exit code, or with 2 or 3 and a reason."""
     set_up_logging("text", "warning")
     try:
         sys.exit(asyncio.run(_reach(flags, change)))
@@ -92,21 +90,20 @@ def _advice(error: CallFailed, state: StateConfigMap) -> str:
 
 
 def in_force(control_state: ControlState, scope: PauseScope, how: str = "") -> str:
-    """Say whether the scope is paused; ``how`` is an adverb, as in "still paused"."""
+    """Return a sentence on whether the scope is paused; ``how`` is an adverb, as in "still paused"."""
     pause = control_state.pauses().get(scope)
     verb = "not" if pause is None else how
     return f"{_subject(scope)} {' '.join(filter(None, ('are', verb, 'paused')))}{_object(scope)}{_since(pause)}"
 
 
 def no_longer(scope: PauseScope, before: Pause) -> str:
-    """Say that a pause has ended."""
+    """Return a sentence that a pause has ended."""
     return f"{_subject(scope)} are no longer paused{_object(scope)}{_since(before)}"
 
 
 def held_back(control_state: ControlState, how: str = "") -> list[str]:
-    """Say what holds evictions back, a line for each pause and one for an open breaker; ``how`` as in "still paused".
-
-    Nothing holds them back: no line.
+    """Return what holds evictions: one line for each pause and one for an open breaker; no line if nothing does.
+    ``how`` is an adverb, as in "still paused".
     """
     by_pause: dict[tuple[str, Pause], list[PauseScope]] = {}
     for scope, pause in control_state.pauses().items():
@@ -126,7 +123,7 @@ def held_back(control_state: ControlState, how: str = "") -> list[str]:
 
 
 def breaker(verb: str, latch: Latch) -> str:
-    """Say what the breaker is or was (``verb``), since when and why."""
+    """Return a sentence on the state of the breaker (``verb``: is or was), since when and why."""
     return f"the circuit breaker {verb}{bracketed(latch.since_epoch, latch.cause)}"
 
 
@@ -145,7 +142,7 @@ def _object(scope: PauseScope) -> str:
 
 
 def some(kind: str, names: Sequence[str]) -> str:
-    """Count nodes or namespaces that were paused together, and name the first of them."""
+    """Return the number of nodes or namespaces that were paused together, with the names of the first."""
     return f"{len(names)} {kind}s ({', '.join(names[:MAX_NAMES])}, …)"
 
 

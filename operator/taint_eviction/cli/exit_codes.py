@@ -8,10 +8,10 @@ from taint_eviction.cli.visible import complain
 
 
 class ExitCode(IntEnum):
-    """What a caller can tell from the exit code; ``--help`` of the command and of each verb promise them."""
+    """The meaning of the exit codes, as documented in ``--help`` of the command and of each verb."""
 
     OK = 0
-    # What was checked does not hold: a gate, an expectation, a breaker that opened again. Of run: a bug of its own.
+    # A check failed: a gate, an expectation, a breaker that opened again. For run: a bug of the controller.
     FAILED = 1
     USAGE = 2
     # The API server or the controller does not answer, or does not allow what is needed.
@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
 
 
 def give_up(code: ExitCode, *messages: str) -> NoReturn:
-    """Say on stderr why the command ends, a message a line, and end it."""
+    """Print to stderr why the command ends, one message per line, and end it."""
     for message in messages:
         complain(message)
     sys.exit(code)

@@ -47,12 +47,11 @@ def explain(pod: NamespacedName | str, **flags: Any) -> None:
     Asks the replica that holds the Lease, through the API server, or the replica at --server. The former needs the
     rights to get leases and pods/proxy.
 
-    Of a pod that is gone, says what became of it, as the replicas remember (see taint-eviction history). UID: this very
-    pod; node/NAME: what went from this node, and why.
-
-    Of a pod that was asked to go and is still there, says what holds it, and what to do first. For that it reads the
-    cluster itself, with your rights: the pod, its node and the node's Lease, its claims, VolumeAttachments, and pods of
-    its namespace. What you may not read is named.
+    For a pod that is gone, shows what happened to it, as the replicas remember (see taint-eviction history). UID: this
+    very pod; node/NAME: which pods left this node, and why.
+    For a pod that is Terminating, shows what holds it, and what to do first. For that it reads the cluster itself, with
+    your rights: the pod, its node and the node's Lease, its claims, VolumeAttachments, and pods in its namespace. It
+    names what you may not read.
 
     Exit codes: 0 answered, also for a pod that the controller does not know (in JSON known is false then), and without
     a controller for a pod that is Terminating; 2 wrong usage; 3 no controller answers.
@@ -74,7 +73,7 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
             raise document
         document = _unexplained(pod, document)
     elif flags["server"] and failover["uid"] not in (None, document.get("uid", failover["uid"])):
-        # Reads of another cluster than the replica's would explain another pod.
+        # Reads from another cluster than the replica's would explain another pod.
         failover = unread_document(_ANOTHER_CLUSTER)
     known = document.get("known", True)
     past = [each for each in past if not known or each["uid"] != document.get("uid")]
@@ -93,7 +92,7 @@ async def _answer(asking: Ask, pod: NamespacedName, flags: Mapping[str, Any]) ->
 
 
 async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> list[Document]:
-    """Return what became of the pods of this name, as far as replicas that answer remember."""
+    """Return the outcomes of the pods of this name, as far as the replicas that answer remember them."""
     try:
         return (await remembered(flags, {"pod": str(pod), "limit": 5})).outcomes
     except (Unanswered, CallFailed, CredentialsError):
@@ -101,7 +100,7 @@ async def _past(pod: NamespacedName, flags: Mapping[str, Any]) -> list[Document]
 
 
 def _bearer(past: list[Document], failover: Document) -> list[str]:
-    """Say where another pod of the name is that the controller need not know."""
+    """Return a line that says where another pod of this name is, which the controller need not know."""
     if failover["uid"] is None or failover["uid"] in {each["uid"] for each in past}:
         return []
     where = f"on node {visible(failover['node'])}" if failover["node"] else "not bound to a node"
@@ -111,7 +110,7 @@ def _bearer(past: list[Document], failover: Document) -> list[str]:
 async def _found_elsewhere(
     document: Document, pod: NamespacedName, failover: Document, flags: Mapping[str, Any]
 ) -> Document:
-    """Add what the cluster says of a pod that the controller does not know, or which other one may be meant."""
+    """Add what the cluster knows about a pod that the controller does not know, or suggest another pod."""
     if failover["uid"] is None:
         near = await near_pod(pod, flags)
         return {**document, "near": near}
@@ -130,13 +129,13 @@ async def _asked(asking: Ask, pod: NamespacedName) -> Document | Unanswered:
 
 
 def _unexplained(pod: NamespacedName, why: Unanswered) -> Document:
-    """Return what there is to say of a pod when no controller answers."""
+    """Return the document for a pod if no controller answers."""
     head = {"apiVersion": API_VERSION, "kind": "Explanation", "namespace": pod.namespace, "name": pod.name}
     return {**head, "known": False, "text": f"no controller answers: {why}"}
 
 
 def explanation_lines(document: Document) -> list[str]:
-    """Write an explanation: first what happens to the pod, then why, a fact a line."""
+    """Return the lines of an explanation: first what happens to the pod, then why, one fact per line."""
     pod = f"{document['namespace']}/{document['name']}"
     if not document["known"]:
         if stays := document.get("stays"):
@@ -176,7 +175,7 @@ def _outcome(document: Document) -> str:
 
 
 def _taints(document: Document) -> Iterator[Fact]:
-    """Say what each NoExecute taint means for the pod; the one that decides comes first."""
+    """Yield what each NoExecute taint means for the pod; the deciding one comes first."""
     decides = document["leavesBecause"]
     verdicts = sorted(document["verdicts"], key=lambda verdict: bool(verdict["taint"] != decides))
     for number, verdict in enumerate(verdicts):
@@ -192,7 +191,7 @@ def _taints(document: Document) -> Iterator[Fact]:
 
 
 def _node(document: Document) -> Iterator[Fact]:
-    """Say that the node shuts down, in the words of its condition Ready."""
+    """Yield that the node shuts down, in the words of its condition Ready."""
     # A controller of another version may not say it.
     if document.get("nodeSays") is None:
         return
@@ -211,7 +210,7 @@ def _owner(document: Document) -> Iterator[Fact]:
 
 
 def _adoption(document: Document) -> Iterator[Fact]:
-    """Say whose the pod is beside a built-in controller."""
+    """Yield which of the two controllers evicts the pod, beside a built-in controller."""
     # A controller of another version may not say it.
     if (whose := document.get("adoption")) is None:
         return
@@ -238,7 +237,7 @@ def _eviction(document: Document) -> Iterator[Fact]:
 
 
 def _until(eviction: Mapping[str, Any]) -> str:
-    """Say how long budgets may refuse it; until they have refused it once, the instant is not known."""
+    """Return how long budgets may refuse the pod; the instant is not known before their first refusal."""
     if eviction["deletesAt"] is not None:
         return f" until {eviction['deletesAt']}, then by a DELETE"
     return {"evict": " indefinitely", "evict-then-delete": " for a bounded time, then by a DELETE"}.get(
@@ -252,7 +251,7 @@ def _service(document: Document) -> Iterator[Fact]:
 
 
 def _again(document: Document) -> Iterator[Fact]:
-    """Say whether the scheduler could place a new pod like this one on the node."""
+    """Yield whether the scheduler could place a new pod like this one on the node."""
     if not document["taints"]:
         return
     repelling, discouraging = document["notSchedulableAgain"], document["preferablyNotScheduledAgain"]
@@ -266,7 +265,7 @@ def _again(document: Document) -> Iterator[Fact]:
 
 
 def _doubts(document: Document) -> Iterator[Fact]:
-    """Say why the answer may not be what happens."""
+    """Yield the reasons why the answer may not be reliable."""
     if not document["ready"]:
         yield "careful", f"{document['identity']} is not ready: {document['notReadyBecause']}"
     if not document["leading"]:

@@ -1,6 +1,5 @@
-"""What ``explain`` and ``status`` read of a cluster themselves, with the rights of whoever runs the command.
-
-The controller is not asked and needs no right for it. What is found, and its words, are in ``failover``.
+"""The reads that ``explain`` and ``status`` make from a cluster themselves, with the rights of the current user.
+They do not ask the controller, which needs no rights for them. The findings and their texts are in ``failover``.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 
 _TIMEOUT_SECONDS = 10.0
-# The status does not wait longer for what it merely mentions.
+# The status does not wait longer for a secondary line.
 _COUNT_SECONDS = 3.0
 
 
@@ -45,7 +44,7 @@ async def _reading(flags: Mapping[str, Any]) -> AsyncIterator[FailoverReader]:
 
 
 async def examine(key: NamespacedName, flags: Mapping[str, Any]) -> Document:
-    """Return what holds a pod, as a document; where that cannot be read, it says so."""
+    """Return what holds a pod, as a document; the document says so if that cannot be read."""
     try:
         async with _reading(flags) as reader:
             pod = await reader.read_pod(key)
@@ -76,7 +75,7 @@ async def count_terminating(namespace: str, flags: Mapping[str, Any]) -> str:
 
 
 def show_stuck(namespace: str, output: str, flags: Mapping[str, Any]) -> None:
-    """Print the pods that are stuck; end the command with 2 or 3 and a reason where they cannot be read."""
+    """Print the pods that are stuck; end the command with 2 or 3 and a reason if they cannot be read."""
     set_up_logging("text", "warning")
     try:
         document = asyncio.run(_stuck(namespace, flags))

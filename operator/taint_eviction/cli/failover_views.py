@@ -1,4 +1,4 @@
-"""What holds pods that are Terminating, for people: first what to do first."""
+"""What holds pods that are Terminating, for people: the first step comes first."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ from taint_eviction.failover.cluster import Terminating
 from taint_eviction.planning.wording import many, span
 
 _HEADER = ("SINCE", "POD", "CAUSES")
-# Under a node, so many different first steps are shown.
+# How many different first steps are shown per node.
 _MAX_STEPS = 5
 _MAX_NODES = 10
 
@@ -23,7 +23,7 @@ PodJson = Mapping[str, Any]
 
 
 def failover_lines(held: PodJson) -> list[str]:
-    """Write what holds one pod; nothing if nobody asked it to go."""
+    """Return lines on what holds one pod; none if its deletion was not requested."""
     if held["terminating"] is None:
         return _not_checked([f"whether it is Terminating, and what holds it: {why}" for why in held["unchecked"]])
     if not held["terminating"]:
@@ -36,7 +36,7 @@ def failover_lines(held: PodJson) -> list[str]:
 
 
 def stuck_lines(document: Mapping[str, Any]) -> list[str]:
-    """Write the pods that are stuck, by node."""
+    """Return lines on the pods that are stuck, by node."""
     pods = document["pods"]
     if not pods:
         return ["no pod is stuck Terminating", *_not_checked(document["unchecked"])]
@@ -65,12 +65,12 @@ def _pod(pod: PodJson) -> str:
 
 
 def _causes(findings: Sequence[PodJson]) -> str:
-    """Name causes as ``kubelet silent``."""
+    """Return the names of causes, as in ``kubelet silent``."""
     return ", ".join(dict.fromkeys(re.sub(r"(?=[A-Z])", " ", finding["cause"]).lower() for finding in findings))
 
 
 def _first_steps(held: Sequence[PodJson]) -> list[str]:
-    """Write the first step of each pod, once where it is the same for several."""
+    """Return the first step of each pod, only once if several pods have the same."""
     steps = {(first["next"], first["command"], first["text"]): first for pod in held for first in pod["findings"][:1]}
     lines = [line for step in list(steps.values())[:_MAX_STEPS] for line in _step(step, "  - ")]
     left = len(steps) - _MAX_STEPS
@@ -78,7 +78,7 @@ def _first_steps(held: Sequence[PodJson]) -> list[str]:
 
 
 def _step(finding: PodJson, head: str) -> list[str]:
-    """Write a finding, what to do, and the command on a line of its own."""
+    """Return the lines of a finding: the text, what to do, and the command on its own line."""
     indent = " " * len(head)
     lines = [*_wrapped(finding["text"], head, indent), *_wrapped(f"next: {finding['next']}", indent, indent)]
     return lines if finding["command"] is None else [*lines, f"{indent}  {click.style(finding['command'], fg='cyan')}"]
@@ -89,7 +89,7 @@ def _not_checked(sentences: Sequence[str]) -> list[str]:
 
 
 def _wrapped(text: str, head: str, indent: str) -> list[str]:
-    """Wrap text at a terminal; elsewhere a sentence is a line, for grep."""
+    """Wrap text on a terminal; otherwise each sentence is one line, for grep."""
     if not sys.stdout.isatty():
         return [head + text]
     width = max(40, shutil.get_terminal_size().columns)

@@ -1,4 +1,4 @@
-"""What the flags of several verbs have in common; those of ``run`` alone are in ``run_flags``."""
+"""Flags that several verbs share; those of ``run`` alone are in ``run_flags``."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 CONTEXT_SETTINGS = {"auto_envvar_prefix": "TAINT_EVICTION"}
 
 flag = partial(click.option, show_envvar=True, show_default=True)
-# A flag that may be given several times has no environment variable: that could not tell one value from two.
+# A flag that may be repeated has no environment variable: one value could not be distinguished from two.
 repeated_flag = partial(click.option, multiple=True, allow_from_autoenv=False)
 
 KUBECONFIG_FLAGS = (
@@ -45,7 +45,7 @@ LEASE_FLAGS = (
     _lease_flag("name", ElectionSettings().lease_name, "Name of both. A dry run has its own."),
 )
 
-# The doctor is about an installation, not about pods: a namespace is that of the controller.
+# The doctor examines an installation, not pods: the namespace is the controller's.
 DOCTOR_LEASE_FLAGS = (
     _lease_flag(
         "namespace",
@@ -57,7 +57,7 @@ DOCTOR_LEASE_FLAGS = (
     _lease_flag("name", None, "Name of the Lease. A dry run has its own. Without it: as the controller's pods say."),
 )
 
-# Where the manifests have the controller listen.
+# The port on which the controller listens in the manifests.
 PORT_FLAG = flag("--port", type=click.IntRange(1, 65535), default=8080, help="Port on which the leader's pod listens.")
 
 # No environment variable: its values are not the same for all verbs.
@@ -73,7 +73,7 @@ OUTPUT_FLAG = click.option(
 
 
 def with_flags(command: CommandT, flags: Sequence[Callable[[CommandT], CommandT]]) -> CommandT:
-    """Give a command these flags, in this order."""
+    """Add these flags to a command, in this order."""
     for each in reversed(flags):
         command = each(command)
     return command

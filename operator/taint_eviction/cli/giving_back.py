@@ -1,6 +1,5 @@
-"""Gives adopted pods their seconds back, with the rights of whoever runs the command.
-
-An annotation that is no note is told, and only taken off: the tolerations stay as they are.
+"""Gives adopted pods their ``tolerationSeconds`` back, with the rights of the current user.
+An invalid annotation is reported and removed; the tolerations of its pod stay as they are.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ _AT_ONCE = 10
 
 
 class GivingBack(Enum):
-    """What became of an adopted pod."""
+    """The result for an adopted pod."""
 
     DONE = "it has its seconds back"
     GONE = "it is gone, or somebody else gave it back"
@@ -36,8 +35,8 @@ class GivingBack(Enum):
 class Adopted:
     """A pod with the label, as it was read.
 
-    ``window_seconds``: after how many seconds the built-in controller evicts it once it has its seconds back, None:
-    never, as things are.
+    ``window_seconds``: after how many seconds the built-in controller evicts the pod once it has its seconds back,
+    None: never, with the present taints.
     """
 
     body: Mapping[str, Any]
@@ -75,7 +74,7 @@ def _window_seconds(body: Mapping[str, Any], taints: Mapping[str, Sequence[Taint
 
 
 async def give_back_all(calls: ApiCalls, pods: Sequence[Adopted]) -> tuple[Counter[GivingBack], dict[str, str]]:
-    """Give pods back, some at a time; return how many became what, and for each that failed why."""
+    """Give pods back, some at a time; return the number of pods by result, and the reason for each failed pod."""
     room, done, failed = asyncio.Semaphore(_AT_ONCE), Counter[GivingBack](), dict[str, str]()
 
     async def give_back(pod: Adopted) -> None:

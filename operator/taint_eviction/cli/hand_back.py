@@ -1,6 +1,6 @@
 """``taint-eviction hand-back``: end adoption, and give the pods that are adopted back to the built-in controller.
 
-How one pod gets its seconds back is in ``giving_back``.
+``giving_back`` changes the single pods.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.runtime.leadership import LeaseRecord
 
 _ASK_AGAIN_SECONDS = 1.0
-# A replica that has read the control state just before may acquire the Lease just after, and not know of the order yet.
+# A replica that read the control state just before the order may acquire the Lease just after it, without knowing it.
 _READ_SECONDS = 3.0
 _MAX_WINDOWS = 10
 _MAX_ROUNDS = 5
@@ -39,10 +39,10 @@ _MAX_ROUNDS = 5
 def hand_back(**flags: Any) -> None:
     """Give all adopted pods back to the built-in controller.
 
-    Nothing is adopted from then on, whatever the flags of the controller say, until `taint-eviction hand-back --undo`.
-    When the leader has confirmed this, or its Lease has run out, every adopted pod gets its tolerationSeconds back. The
-    built-in controller then counts them anew, from the beginning; before, this command says what it will evict, and
-    asks.
+    From then on no pod is adopted, whatever the flags of the controller say, until `taint-eviction hand-back --undo`.
+    When the leader has confirmed this, or its Lease has expired, every adopted pod gets its tolerationSeconds back. The
+    built-in controller then starts to count them from the beginning; before that, this command shows what it will
+    evict, and asks.
 
     Remove the component adopt-at-admission first: pods that it adopts later are not given back.
 
@@ -81,7 +81,7 @@ async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
 
 
 def _foretell(pods: Sequence[Adopted]) -> list[str]:
-    """Say what the built-in controller will do with the pods once they have their seconds back."""
+    """Return lines on what the built-in controller does with the pods once they have their seconds back."""
     if not pods:
         return ["no pod is adopted"]
     windows = Counter(pod.window_seconds for pod in pods if pod.window_seconds is not None)
@@ -106,11 +106,11 @@ def _agreed() -> bool:
     return click.confirm("end adoption, and give back what is adopted?")
 
 
-# Nobody adopts
+# Waiting until no replica adopts
 
 
 async def _nobody_adopts(on: Reached, lease: KubernetesLease) -> None:
-    """Wait until whoever leads has confirmed, or nobody has led for long enough."""
+    """Wait until the leader has confirmed, or there has been no leader for long enough."""
     seen, seen_at, told = LeaseRecord("", 0, 0.0, 0.0, 0), read_monotonic(), ""
     while True:
         control_state, record = await on.state.read() or ControlState(), await lease.read()
@@ -118,7 +118,7 @@ async def _nobody_adopts(on: Reached, lease: KubernetesLease) -> None:
         if holder and control_state.no_adoption_confirmed_by == holder:
             click.echo(visible(f"{holder} leads, and adopts nothing any more"))
             return
-        # By this clock alone: the times in the record are those of another machine.
+        # By this clock only: the times in the record come from another machine.
         if record is not None and (record.holder, record.version) != (seen.holder, seen.version):
             seen, seen_at = record, read_monotonic()
         if read_monotonic() - seen_at > (seen.duration_seconds if holder else 0) + _READ_SECONDS:
@@ -134,7 +134,7 @@ async def _nobody_adopts(on: Reached, lease: KubernetesLease) -> None:
 
 
 async def _give_back(on: Reached) -> ExitCode:
-    """Give back what is listed, until nothing is listed any more but what fails."""
+    """Give back the listed pods, until only pods that fail are listed."""
     total: Counter[GivingBack] = Counter()
     failed: dict[str, str] = {}
     pods = await list_adopted(on.calls)

@@ -1,4 +1,4 @@
-"""``taint-eviction history``: what became of pods, as the replicas remember it."""
+"""``taint-eviction history``: the outcomes of pods, as the replicas remember them."""
 
 import functools
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ def history(pod: NamespacedName | str | None, **flags: Any) -> None:
 
 
 def show_history(flags: Mapping[str, Any], query: Mapping[str, str | int], since_seconds: float | None = None) -> None:
-    """Ask all replicas, and print what they remember."""
+    """Ask all replicas, and print the outcomes that they remember."""
     ask(flags, functools.partial(_show, flags, dict(query), since_seconds))
 
 
@@ -91,7 +91,7 @@ async def _show(
 
 
 def _asked(query: Mapping[str, str | int], found: Remembered) -> str:
-    """Say which outcomes were asked for, of whom, and who did not answer."""
+    """Return a sentence on which outcomes were requested, from which replicas, and which did not answer."""
     words = {
         "pod": "of pod",
         "uid": "of the pod with UID",
@@ -122,7 +122,7 @@ def history_lines(document: Document) -> list[str]:
 
 
 def earlier_lines(past: list[Document], document: Document) -> list[str]:
-    """Say of each earlier pod of a name what became of it, in a line."""
+    """Return one line on the outcome of each earlier pod of a name."""
     return [
         f"  {click.style('before'.ljust(9), dim=True)} an earlier pod of this name {_became(each)} from node"
         f" {each['node']} {_when(each, document)}: {_why(each)}"
@@ -131,7 +131,7 @@ def earlier_lines(past: list[Document], document: Document) -> list[str]:
 
 
 def past_lines(past: list[Document], document: Document) -> list[str]:
-    """Say of a pod that is not known now what became of it, and of those of its name before it."""
+    """Return lines on the outcome of a pod that is not known now, and of earlier pods of its name."""
     lines = []
     for each in past:
         pod, when = f"{each['namespace']}/{each['name']}", _when(each, document)
@@ -157,7 +157,7 @@ def _outcome(each: Mapping[str, Any]) -> str:
 
 
 def _became(each: Mapping[str, Any]) -> str:
-    """Say what became of a pod; a dry run has evicted none."""
+    """Return the outcome of a pod in words; a dry run has evicted none."""
     if each["dryRun"] and each["outcome"] == "evicted":
         return "would have been evicted (a dry run told this)"
     return _WORDS[each["outcome"]] + (" (a dry run told this)" if each["dryRun"] else "")

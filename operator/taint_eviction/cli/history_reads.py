@@ -1,4 +1,4 @@
-"""What became of pods, as all replicas that can be reached remember it, each pod once."""
+"""The outcomes of pods that all reachable replicas remember, each pod once."""
 
 import asyncio
 import contextlib
@@ -10,13 +10,13 @@ from taint_eviction.cli.asking import Ask, Document, Unanswered, asking_all, ask
 from taint_eviction.runtime.ports import CallFailed
 
 _LABEL = "app.kubernetes.io/name=taint-eviction-controller"
-# A replica that did it knows more than one that saw it.
+# The replica that evicted the pod knows more than one that only saw the deletion.
 _RANKS = ("evicted", "deleted", "gone", "blocked", "refused")
 
 
 @dataclass
 class Remembered:
-    """The outcomes of all who answered, the newest first, and why others did not answer."""
+    """The outcomes from all replicas that answered, the newest first, and why others did not answer."""
 
     outcomes: list[Document] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Remembered:
 async def remembered(flags: Mapping[str, Any], query: Mapping[str, str | int]) -> Remembered:
     """Ask all replicas, or the one at --server; raise ``Unanswered`` if none answers.
 
-    A dry run beside them has the same labels and evicts nobody: it counts only where its Lease or its URL is asked for.
+    A dry run in the same namespace has the same labels and evicts no pod: it counts only if its Lease or URL is named.
     """
     async with contextlib.AsyncExitStack() as stack:
         if flags["server"]:

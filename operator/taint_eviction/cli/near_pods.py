@@ -1,4 +1,4 @@
-"""Which pod is meant by a name that no pod has: read with the rights of whoever asks, and as the replicas remember."""
+"""Suggestions for a pod name that does not exist: read with the rights of the current user, and from the replicas."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -20,7 +20,7 @@ _DEFAULT_NAMESPACE = "default"
 
 
 async def own_namespace(flags: Mapping[str, Any]) -> str:
-    """Return the namespace of the kubeconfig's context, as kubectl takes it where none is given."""
+    """Return the namespace of the kubeconfig's context, which kubectl uses if none is given."""
     try:
         connection = await find_connection(flags["kubeconfig"], flags["context"], ServerClock())
     except CredentialsError:
@@ -30,9 +30,8 @@ async def own_namespace(flags: Mapping[str, Any]) -> str:
 
 
 async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> str | None:
-    """Name a pod of that namespace, also one that is gone, or of that name elsewhere, or a node.
-
-    None: nothing is near, or it may not be read.
+    """Return a similar name: a pod in that namespace (it may be gone), a pod elsewhere, or a node.
+    None: no name is similar, or the user may not read them.
     """
     names: set[str] = set()
     with contextlib.suppress(Unanswered):
@@ -54,7 +53,7 @@ async def near_pod(key: NamespacedName, flags: Mapping[str, Any]) -> str | None:
 
 
 async def absent_namespace(name: str, flags: Mapping[str, Any]) -> str:
-    """Say that there is no such namespace, and which is near; "" if there is, or that may not be read."""
+    """Return that there is no such namespace, with a suggestion; "" if it exists, or the user may not read it."""
     with contextlib.suppress(CredentialsError, CallFailed):
         async with _calls(flags) as calls:
             answer = await calls.make(ApiRequest("get", "namespaces", name=name))

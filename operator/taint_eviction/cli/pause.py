@@ -1,4 +1,4 @@
-"""``taint-eviction pause`` and ``resume``: stop evictions for a while, and let them go on."""
+"""``taint-eviction pause`` and ``resume``: stop evictions for a while, and resume them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from taint_eviction.core.text import did_you_mean
 from taint_eviction.planning.wording import many
 from taint_eviction.runtime.ports import CallFailed
 
-# No clock is off by so much, but one that was never set.
+# Only a clock that was never set is wrong by this much.
 _MAX_OFF_SECONDS = 30 * 86_400.0
 
 # kubectl's names of the kinds that can be paused.
@@ -53,17 +53,14 @@ def pause(**flags: Any) -> None:
 
     Without flags this pauses all evictions, until `taint-eviction resume`.
 
-    The controller obeys within seconds, whichever replica leads. Calls that it has already sent to the API server are
-    not taken back. Deadlines keep running: after a resume, pods whose deadline has passed are evicted at once.
-
-    This asks nothing, and works while no controller runs: the pause counts for whichever comes. It is kept who paused,
-    as the kubeconfig calls the user.
-
-    A pause that is already in force keeps its time and reason, unless the new one lasts longer.
-
-    With --for, a controller that runs counts on by its own clock, whatever becomes of the API server's. One that starts
-    later has the API server's time alone: a pause ends early if that clock was set forward meanwhile. If the API
-    server's time is years off, the pause does not end by itself, and this says so.
+    The pause takes effect within seconds, whichever replica leads. Calls that the controller has already sent to the
+    API server are not taken back. Deadlines keep running: after a resume, pods whose deadline has passed are evicted at
+    once. This command asks nothing, and works while no controller runs: a controller that starts later obeys the pause.
+    The pause records who paused, by the name of the user in the kubeconfig. A pause that is already in force keeps its
+    time and reason, unless the new one lasts longer. With --for, a running controller uses its own clock, whatever
+    happens to the API server's. A controller that starts later has only the API server's time: a pause ends early if
+    that clock was set forward meanwhile. If the API server's time is wrong by years, the pause does not end by itself,
+    and this command says so.
 
     Exit codes: 0 paused; 2 wrong usage; 3 the API server cannot be reached, or rights are missing.
     """
@@ -94,11 +91,10 @@ def resume(**flags: Any) -> None:
     Without flags this ends the pause of all evictions; pauses of single nodes and namespaces stay. It does not close
     the circuit breaker: see `taint-eviction breaker`.
 
-    After a pause of all evictions, `taint-eviction resume --only node/NAME` lets one node go: every other node that
-    there is now is paused by itself, in one write. `taint-eviction resume --all` lets the rest go.
-
-    Says how many pods that lets go now, as the leader knows, and asks. Without a terminal it needs --yes. That needs
-    the rights to get leases and pods/proxy; without them the number is not known.
+    After a pause of all evictions, `taint-eviction resume --only node/NAME` resumes evictions from one node: every
+    other node that exists now gets its own pause, in one write. `taint-eviction resume --all` resumes the rest. Shows
+    how many pods are evicted at once, as the leader knows, and asks. Without a terminal it needs --yes. The number
+    needs the rights to get leases and pods/proxy; without them it is not known.
 
     Exit codes: 0 resumed, even if nothing was paused; 1 you did not agree; 2 wrong usage, or neither a terminal nor
     --yes; 3 the API server cannot be reached, or rights are
@@ -157,7 +153,7 @@ async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, 
 
 
 async def _dated(on: Reached, pause: Pause, seconds: float | None) -> Pause:
-    """Date a pause by the API server's time; if nobody can believe that, leave it without dates: so it holds."""
+    """Date a pause by the API server's time; if that is implausible, leave out the dates: then the pause holds."""
     if seconds is not None:
         await sharpen(on.calls)  # A single answer may be misdated.
     now = on.clock.now().server_epoch
@@ -172,7 +168,7 @@ async def _dated(on: Reached, pause: Pause, seconds: float | None) -> Pause:
 
 
 async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mapping[str, Any]) -> ExitCode:
-    """Resume the chosen scopes; None: all that are paused."""
+    """Resume the selected scopes; None: all that are paused."""
     before = await on.state.read() or ControlState()
     scopes = list(before.pauses()) if chosen is None else chosen
     await tell_leader(on, flags)
@@ -199,7 +195,7 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
 
 
 async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
-    """End the pause of all evictions, and pause in its place everything of the kind but what is chosen."""
+    """End the pause of all evictions, and instead pause all nodes or namespaces except the selected ones."""
     before = await on.state.read() or ControlState()
     now = on.clock.now().server_epoch
     standing = before.at(now)
@@ -225,7 +221,7 @@ async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping
 
 
 async def _others(on: Reached, chosen: Sequence[PauseScope]) -> list[PauseScope]:
-    """List everything of the kind but what is chosen, which must exist."""
+    """Return all nodes or namespaces except the selected ones, which must exist."""
     kind = chosen[0].kind
     items = [item async for item in list_items(on.calls, ApiRequest("list", f"{kind}s"))]
     names = sorted(str((item.get("metadata") or {}).get("name")) for item in items)
@@ -238,7 +234,7 @@ async def _others(on: Reached, chosen: Sequence[PauseScope]) -> list[PauseScope]
 
 
 async def _warn_if_absent(calls: ApiCalls, scope: PauseScope) -> None:
-    """Warn of a node or namespace that does not exist: it may be created later, but most likely it is mistyped."""
+    """Warn if a node or namespace does not exist: it may be created later, but most likely it is misspelled."""
     if scope is EVERYTHING:
         return
     try:
@@ -250,7 +246,7 @@ async def _warn_if_absent(calls: ApiCalls, scope: PauseScope) -> None:
 
 
 async def _near(calls: ApiCalls, scope: PauseScope) -> str:
-    """Name one that may be meant; "" if none is near, or they may not be listed."""
+    """Return a suggestion; "" if no name is similar, or the user may not list them."""
     try:
         items = [item async for item in list_items(calls, ApiRequest("list", f"{scope.kind}s"))]
     except CallFailed:

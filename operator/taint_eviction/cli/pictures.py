@@ -14,12 +14,12 @@ html_option = click.option(
 
 
 def write_page(file: str, picture: Picture) -> None:
-    """Write the page; end the command where that cannot be done."""
+    """Write the page; end the command if that fails."""
     write_text(file, render_page(picture))
 
 
 def write_text(file: str, text: str) -> None:
-    """Write a file; end the command where that cannot be done."""
+    """Write a file; end the command if that fails."""
     try:
         Path(file).write_text(text, "utf-8")
     except OSError as error:

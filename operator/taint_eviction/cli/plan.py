@@ -1,6 +1,6 @@
 """``taint-eviction plan``: which pods leave, now or after hypothetical changes, from files or from a cluster.
 
-Changes nothing. What happens to each pod is in ``core.forecast``, the sums are in ``planning.plan``.
+Changes nothing. ``core.forecast`` decides what happens to each pod; ``planning.plan`` adds it up.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import Settings
 
-# What kubectl taint takes where plan takes files.
+# Arguments that kubectl taint takes where plan takes files.
 _TAINT = re.compile(r"[^=:]+(=[^:]*)?:(NoExecute|NoSchedule|PreferNoSchedule)-?")
 
 
@@ -140,7 +140,7 @@ def plan(files: tuple[str, ...], **flags: Any) -> None:
     try:
         _show(made, flags)
     except BrokenPipeError:
-        # The reader has closed the pipe; the gates count all the same.
+        # The reader has closed the pipe; the gates still count.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(_exit_code(made, gates))
 
@@ -209,7 +209,7 @@ def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Momen
 
 
 def _asked(made: Plan, source: str, flags: dict[str, Any]) -> str:
-    """Say what was asked, and of which input."""
+    """Return the question of the plan, and its input, in words."""
     parts = ["; ".join(made.described) or "what happens as things are"]
     parts += [f"on nodes with the labels {flags['selector']}"] if flags["selector"] else []
     parts += [f"in {many(len(flags['zone']), 'zone')}: {', '.join(flags['zone'])}"] if flags["zone"] else []
@@ -258,7 +258,7 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
 
 
 async def _add_holds(made: Plan, state: StateConfigMap) -> None:
-    """Say which pauses and which open breaker there are: the plan is made as if there were none."""
+    """Note the pauses and an open breaker: the plan is made as if there were none."""
     try:
         control_state = (await state.read() or ControlState()).at(made.now.server_epoch)
     except CallFailed as error:
@@ -273,7 +273,7 @@ def _say_if_nothing_goes(made: Plan, control_state: ControlState) -> None:
     made.nothing_goes = named(found or set())
 
 
-# What comes out
+# Output
 
 
 def _show(made: Plan, flags: dict[str, Any]) -> None:

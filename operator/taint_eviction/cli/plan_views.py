@@ -1,6 +1,6 @@
-"""A plan for people: the summary line first, then tables, cut to what a person reads.
+"""A plan for people: the summary line first, then tables, shortened for reading.
 
-``wide`` cuts nothing and shows every pod, also those that stay, in more columns.
+``wide`` shortens nothing and shows every pod, including those that stay, in more columns.
 """
 
 from collections.abc import Callable, Iterable

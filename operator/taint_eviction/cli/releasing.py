@@ -1,6 +1,5 @@
-"""What a release of evictions sets going: counted from the leader's status, told, and asked before it is done.
-
-Holding needs none of this. Where the count cannot be made, that is said, and asked all the same.
+"""Counts from the leader's status which pods a release would evict, shows the number, and asks for confirmation.
+Pausing needs none of this. If the number is not known, the command says so and still asks.
 """
 
 import asyncio
@@ -26,31 +25,31 @@ from taint_eviction.planning.wording import many
 from taint_eviction.runtime.ports import CallFailed
 
 MAX_PODS = 100_000
-# A release is often urgent, and the API server slow then: for so long each of pods and budgets is waited for.
+# A release is often urgent while the API server is slow: the longest wait for pods, and the longest for budgets.
 _MAX_SECONDS = 15.0
-# Waiting for what people or the breaker hold; a rule's pause and the owner's hold are not released here.
+# Reasons to wait that a release ends: people's pauses and the breaker; not a rule's pause or an owner's hold.
 _RELEASABLE = frozenset({"paused", "node_paused", "namespace_paused", "breaker_open"})
 
 Row = Mapping[str, Any]
 
 
 def release_flags(command: CommandT) -> CommandT:
-    """Give a command that releases evictions its flags."""
-    # No environment variable: a release that nobody is asked about must be seen on the command line.
+    """Add the flags of a command that releases evictions."""
+    # No environment variable: a release without confirmation must be visible on the command line.
     agreed = click.option("--yes", "-y", is_flag=True, allow_from_autoenv=False, help="Do not ask.")
     return with_flags(state_flags(command), (agreed, PORT_FLAG))
 
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """What would be set going; ``breaker_open``: the leader holds it open, whatever the ConfigMap says."""
+    """The pods that a release would evict; ``breaker_open``: the leader's breaker is open, by its own status."""
 
     rows: list[Row]
     breaker_open: bool
 
 
 async def tell_leader(on: Reached, flags: Mapping[str, Any]) -> None:
-    """Say on stderr who leads; warn where nobody does. Never fails: holding must be possible without."""
+    """Print the leader to stderr; warn if there is none. This never fails: pausing must be possible without it."""
     lease = f"Lease {flags['lease_namespace']}/{flags['lease_name']}"
     try:
         record = await KubernetesLease(on.calls, flags["lease_namespace"], flags["lease_name"]).read()
@@ -69,9 +68,8 @@ async def tell_leader(on: Reached, flags: Mapping[str, Any]) -> None:
 
 
 async def count_going(on: Reached, flags: Mapping[str, Any], after: ControlState, reset: bool) -> Going | str:
-    """Count the due pods that nothing else would hold; a text where that cannot be known. ``after``: what then stands.
-
-    ``reset``: the breaker will be closed.
+    """Count the due pods that nothing else would hold; return a text with the reason if that is not known.
+    ``after``: the control state after the release. ``reset``: the breaker will be closed.
     """
     try:
         async with asyncio.timeout(_MAX_SECONDS):
@@ -108,7 +106,7 @@ def _holding(document: Document, after: ControlState, is_open: bool) -> Callable
 
 
 async def told(on: Reached, going: Going | str) -> str:
-    """Say in one line what would be set going."""
+    """Return one line on the pods that would be evicted."""
     if isinstance(going, str):
         return f"how many pods would leave is not known: {going}"
     if not going.rows:
@@ -120,7 +118,7 @@ async def told(on: Reached, going: Going | str) -> str:
 
 
 async def _budgets(on: Reached, rows: list[Row]) -> str:
-    """Say which budgets that violates: a pod that is evicted by the eviction API violates none."""
+    """Return which budgets the evictions would violate: those by the eviction API violate none."""
     deleted = {NamespacedName(row["namespace"], row["name"]) for row in rows if row["mode"] == "delete"}
     if not deleted:
         return "no budget would be violated"
@@ -137,7 +135,7 @@ async def _budgets(on: Reached, rows: list[Row]) -> str:
 
 
 def must_agree(flags: Mapping[str, Any], question: str) -> None:
-    """Ask whether to go on; end the command where nobody agrees, or nobody can be asked."""
+    """Ask for confirmation; end the command if it is refused, or if nobody can be asked."""
     if flags["yes"]:
         return
     if not _is_asked():

@@ -41,7 +41,7 @@ EXIT_BUG, EXIT_USAGE, EXIT_CLUSTER = ExitCode.FAILED, ExitCode.USAGE, ExitCode.U
 
 
 class _RunCommand(click.Command):
-    """Reports wrong flags in the format of the log, and takes flags by their old names, too."""
+    """Reports wrong flags in the format of the log, and accepts flags by their old names, too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -61,7 +61,7 @@ class _RunCommand(click.Command):
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    """Tell whether the log is to be JSON, from arguments that cannot be parsed."""
+    """Return whether arguments that cannot be parsed request a JSON log."""
     words = " ".join(arguments).replace("=", " ").split()
     named = ("--log-format", "json") in pairwise(words)
     return named or os.environ.get("TAINT_EVICTION_LOG_FORMAT") == "json"
@@ -87,7 +87,7 @@ def run(renamed: Sequence[str], /, **flags: Any) -> None:
 
 
 def _configure(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
-    """Return the settings, and everything that is wrong with them and with the file of ``--config``."""
+    """Return the settings, and all problems in them and in the file of ``--config``."""
     settings = read_settings(flags)
     problems = [*settings.problems(), *_unwritable(flags["audit_log"])]
     if flags["config"]:
@@ -99,7 +99,7 @@ def _configure(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
 
 
 def _unwritable(audit_log: str | None) -> list[str]:
-    """Say why the audit log cannot be written: whoever asks for one must not find out later that there is none."""
+    """Return why the audit log cannot be written: the user must learn that at the start, not later."""
     if audit_log in (None, "", "-"):
         return []
     try:
@@ -117,13 +117,13 @@ def _run(settings: Settings, flags: dict[str, Any]) -> int:
     except _ClusterRefuses as error:
         return _give_up(flags["log_format"], EXIT_CLUSTER, str(error))
     except Exception:
-        # The world's errors never get here: this is a bug, and a restart is better than half a controller.
+        # Errors of the outside world never get here: this is a bug, and a restart is better than a partial controller.
         logger.critical("a bug ends the controller; its state is rebuilt from the cluster at restart", exc_info=True)
         return EXIT_BUG
 
 
 def _give_up(log_format: LogFormat, code: ExitCode, *problems: str) -> int:
-    """Say why the controller does not start: one line each for people, a single line in a JSON log."""
+    """Log why the controller does not start, one line each for people, a single line in JSON; return the exit code."""
     if log_format == "text":
         for problem in problems:
             complain(problem)
@@ -169,10 +169,10 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
         await connection.close()
         raise
     logger.info("taint-eviction %s at %s by %s", __version__, connection.url, connection.where)
-    # What was imported and built stays until the end: garbage collection of it would only stop the loop.
+    # Imported and built objects stay until the end: garbage collection of them would only stop the loop.
     gc.freeze()
     # Records of the cluster are freed without cycles. A full collection over 5,000 pods stops the loop for 60 ms and
-    # finds next to nothing, and the small ones take a tenth of the CPU. So all of them run less often.
+    # finds almost nothing, and the small ones take a tenth of the CPU. So all of them run less often.
     gc.set_threshold(10_000, 10, 100)
     await application.run(stop)
     logger.info("stopped")
@@ -181,7 +181,7 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
 
 def _compared_before(journal: Path) -> JournalComparisons | None:
     if not journal.is_file():
-        return None  # There is none, or it is a pipe (/dev/stdout), which would be read forever.
+        return None  # There is no journal, or it is a pipe (/dev/stdout), which would be read indefinitely.
     try:
         return JournalComparisons(journal)
     except OSError as error:

@@ -98,8 +98,8 @@ _EVICTING = (
     _span(
         "--outage-gap",
         _DEFAULT.outage_gap_seconds,
-        "How long the taints not-ready and unreachable may be absent during one outage and tolerances still go on"
-        " (kube-controller-manager removes and sets them again when it restarts). With 0, they always start again.",
+        "How long the taints not-ready and unreachable may be absent during one outage while countdowns continue"
+        " (kube-controller-manager removes and sets them again when it restarts). With 0, countdowns always restart.",
     ),
 )
 
@@ -193,7 +193,7 @@ _BREAKER = (
         type=Threshold(exempt="exempt"),
         default="55%",
         help="Open the breaker when more nodes than this stopped being ready within --breaker-window of each other and"
-        " still are not when a pod is about to be evicted because of that. exempt: it does not matter how many.",
+        " still are not when a pod is about to be evicted because of that. exempt: any number is allowed.",
     ),
     _flag(
         "--breaker-zone",
@@ -290,7 +290,7 @@ _ADOPTION = (
     _span(
         "--adopt-from",
         _DEFAULT.adoption.from_seconds,
-        "How much of a pod's tolerance must be left for its countdown to be adopted.",
+        "How much time must be left of a pod's countdown for the controller to adopt it.",
     ),
 )
 
@@ -310,7 +310,7 @@ _RECORDS = (
     _flag("--audit-megabytes", type=click.IntRange(1), default=64, help="Maximum size of each of the two files."),
 )
 
-# Old names of flags and of their variables, kept for one version: the parameter's, and that of the new one.
+# Old names of flags and of their variables, kept for one version, by parameter, with the new parameter.
 _RENAMED = {"retry_most": "retry_max", "breaker_least_nodes": "breaker_min_nodes"}
 _OLD = (
     click.option("--retry-most", type=Seconds(), hidden=True),
@@ -332,7 +332,7 @@ _GROUPS = {
 
 
 def run_flags(command: CommandT) -> CommandT:
-    """Give a command all flags of ``run``."""
+    """Add all flags of ``run``."""
     return _with(command, (*(flag for flags in _GROUPS.values() for flag in flags), *_OLD))
 
 
@@ -346,7 +346,7 @@ def format_groups(command: click.Command, context: click.Context, formatter: cli
 
 
 def deciding_flags(command: CommandT) -> CommandT:
-    """Give a command those flags of ``run`` that say which pods are evicted, when, and by which call."""
+    """Add those flags of ``run`` that say which pods are evicted, when, and by which call."""
     return _with(command, _DECIDING)
 
 
@@ -357,7 +357,7 @@ def _with(command: CommandT, flags: Sequence[Callable[[CommandT], CommandT]]) ->
 
 
 def take_renamed(context: click.Context) -> list[str]:
-    """Move what is set by an old name to the new one; return a warning about each. A new name that is set wins."""
+    """Move values set by an old name to the new one; return a warning about each. If both are set, the new counts."""
     warnings = []
     for old, new in _RENAMED.items():
         value = context.params.pop(old)

@@ -22,7 +22,7 @@ from taint_eviction.cli.status_views import MAX_GROUPS, lost_lines, status_lines
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, json_text, visible
 
-# A call that hangs for longer is told.
+# A call that hangs for longer is reported.
 _SILENCE_SECONDS = 3.0
 
 
@@ -32,7 +32,7 @@ _SILENCE_SECONDS = 3.0
 @flag("--stuck", is_flag=True, help="List the pods that stay Terminating instead, what holds them, and what to do.")
 @flag("--limit", type=click.IntRange(0), default=1000, help="List at most this many pods.")
 @flag("--watch", "-w", is_flag=True, help="Ask repeatedly until interrupted.")
-@flag("--interval", type=Seconds(), default=2.0, help="Time between two questions of --watch.")
+@flag("--interval", type=Seconds(), default=2.0, help="Time between two requests of --watch.")
 @ask_flags
 def status(**flags: Any) -> None:
     """Show what the controller does and will do.
@@ -62,7 +62,7 @@ def status(**flags: Any) -> None:
 
 
 async def whole_status(asking: Ask, query: Mapping[str, str | int]) -> Document:
-    """Ask for the status page by page, until the last page or the query's ``limit`` of pods."""
+    """Request the status page by page, until the last page or the query's ``limit`` of pods."""
     page = document = await asking("/status", query)
     while (token := page.get("continue")) and (left := int(query["limit"]) - len(document["pending"])) > 0:
         page = await asking("/status", {**query, "limit": left, "continue": token})
@@ -94,7 +94,7 @@ async def _show_once(asking: Ask, query: Mapping[str, str | int], flags: Mapping
 
 
 async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str, Any]) -> None:
-    """Show it repeatedly. Once there has been an answer, a controller that does not answer is asked again."""
+    """Show the status repeatedly. After a first answer, a controller that does not answer is asked again."""
     document = await whole_status(asking, query)
     view, show = _view(flags["output"])
     with view:
@@ -113,7 +113,7 @@ async def _watch(asking: Ask, query: Mapping[str, str | int], flags: Mapping[str
 
 
 async def _say_silence(show: Callable[[str], None]) -> None:
-    """Say that there is no answer before the call times out: what is shown must not look as if it were so now."""
+    """Report that there is no answer before the call times out: an outdated screen must not look current."""
     await asyncio.sleep(_SILENCE_SECONDS)
     show(f"no answer for {_SILENCE_SECONDS:g} s")
 
@@ -122,7 +122,7 @@ Show = Callable[[Document, str | None], None]
 
 
 def _view(output: str) -> tuple[AbstractContextManager[Any], Show]:
-    """Choose how to show a document; or the last one, and why there is no newer one."""
+    """Return how to show a document, or the last one with the reason why there is no newer one."""
     if output == "json":
         return nullcontext(), _show_line
     if not sys.stdout.isatty():
@@ -138,10 +138,10 @@ def _view(output: str) -> tuple[AbstractContextManager[Any], Show]:
 
 
 def screen(document: Document, failures: str | None, console: Console) -> list[Text]:
-    """Write what fits on a screen: the pods fill what the rest leaves."""
+    """Return what fits on a screen: the pods fill the space that the rest leaves."""
     height, width = console.height - 1, console.width
     groups, pods = max(1, min(MAX_GROUPS, height // 4)), min(height, len(document.get("pending", ())))
-    for _ in range(3):  # Who leaves out a pod adds a line that says so.
+    for _ in range(3):  # If a pod is left out, a line says so.
         lines = put(partial(status_lines, max_pods=pods, max_groups=groups, width=width), document)
         if failures is None:
             lines = [click.style(visible(str(document.get("now"))), dim=True), *lines]
@@ -153,7 +153,7 @@ def screen(document: Document, failures: str | None, console: Console) -> list[T
 
 
 def _folded(lines: list[str], console: Console) -> list[Text]:
-    """Fold what stands before the tables; a row that is too long is cut."""
+    """Fold the lines before the tables; a row that is too long is cut."""
     tables = next((number for number, line in enumerate(lines) if not click.unstyle(line)), len(lines))
     head = [part for line in lines[:tables] for part in Text.from_ansi(line).wrap(console, console.width)]
     rows = [Text.from_ansi(line) for line in lines[tables:]]

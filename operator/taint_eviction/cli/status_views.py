@@ -1,4 +1,4 @@
-"""A status for people: first who leads and what holds evictions back, then the pods that are pending eviction."""
+"""A status for people: first the leader and what holds evictions, then the pods that are pending eviction."""
 
 import textwrap
 from collections import Counter
@@ -15,7 +15,7 @@ from taint_eviction.core.sentences import BY_DELETE_OUT_OF_SERVICE, tolerated
 from taint_eviction.planning.wording import many, span
 
 _STATES = {"inFlight": "in flight", "due": "due", "retrying": "retrying", "blocked": "blocked", "held": "held"}
-# By the word that is shown.
+# By the displayed word.
 _COLOURS = {"in flight": "cyan", "retrying": "red", "blocked": "magenta", "held": "yellow", "due": "cyan"}
 _ZONE_COUNTS = ("notReady", "newlyNotReady", "newlyTainted", "counted")
 _ZONE_HEADER = (
@@ -31,7 +31,7 @@ _ZONE_HEADER = (
 )
 _GROUP_HEADER = ("NODE", "TAINT", "PODS", "WAITING", "DUE", "HELD", "GONE", "NEXT")
 MAX_GROUPS = 20
-# Fewer pods are gone before anybody has read how many are left.
+# Fewer pods are evicted before anybody has read how many are left.
 _MIN_STORM = 20
 _HEADER = ("DUE", "STATE", "POD", "NODE", "WHY")
 
@@ -49,9 +49,8 @@ def status_lines(
     max_groups: int = MAX_GROUPS,
     width: int | None = None,
 ) -> list[str]:
-    """Write a status with at most ``max_pods`` pods; None: with all that are in it. ``more`` is a line before them.
-
-    ``width``: names are shortened so that WHY begins within so many columns, None: never.
+    """Return the lines of a status with at most ``max_pods`` pods; None: all. ``more`` is a line before them.
+    ``width``: names are shortened so that WHY begins within this many columns, None: never.
     """
     doubts = [_doubtful(visible(more))] if more else []
     groups = group_lines(document, max_groups, width)
@@ -59,13 +58,13 @@ def status_lines(
 
 
 def lost_lines(document: Mapping[str, Any], lines: list[str], failures: str) -> list[str]:
-    """Say since when nobody answers, and show what was so then without any colour: nothing of it is known now."""
+    """Return since when there is no answer, and the last status without colours: it may be outdated."""
     lost = _bad(visible(f"connection lost since {document['now']}: {failures}"))
     return [lost, "what was so then:", *(click.style(click.unstyle(line), dim=True) for line in lines)]
 
 
 def _lately(document: Mapping[str, Any]) -> list[str]:
-    """Say how many pods went lately, and how far a storm has come."""
+    """Return how many pods were evicted recently, and the progress of a storm."""
     # A controller of another version may not say it.
     lately = document.get("evictedLately")
     if not lately or not lately["total"]:
@@ -97,7 +96,7 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
 
 
 def _adoption(document: Mapping[str, Any]) -> list[str]:
-    """Say how it stands with adoption, where that is on."""
+    """Return the state of adoption, if it is enabled."""
     # A controller of another version may not know of it.
     if (adoption := document.get("adoption")) is None:
         return []
@@ -136,7 +135,7 @@ def _what(document: Mapping[str, Any]) -> str:
 
 
 def breaker_line(breaker: Mapping[str, Any]) -> str:
-    """Say whether it is open, since when and why; or what it counts, and when it opens."""
+    """Return whether the breaker is open, since when and why; or what it counts, and when it opens."""
     if breaker["open"]:
         since = f"since {breaker['since']}: " if breaker["since"] else ""
         return _bad("the circuit breaker is open") + f" ({since}{breaker['cause']}); see taint-eviction breaker"
@@ -150,8 +149,8 @@ def breaker_line(breaker: Mapping[str, Any]) -> str:
 
 
 def zone_lines(breaker: Mapping[str, Any]) -> list[str]:
-    """Write what it counts as a table of zones; nothing where it is closed and there is nothing to count."""
-    # A controller of another version may tell none.
+    """Return the breaker's counts as a table of zones; no lines if it is closed and counts nothing."""
+    # A controller of another version may send none.
     rows = [row for row in breaker.get("zones", ()) if any(row[count] for count in _ZONE_COUNTS)]
     if not rows or not (breaker["open"] or any(row["counted"] or row["newlyTainted"] for row in rows)):
         return []
@@ -167,7 +166,7 @@ def _zone(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _pauses(pauses: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say what is paused; those that were paused together in a line."""
+    """Return what is paused; scopes that were paused together share a line."""
     found: dict[tuple[tuple[str, Any], ...], list[Mapping[str, Any]]] = {}
     for pause in pauses:
         found.setdefault(tuple((name, value) for name, value in pause.items() if name != "name"), []).append(pause)
@@ -183,7 +182,7 @@ def _pauses(pauses: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _pause(pause: Mapping[str, Any], of: str) -> str:
     what = "all evictions" if pause["scope"] == "all" else f"evictions of {of}"
-    # A controller of an older version knows neither who nor until when.
+    # A controller of an older version sends neither ``by`` nor ``until``.
     facts = {"since": pause["since"], "until": pause.get("until"), "by": pause.get("by")}
     told = ": ".join(
         filter(None, (", ".join(f"{word} {fact}" for word, fact in facts.items() if fact), pause["reason"]))
@@ -195,7 +194,7 @@ def _pause(pause: Mapping[str, Any], of: str) -> str:
 
 
 def group_lines(document: Mapping[str, Any], max_groups: int, width: int | None) -> list[str]:
-    """Count the pods by node and taint: those that are pending, and those that went lately."""
+    """Return the number of pods by node and taint: pending ones, and those evicted recently."""
     # A controller of another version may not count them.
     lately = document.get("evictedLately") or {"groups": [], "moreGroups": 0}
     gone = {(each["node"], each["taint"]): each["pods"] for each in lately["groups"]}
@@ -224,9 +223,8 @@ def group_lines(document: Mapping[str, Any], max_groups: int, width: int | None)
 
 
 def _short(name: str, width: int | None, part: int) -> str:
-    """Shorten a name to one ``part`` of the width: a domain first, else in the middle.
-
-    Nodes share their domain, and the ends of other names tell them from their neighbours.
+    """Shorten a name to one ``part`` of the width: cut a domain first, otherwise the middle.
+    Nodes share their domain; other names differ mostly at their ends.
     """
     room = len(name) if width is None else max(8, width // part)
     if len(name) <= room:
@@ -246,7 +244,7 @@ def _pods(document: Mapping[str, Any], max_pods: int | None, width: int | None) 
     if not shown and not document["pendingTotal"]:
         return []
     reasons = Counter(map(_cause, shown))
-    # What is so for several pods is said once.
+    # A reason that several pods share is shown once.
     numbers = {why: number for number, why in enumerate((w for w, pods in reasons.items() if pods > 1), 1)}
     causes = [
         line
@@ -275,7 +273,7 @@ def _row(pod: Mapping[str, Any], numbers: Mapping[str, int], width: int | None) 
 
 
 def due_text(seconds: float) -> str:
-    """Say when a pod is due: ``in 5 m``, ``now``, ``2 s ago``."""
+    """Return when a pod is due: ``in 5 m``, ``now``, ``2 s ago``."""
     if abs(seconds) < 1:
         return "now"
     return f"in {span(seconds)}" if seconds > 0 else f"{span(seconds)} ago"
@@ -287,7 +285,7 @@ def _why(pod: Mapping[str, Any]) -> str:
 
 
 def _cause(pod: Mapping[str, Any]) -> str:
-    """Say why without what differs from pod to pod: how often it was tried, and when it is again."""
+    """Return the reason without the parts that differ between pods: the number of tries, and the next try."""
     how = [BY_DELETE_OUT_OF_SERVICE] if pod.get("outOfService") else []
     hold = [] if pod["hold"] is None else [pod["hold"]["text"]]
     blocked = [] if pod["error"] is None or pod["blockedBy"] is None else [_blocked(pod["blockedBy"])]
@@ -308,7 +306,7 @@ def _tries(pod: Mapping[str, Any]) -> str:
 
 
 def keeping(eviction: Mapping[str, Any]) -> list[str]:
-    """Say what keeps a due pod from being evicted, a sentence each; ``eviction``: these fields of a document."""
+    """Return the reasons why a due pod is not evicted, one sentence each; ``eviction``: these fields of a document."""
     found = [] if eviction["hold"] is None else [eviction["hold"]["text"]]
     if eviction["error"] is None:
         return found

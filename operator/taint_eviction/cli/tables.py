@@ -12,7 +12,7 @@ Row = Sequence[str]
 def table_lines(
     header: Row, rows: Sequence[Row], styles: Mapping[int, Callable[[str], str]] | None = None
 ) -> list[str]:
-    """Write a table, its header dimmed; ``styles``: by column, how its padded cells are coloured."""
+    """Return the lines of a table with a dimmed header; ``styles``: by column, the colour of its padded cells."""
     shown = [[visible(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     # The last column is not padded: it may be much longer than a line.

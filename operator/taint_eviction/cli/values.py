@@ -27,7 +27,7 @@ class Seconds(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the duration; fail with an example of a right one."""
+        """Parse the duration; fail with a valid example."""
         try:
             return parse_seconds(value)
         except ValueError as expected:
@@ -60,9 +60,8 @@ class HoldSpan(Seconds):
 
 
 class Threshold(click.ParamType[NodeThreshold | None]):
-    """How many nodes are too many: ``25%``, ``40``, or ``25%,40`` for whichever comes first.
-
-    ``exempt`` is the word for no threshold (None); "": there is no such word.
+    """A threshold of nodes: ``25%``, ``40``, or ``25%,40`` for whichever is exceeded first.
+    ``exempt`` is the word for no threshold (None); "": no word is accepted.
     """
 
     name = "nodes"
@@ -139,7 +138,7 @@ class PodOrNode(PodName):
 
 
 def one_object(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> Any:
-    """Take one pod or node, which kubectl writes in a word (pod/web-0) or in two (pod web-0); None if there is none."""
+    """Return one pod or node, in one word (pod/web-0) or two (pod web-0) as in kubectl; None if there is none."""
     if len(words) > 2 or (len(words) == 2 and words[0] not in KINDS):
         raise click.BadParameter("it takes one pod; node/NAME takes all that went from a node")
     return PodOrNode().convert("/".join(words), argument, context) if words else None

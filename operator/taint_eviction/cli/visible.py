@@ -9,19 +9,19 @@ from typing import Any
 import click
 import orjson
 
-# All control characters but newline and tab, those that change the direction of text, those that some terminals take
-# for the end of a line, and halves of characters, which cannot be encoded.
+# All control characters except newline and tab, those that change the direction of text, those that some terminals
+# treat as the end of a line, and surrogates, which cannot be encoded.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    r"""Escape what a terminal would obey instead of showing it: ``\x1b``, ``\u202e``."""
+    r"""Escape characters that a terminal would interpret instead of showing: ``\x1b``, ``\u202e``."""
     # Nothing invisible is printable; to ask that first is much faster.
     return text if text.isprintable() else _INVISIBLE.sub(_escaped, text)
 
 
 def visible_in(value: Any) -> Any:
-    """Escape all texts of a document so."""
+    """Escape all texts of a document in this way."""
     match value:
         case str():
             return visible(value)
@@ -34,7 +34,7 @@ def visible_in(value: Any) -> Any:
 
 
 def json_text(document: Any, option: int | None = None) -> str:
-    """Write a document as JSON without anything that a terminal would obey."""
+    """Return a document as JSON without characters that a terminal would interpret."""
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found.group()):04x}", orjson.dumps(document, option=option).decode())
 
 

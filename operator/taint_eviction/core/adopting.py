@@ -1,6 +1,5 @@
-"""Which countdowns of a pod are to be adopted on its node, and when the pod may have its seconds back.
-
-Not here: when that is asked, and what is noted (``adoption``).
+"""Which countdowns of a pod the controller adopts, and when it may give ``tolerationSeconds`` back to the pod.
+This module does not choose when to adopt, and does not hold the note (``adoption``).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,15 +9,15 @@ from taint_eviction.core.instants import Sighting
 from taint_eviction.core.matching import matches
 from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint, Toleration
 
-# The controller's own pods, all replicas: nothing may depend on a controller that adopted itself.
+# The controller's own pods, of all replicas: the controller must not adopt itself.
 _OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
 
-# The built-in controller knows neither default tolerances nor holds.
+# The built-in controller knows neither default toleration seconds nor holds.
 _BUILT_IN = DecisionPolicy()
 
 
 def places_to_adopt(spec_tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> tuple[int, ...]:
-    """Return the places of all tolerations whose seconds would keep a timer of the built-in controller's running."""
+    """Return the positions of all tolerations whose seconds would keep a timer of the built-in controller running."""
     evicting = [taint for taint in taints if taint.effect == NO_EXECUTE]
     return tuple(
         place
@@ -28,11 +27,10 @@ def places_to_adopt(spec_tolerations: Sequence[Toleration], taints: Iterable[Tai
 
 
 def adoptable_until(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint], earliest: float) -> float | None:
-    """Return when the countdown ends that is to be adopted from the built-in controller; None: there is none.
-
-    A first one has to end at ``earliest`` or later: what ends before is not worth a change. Of a pod that is adopted
-    each further one counts, even if it is over by what is known here: the built-in controller counts seconds that were
-    set again from that moment, and guards may hold the pod.
+    """Return when the countdown that is to be adopted from the built-in controller ends; None if there is none.
+    The first countdown of a pod must end at ``earliest`` or later: an earlier one is not worth a change. If the pod is
+    already adopted, each further countdown counts, even if it seems to be over: the built-in controller restarts the
+    countdown when the seconds are set again, and guards may hold the pod.
     """
     own = pod.labels.get(_OWN_LABEL[0]) == _OWN_LABEL[1]
     if bound is None or pod.mirror or pod.terminating or pod.finished or own:
@@ -47,9 +45,8 @@ def adoptable_until(pod: Pod, bound: Sighting | None, taints: Sequence[SeenTaint
 
 
 def may_have_back(pod: Pod, taints: Iterable[Taint]) -> bool:
-    """Tell whether a pod may have back what the controller took: none of that matches a taint any more.
-
-    What was taken at its creation is never for the leader to give back.
+    """Return whether the controller may give back the seconds it took: no toleration concerned matches a taint any
+    more. The leader never gives back seconds that were taken when the pod was created.
     """
     if pod.adoption is None:
         return False

@@ -1,10 +1,8 @@
-"""What is noted of the seconds that were taken from a pod's tolerations, and how they come back.
-
+"""The note of the seconds that were taken from a pod's tolerations, and how they are given back.
 A countdown is adopted by removing ``tolerationSeconds`` from tolerations: the built-in controller then never ends it.
-What they were is noted on the pod. A note counts only for a toleration that has no seconds now. It comes from an
-annotation, so it may say anything, but nothing that the pod's owner could not have written into the spec.
-
-Not here: how a note is spelled in JSON (``adapters.adoption_patches``), and who adopts and gives back when.
+The removed seconds are noted in an annotation of the pod. A note counts only for a toleration that has no seconds now.
+Anybody who may write the annotation may change it, but it grants nothing that the spec could not grant.
+This module does not define the JSON of a note (``adapters.adoption_patches``), nor when to adopt and to give back.
 """
 
 from collections import Counter
@@ -25,7 +23,7 @@ class AdoptedBy(Enum):
 
 
 class TolerationKey(NamedTuple):
-    """What identifies one toleration of a pod: never its place in the list, which others may change.
+    """What identifies one toleration of a pod. Its position in the list does not: others may change the list.
 
     ``toleration`` is without seconds. ``occurrence`` counts equal ones in the pod's order, from 0.
     """
@@ -43,12 +41,12 @@ class AdoptionNote:
 
     @property
     def seconds(self) -> Mapping[TolerationKey, int]:
-        """All of them."""
+        """All noted seconds."""
         return {**self.by_admission, **self.by_controller}
 
     @property
     def by(self) -> AdoptedBy:
-        """The controller, unless all were taken at creation."""
+        """Who took the seconds: the controller, unless all were taken at creation."""
         at_creation = self.by_admission and not self.by_controller
         return AdoptedBy.ADMISSION if at_creation else AdoptedBy.CONTROLLER
 
@@ -63,7 +61,7 @@ def toleration_keys(tolerations: Sequence[Toleration]) -> Iterator[TolerationKey
 
 
 def seconds_at(tolerations: Sequence[Toleration], places: Collection[int]) -> dict[TolerationKey, int]:
-    """Return what is to be noted if the seconds of the tolerations at these places are taken."""
+    """Return the note to write if the seconds of the tolerations at these positions are taken."""
     return {
         key: toleration.toleration_seconds
         for place, (key, toleration) in enumerate(zip(toleration_keys(tolerations), tolerations, strict=True))
@@ -72,7 +70,7 @@ def seconds_at(tolerations: Sequence[Toleration], places: Collection[int]) -> di
 
 
 def seconds_to_return(tolerations: Sequence[Toleration], noted: Mapping[TolerationKey, int]) -> dict[int, int]:
-    """Return the noted seconds by the place of their toleration, for those that have no seconds now."""
+    """Return the noted seconds by the position of their toleration, for tolerations that have no seconds now."""
     return {
         place: noted[key]
         for place, (key, toleration) in enumerate(zip(toleration_keys(tolerations), tolerations, strict=True))
@@ -92,7 +90,7 @@ def with_seconds(tolerations: Sequence[Toleration], noted: Mapping[TolerationKey
 def builtin_seconds(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float | None:
     """Return after how many seconds the built-in controller evicts a pod whose countdown it starts now; None: never.
 
-    It starts anew with each change of a pod's tolerations, however long ago the node was tainted.
+    That controller restarts the countdown with each change of the pod's tolerations, however old the taint is.
     """
     first = [next((each for each in tolerations if matches(each, taint)), None) for taint in taints]
     if None in first:

@@ -4,19 +4,18 @@ A node counts if a new taint (by the taint's own time, not by when this process 
 breaker remembers which taints did, so that a node still counts after its pods are gone. A taint that was removed, or
 that was there before the last reset, does not count.
 
-What the node lifecycle controller taints is counted by the nodes' conditions (``unready_nodes``), and not before an
-eviction because of it is due: until then the nodes may be ready again. Only where a condition says nothing does the
-taint count.
+Nodes that the node lifecycle controller taints are counted by their conditions (``unready_nodes``), and only once an
+eviction because of the taint is due: until then the nodes may become ready again. The taint itself counts only where
+the condition says nothing.
+The breaker judges by what is known to exist, not by what has been listed: evictions wait for the first lists of newly
+tainted nodes (``eviction_queue``). If that wait ends without a node's list, the node counts, unless no pod on the
+listed nodes with the same taint is to be evicted.
 
-It judges by what is known to exist, not by what has been listed: evictions wait for the first lists of newly tainted
-nodes (``eviction_queue``). If that wait ends without a node's list, the node counts, unless no pod of the listed nodes
-with the same taint has to leave.
-
-A taint that was there before this process, and does not say since when, is dated by the last write of its manager,
-which may have written something else. So it is new only if it evicts no pod that does not tolerate it at all and is
-older than that date: such a pod would have been evicted long ago. A taint that this process saw appear is new.
-
-Pure: the caller passes what is known and the time. What an open breaker holds back: ``suspension``.
+A taint that was on its node before this process started, and has no ``timeAdded``, is dated by the last write of its
+manager, which may have written something else. So it counts as new only if it evicts a pod that does not tolerate it at
+all and was on the node before that date: an older taint would have evicted that pod long ago. A taint that this process
+saw appear is new.
+Pure: the caller passes what is known and the time. ``suspension`` says what an open breaker holds back.
 """
 
 import math
@@ -52,8 +51,9 @@ class TaintSurge:
 class Breaker:
     """Counts, opens and closes. ``latch`` is set while it is open.
 
-    ``holds_exempt``: while it is open, it holds evictions from nodes that are out of service, too: so many are newly.
-    ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant, oldest first.
+    ``holds_exempt``: while it is open, it also holds evictions from nodes that are out of service: too many of them are
+    new. ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant, oldest
+    first.
     """
 
     def __init__(self, policy: BreakerPolicy, out_of_service: OutOfServiceNodes | None = None) -> None:
@@ -61,28 +61,28 @@ class Breaker:
         self._out_of_service = out_of_service or OutOfServiceNodes()
         self.holds_exempt = False
         self.latch: Latch | None = None
-        # Taints from before the last reset by a human do not count; in the API server's time, as the latch.
+        # Taints from before the last reset by a person do not count. API server's time, as in the latch.
         self.reset_epoch: float | None = None
-        # Due pods of which a human knows (a reset, the end of a pause): they may all be evicted.
+        # Number of due pods that a person knows of (a reset, the end of a pause): these may all be evicted.
         self._known_due = 0.0
         self.unlisted: dict[str, float] = {}
-        # Until when evictions waited for lists in vain: nodes that were unlisted by then count all the same.
+        # The end of the last wait for lists that did not come: nodes that were unlisted by then still count.
         self._waited_until = -math.inf
         self._evicting: dict[str, set[Taint]] = {}
-        # Taints that were there before this process and have no date, with the time of their manager's last write.
+        # Undated taints from before this process started, with the time of their manager's last write.
         self._found: dict[str, dict[Taint, float]] = {}
         # Whether something may have raised a count or a share since the last evaluation.
         self._news = False
         self.unready = UnreadyNodes(policy)
-        # From when on it may close by itself. The cause of a latch that was found in the cluster may not have been
-        # listed yet, so unless it was seen it counts as gone only after a full window.
+        # From this instant on the breaker may close by itself. The cause of a latch found in the cluster may not have
+        # been listed yet. Unless this process saw the cause, the cause counts as gone only after a full window.
         self._may_close_at: float | None = None
 
     def evicts(self, node_name: str, taint: Taint, untolerated_since: float = math.inf) -> None:
         """Note that a pod is to be evicted, now or later, because of this taint.
 
-        ``untolerated_since``: since when the pod, which does not tolerate the taint, has been on the node; infinite: it
-        tolerates the taint for a time, or its owner holds it.
+        ``untolerated_since``: since when the pod has been on the node, if it does not tolerate the taint; infinite if
+        it tolerates the taint for a time, or if its owner holds it.
         """
         found_at = self._found.get(node_name, {}).get(taint, math.inf)
         if untolerated_since > found_at + TRUNCATION_SECONDS:
@@ -93,7 +93,7 @@ class Breaker:
             self._news = True
 
     def node_changed(self, name: str, taints: Collection[Taint]) -> None:
-        """Note a node's NoExecute taints, which may have another start than before; none if the node is gone."""
+        """Note a node's NoExecute taints, whose start may have changed; none if the node is gone."""
         self._news = True
         kept = self._evicting.pop(name, set()).intersection(taints)
         if kept:
@@ -116,25 +116,25 @@ class Breaker:
                 del self.unlisted[name]
 
     def presume(self, waited_until: float) -> None:
-        """Note until when evictions waited in vain for the lists of newly tainted nodes."""
+        """Note when evictions stopped waiting for the lists of newly tainted nodes."""
         self._news |= waited_until > self._waited_until
         self._waited_until = waited_until
 
     def know_backlog(self) -> None:
-        """Note that a human knows of all pods that are due at the next count."""
+        """Note that a person knows of all pods that are due at the next count."""
         self._known_due = math.inf
 
     def count_due(self, due: int) -> None:
-        """Take in how many pods are due; no more than those are left of which a human knows."""
+        """Note how many pods are due. A person knows of at most that many from now on."""
         self._known_due = min(self._known_due, due)
 
     @property
     def has_news(self) -> bool:
-        """Tell whether it has to evaluate before anything is evicted."""
+        """Return whether it has to evaluate before anything is evicted."""
         return self.policy.enabled and (self._news or self.unready.has_news)
 
     def surge(self, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> TaintSurge:
-        """Count what is new since the window began; the window stands still while the breaker is open."""
+        """Count what is new since the window began. While the breaker is open, the window does not move."""
         by_people, by_lifecycle = self.newly_tainted(nodes, now)
         unlisted = sum(1 for _ in self._awaited(nodes, now))
         newly_off = self._newly_out_of_service(nodes, now)
@@ -145,13 +145,13 @@ class Breaker:
             return 0
 
         def may_be_old(name: str, taint: Taint) -> bool:
-            """Tell whether a taint may be older than its date, and no pod proves that it is not."""
+            """Return whether a taint may be older than its date: no pod proves the opposite."""
             return taint in self._found.get(name, ()) and taint not in self._evicting.get(name, ())
 
         return self._out_of_service.newly(nodes, self.newest_old(now), may_be_old)
 
     def newly_tainted(self, nodes: Mapping[str, KnownNode], now: Moment) -> tuple[set[str], set[str]]:
-        """Name the nodes that others have newly tainted; and the node lifecycle controller, where taints count."""
+        """Return the nodes newly tainted by others, and by the node lifecycle controller where its taints count."""
         newest_old = self.newest_old(now)
         by_people, by_lifecycle = set(), set()
         presumed = _presumed(nodes, self.unlisted, self._waited_until, self._evicting)
@@ -165,7 +165,7 @@ class Breaker:
         return by_people, by_lifecycle
 
     def unlisted_since(self, nodes: Mapping[str, KnownNode], now: Moment) -> float:
-        """Return since when a newly tainted node has waited for the list of its pods; infinite: there is none."""
+        """Return since when newly tainted nodes have waited for the lists of their pods; infinite if none waits."""
         return next(self._awaited(nodes, now), math.inf) if self.policy.enabled else math.inf
 
     def _awaited(self, nodes: Mapping[str, KnownNode], now: Moment) -> Iterator[float]:
@@ -175,23 +175,23 @@ class Breaker:
                 yield since
 
     def newest_old(self, now: Moment) -> float:
-        """Return the instant by which what began is old: before the window, or before the last reset."""
+        """Return the instant up to which taints and outages are old: before the window, or before the last reset."""
         newest_old = now.at - self.policy.window_seconds
         if self.latch is not None:
             newest_old = min(newest_old, now.instant_of(self.latch.since_epoch) - self.policy.window_seconds)
         return max(newest_old, self.known_at(now))
 
     def known_at(self, now: Moment) -> float:
-        """Return the instant of the last reset by a human: what began before that is known."""
+        """Return the instant of the last reset by a person, who knows what began before it."""
         return -math.inf if self.reset_epoch is None else now.instant_of(self.reset_epoch)
 
     def evaluate(
         self, nodes: Mapping[str, KnownNode], due: int, now: Moment, evictions: Evictions = no_evictions
     ) -> None:
-        """Open if there is too much; close if that is allowed without a human and the cause is gone."""
+        """Open if a threshold is exceeded. Close if the policy allows that without a person and the cause is gone."""
         self.count_due(due)
         too_many_off = self.policy.nodes.exceeded_by(self._newly_out_of_service(nodes, now), len(nodes))
-        # What opened it holds them until somebody resets it, whatever becomes of the count.
+        # The cause that opened the breaker holds them until a person resets it, even if the count falls.
         self.holds_exempt = too_many_off or (self.latch is not None and self.holds_exempt)
         if not self.policy.enabled:
             return
@@ -226,13 +226,13 @@ class Breaker:
         self.reset_epoch = epoch
 
     def correct(self) -> None:
-        """Close after a human corrected what could not be read, and evaluate again. The human knows what was held."""
+        """Close after a person corrected an unreadable state, and evaluate again. The person knows what was held."""
         self.know_backlog()
         self.latch = self._may_close_at = None
         self._news = True
 
     def date_back(self, epoch: float) -> None:
-        """Move what is dated after ``epoch``, the API server's now, back to it: somebody's clock was ahead."""
+        """Move dates after ``epoch``, the API server's current time, back to it: the writer's clock was ahead."""
         if self.latch is not None and self.latch.since_epoch > epoch:
             self.latch = replace(self.latch, since_epoch=epoch)
         if self.reset_epoch is not None:
@@ -240,12 +240,13 @@ class Breaker:
 
 
 def is_by_people(taint: Taint, node: Node) -> bool:
-    """Tell whether others than the node lifecycle controller set a taint: it dates its own, and not on ready nodes."""
+    """Return whether somebody other than the node lifecycle controller set a taint.
+    That controller dates its own taints, and sets none on ready nodes."""
     return taint.key not in LIFECYCLE_KEYS or (taint.time_added is None and node.is_ready)
 
 
 def _kind(taint: Taint) -> tuple[str, str]:
-    """Return by what a toleration matches a NoExecute taint."""
+    """Return the fields of a NoExecute taint that a toleration matches."""
     return taint.key, taint.value
 
 
@@ -255,7 +256,7 @@ def _presumed(
     waited_until: float,
     evicting: Mapping[str, Collection[Taint]],
 ) -> dict[str, set[Taint]]:
-    """Return the nodes whose lists did not come in time, with the taints that may evict pods of theirs."""
+    """Return the nodes whose lists did not come in time, with the taints that may evict pods from them."""
     missing = [name for name, since in unlisted.items() if since <= waited_until and name in nodes]
     if not missing:
         return {}
@@ -266,7 +267,9 @@ def _presumed(
 
 
 def _cause(policy: BreakerPolicy, surge: TaintSurge, counting: int, too_many_due: bool) -> str | None:
-    """Say what is too much, with figures; None if nothing is. ``counting``: the nodes that count for outages."""
+    """Return which threshold is exceeded, with figures; None if none is. ``counting``: how many nodes count for
+    outages.
+    """
     window = f"newly tainted within {policy.window_seconds:g} s"
     if policy.nodes.exceeded_by(surge.out_of_service, surge.total):
         return f"{surge.out_of_service} of {surge.total} nodes out of service, {window}, more than {policy.nodes}"

@@ -1,4 +1,4 @@
-"""When the circuit breaker opens, as operators choose it. Values only: what is counted is ``breaker``'s business."""
+"""When the circuit breaker opens, as operators configure it. Values only: ``breaker`` counts."""
 
 import math
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ class NodeThreshold:
     min_nodes: int = 3
 
     def exceeded_by(self, count: int, total: int) -> bool:
-        """Tell whether ``count`` of ``total`` nodes are more than it allows."""
+        """Return whether ``count`` of ``total`` nodes are more than it allows."""
         if self.number is not None and count > self.number:
             return True
         return self.percent is not None and count >= self.min_nodes and 100 * count > self.percent * total
 
     def __str__(self) -> str:
-        """Say what it allows."""
+        """Return the allowed number in words."""
         parts = [] if self.number is None else [f"{self.number}"]
         if self.percent is not None:
             parts.append(f"{self.percent:g} %")
         return " or ".join(parts) or "any number"
 
     def problems(self, what: str) -> list[str]:
-        """Say everything that is wrong with it, a sentence each; ``what`` names it."""
+        """Return everything that is wrong with it, one sentence each; ``what`` names it."""
         found = []
         if self.number is not None and self.number < 0:
             found.append(f"{what}: a number of nodes is not negative, as {self.number} is")
@@ -42,16 +42,16 @@ class NodeThreshold:
 
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
-    """When evictions stop by themselves until somebody resets the breaker; off by default, as in Kubernetes.
+    """When evictions stop until a person resets the breaker; off by default, as in Kubernetes.
 
     ``nodes``: how many newly tainted nodes within ``window_seconds`` it tolerates; ``lifecycle_nodes``: the same for
-    nodes that stopped being ready within that time of each other, and still are not when an eviction because of that is
-    about to go, None: any number. ``zone``: the same for the nodes of each zone, None: a zone that is lost as a whole
-    does not matter by itself. ``without_control_plane``: control-plane nodes do not count in either. ``max_due``: how
-    many pods may be due at once, None: any number. ``settle_seconds``: how long each eviction waits, so that a surge of
-    taints shows itself before its first pods are gone; ``list_wait_seconds``: how long an eviction waits at most for
-    the first lists of newly tainted nodes. ``closes_by_itself``: it closes when the cause, which this process must have
-    seen, is gone; otherwise a human resets it.
+    nodes that stopped being ready within that time of each other, and are still not ready when an eviction because of
+    that is about to be sent, None: any number. ``zone``: the same for the nodes of each zone, None: zones are not
+    judged separately. ``without_control_plane``: both counts leave out control-plane nodes. ``max_due``: how many pods
+    may be due at once, None: any number. ``settle_seconds``: how long each eviction waits, so that a surge of taints is
+    noticed before its first pods are evicted; ``list_wait_seconds``: how long an eviction waits at most for the first
+    lists of newly tainted nodes. ``closes_by_itself``: the breaker closes when its cause, which this process must have
+    seen, is gone; otherwise a person resets it.
     """
 
     enabled: bool = False
@@ -66,7 +66,7 @@ class BreakerPolicy:
     closes_by_itself: bool = False
 
     def problems(self) -> list[str]:
-        """Say everything that is wrong with these values, a sentence each."""
+        """Return everything that is wrong with these values, one sentence each."""
         found = self.nodes.problems("breaker")
         if self.lifecycle_nodes is not None:
             found += self.lifecycle_nodes.problems("breaker, not-ready and unreachable nodes")

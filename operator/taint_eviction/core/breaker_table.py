@@ -1,7 +1,6 @@
-"""What the circuit breaker counts, as a table of zones: for people, who are to judge whether it is right to be open.
-
-It is always a table of what is so now, also while the breaker is open. Costs a look at each node, so it is made when
-somebody asks. Bounded: a few zones, and a few names of each.
+"""What the circuit breaker counts, as a table of zones, so that people can judge whether it should be open.
+The table always shows the present, also while the breaker is open. It costs a look at each node, so it is made only on
+request. Bounded: a few zones, and a few names of each.
 """
 
 from collections import Counter
@@ -21,10 +20,11 @@ MAX_ZONES, MAX_NAMES = 20, 10
 class ZoneRow:
     """A zone, "" for nodes without one; None: all nodes.
 
-    ``nodes``: those that count (see ``unready_nodes``); all other figures are of these. ``not_ready``: however long;
-    ``newly_not_ready``: within the window. ``newly_tainted``: by others than the node lifecycle controller, so that
-    pods are to be evicted. ``counted``: those that were lost together and because of which pods are to be evicted, due
-    or not yet; ``names``: some of them. ``threshold``: how many of those there may be, None: any number.
+    ``nodes``: the nodes that count (see ``unready_nodes``); all other figures are about these. ``not_ready``: nodes
+    that are not ready, for any time; ``newly_not_ready``: within the window. ``newly_tainted``: nodes with pods to
+    evict that others than the node lifecycle controller tainted. ``counted``: nodes that were lost together and from
+    which pods are to be evicted, due or not yet; ``names``: some of them. ``threshold``: the largest allowed number of
+    these, None: any number.
     """
 
     zone: str | None
@@ -67,7 +67,7 @@ def zone_rows(breaker: Breaker, nodes: Mapping[str, KnownNode], evictions: Evict
 def counted_nodes(
     breaker: Breaker, nodes: Mapping[str, KnownNode], evictions: Evictions, now: Moment
 ) -> frozenset[str]:
-    """Name the nodes of the largest outage because of which pods are to be evicted, and those that count by taints."""
+    """Return the nodes of the largest outage that causes evictions, and the nodes that count by their taints."""
     unready, known_at = breaker.unready, breaker.known_at(now)
     _, by_taint = breaker.newly_tainted(nodes, now)
     together = sorted(unready.together(known_at), key=lambda lost: -lost.count)

@@ -1,4 +1,4 @@
-"""What people have ordered while it runs: pauses, and the circuit breaker's latch with its reset.
+"""What people order at run time: pauses, and resets of the circuit breaker's latch.
 
 Values only. They are kept in the cluster, so that they outlive processes and reach every replica; times are therefore
 the API server's (seconds since the epoch).
@@ -30,10 +30,9 @@ EVERYTHING = PauseScope("all")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Evictions are held. ``since_epoch`` None, ``reason`` and ``by`` "": whoever ordered it did not say.
-
-    ``until_epoch``: it ends then, by the API server's clock, without anybody's doing (``pause_ends``). None: when
-    somebody resumes.
+    """Evictions are held. ``since_epoch`` is None, and ``reason`` and ``by`` are "", if the order does not state them.
+    ``until_epoch``: the pause ends by itself at that time of the API server's clock (``pause_ends``). None: it ends
+    when somebody resumes evictions.
     """
 
     since_epoch: float | None = None
@@ -42,11 +41,11 @@ class Pause:
     by: str = ""
 
     def has_ended(self, epoch: float) -> bool:
-        """Tell whether it has ended by itself."""
+        """Return whether the pause has ended by itself."""
         return self.until_epoch is not None and self.until_epoch <= epoch
 
     def outlasts(self, other: "Pause") -> bool:
-        """Tell whether it ends later than another."""
+        """Return whether the pause ends later than another one."""
         if other.until_epoch is None:
             return False
         return self.until_epoch is None or self.until_epoch > other.until_epoch
@@ -56,8 +55,9 @@ class Pause:
 class Latch:
     """The circuit breaker is open since ``since_epoch``; ``cause`` says why, with figures.
 
-    ``unreadable``: what is kept of it makes no sense, so it counts as open until a human writes something readable.
-    ``out_of_service``: too many nodes were out of service, so it holds their pods as well (``core.out_of_service``).
+    ``unreadable``: the stored state cannot be read, so the breaker counts as open until a person writes a readable
+    state. ``out_of_service``: too many nodes were out of service, so the breaker also holds their pods
+    (``core.out_of_service``).
     """
 
     since_epoch: float
@@ -68,12 +68,11 @@ class Latch:
 
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """Everything that people have ordered, and what is kept of the breaker.
-
-    ``cluster`` holds all evictions, ``nodes`` and ``namespaces`` (by name) those of some. ``latch``: the breaker is
-    open, None: nobody wrote that it is. ``reset_epoch``: when a human closed it last, None: never. ``no_adoption``: no
-    countdown may be adopted, whatever the flags say; ``no_adoption_confirmed_by``: the holder of the Lease that has
-    obeyed, "" while none has.
+    """Everything that people have ordered, and the stored state of the breaker.
+    ``cluster`` holds all evictions; ``nodes`` and ``namespaces`` hold those of the named ones. ``latch``: the breaker
+    is open, None: the cluster has no record that it is. ``reset_epoch``: when a person last closed it, None: never.
+    ``no_adoption``: no countdown may be adopted, regardless of the flags; ``no_adoption_confirmed_by``: the Lease
+    holder that has confirmed this, "" while none has.
     """
 
     cluster: Pause | None = None
@@ -92,21 +91,21 @@ class ControlState:
         return everything | nodes | namespaces
 
     def at(self, epoch: float) -> "ControlState":
-        """Return the same without the pauses that have ended by then."""
+        """Return this state without the pauses that have ended by ``epoch``."""
         ended = [scope for scope, pause in self.pauses().items() if pause.has_ended(epoch)]
         return self.without(ended) if ended else self
 
     def without(self, scopes: Collection[PauseScope]) -> "ControlState":
-        """Return the same without the pauses of these scopes."""
+        """Return this state without the pauses of these scopes."""
         return self._with({scope: pause for scope, pause in self.pauses().items() if scope not in scopes})
 
     def without_pauses(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
-        """Return the same without these pauses; one that another has replaced stays."""
+        """Return this state without these pauses. A pause that has replaced one of them stays."""
         known = self.pauses()
         return self.without([scope for scope, pause in pauses.items() if known.get(scope) == pause])
 
     def with_pauses(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
-        """Return the same with these pauses instead of those of their scopes."""
+        """Return this state with these pauses in place of the pauses of the same scopes."""
         return self._with({**self.pauses(), **pauses})
 
     def _with(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
@@ -118,11 +117,11 @@ class ControlState:
 
     @property
     def breaker_epoch(self) -> float | None:
-        """When the breaker was opened or closed, None where nobody wrote either."""
+        """When the breaker was last opened or closed, None if the cluster has no record of either."""
         return self.reset_epoch if self.latch is None else self.latch.since_epoch
 
     def with_breaker_epoch(self, epoch: float) -> "ControlState":
-        """Return the same with another time at which the breaker was opened or closed."""
+        """Return this state with another time at which the breaker was opened or closed."""
         if self.latch is None:
             return replace(self, reset_epoch=epoch)
         return replace(self, latch=replace(self.latch, since_epoch=epoch))

@@ -1,14 +1,13 @@
-"""The core: it takes in facts, orders and policies, and says what follows; ``attempts`` gives out the work.
+"""The core: it observes facts, orders and policies, and returns what follows; ``attempts`` hands out the work.
 
     observe(fact) -> effects;  attempts.take_due() -> work;  attempts.settle(outcome) -> effects
 
-Level-triggered: whatever a fact says, the pods it touches are decided from the state that is known then, in both
-directions, also when overdue. A timer is only a hint: before each call ``Attempts.recheck`` decides once more.
+Level-triggered: for each fact, the core decides on the pods concerned from the state known at that moment, to evict or
+to stay, also when a deadline has passed. A timer is only a hint: before each call ``Attempts.recheck`` decides again.
 
-Only the pods of nodes that carry NoExecute taints are known. So the caller reports a node's pods again when the node
-becomes tainted (``NodeTainted``), and says when it stops reporting them (``PodsReleased``).
-
-Does not wait, call, log, or read a clock. An exception in here is our own bug.
+The core knows only the pods of nodes with NoExecute taints. So the caller reports a node's pods again when the node
+becomes tainted (``NodeTainted``), and reports when it stops watching them (``PodsReleased``).
+This module does not wait, call, log, or read a clock. An exception raised here is a bug of the controller.
 """
 
 import math
@@ -50,17 +49,16 @@ from taint_eviction.core.take_backs import TakeBacks
 # If a request sent this long after an accepted deletion still shows the pod without it, the deletion was undone.
 _DELETION_SHOWS_SECONDS = 60.0
 
-# The leader evaluates twice a second. A longer gap means that this process did not lead, or was frozen.
+# The leader evaluates twice a second. After a longer gap, this process was not the leader, or was frozen.
 _EVALUATES_SECONDS = 2.0
 
 _NOTHING_ORDERED = ControlState()
 
 
 class Controller:
-    """Takes in what is seen and ordered; see the module.
-
-    ``dry_run``: work that is done has changed nothing (see ``Deciding``). ``control_state`` None: not known yet, so
-    that everything is held.
+    """Observes the cluster and the orders of people; see the module.
+    ``dry_run``: finished work has changed nothing (see ``Deciding``). ``control_state`` None: it is not known yet, so
+    all evictions are held.
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class Controller:
     # What was seen
 
     def observe(self, fact: Fact, now: Moment) -> list[Effect]:
-        """Take in a fact and decide anew on every pod it touches."""
+        """Observe a fact, and decide again on every pod it concerns."""
         match fact:
             case NodeSeen():
                 return self._observing.seen(fact, now)
@@ -158,18 +156,16 @@ class Controller:
     # What holds evictions back
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
-        """Take in what people have ordered; pauses that have ended hold nothing. Called again when one ends."""
+        """Apply what people have ordered. Pauses that have ended hold nothing; the caller calls again when one ends."""
         control_state = control_state.at(now.server_epoch)
         effects, before = self._deciding.redecide_governed_anew(now), self.suspension.control_state
         effects += self._dispatch.order(control_state, now)
         return effects if control_state == before else effects + self._deciding.redecide_failing(now)
 
     def evaluate(self, now: Moment) -> list[Effect]:
-        """Let the circuit breaker judge what is going on; the leader calls it often, and before it takes work.
-
-        Also reports taints that stay though their node is ready.
-
-        After a long time without a call nobody has asked budgets either, so the patience with them begins anew.
+        """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.
+        Also reports taints that stay although their node is ready.
+        After a long time without a call, no budget was asked either, so the patience with budgets begins again.
         """
         away, self._evaluated_at = now.at > self._evaluated_at + _EVALUATES_SECONDS, now.at
         if away:
@@ -182,26 +178,29 @@ class Controller:
         return [*anew, *effects, *self._observing.stray_taints.tell(now), *self.out_of_service.report()]
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> list[Effect]:
-        """Go on with another policy of evicting."""
+        """Apply another eviction policy."""
         self._dispatch.change_policy(policy, now)
         return self._deciding.redecide_all(list(self.pods.known.values()), now)
 
     # What is known
 
     def tainted_nodes(self) -> frozenset[str]:
-        """Name the nodes that have a NoExecute taint."""
+        """Return the names of the nodes that have a NoExecute taint."""
         return frozenset(self.nodes.tainted())
 
     def watched_nodes(self) -> frozenset[str]:
-        """Name the nodes whose pods are watched: those tainted now, or lately and not yet released."""
+        """Return the nodes whose pods are watched: nodes that are tainted now, or were recently and are not yet
+        released.
+        """
         return frozenset(self._observing.watched)
 
     def watches(self, node_name: str | None) -> bool:
-        """Tell whether the pods of a node are watched."""
+        """Return whether the pods of a node are watched."""
         return node_name in self._observing.watched
 
     def knows_pod(self, ref: PodRef, version: int, terminating: bool) -> bool:
-        """Tell whether a pod is known as of this version; nothing more is to be learned of one that is being deleted.
+        """Return whether this version of a pod adds nothing to what is known; a pod that is being deleted adds nothing
+        more.
 
         ``terminating``: this version shows that it is being deleted.
         """

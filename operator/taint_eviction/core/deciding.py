@@ -1,9 +1,7 @@
-"""Brings each pod's record in line with what is known: who is to be evicted and when, who stays, whose record ends.
-
-Level-triggered: whatever has happened, ``redecide`` looks at what is known now, in both directions, also when overdue.
-While work for a pod is in flight nothing else of it is scheduled: settling that work decides anew.
-
-Does not order what is due (``dispatch``), nor carry it out (``attempts``).
+"""Brings each pod's record in line with what is known: evict the pod and when, keep it, or end its record.
+Level-triggered: whatever has happened, ``redecide`` decides from what is known now, to evict or to stay, also when a
+deadline has passed. While work for a pod is in flight, nothing else is scheduled for the pod: settling that work
+decides again. This module does not order what is due (``dispatch``), nor carry it out (``attempts``).
 """
 
 from collections.abc import Iterable
@@ -24,8 +22,8 @@ from taint_eviction.core.take_backs import TakeBacks
 class Deciding:
     """Decides on pods; see the module.
 
-    ``dry_run``: work that is done has changed nothing. So a pod that was "evicted" is left alone until its eviction is
-    called off, and no condition is ever taken back.
+    ``dry_run``: finished work has changed nothing. So a pod that was "evicted" is left alone until its eviction is
+    cancelled, and no condition is ever taken back.
     """
 
     def __init__(
@@ -49,14 +47,14 @@ class Deciding:
         self.loops = EvictionLoops()
 
     def decide(self, record: PodRecord, now: Moment) -> Decision:
-        """Say when and why a pod is to be evicted by what is known now, or why it stays. Changes nothing."""
+        """Return when and why a pod is to be evicted, or why it stays, from what is known now. Changes nothing."""
         known = self._nodes.known.get(record.node_name)
         taints, shutting_down = (None, False) if known is None else (known.taints, known.shutting_down)
         decision = decide(record.pod, record.bound, taints, self._policy, shutting_down)
         return self._dispatch.governed(record, decision, now) if isinstance(decision, Evict) else decision
 
     def redecide(self, record: PodRecord, now: Moment) -> list[Effect]:
-        """Bring schedule and take-back of one known pod in line with what is known now."""
+        """Bring the schedule and the take-back of one known pod in line with what is known now."""
         if record.in_flight:
             self._interrupt_patience(record)
             return []  # Its attempt decides again before each call, and settling it comes back here.
@@ -66,7 +64,7 @@ class Deciding:
             record.state = UNDECIDED
         if isinstance(decision, Evict) and not record.deleted:
             if not due and not _is_blocked(record, decision):
-                record.failures = None  # What failed so far was another eviction.
+                record.failures = None  # The failures so far belong to another eviction.
             self._want_take_back(record, not due and record.condition.may_be_there, now)
             return self._schedule(record, decision, now)
         alive = not record.pod.terminating and not record.deleted
@@ -82,7 +80,7 @@ class Deciding:
         return self.redecide_all([each for each in self._pods.known.values() if each.failures is not None], now)
 
     def redecide_governed_anew(self, now: Moment) -> list[Effect]:
-        """Redecide the pods that wait and that another taint governs by now."""
+        """Redecide the waiting pods that another taint governs by now."""
         effects: list[Effect] = []
         while (record := self._queue.pop_governed_anew(now.at)) is not None:
             effects += self.redecide(record, now)
@@ -99,7 +97,7 @@ class Deciding:
         return [Scheduled(record.ref, record.node_name, decision, before.fire_at if before else None)]
 
     def _interrupt_patience(self, record: PodRecord) -> None:
-        """Let the patience with budgets (``FailedAttempts``) begin anew if a pod is held: no budget refuses it then."""
+        """Restart the patience with budgets (``FailedAttempts``) if a pod is held: no budget refuses it meanwhile."""
         failures, decision = record.failures, record.decision
         if failures is not None and decision is not None and self._dispatch.wait_reason(record, decision) is not None:
             record.failures = failures.interrupted
@@ -118,7 +116,9 @@ class Deciding:
         return [Cancelled(record.ref, record.node_name, reason, late_seconds, decision, controller)]
 
     def evicted(self, record: PodRecord, node_name: str, decision: Evict, now: Moment) -> list[Effect]:
-        """Say that a pod was evicted from this node just now, and what that shows."""
+        """Return the effects of an eviction from this node that has just succeeded, and of an eviction loop if it shows
+        one.
+        """
         controller, late_seconds = record.pod.controller, max(0.0, now.at - decision.due_at)
         effects: list[Effect] = [Evicted(record.ref, node_name, decision, late_seconds, controller)]
         # In a dry run no pod is recreated: the same pod would be counted.
@@ -135,7 +135,7 @@ class Deciding:
     # Pods that are no longer known
 
     def lose(self, ref: PodRef, now: Moment) -> list[Effect]:
-        """Take in that a pod no longer exists."""
+        """Note that a pod no longer exists."""
         record = self._pods.lose(ref, now)
         if record is None:
             return []
@@ -143,12 +143,14 @@ class Deciding:
         return self.release(record, now)
 
     def replace(self, record: PodRecord, now: Moment) -> list[Effect]:
-        """Take in that a pod's name belongs to another pod."""
+        """Note that a pod's name belongs to another pod."""
         self._take_backs.forget(record)
         return self.release(record, now)
 
     def release(self, record: PodRecord, now: Moment) -> list[Effect]:
-        """Stop knowing a pod, and schedule nothing for it; while it is in flight, settling does the latter."""
+        """Forget a pod and cancel its schedule; while work for it is in flight, settling that work cancels the
+        schedule.
+        """
         self._pods.leave(record)
         if record.in_flight:
             return []
@@ -159,6 +161,6 @@ class Deciding:
 
 
 def _is_blocked(record: PodRecord, decision: Evict) -> bool:
-    """Tell whether a budget's refusal outlasts the deadline: a taint that is swapped is no reason to ask anew."""
+    """Return whether a budget's refusal still applies after the deadline: a swapped taint is no reason to ask again."""
     failures = record.failures
     return failures is not None and failures.block is not None and decision.fire_at < failures.retry_at

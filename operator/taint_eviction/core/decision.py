@@ -1,7 +1,6 @@
-"""When and why a pod leaves its node: a pure function of the pod and its node's taints.
-
-No clock: the answer is an instant, the same whether it is asked for early, late or twice. ``known_nodes`` and
-``known_pods`` say what is known and since when, and ``deciding`` acts on the answer.
+"""When and why a pod is evicted: a pure function of the pod and its node's taints.
+It reads no clock: the result is an instant, and the same whether it is computed early, late or twice. ``known_nodes``
+and ``known_pods`` say what is known and since when, and ``deciding`` acts on the result.
 
 Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/tainteviction.
 """
@@ -36,10 +35,10 @@ class DecisionPolicy:
     """What operators may choose about decisions; the defaults are Kubernetes' own.
 
     ``evict_finished``: evict pods in phase Succeeded or Failed too (their logs go with them). ``default_seconds``: by
-    taint key, how long pods tolerate it that have no toleration for it. ``max_hold_seconds``: how far past its
-    deadline its owner may hold a pod; 0: not at all, infinite: indefinitely. ``wait_for_shutdown``: the taint not-ready
-    evicts nobody while the kubelet shuts the node down gracefully. ``outage_gap_seconds``: for how long a lifecycle
-    taint may be absent within one outage and its tolerances still go on; 0: they always start anew.
+    taint key, for how long pods without a toleration for the taint tolerate it. ``max_hold_seconds``: how far past its
+    deadline the owner of a pod may hold it; 0: not at all, infinite: indefinitely. ``wait_for_shutdown``: the taint
+    not-ready evicts no pod while the kubelet shuts the node down gracefully. ``outage_gap_seconds``: for how long a
+    lifecycle taint may be absent within one outage without restarting the countdowns; 0: they always restart.
     """
 
     evict_finished: bool = True
@@ -60,11 +59,11 @@ class SeenTaint(NamedTuple):
 class TaintVerdict:
     """What one taint means for one pod.
 
-    ``toleration`` is the first that matches, None where none does. ``overruled`` is the first later one in the pod's
-    list that matches too and has other seconds: it would have decided otherwise, but only the first counts.
-    ``start_at`` is when the toleration began to run, as ``start_source`` says. ``fire_at`` is when it runs out,
-    None for never. ``by_default``: the pod has no such toleration, the policy gives it to all that lack one.
-    ``left_to_kubelet``: it would run out, but the kubelet shuts the node down and ends the pod.
+    ``toleration`` is the first one that matches, None if none does. ``overruled`` is the first later one in the pod's
+    list that also matches and has other seconds: the result would differ, but only the first toleration counts.
+    ``start_at`` is when the toleration began to run, according to ``start_source``. ``fire_at`` is when it expires,
+    None for never. ``by_default``: the pod has no such toleration; the policy adds it to pods that lack one.
+    ``left_to_kubelet``: it would expire, but the kubelet shuts the node down and ends the pod.
     """
 
     taint: Taint
@@ -79,7 +78,7 @@ class TaintVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """The pod stays on its node. ``verdicts`` has one for each NoExecute taint that was looked at."""
+    """The pod stays on its node. ``verdicts`` has one for each NoExecute taint that was considered."""
 
     reason: StayReason
     verdicts: tuple[TaintVerdict, ...] = ()
@@ -87,10 +86,9 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """The pod leaves at ``fire_at``, because of the verdict ``deciding``; ``verdicts`` has that one and the others.
-
-    ``fire_at`` is the earliest deadline, ``held_seconds`` later where its owner holds it (taint-eviction/hold). Once
-    another taint is due, that one may become ``deciding``, with a ``due_at`` of its own: see ``governing``.
+    """The pod is evicted at ``fire_at``, because of the verdict ``deciding``; ``verdicts`` includes that one.
+    ``fire_at`` is the earliest deadline, or ``held_seconds`` later if the pod's owner holds it (taint-eviction/hold).
+    Once another taint is due, its verdict may become ``deciding``, with its own ``due_at``: see ``governing``.
     """
 
     fire_at: float
@@ -100,12 +98,12 @@ class Evict:
 
     @property
     def due_at(self) -> float:
-        """When the deciding taint is due: what is done because of it is late only since then."""
+        """When the deciding taint is due: the eviction is late only after this instant."""
         due_at = self.due_at_by(self.deciding)
         return self.fire_at if due_at is None else due_at
 
     def due_at_by(self, verdict: TaintVerdict) -> float | None:
-        """Say when one of the taints is due, None for never."""
+        """Return when the taint of a verdict is due, None for never."""
         return None if verdict.fire_at is None else verdict.fire_at + self.held_seconds
 
 
@@ -121,8 +119,8 @@ def decide(
 ) -> Decision:
     """Decide on ``pod``, bound to its node since ``bound``, while that node has these NoExecute ``taints``.
 
-    ``bound`` is None only for pods without a node; ``taints`` is None where the node is not known. The earliest instant
-    at which any taint stops being tolerated decides; a taint without matching toleration stops at its start.
+    ``bound`` is None only for pods without a node; ``taints`` is None if the node is not known. The earliest instant at
+    which the pod stops tolerating any taint decides; without a matching toleration that is the start of the taint.
     ``shutting_down``: the node's kubelet says that it shuts the node down gracefully.
     """
     reason = _left_alone(pod, policy)
@@ -163,7 +161,7 @@ def _left_alone(pod: Pod, policy: DecisionPolicy) -> StayReason | None:
 
 
 def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, policy: DecisionPolicy) -> TaintVerdict:
-    """Say what one taint means for a pod with these tolerations that has been on the node since ``bound``."""
+    """Return what one taint means for a pod with these tolerations that has been on the node since ``bound``."""
     matching = [toleration for toleration in tolerations if matches(toleration, seen.taint)]
     by_default = not matching and seen.taint.key in policy.default_seconds
     if by_default:
@@ -180,14 +178,14 @@ def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, p
 
 
 def _left_to_kubelet(verdict: TaintVerdict) -> TaintVerdict:
-    """Return what a taint means while the kubelet shuts the node down: not-ready, which follows from that, nothing."""
+    """Return the verdict while the kubelet shuts the node down: not-ready follows from that and evicts no pod."""
     if verdict.taint.key != NOT_READY or verdict.fire_at is None:
         return verdict
     return replace(verdict, fire_at=None, left_to_kubelet=True)
 
 
 def _spans(toleration: Toleration) -> float | None:
-    """Return for how many seconds a matching toleration tolerates: None: indefinitely; never negative or absurd."""
+    """Return for how many seconds a matching toleration tolerates, clamped to a sane range; None: indefinitely."""
     if toleration.toleration_seconds is None:
         return None
     return float(min(max(toleration.toleration_seconds, 0), int(FAR_FUTURE_SECONDS)))

@@ -1,7 +1,6 @@
-"""How a pod goes that is to be evicted, and when it may: by which call, in which flow, held back by what.
-
-``deciding`` says which pods are to be evicted, and when that is due. This module applies policy, suspension and breaker
-to them, and lets the queue move on. Decides on no pod and makes no call.
+"""How and when a due pod may be evicted: by which call, in which flow, and what holds it back.
+``deciding`` says which pods are to be evicted, and when they are due. This module applies the policy, the suspension
+and the breaker to them, and advances the queue. It decides on no pod and makes no call.
 """
 
 import math
@@ -38,7 +37,7 @@ from taint_eviction.core.suspension import Suspension
 
 
 class Dispatch:
-    """Answers how and when evictions go; see the module."""
+    """Answers how and when pods are evicted; see the module."""
 
     def __init__(
         self,
@@ -69,18 +68,18 @@ class Dispatch:
         return self.policy.on(None if known is None else known.live_node)
 
     def handling(self, record: PodRecord, decision: Evict) -> Handling:
-        """Say what the policy says of a pod that is to be evicted."""
+        """Return how the policy handles a pod that is to be evicted."""
         return handling_of(decision.deciding, record.pod, self._policy_for(record))
 
     def flow(self, record: PodRecord, decision: Evict) -> FlowKey:
-        """Say in which flow a pod waits that is to be evicted."""
+        """Return the flow in which a pod to be evicted waits."""
         return _flow(record, self.handling(record, decision))
 
     def begin(self, record: PodRecord, decision: Evict, schedule: Schedule, now: Moment) -> bool:
-        """Tell whether the attempt that begins now asks the eviction API, and correct the patience with budgets.
+        """Return whether the attempt that begins now asks the eviction API, and correct the patience with budgets.
 
-        The time for which it waited for its turn, once it was due, is no patience with a budget. A rule that deletes
-        needs none: the series of refusals before that is over.
+        The time for which the due pod waited for its turn does not count as patience with a budget. A rule that deletes
+        needs no patience: it ends the series of refusals.
         """
         handling, failures = self.handling(record, decision), record.failures
         asks = schedule.fire_at < asks_until(handling, failures)
@@ -95,7 +94,7 @@ class Dispatch:
     # When
 
     def announce(self, record: PodRecord, decision: Evict, now: Moment) -> Schedule:
-        """Announce to the breaker for which taints a pod is to be evicted; return where and when that is to begin."""
+        """Announce to the breaker the taints that evict a pod; return its schedule: the flow, and when to begin."""
         policy = self._policy_for(record)
         in_turn = list(governed_in_turn(decision, record.pod, policy, now.at))
         for _, governing in in_turn:
@@ -114,22 +113,21 @@ class Dispatch:
         self._breaker.evicts(record.node_name, verdict.taint, untolerated_since)
 
     def advance(self, now: Moment) -> None:
-        """Let what is due by now move on."""
+        """Advance the pods that are due by now."""
         if self._queue.advance(now.at, self._breaker.unlisted_since(self._nodes.known, now)):
             self._breaker.unready.news = True
         self._breaker.presume(self._queue.waited_until)
 
     def take(self, now: Moment, retry: bool, only_exempt: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
-        """Take the eviction whose turn it is, of first tries or of retries, with its tokens; None if none may go.
-
-        None may before the circuit breaker has evaluated what is new; while it is open, exempt ones may.
+        """Take the next eviction, of first tries or of retries, with its tokens; None if none may begin.
+        None may begin before the circuit breaker has evaluated what is new; while it is open, exempt ones may.
         """
         if self._stopped(exempt=True) or (self._breaker.has_news and not self._stopped()):
             return None
         return self._queue.take(now.at, retry, only_exempt or self._stopped())
 
     def next_at(self, now: float, retries: bool) -> float | None:
-        """Say when something moves on or may go next, None if nothing does; ``retries`` False: of first tries alone."""
+        """Return when an eviction next advances or may begin, None if none. ``retries`` False: first tries only."""
         stopped, only_exempt = self._stopped(exempt=True), self._stopped()
         return self._queue.next_at(now, retries, stopped=stopped, only_exempt=only_exempt)
 
@@ -139,17 +137,16 @@ class Dispatch:
     # What holds it back
 
     def wait_reason(self, record: PodRecord, decision: Evict) -> WaitReason | None:
-        """Say what people, a rule or the breaker hold back of a pod that is to be evicted, None if nothing."""
+        """Return why a pod to be evicted is held back: by people, a rule or the breaker; None if it is not."""
         return self._wait_reason_of(self.flow(record, decision))
 
     def _wait_reason_of(self, flow: FlowKey) -> WaitReason | None:
         return self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
 
     def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight) -> bool:
-        """Tell whether an eviction that was begun may still be sent: nothing holds it, nor does another rule govern it.
-
-        Nor does another policy: its limits have not let the eviction through. And a pod that was held since is not
-        deleted because budgets had refused it for long enough before.
+        """Return whether an eviction that was begun may still be sent: nothing holds it, and its rule still governs it.
+        A change of policy also stops it: the limits of the new policy have not let it through. A pod that was held
+        meanwhile is not deleted because budgets had refused it for long enough before.
         """
         schedule, work = begun.schedule, begun.work
         handling = self.handling(record, decision)
@@ -160,7 +157,7 @@ class Dispatch:
         return is_same_call and self._wait_reason_of(schedule.flow) is None
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
-        """Take in what people have ordered."""
+        """Apply what people have ordered."""
         before, effects = self._suspension.control_state, self._suspension.order(control_state, now)
         if control_state != before:
             self._queue.reconsider()
@@ -170,12 +167,12 @@ class Dispatch:
         return effects
 
     def evaluate(self, now: Moment) -> list[Effect]:
-        """Let the circuit breaker judge what is going on; to be asked before work is taken."""
+        """Let the circuit breaker evaluate the cluster; call this before taking work."""
         self.advance(now)
         return self._suspension.evaluate(self._nodes.known, self._queue.due(exempt=False), now, self.evictions)
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> None:
-        """Go on with another policy; what is wanted is to be scheduled again after that."""
+        """Apply another policy; the caller then schedules all wanted evictions again."""
         self.policy = policy
         self._suspension.change_policy(policy)
         self._queue.change_policy(policy, now.at)
@@ -184,9 +181,9 @@ class Dispatch:
     # Questions
 
     def evictions(self, node_name: str, due: bool) -> Iterator[PodRecord]:
-        """Go through a node's pods that are to be evicted; ``due``: those that are about to be.
+        """Yield a node's pods that are to be evicted; ``due``: those that are about to be.
 
-        They are due and nobody holds their flow, or they are in flight and their deletion has not been asked for.
+        These are due and their flow is not held, or they are in flight and their deletion has not been requested.
         """
         for record in self._pods.on_node(node_name):
             match record.state:
@@ -200,10 +197,9 @@ class Dispatch:
                 yield record
 
     def state(self, record: PodRecord, decision: Evict, now: Moment) -> PendingState:
-        """Say in which state a pod is that is to be evicted by this decision.
-
-        That is the state in its record, brought up to now: a queue moves a pod on only when it is asked, and a standby
-        seldom asks. What holds a flow is not in the records, because thousands of pods share it.
+        """Return the state of a pod that is to be evicted by this decision.
+        This is the state in its record, brought up to now: a queue advances a pod only on request, and a standby seldom
+        requests it. The reason that holds a flow is not in the records, because thousands of pods share it.
         """
         state = record.state
         if isinstance(state, InFlight):

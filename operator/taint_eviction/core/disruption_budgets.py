@@ -1,8 +1,6 @@
-"""The arithmetic of PodDisruptionBudgets: what a budget allows now, and what departures would make of it.
-
-Pure, and pessimistic: nothing that leaves is taken as replaced meanwhile, since nobody knows how fast that goes. A
-budget's own status counts where it is up to date; else healthy and desired pods are counted from the pods that are
-known, and where a percentage counts, those known are all that are expected.
+"""The arithmetic of PodDisruptionBudgets: what a budget allows now, and what remains after pods leave. Pure and
+pessimistic: it assumes that no pod that leaves is replaced in time. A budget's own status counts if it is up to date.
+Otherwise healthy and desired pods are counted from the known pods; a percentage is then a share of the known pods.
 
 Reference: pkg/controller/disruption and pkg/registry/core/pod/storage/eviction.go
 """
@@ -31,7 +29,7 @@ class Budget:
     """A PodDisruptionBudget. ``selector`` None chooses no pod, an empty one every pod of its namespace.
 
     ``min_available`` and ``max_unavailable`` are numbers of pods or percentages ("30%"). ``always_allow_unhealthy``:
-    unhealthyPodEvictionPolicy AlwaysAllow. ``status`` is None where there is none, or it is older than the spec.
+    unhealthyPodEvictionPolicy AlwaysAllow. ``status`` is None if there is none, or if it is older than the spec.
     """
 
     key: NamespacedName
@@ -66,7 +64,7 @@ class Standing:
 
 
 def standing(budget: Budget, pods: Sequence[CoveredPod]) -> Standing:
-    """Say how a budget stands, given the pods that it covers."""
+    """Return the state of a budget, given the pods that it covers."""
     status = budget.status
     if status is not None:
         return Standing(status.healthy, status.desired, status.expected, status.allowed, counted=False)
@@ -89,14 +87,14 @@ def scaled(value: int | str, total: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A budget that deletions break: at ``at`` for the first time, and down to ``lowest`` healthy pods in the end."""
+    """A budget that deletions violate: first at ``at``, and in the end with only ``lowest`` healthy pods."""
 
     at: float
     lowest: int
 
 
 def violation(before: Standing, departures: Iterable[tuple[float, CoveredPod]]) -> Violation | None:
-    """Say whether pods that leave, in the order of time, take a budget below what it wants; None if they do not."""
+    """Return how pods that leave, in order of time, violate a budget; None if they do not."""
     healthy, first_at = before.healthy, None
     for at, pod in departures:
         if not pod.ready or pod.past_budgets:
@@ -111,7 +109,7 @@ def violation(before: Standing, departures: Iterable[tuple[float, CoveredPod]]) 
 
 
 class EvictionVerdict(Enum):
-    """What the eviction API would say of a pod."""
+    """How the eviction API would answer for a pod."""
 
     ALLOWED = "allowed"
     BLOCKED = "its budget allows no more disruptions"
@@ -119,14 +117,14 @@ class EvictionVerdict(Enum):
 
 
 class EvictionApi:
-    """Answers evictions in the order in which they would be asked for, and keeps count of all who leave."""
+    """Answers evictions in the order of their requests, and counts all pods that leave."""
 
     def __init__(self, standings: dict[NamespacedName, Standing]) -> None:
         self._standings = standings
         self._allowed = {key: each.allowed for key, each in standings.items()}
 
     def evict(self, pod: CoveredPod, budgets: Sequence[Budget]) -> EvictionVerdict:
-        """Say what becomes of an eviction of ``pod``, covered by these budgets, after those asked for before."""
+        """Return the answer to an eviction of ``pod``, covered by these budgets, after the requests before it."""
         if pod.past_budgets or not budgets:
             return EvictionVerdict.ALLOWED
         if len(budgets) > 1:
@@ -140,7 +138,7 @@ class EvictionApi:
         return EvictionVerdict.ALLOWED
 
     def delete(self, pod: CoveredPod, budgets: Iterable[Budget]) -> None:
-        """Take a pod as deleted, past the eviction API: its budgets allow one disruption less."""
+        """Count a pod as deleted without the eviction API: its budgets allow one disruption less."""
         for budget in budgets if pod.ready and not pod.past_budgets else ():
             self._allowed[budget.key] -= 1
 

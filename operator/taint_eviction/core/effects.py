@@ -1,7 +1,7 @@
 """What follows from a fact or an outcome, for the runtime to carry out or report: closed unions of values.
 
-``Effect``: has happened in the core; goes to log, metrics and Kubernetes events, and never blocks an eviction.
-``Work``: is to be done on the cluster now. ``WorkOutcome``: how a piece of work ended.
+``Effect``: it has happened in the core; it is reported in log, metrics and Kubernetes events, and never blocks an
+eviction. ``Work``: it is to be done on the cluster now. ``WorkOutcome``: how a piece of work ended.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from taint_eviction.core.objects import ControllerRef, PodRef, Taint
 
 
 class BlockReason(Enum):
-    """Why the eviction API lets a pod stay for now; nothing is wrong with the call."""
+    """Why the eviction API refuses to evict a pod for now, although the request is valid."""
 
     BUDGET = "budget"
     BUDGET_NOT_READY = "budget_not_ready"
@@ -26,7 +26,7 @@ class BlockReason(Enum):
 
     @property
     def text(self) -> str:
-        """Say it in a sentence's second half."""
+        """Return the reason as the second half of a sentence."""
         return _BLOCKS[self]
 
 
@@ -40,7 +40,7 @@ _BLOCKS = {
 
 
 class Block(NamedTuple):
-    """What the eviction API said. ``budget`` is the PodDisruptionBudget's name, "" where the server named none."""
+    """The eviction API's refusal. ``budget`` is the PodDisruptionBudget's name, "" if the server named none."""
 
     reason: BlockReason
     budget: str
@@ -51,7 +51,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeTainted:
-    """A node has NoExecute taints now and had none: its pods matter from now on."""
+    """A node has NoExecute taints and had none before: the controller needs to know its pods from now on."""
 
     name: str
 
@@ -65,7 +65,7 @@ class NodeCleared:
 
 @dataclass(frozen=True, slots=True)
 class TaintRewritten:
-    """A taint's value was changed while it stayed: its tolerances start anew, again and again if that goes on."""
+    """A taint's value was changed while it stayed: the countdowns of its pods restart, with every such change."""
 
     node_name: str
     taint: Taint
@@ -81,14 +81,14 @@ class StrayTaint:
 
 @dataclass(frozen=True, slots=True)
 class ReadyOutOfService:
-    """A node is ready though somebody said that it is out of service: probably the taint was forgotten."""
+    """A node is ready although it has the taint out-of-service: probably somebody forgot to remove the taint."""
 
     node_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A pod has a deadline. ``before_at`` is the one it had so far, None where it had none."""
+    """A pod has a deadline. ``before_at`` is its previous deadline, None if it had none."""
 
     ref: PodRef
     node_name: str
@@ -98,11 +98,10 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A pod had a deadline and has none any more. ``reason`` None: the pod itself is gone or no longer watched.
-
-    ``late_seconds``: how long after the deadline that is, negative for before it; None: not said. Beside a controller
-    that evicts, too, it tells whether both would have come to the same. ``decision`` is the one that no
-    longer holds, ``controller`` the pod's.
+    """A pod no longer has a deadline. ``reason`` None: the pod itself is gone or no longer watched.
+    ``late_seconds``: how long after the deadline that is, negative if before it; None: not stated. Beside another
+    controller that evicts, it shows whether both would have decided alike. ``decision`` is the one that no longer
+    holds; ``controller`` is the pod's owner.
     """
 
     ref: PodRef
@@ -128,7 +127,7 @@ class Evicted:
 class Refused:
     """A pod's eviction failed for the ``tries``-th time since ``since_at``; it is tried again at ``retry_at``.
 
-    ``block``: a budget forbids it for now, None: something is wrong.
+    ``block``: a budget forbids it for now. None: the attempt failed for another reason.
     """
 
     ref: PodRef
@@ -179,12 +178,12 @@ class BreakerOpened:
 
 @dataclass(frozen=True, slots=True)
 class BreakerClosed:
-    """The circuit breaker lets evictions go on."""
+    """The circuit breaker no longer holds evictions."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountdownAdopted:
-    """A pod's countdown is this controller's alone now: so many of its tolerations lost their seconds to a note."""
+    """This controller alone counts down for a pod: the seconds of ``tolerations`` tolerations were moved to a note."""
 
     ref: PodRef
     node_name: str
@@ -193,7 +192,7 @@ class CountdownAdopted:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionRefused:
-    """A pod's countdown could not be adopted, for the ``tries``-th time: it is still the built-in controller's."""
+    """A pod's countdown could not be adopted, for the ``tries``-th time: the built-in controller still counts down."""
 
     ref: PodRef
     node_name: str
@@ -203,7 +202,7 @@ class AdoptionRefused:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """An adopted pod has its seconds back. ``node_name`` is "" if it is bound to none."""
+    """An adopted pod has its ``tolerationSeconds`` back. ``node_name`` is "" if the pod is not bound to a node."""
 
     ref: PodRef
     node_name: str
@@ -235,9 +234,8 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Take the DisruptionTarget condition back from a pod whose eviction was called off.
-
-    ``node_name`` is "" where the pod is not known any more.
+    """Take the DisruptionTarget condition back from a pod whose eviction was cancelled.
+    ``node_name`` is "" if the pod is no longer known.
     """
 
     ref: PodRef
@@ -253,34 +251,35 @@ Work = Eviction | TakeBack
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The API server did it."""
+    """The API server accepted the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodIsGone:
-    """There is no such pod (404), or its name belongs to another UID (409 or 422): nothing left to do."""
+    """The pod no longer exists (404), or its name belongs to another UID (409 or 422): nothing is left to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalledOff:
-    """No longer wanted, or with another deadline, when it was decided again just before a call: no call followed."""
+    """The work is no longer wanted, or has another deadline, by the decision just before a call: no call was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """The attempt was cancelled: what was sent last may have been done. The pod is decided anew."""
+    """The attempt was cancelled. The last request may have taken effect. The core decides on the pod again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Still wanted, but not allowed now (not leading, or paused): it is queued again as if it had not begun."""
+    """The work is still wanted, but not allowed now (not leading, or paused): it is queued again as if it had not
+    begun.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It did not work: to be tried again at ``retry_at``. ``message`` is the server's own where it gave one.
-
-    ``block``: a budget forbids the eviction for now, None: something else is wrong.
+    """The attempt failed and is retried at ``retry_at``. ``message`` is the server's own if it gave one.
+    ``block``: a budget forbids the eviction for now. None: the attempt failed for another reason.
     """
 
     message: str

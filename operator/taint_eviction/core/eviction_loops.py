@@ -1,9 +1,7 @@
-"""Which DaemonSets recreate their pods on a tainted node again and again, only to see them evicted again.
-
-A DaemonSet's pod that is gone is recreated on the same node. If it tolerates the node's taint for a while, or not at
-all, it is evicted there again, and so on (kubernetes#92960, kubernetes#122912). That is told once, until it has ended.
-
-Knows the evictions of this process alone: a new leader begins to count anew. Evicts nobody and holds nobody back.
+"""Which DaemonSets recreate their pods on a tainted node, where they are evicted again and again. A DaemonSet recreates
+a missing pod on the same node. If the pod tolerates the node's taint for a limited time, or not at all, it is evicted
+there again, and so on (kubernetes#92960, kubernetes#122912). Each such loop is reported once. This module knows the
+evictions of this process only: a new leader counts from zero. It neither evicts pods nor holds them.
 
 Invariant: bounded, in time (a loop without an eviction for ten minutes has ended) and in number.
 """
@@ -13,7 +11,7 @@ from typing import NamedTuple
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import ControllerRef
 
-# So many evictions within so many seconds, of pods of one DaemonSet from one node, are a loop.
+# This many evictions within this many seconds, of pods of one DaemonSet from one node, are a loop.
 LOOP_EVICTIONS = 3
 LOOP_SECONDS = 600.0
 
@@ -24,7 +22,7 @@ _MAX_REMEMBERED = 20_000
 
 
 class _Series(NamedTuple):
-    """The latest evictions of one DaemonSet from one node, oldest first; ``told``: they are known as a loop."""
+    """The latest evictions of one DaemonSet from one node, oldest first; ``told``: the loop has been reported."""
 
     evicted_at: tuple[float, ...]
     told: bool
@@ -38,7 +36,7 @@ class EvictionLoops:
         self._series: dict[tuple[str, str], _Series] = {}
 
     def evicted(self, controller: ControllerRef | None, node_name: str, now: Moment) -> bool:
-        """Note the eviction of a pod of ``controller``; tell whether it shows a loop that nobody was told of."""
+        """Note the eviction of a pod of ``controller``; return whether it shows a loop that has not been reported."""
         if controller is None or controller.kind != _DAEMON_SET:
             return False
         self._forget_ended(now.at)

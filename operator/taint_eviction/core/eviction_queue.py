@@ -1,18 +1,15 @@
-"""What is to be evicted when, and what may go now: deadlines, settling, turns, retries.
-
-A pod waits in one place at a time: for its deadline, then until it has settled, then in its flow for its turn and for
-limits and pauses; one that has failed before waits for its next try and then in flows behind all first tries. The
-place is in its record (``state``), and so is its order there (``turn``). The queues hold hints only: they say whose
-turn it is.
-
-An eviction settles where a circuit breaker is on: for ``settle_seconds``, in which a surge of taints may show itself,
-and for the first lists of nodes that were newly tainted until then, but no longer than ``list_wait_seconds``. Both
-count from its deadline, or from when that became known. What is held back anyway does not settle. Nor do exempt
-evictions: there the breaker counts nodes, not pods. (``Attempts.settle`` is another thing: it ends work in flight.)
-
-The limits (``limits``) are state of their own, and so is whose node had its turn (``fair_queue``).
-
-Passive: ``deciding`` says what is wanted, ``dispatch`` when the queue moves on, ``fair_queue`` who is first.
+"""Which pods are to be evicted and when, and which may be evicted now: deadlines, settling, turns, retries.
+A pod waits in one place at a time: first for its deadline, then until it has settled, then in its flow for its turn and
+for limits and pauses. A pod whose eviction has failed waits for its next try, and then in flows behind all first tries.
+The place is in its record (``state``), and so is its order there (``turn``). The queues hold hints only: they say which
+pod is next.
+If the circuit breaker is enabled, an eviction settles: it waits ``settle_seconds``, so that a surge of taints is
+noticed, and for the first lists of nodes that were newly tainted until then, but no longer than ``list_wait_seconds``.
+Both times count from its deadline, or from when the deadline became known. An eviction that is held anyway does not
+settle. Nor does an exempt eviction: for these the breaker counts nodes, not pods. (``Attempts.settle`` is unrelated: it
+ends work in flight.)
+The limits (``limits``) and the turns of the nodes (``fair_queue``) have state of their own.
+Passive: ``deciding`` says what is wanted, ``dispatch`` advances the queue, ``fair_queue`` says which pod is first.
 """
 
 import itertools
@@ -53,7 +50,7 @@ class EvictionQueue:
         is_suspended: Callable[[FlowKey], bool],
         pods: KnownPods,
     ) -> None:
-        # Nodes that were newly tainted by then and are still unlisted: evictions waited for their lists in vain.
+        # Up to this instant, evictions have waited long enough for newly tainted nodes that are still unlisted.
         self.waited_until = -math.inf
         self._pods = pods
         self._limits = Limits(policy)
@@ -66,7 +63,7 @@ class EvictionQueue:
         self._turns = itertools.count(1)
         self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
         self._due_first, self._due_again = (FairQueue(is_suspended, self._limits.buckets) for _ in range(2))
-        # When another taint governs a pod, so that it may belong elsewhere.
+        # When another taint begins to govern a pod, which may then belong in another flow.
         self._governed_anew = TimedWorkerQueue()
 
     # What is wanted
@@ -81,7 +78,7 @@ class EvictionQueue:
         elif not self._settles:
             self._enter(record, Waiting(schedule.fire_at, schedule))
         else:
-            # A deadline that had passed before it became known must settle, too: from then on.
+            # If a deadline passes before it becomes known, the eviction settles from the moment it is known.
             if record.known_since is None or record.known_since[0] != schedule.fire_at:
                 record.known_since = schedule.fire_at, now
             self._enter(record, Waiting(max(record.known_since), schedule))
@@ -89,7 +86,7 @@ class EvictionQueue:
         self.place_governed_anew(record.ref, schedule)
 
     def cancel(self, record: PodRecord) -> None:
-        """Take a pod out of the place where it waits: it is to be worked on, scheduled anew, or left alone."""
+        """Remove a pod from the place where it waits: it is to be evicted, scheduled again, or left alone."""
         match record.state:
             case Waiting(schedule=schedule):
                 self._first_tries.cancel(record.ref)
@@ -117,7 +114,7 @@ class EvictionQueue:
     # Hints
 
     def place(self, ref: PodRef, state: WaitingState) -> None:
-        """Put the hint to a pod where its state says; of several in the order of ``PodRecord.turn``."""
+        """Put the hint to a pod where its state says; place several pods in the order of ``PodRecord.turn``."""
         match state:
             case Waiting():
                 self._first_tries.schedule(ref, state.until)
@@ -131,21 +128,20 @@ class EvictionQueue:
                 assert_never(state)
 
     def place_governed_anew(self, ref: PodRef, schedule: Schedule) -> None:
-        """Put the hint to when another taint governs a pod; of several in the order of ``PodRecord.schedule_turn``."""
+        """Put the hint to when another taint governs a pod; several in the order of ``PodRecord.schedule_turn``."""
         if schedule.governed_anew_at is not None:
             self._governed_anew.schedule(ref, schedule.governed_anew_at)
 
     # What may go
 
     def pop_governed_anew(self, now: float) -> PodRecord | None:
-        """Take out a pod that another taint governs by now, to be scheduled again; None if there is none."""
+        """Remove and return a pod that another taint governs by now, to be scheduled again; None if there is none."""
         entry = self._governed_anew.pop_due(now)
         return None if entry is None else self._pods.known[entry.ref.key]
 
     def advance(self, now: float, unlisted_since: float = math.inf) -> bool:
-        """Let what is due by now move on; tell whether anything did.
-
-        ``unlisted_since``: a node has been newly tainted and unlisted since then.
+        """Advance the pods that are due by now; return whether any advanced.
+        ``unlisted_since``: since when a newly tainted node has been unlisted.
         """
         self._unlisted_since, self._has_moved = unlisted_since, False
         while (entry := self._first_tries.pop_due(now)) is not None:
@@ -172,12 +168,12 @@ class EvictionQueue:
         return Queued(state.schedule)
 
     def _settled_at(self) -> float | None:
-        """Say when the first pod that settles may move on, if no list of pods ends before that."""
+        """Return when the first settling pod may advance, if no list of pods ends before that."""
         at = self._settling.next_fire_at()
         return at if at is None or at < self._unlisted_since else at + self._more_seconds
 
     def take(self, now: float, retry: bool, only_exempt: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
-        """Take out the pod whose turn it is, of first tries or of retries, with its tokens; None if none may go."""
+        """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin."""
         taken = (self._due_again if retry else self._due_first).take(now, only_exempt)
         if taken is None:
             return None
@@ -207,13 +203,12 @@ class EvictionQueue:
     # Questions
 
     def due(self, *, exempt: bool = True) -> int:
-        """Count the first tries that are due and not held back: settling ones, too, and ``exempt`` ones, or not."""
+        """Count due first tries that are not held, including settling ones; ``exempt`` False: without exempt ones."""
         return len(self._settling) + self._due_first.free - (0 if exempt else self._due_first.exempt)
 
     def next_at(self, now: float, retries: bool, stopped: bool, only_exempt: bool = False) -> float | None:
-        """Say when something moves on or may go next; ``retries`` False: of first tries.
-
-        ``stopped``: none may go; ``only_exempt``: only exempt ones may.
+        """Return when a pod next advances or may be evicted; ``retries`` False: first tries only.
+        ``stopped``: none may be evicted; ``only_exempt``: only exempt ones may.
         """
         instants = [self._first_tries.next_fire_at(), self._settled_at(), self._governed_anew.next_fire_at()]
         if not stopped:
@@ -226,7 +221,7 @@ class EvictionQueue:
     # What else may change
 
     def reconsider(self) -> None:
-        """Ask anew which flows are held."""
+        """Check again which flows are held."""
         for entry in list(self._settling):
             record = self._pods.known[entry.ref.key]
             if isinstance(record.state, Settling) and self._is_suspended(record.state.schedule.flow):
@@ -236,7 +231,7 @@ class EvictionQueue:
         self._due_again.reconsider()
 
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
-        """Go on with another policy's limits; what was begun but not sent has to begin anew under them."""
+        """Apply another policy's limits; evictions that were begun but not sent begin again under them."""
         for record in self._pods:
             if isinstance(record.state, InFlight) and not any(token.sent for token in record.state.tokens or ()):
                 self.end(record.state.tokens or (), ended_pod=False)

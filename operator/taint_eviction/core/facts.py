@@ -1,8 +1,8 @@
 """What the core can observe: a closed union of facts about the cluster.
 
 Facts may come late, twice, out of order or never. ``asked_at`` is the instant at which the request that brought the
-fact was sent, None where a watch brought it, or a list that may be old: an answer is newer than everything that was
-seen before the question.
+fact was sent, None if it came from a watch, or from a list that may be old: an answer is newer than everything that was
+seen before its request.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from taint_eviction.core.objects import Node, Pod, PodRef
 class NodeSeen:
     """A node as it is.
 
-    ``after_gap``: it comes from a list that bridges a gap of the watch, so that a taint may have been removed and set
-    again unseen. A live read, or a list beside a standing watch, bridges none: the watch will bring what it shows.
+    ``after_gap``: it comes from a list that bridges a gap of the watch, so a taint may have been removed and set again
+    unseen. A live read, or a list beside an open watch, bridges no gap: the watch will bring the same changes.
     """
 
     node: Node
@@ -25,9 +25,8 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodesHeard:
-    """The watch of nodes is alive, and all it has brought was observed: up to ``version``, None if that is no number.
-
-    That counts what needs no fact of its own as well: bookmarks, and events that change nothing.
+    """The watch of nodes is alive, and everything it has brought up to ``version`` was observed; None if that is no
+    number. This includes what needs no fact of its own: bookmarks, and events that change nothing.
     """
 
     version: int | None
@@ -44,9 +43,8 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class NodesSwept:
-    """The end of a list of all nodes: what is not ``present`` (UIDs) is gone, unless it was seen since ``asked_at``.
-
-    ``resource_version`` is the list's, None where it is no number.
+    """The end of a list of all nodes: a node whose UID is not ``present`` is gone, unless it was seen since
+    ``asked_at``. ``resource_version`` is the list's, None if it is no number.
     """
 
     present: frozenset[str]
@@ -56,7 +54,7 @@ class NodesSwept:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod as it is. ``absent_at``: the latest instant at which it is known not to have been bound there yet."""
+    """A pod as it is. ``absent_at``: the latest instant at which it was certainly not yet bound to its node."""
 
     pod: Pod
     asked_at: float | None = None
@@ -72,7 +70,7 @@ class PodGone:
 
 @dataclass(frozen=True, slots=True)
 class PodsSwept:
-    """The end of a list of the pods of ``node_name``, or of all bound pods where that is None; as ``NodesSwept``."""
+    """The end of a list of the pods of ``node_name``, or of all bound pods if that is None; see ``NodesSwept``."""
 
     node_name: str | None
     present: frozenset[str]
@@ -82,7 +80,7 @@ class PodsSwept:
 
 @dataclass(frozen=True, slots=True)
 class PodsReleased:
-    """The pods of a node are no longer watched: what is known of them will not be kept up to date."""
+    """The pods of a node are no longer watched: the core's knowledge of them is no longer kept up to date."""
 
     node_name: str
 

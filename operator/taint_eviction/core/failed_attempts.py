@@ -1,7 +1,6 @@
-"""The failed attempts at one pod: how many, when to try again, and for how long budgets may still refuse it.
-
-A policy may ask the eviction API first and delete the pod when budgets have refused it for long enough. That patience
-counts from the first refusal of a series, without the time in which the pod was held or waited for its turn.
+"""The failed attempts to evict one pod: how many, when to try again, and for how long budgets may still refuse it.
+A policy may use the eviction API first, and delete the pod once budgets have refused it for long enough. This patience
+counts from the first refusal of a series, without the time for which the pod was held or waited for its turn.
 """
 
 import math
@@ -15,13 +14,11 @@ from taint_eviction.core.policy import EvictionMode, Handling
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
-    """The failed attempts at one pod so far: how many, since when, and the answer to the last one.
-
-    ``block``: a budget forbids it for now, None: something is wrong. ``refused_by_eviction_api``: the last attempt
-    ended there. ``ask_again_at``: when a budget may be asked again.
-
-    ``refused_since_at``: when budgets began to refuse it in a series that nothing has interrupted; later by as much as
-    it has waited for limits and workers meanwhile. None: there is no such series.
+    """The failed attempts to evict one pod so far: how many, since when, and the answer to the last one.
+    ``block``: a budget forbids it for now. None: the attempt failed for another reason. ``refused_by_eviction_api``:
+    the eviction API refused the last attempt. ``ask_again_at``: when a budget may be asked again.
+    ``refused_since_at``: when budgets began to refuse the pod in an uninterrupted series, moved later by the time for
+    which the pod has waited for limits and workers since. None: there is no such series.
     """
 
     since_at: float
@@ -34,12 +31,12 @@ class FailedAttempts:
     refused_since_at: float | None = None
 
     def and_then(self, work: Eviction, outcome: Failed, asked: bool, now: Moment) -> "FailedAttempts":
-        """Return these and one more; ``asked``: the request that ends the pod was being sent."""
+        """Return these attempts and one more; ``asked``: the request that ends the pod was being sent."""
         refused_since_at = self.refused_since_at
         if outcome.block is not None and refused_since_at is None:
             refused_since_at = now.at
         elif outcome.block is None and work.by_eviction_api:
-            refused_since_at = None  # No budget was heard.
+            refused_since_at = None  # No budget has answered.
         return FailedAttempts(
             since_at=self.since_at,
             tries=work.tries + 1,
@@ -52,7 +49,7 @@ class FailedAttempts:
         )
 
     def next_try_at(self, handling: Handling) -> float:
-        """Say when to try again: when the failed attempt said.
+        """Return when to try again: at the time given by the failed attempt.
 
         Where the retry asks the eviction API, it does not begin before a budget's refusal allows it. Once the patience
         with budgets has ended, only a failed deletion's own delay counts.
@@ -64,12 +61,12 @@ class FailedAttempts:
 
     @property
     def interrupted(self) -> "FailedAttempts":
-        """The same, once the series of refusals is interrupted: a budget's patience begins anew with the next."""
+        """Return these attempts after an interruption: the patience with budgets starts with the next refusal."""
         return self if self.refused_since_at is None else replace(self, refused_since_at=None)
 
 
 def asks_until(handling: Handling, failures: FailedAttempts | None) -> float:
-    """Say until when it is the eviction API that is asked, so that budgets hold; infinite: indefinitely."""
+    """Return until when the eviction API is used, so that budgets apply; infinite: indefinitely."""
     match handling.mode:
         case EvictionMode.DELETE:
             return -math.inf

@@ -1,19 +1,14 @@
-"""Who goes first among the pods that are due: nodes take turns, and of a node's pods the most overdue goes first.
-
-A flow holds the due pods of one node and namespace that one rule of the policy governs: limits and pauses apply to a
-flow as a whole. A flow whose limit is used up waits aside with all others that this limit keeps back; once the limit
-has room, it calls the first of them, which takes part again. A flow that is held waits until that is reconsidered.
-Every pod that waits can be cancelled.
-
-Exempt flows stand before all others, the most overdue first. No limit applies to them, and their evictions take no turn
-away from their node.
-
+"""The order of the pods that are due: nodes take turns, and each node's most overdue pod is first.
+A flow contains the due pods of one node and namespace that one rule of the policy governs: limits and pauses apply to a
+flow as a whole. If a limit is used up, its flows wait aside; once the limit has room, it calls the first of them, which
+takes part again. A flow that is held waits until ``reconsider`` is called. Every waiting pod can be cancelled.
+Exempt flows come before all others, the most overdue first. No limit applies to them, and their evictions take no turn
+from their node.
 A node that comes later takes part from the current turn on: it neither overtakes the others indefinitely, nor waits
-until they are done. In each turn the node with the most overdue pod is first. So while a node waits, no other node gets
-more than one turn more than it.
-
+until they are done. In each turn the node with the most overdue pod is first. So while a node waits, every other node
+gets at most one turn more than this node.
 Passive: the caller passes the time, and says what holds and limits a flow. The entries are hints; the truth is in the
-pods' records. Whose turn it is among nodes is kept here alone.
+pods' records. Only the turns of the nodes are kept here alone.
 """
 
 import heapq
@@ -23,19 +18,20 @@ from typing import NamedTuple
 from taint_eviction.core.limits import Token, TokenBucket
 from taint_eviction.core.objects import NamespacedName, PodRef
 
-# A queue with few live entries or places may hold this many stale ones. Stale is what its owner no longer refers to.
+# A queue with few live entries or places may hold this many stale ones. An item is stale if its owner no longer refers
+# to it.
 _SLACK = 64
 
 
 def _outnumber(kept: Sized, live: int) -> bool:
-    """Tell whether stale items outnumber the live ones."""
+    """Return whether stale items outnumber the live ones."""
     return len(kept) > 2 * live + _SLACK
 
 
 class FlowKey(NamedTuple):
     """What the pods of a flow have in common; ``rule`` is the name of the policy's rule, "" where none matched.
 
-    ``exempt``: its pods go first, and without limits.
+    ``exempt``: its pods are evicted first, and without limits.
     """
 
     node_name: str
@@ -52,10 +48,9 @@ class _Entry(NamedTuple):
 
 
 class _Flow:
-    """One flow. ``place`` is where it stands, None while it is held or empty.
-
-    It stands with the flows that the limit ``keeper`` keeps back, or, if that is None, with those that are ready; then
-    ``called_by`` is the limit that called it last, if one did.
+    """One flow. ``place`` is its place in a queue, None while it is held or empty.
+    The queue is that of the limit ``keeper``, which keeps the flow back, or, if that is None, the queue of ready flows;
+    then ``called_by`` is the limit that called it last, if any.
     """
 
     __slots__ = ("called_by", "entries", "keeper", "key", "live", "place", "suspended")
@@ -78,7 +73,7 @@ class _Place(NamedTuple):
 
 
 class _Kept:
-    """The flows that one limit keeps back; ``call_at``: when it calls the first, None: not before it is freed."""
+    """The flows that one limit keeps back; ``call_at``: when it calls the first, None: not before it has room again."""
 
     __slots__ = ("call_at", "places")
 
@@ -119,7 +114,7 @@ class FairQueue:
         return len(self._entries) - self._suspended
 
     def add(self, ref: PodRef, key: FlowKey, fire_at: float) -> None:
-        """Add a pod, of which there must be none with the same key."""
+        """Add a pod; no pod with the same key may be present."""
         flow = self._flows.get(key)
         if flow is None:
             flow = self._flows[key] = _Flow(key, self._is_suspended(key))
@@ -140,7 +135,7 @@ class FairQueue:
             self._leave(entry.flow)
 
     def take(self, now: float, only_exempt: bool = False) -> tuple[PodRef, tuple[Token, ...]] | None:
-        """Take out the pod whose turn it is, and reserve a token of each of its limits; None if none may go."""
+        """Remove and return the next pod, with a reserved token of each of its limits; None if none may be evicted."""
         while (flow := self._called_first(now)) is not None:
             if flow.key.exempt:
                 return self._serve(flow), ()
@@ -158,7 +153,7 @@ class FairQueue:
         return None
 
     def freed(self, bucket: TokenBucket) -> None:
-        """Note that a limit may have room now, or earlier than before."""
+        """Note that a limit may have room now, or earlier than expected."""
         kept, at = self._kept.get(bucket), bucket.room_at()
         if kept is not None and kept.call_at != at:
             kept.call_at = at
@@ -176,7 +171,7 @@ class FairQueue:
         return None if call is None else max(now, call[0])
 
     def reconsider(self) -> None:
-        """Ask again for every flow whether it is held, and what limits it."""
+        """Check again for every flow whether it is held, and what limits it."""
         self._ready, self._kept, self._calls, self._suspended, self.exempt = [], {}, [], 0, 0
         for flow in self._flows.values():
             flow.suspended, flow.place, flow.keeper, flow.called_by = self._is_suspended(flow.key), None, None, None
@@ -186,10 +181,10 @@ class FairQueue:
                 self.exempt += flow.live
             self._put(flow)
 
-    # Where flows stand
+    # The places of flows
 
     def _put(self, flow: _Flow) -> None:
-        """Put a flow where its most overdue pod and its node's turn belong; a held flow stands nowhere."""
+        """Place a flow by its most overdue pod and its node's turn; a held flow has no place."""
         if flow.suspended:
             return
         places = self._ready if flow.keeper is None else self._kept.setdefault(flow.keeper, _Kept()).places
@@ -206,7 +201,7 @@ class FairQueue:
         return _Place(turn, flow.entries[0].fire_at, flow.entries[0].order, flow)
 
     def _first(self, places: list[_Place]) -> _Flow | None:
-        """Return the flow that stands first; correct outdated places on the way."""
+        """Return the first flow; correct outdated places on the way."""
         while places:
             place, flow = places[0], places[0].flow
             if flow.place is place and place[:3] == self._place(flow)[:3]:
@@ -214,11 +209,11 @@ class FairQueue:
             heapq.heappop(places)
             if flow.place is place:
                 self._put(flow)
-                self._answer(flow)  # It is no longer the first of those that the limit kept which called it.
+                self._answer(flow)  # It is no longer the first of the flows kept by the limit that called it.
         return None
 
     def _called_first(self, now: float) -> _Flow | None:
-        """Return the first ready flow, after every limit that has room has called the first flow that it keeps back."""
+        """Return the first ready flow, after every limit with room has called the first flow that it keeps back."""
         while True:
             while (call := self._next_call()) is not None and call[0] <= now:
                 self._call(call[2], now)

@@ -1,9 +1,8 @@
-"""What will become of each pod, and what would become of it if nodes and pods were changed.
-
-The same rules as the controller's, but no effect is carried out: ``KnownNodes`` and ``KnownPods`` keep the sightings,
-``decide`` decides. It is told the cluster as it is, then, at the instant of the changes, as it would be: a taint that
-stays keeps the tolerance that is running, a new one begins it. It assumes that nobody else replaces, moves or writes
-anything.
+"""What happens to each pod, and what would happen to it if nodes and pods were changed.
+The rules are the controller's, but no effect is carried out: ``KnownNodes`` and ``KnownPods`` keep the sightings,
+``decide`` decides. The forecast observes the cluster as it is and then, at the instant of the changes, as it would be:
+for a taint that stays, the running countdown continues; a new taint starts one. It assumes that nobody else replaces,
+moves or writes anything.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +24,8 @@ from taint_eviction.core.policy import EvictionPolicy
 class WhatIf:
     """What is changed, all at one instant ``at``.
 
-    ``taints``: by node, its whole new list of taints; ``deleted_nodes``: their names; ``tolerations``: by pod, its
-    whole new list.
+    ``taints``: by node, its complete new list of taints; ``deleted_nodes``: their names; ``tolerations``: by pod, its
+    complete new list.
     """
 
     at: float
@@ -36,16 +35,15 @@ class WhatIf:
 
     @property
     def empty(self) -> bool:
-        """Tell whether nothing is changed."""
+        """Return whether nothing is changed."""
         return not (self.taints or self.deleted_nodes or self.tolerations)
 
 
 @dataclass(frozen=True, slots=True)
 class PodForecast:
-    """What becomes of one pod: ``decision`` with the changes, ``unchanged`` without them.
-
-    ``eviction``: the policy as it is for the pods of its node. ``orphaned``: its node was deleted under it; what
-    becomes of it then is the pod garbage collector's work.
+    """What happens to one pod: ``decision`` with the changes, ``unchanged`` without them.
+    ``eviction``: the policy that applies to the pods of its node. ``orphaned``: its node was deleted; the pod garbage
+    collector then deletes the pod.
     """
 
     pod: Pod
@@ -56,12 +54,12 @@ class PodForecast:
 
     @property
     def leaves_at(self) -> float | None:
-        """The instant at which it leaves; None if it stays."""
+        """The instant at which the pod leaves; None if it stays."""
         return self.decision.fire_at if isinstance(self.decision, Evict) else None
 
     @property
     def anyway(self) -> bool:
-        """Tell whether it leaves without the changes too, and no later."""
+        """Return whether the pod also leaves without the changes, and no later."""
         at = self.leaves_at
         return at is not None and isinstance(self.unchanged, Evict) and self.unchanged.fire_at <= at
 
@@ -74,10 +72,9 @@ def forecast(
     policy: DecisionPolicy,
     eviction: EvictionPolicy,
 ) -> list[PodForecast]:
-    """Say what becomes of each pod, in the order given. Of several pods of one name the newest is meant.
-
-    A pod that a rule of ``eviction`` pauses leaves when another rule lets it go; one that all its rules pause is due
-    at its deadline, and stays.
+    """Return what happens to each pod, in the order given. Of several pods with one name, the newest counts.
+    If a rule of ``eviction`` pauses a pod, the pod leaves when another rule governs it that does not pause it; if all
+    its rules pause it, the pod is due at its deadline, and stays.
     """
     gone = GoneObjects()
     known_nodes, known_pods = KnownNodes(gone), KnownPods(gone)
@@ -100,7 +97,7 @@ def forecast(
         record = known_pods.known[pod.ref.key]
         unchanged_policy = policies.get(record.node_name, eviction)
         if _leaves_before(what_if.at, before, record.pod, unchanged_policy) and now.at < what_if.at:
-            # It has left before anything is changed.
+            # The pod leaves before anything is changed.
             forecasts.append(PodForecast(record.pod, before, before, unchanged_policy))
             continue
         orphaned = record.pod.node_name in what_if.deleted_nodes
@@ -119,7 +116,7 @@ def _leaves_before(at: float, decision: Decision, pod: Pod, eviction: EvictionPo
 def _change(nodes: KnownNodes, pods: KnownPods, what_if: WhatIf, now: Moment) -> None:
     then = Moment(what_if.at, now.epoch_of(what_if.at))
     for name, taints in what_if.taints.items():
-        # Whoever writes the list of taints owns it from then on.
+        # The writer of the list of taints owns the list from then on.
         changed = replace(nodes.known[name].node, taints=taints, taints_written_at=then.server_epoch)
         nodes.put(NodeSeen(changed), then)
     for name in what_if.deleted_nodes:
@@ -157,7 +154,9 @@ def remove_taints(taints: tuple[Taint, ...], key: str, effect: str) -> tuple[Tai
 
 
 def add_toleration(tolerations: tuple[Toleration, ...], added: Toleration) -> tuple[Toleration, ...]:
-    """Add a toleration as a running pod may get one: at the end of its list, or as new seconds of one it has."""
+    """Add a toleration as the API allows for a running pod: at the end of the list, or as new seconds of an existing
+    one.
+    """
 
     def same(other: Toleration) -> bool:
         return replace(other, toleration_seconds=None) == replace(added, toleration_seconds=None)

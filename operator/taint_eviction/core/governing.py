@@ -1,8 +1,7 @@
-"""Which taint decides how a pod goes, where several are due: the one whose rule lets it go soonest.
-
+"""Which of several due taints decides how a pod is evicted: the one whose rule allows the eviction soonest.
 Each due taint has a rule of the policy (or none), and that rule counts as a whole. So a rule that pauses one taint does
-not shield the pod from another. Every policy that is passed is that of the pod's node (``EvictionPolicy.on``). Decides
-neither whether nor when a pod is due: that is ``decision``'s business.
+not protect the pod from another. Callers pass the policy of the pod's node (``EvictionPolicy.on``). ``decision``, not
+this module, decides whether and when a pod is due.
 """
 
 import math
@@ -15,9 +14,8 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Handling
 
 
 def governed(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Evict:
-    """Return the decision with the taint as ``deciding`` that governs at ``at``; before the deadline: at the deadline.
-
-    Of taints whose rules are alike the one with the earliest deadline governs.
+    """Return the decision with the taint that governs at ``at`` as ``deciding``; before the deadline: at the deadline.
+    Of taints with equivalent rules, the one with the earliest deadline governs.
     """
     if policy.same_for_all_taints or len(decision.verdicts) == 1:
         return decision
@@ -30,7 +28,7 @@ def governed(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Ev
 
 
 def governed_in_turn(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Iterator[tuple[float, Evict]]:
-    """Go through what governs from ``at`` on if nothing else changes: from when on, and the decision as it is then."""
+    """Yield each instant, from ``at`` on, at which another taint begins to govern, with the decision as it is then."""
     next_at: float | None = max(at, decision.fire_at)
     while next_at is not None:
         governing = governed(decision, pod, policy, next_at)
@@ -44,9 +42,8 @@ def governed_in_turn(decision: Evict, pod: Pod, policy: EvictionPolicy, at: floa
 
 
 def let_go(decision: Evict, pod: Pod, policy: EvictionPolicy) -> Evict:
-    """Return the decision as it will be when no rule pauses the pod: at its deadline, or when another taint is due.
-
-    Where all that governs it is paused, it is as at its deadline.
+    """Return the decision at the first instant when no rule pauses the pod: at its deadline, or when another taint is
+    due. If every governing rule pauses the pod, return the decision at its deadline.
     """
     for at, governing in governed_in_turn(decision, pod, policy, decision.fire_at):
         if not handling_of(governing.deciding, pod, policy).paused:
@@ -55,7 +52,7 @@ def let_go(decision: Evict, pod: Pod, policy: EvictionPolicy) -> Evict:
 
 
 def deletes_at(decision: Evict, pod: Pod, policy: EvictionPolicy) -> float | None:
-    """Say when a pod is deleted that budgets refuse from its deadline on, if nothing else holds it; None: never."""
+    """Return when a pod is deleted if budgets refuse it from its deadline on and nothing else holds it; None: never."""
     until = math.inf
     for at, governing in governed_in_turn(decision, pod, policy, decision.fire_at):
         if until <= at:
@@ -69,5 +66,5 @@ def deletes_at(decision: Evict, pod: Pod, policy: EvictionPolicy) -> float | Non
 
 
 def handling_of(verdict: TaintVerdict, pod: Pod, policy: EvictionPolicy) -> Handling:
-    """Say what the policy says of a pod that goes because of this taint."""
+    """Return how the policy handles a pod that is evicted because of this taint."""
     return policy.handling(verdict.taint.key, pod.ref.key.namespace, pod.labels)

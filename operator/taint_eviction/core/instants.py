@@ -1,43 +1,41 @@
 """Instants: seconds on this process's monotonic clock, and how an object's time becomes one.
 
-Sightings, deadlines and waiting are instants. An object's time (API server's clock, whole seconds, cut off) is carried
-over once, with the anchor known at that moment; a sharper anchor or a stepped clock later never moves it, so a
-tolerance that is already running is never shortened.
-
-Not here: reading a clock. ``runtime.clock`` is the only place that does.
+Sightings, deadlines and waits use instants. An object's time (API server's clock, truncated to whole seconds) is
+converted once, with the anchor known at that moment. A more precise anchor or a stepped clock never moves it later, so
+a running countdown is never shortened. This module reads no clock: only ``runtime.clock`` does.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-# Object times are cut off to whole seconds: the true time is at most this much later.
+# Object times are truncated to whole seconds: the true time is at most this much later.
 TRUNCATION_SECONDS = 1.0
 
-# Further away than any cluster lives, and safe in every date type: int64 seconds are legal in a toleration.
+# Longer than the life of any cluster, and safe in every date type: a toleration may have any int64 as its seconds.
 FAR_FUTURE_SECONDS = 100 * 365 * 24 * 3600.0
 
 
 class Moment(NamedTuple):
     """Now, twice: ``at``, an instant; ``server_epoch``, the API server's time in seconds since the epoch.
 
-    ``server_epoch`` is never ahead of the server's true time while most of its answers are right.
+    ``server_epoch`` is never ahead of the server's true time as long as most of its answers are right.
     """
 
     at: float
     server_epoch: float
 
     def instant_of(self, epoch: float) -> float:
-        """Carry a time of the server's clock (seconds since the epoch) over to an instant."""
+        """Convert a time of the server's clock (seconds since the epoch) to an instant."""
         return self.at + (epoch - self.server_epoch)
 
     def epoch_of(self, instant: float) -> float:
-        """Carry an instant over to the server's clock, for showing it to people."""
+        """Convert an instant to the server's clock, to show it to people."""
         return self.server_epoch + (instant - self.at)
 
 
 class TimeSource(Enum):
-    """What says when a taint or a binding began."""
+    """The source of the time at which a taint or a binding began."""
 
     TIME_ADDED = "timeAdded"
     MANAGED_FIELDS = "managedFields"
@@ -54,8 +52,8 @@ class Sighting:
     """Since when something has been so: never too early.
 
     ``start_at`` is min(first sighting by this process, object time + 1 s), and never before it was last seen not to be
-    so, unless it goes on from before (``outages``); ``source`` is whichever of these decided; ``object_time`` is the
-    newest object time that the watch, or a list after a gap, has shown since, None where objects have none.
+    so, unless it continues an outage (``outages``); ``source`` says which of these decided; ``object_time`` is the
+    newest object time that the watch, or a list after a gap, has shown since, None if the object has none.
     """
 
     start_at: float
@@ -66,10 +64,9 @@ class Sighting:
 def sight(
     now: Moment, object_time: float | None, object_source: TimeSource, absent_at: float = float("-inf")
 ) -> Sighting:
-    """Take a first sighting at ``now`` of something that its object dates to ``object_time`` (epoch seconds or None).
-
-    The object's time plus its truncation wins where it is earlier: after a restart the countdown goes on from it. A
-    time in the future never delays beyond what this process saw itself. What was seen beats what is dated: at
+    """Make a first sighting at ``now`` of something that its object dates to ``object_time`` (epoch seconds or None).
+    The object's time plus its truncation counts if it is earlier: after a restart the countdown continues from it. A
+    time in the future never delays the start beyond what this process saw itself. An observation overrides a date: at
     ``absent_at`` it was not so yet, whatever the object says.
     """
     if object_time is not None:

@@ -1,11 +1,11 @@
 """Which nodes are known, and since when each of their NoExecute taints has been there.
 
-Keeps order among facts that come late, twice or out of order: by resourceVersion, by UID, and by when a question was
-asked. Decides nothing.
+Keeps order among facts that come late, twice or out of order: by resourceVersion, by UID, and by when a request was
+sent. Decides nothing.
 
 Invariant: a sighting lives as long as the taint is seen on that node (same UID, key, value, effect, timeAdded). Its
-start is never before the node was last seen without the taint, and moves only where a list after a gap shows that the
-taint may have been removed and set again. Within one outage (``outages``) a lifecycle taint keeps its start through
+start is never before the node was last seen without the taint, and moves only if a list after a gap shows that the
+taint may have been removed and set again. Within one outage (``outages``) a lifecycle taint keeps its start in spite of
 both.
 """
 
@@ -24,10 +24,10 @@ from taint_eviction.core.outages import Outages
 class KnownNode:
     """A node, and since when each of its NoExecute taints has been there.
 
-    ``asked_at``: when the latest live read or list that showed it was asked for, None: only the watch has shown it.
-    ``shutting_down``: its kubelet shuts it down gracefully, or did until the node became ready again, and the taint
+    ``asked_at``: when the latest live read or list that showed it was requested, None: only the watch has shown it.
+    ``shutting_down``: its kubelet shuts it down gracefully, or did so until the node became ready again and the taint
     not-ready, which the node lifecycle controller removes some seconds later, is still there. ``live_ready``: the
-    condition Ready of a live read that is ahead of the watch, with ``ready_version``; 0: there is none.
+    condition Ready from a live read that is ahead of the watch, with ``ready_version``; 0: there is none.
     """
 
     node: Node
@@ -40,7 +40,7 @@ class KnownNode:
 
     @property
     def live_node(self) -> Node:
-        """The node with the latest condition Ready that is known of it."""
+        """The node with its latest known condition Ready."""
         return replace(self.node, ready=self.live_ready) if self.ready_version else self.node
 
     @property
@@ -53,7 +53,7 @@ class KnownNode:
 class NodeChange:
     """What a fact changed about a node's NoExecute taints.
 
-    ``rewritten``: taints whose value was changed while they stayed, which starts their tolerances anew.
+    ``rewritten``: taints whose value was changed while they stayed, which restarts the countdowns of pods.
     """
 
     was_tainted: bool
@@ -64,34 +64,36 @@ class NodeChange:
 class KnownNodes:
     """The known nodes by name; ``gone`` remembers those that no longer exist.
 
-    ``outage_gap_seconds``: for how long a lifecycle taint may be absent and still go on, 0: it always starts anew.
+    ``outage_gap_seconds``: for how long a lifecycle taint may be absent and still keep its start, 0: it never does.
     """
 
     def __init__(self, gone: GoneObjects, outage_gap_seconds: float = 0.0) -> None:
         self.known: dict[str, KnownNode] = {}
         self._gone = gone
         self._outages = Outages(outage_gap_seconds)
-        # How far the watch of nodes has come: the latest instant at which it was heard, and its version then.
+        # How far the watch of nodes has come: the latest instant at which it was alive, and its version then.
         self._heard_at = float("-inf")
         self._heard_version: int | None = None
 
     def taints_on(self, name: str | None) -> tuple[SeenTaint, ...] | None:
-        """Return a node's NoExecute taints, None if no such node is known."""
+        """Return a node's NoExecute taints; None if the node is not known."""
         known = None if name is None else self.known.get(name)
         return None if known is None else known.taints
 
     def taints_that_matter(self, name: str, now: Moment) -> list[Taint] | None:
-        """Return a node's NoExecute taints, and those that would go on if set again; None: no such node is known."""
+        """Return a node's NoExecute taints, and those that would keep their start if set again; None: the node is not
+        known.
+        """
         known = self.known.get(name)
         return None if known is None else [*known.sightings, *self._outages.absent(name, now.at)]
 
     def is_shutting_down(self, name: str) -> bool:
-        """Tell whether a node is known whose kubelet shuts it down gracefully; see ``KnownNode``."""
+        """Return whether the node is known and its kubelet shuts it down gracefully; see ``KnownNode``."""
         known = self.known.get(name)
         return known is not None and known.shutting_down
 
     def tainted(self) -> Iterator[str]:
-        """Go through the names of the nodes that have a NoExecute taint."""
+        """Yield the names of the nodes that have a NoExecute taint."""
         return (name for name, known in self.known.items() if known.sightings)
 
     def hear(self, fact: NodesHeard, now: Moment) -> None:
@@ -99,12 +101,12 @@ class KnownNodes:
         self._heard_at, self._heard_version = now.at, fact.version
 
     def knows(self, name: str, uid: str, version: int) -> bool:
-        """Tell whether what is known of this very node is what this version, or a later one, shows."""
+        """Return whether the node with this UID is known as of this version or a later one."""
         known = self.known.get(name)
         return known is not None and known.node.uid == uid and version <= self._version_of(known)
 
     def is_behind(self, node: Node) -> bool:
-        """Tell whether a node was answered with a version that is yet to be brought of it."""
+        """Return whether a read returned a version of the node that the watch has not brought yet."""
         known = self.known.get(node.name)
         same = known is not None and known.node.uid == node.uid
         return known is not None and same and (node.resource_version or 0) > self._version_of(known)
@@ -114,7 +116,7 @@ class KnownNodes:
         return max(known.node.resource_version or 0, self._heard_version or 0)
 
     def put(self, fact: NodeSeen, now: Moment) -> NodeChange | None:
-        """Take in a node; None if the fact is old news or changes nothing by which its pods are decided."""
+        """Observe a node; None if the fact is outdated or changes nothing that matters for decisions on its pods."""
         node, known = fact.node, self.known.get(fact.node.name)
         last = None if known is None else (known.node.resource_version, known.seen_at)
         if self._gone.is_old(node.uid, node.resource_version, last, fact.asked_at):
@@ -156,7 +158,9 @@ class KnownNodes:
         return NodeChange(was_tainted, bool(sightings), _rewritten(before, sightings)) if changed else None
 
     def settle_outages(self) -> list[str]:
-        """Let the taints go on that a list after a gap showed again; name the nodes. The list has ended."""
+        """At the end of a list after a gap, let the taints that it showed again keep their start; return the nodes'
+        names.
+        """
         resumed = []
         for name in self._outages.undecided():
             known = self.known[name]
@@ -167,21 +171,21 @@ class KnownNodes:
         return resumed
 
     def _last_seen(self, known: KnownNode | None) -> float:
-        """Return the latest instant at which a node was as it is known: it began later to be otherwise."""
+        """Return the latest instant at which a node was certainly as it is known: any change came later."""
         if known is None:
             return float("-inf")
         return self._heard_at if known.asked_at is None else max(self._heard_at, known.asked_at)
 
     def _last_there(self, known: KnownNode | None) -> float:
-        """Return the latest instant at which what is known of a node is known to have been there."""
+        """Return the latest instant at which the known state of a node was confirmed."""
         last_seen = self._last_seen(known)
         return last_seen if known is None or known.asked_at is not None else max(last_seen, known.seen_at)
 
     def _is_for_the_watch_to_bring(self, fact: NodeSeen, known: KnownNode) -> bool:
-        """Tell whether an answer is ahead of the watch and shows a taint that may have been set again meanwhile.
+        """Return whether an answer is ahead of the watch and shows a taint that may have been set again meanwhile.
 
-        Without ``timeAdded`` only the watch can show that, and its events would be dropped as older than the answer. So
-        would those that show whether an outage went on meanwhile, of this node and of all others.
+        Without ``timeAdded`` only the watch can show that, and its events would be dropped as older than the answer.
+        The same holds for the events of this and all other nodes that show whether an outage continued meanwhile.
         """
         if fact.asked_at is None or fact.after_gap or not self.is_behind(fact.node):
             return False
@@ -193,9 +197,8 @@ class KnownNodes:
         )
 
     def _let_go_of_absent(self, fact: NodeSeen, known: KnownNode) -> NodeChange | None:
-        """Take in of an answer that is ahead of the watch only which taints are absent: those evict nobody any more.
-
-        And whether the node is ready, which decides how the pods of a node go that is out of service.
+        """Observe only which taints are absent from an answer that is ahead of the watch: these evict no pod any more.
+        Also observe whether the node is ready, which decides how pods leave a node that is out of service.
         """
         was_tainted = bool(known.sightings)
         sightings = {taint: since for taint, since in known.sightings.items() if taint in fact.node.taints}
@@ -211,7 +214,7 @@ class KnownNodes:
         return NodeChange(was_tainted, bool(sightings))
 
     def drop(self, fact: NodeGone, now: Moment) -> KnownNode | None:
-        """Forget a node and return it; None if it is not known, was recreated, or was seen after the question."""
+        """Forget a node and return it; None if it is not known, was recreated, or was seen after the request."""
         known = self.known.get(fact.name)
         if fact.uid is not None:
             self._gone.remember(fact.uid, now)
@@ -235,10 +238,9 @@ class KnownNodes:
 def _taint_sighting(
     node: Node, taint: Taint, before: Sighting | None, absent_at: float, fact: NodeSeen, now: Moment
 ) -> Sighting:
-    """Keep a taint's sighting, or take a new one where it may have been removed and set again unseen.
-
-    An answer beside a standing watch leaves ``object_time`` alone, too: what the watch has not shown is what a list
-    after the next gap is to be compared with.
+    """Keep a taint's sighting, or make a new one if the taint may have been removed and set again unseen.
+    An answer beside an open watch does not change ``object_time`` either: a list after the next gap is compared
+    with what the watch has shown.
     """
     dated = taint.time_added is not None
     object_time = taint.time_added if dated else node.taints_written_at
@@ -256,13 +258,13 @@ def _taint_sighting(
 
 
 def _shutting_down(node: Node, sightings: dict[Taint, Sighting], *, before: bool) -> bool:
-    """Tell whether the kubelet shuts the node down gracefully; ``before``: it did so far. See ``KnownNode``."""
+    """Return whether the kubelet shuts the node down gracefully; ``before``: it did so far. See ``KnownNode``."""
     ready_again = before and node.is_ready and any(taint.key == NOT_READY for taint in sightings)
     return node.is_shutting_down or ready_again
 
 
 def _starts(sightings: dict[Taint, Sighting]) -> dict[Taint, float]:
-    """Reduce sightings to what decides: a newer object time alone moves no deadline."""
+    """Reduce sightings to their starts, which decide: a newer object time alone moves no deadline."""
     return {taint: since.start_at for taint, since in sightings.items()}
 
 

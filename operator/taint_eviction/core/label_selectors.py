@@ -1,6 +1,5 @@
-"""Label selectors: parsed from what people type, and asked whether they choose an object.
-
-Not here: how a selector is spelled in JSON (``planning.reading``) and in files (``files.policy_file``).
+"""Label selectors: parsed from text, and matched against the labels of objects.
+This module does not read selectors from JSON (``planning.reading``) or policy files (``files.policy_file``).
 
 Reference: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 """
@@ -33,7 +32,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether it holds for these labels; an unknown operator holds for none."""
+        """Return whether the term matches these labels; an unknown operator matches none."""
         found = labels.get(self.key)
         match self.operator:
             case "In":
@@ -58,16 +57,16 @@ class Requirement:
 
 
 LabelSelector = tuple[Requirement, ...]
-"""All terms must hold; the empty one chooses everything."""
+"""All terms must match; the empty selector selects everything."""
 
 
 def chooses(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Tell whether the selector chooses an object with these labels."""
+    """Return whether the selector selects an object with these labels."""
     return all(term.matches(labels) for term in selector)
 
 
 def requirement(key: str, operator: str, values: Collection[str] = ()) -> Requirement:
-    """Make a term of ``matchExpressions``; raise ``ValueError`` with what is wrong with it."""
+    """Make a term of ``matchExpressions``; raise ``ValueError`` if it is invalid."""
     if not _LABEL_KEY.fullmatch(key):
         raise ValueError(f"{key!r} is no label's key")
     for value in values:
@@ -83,7 +82,7 @@ def requirement(key: str, operator: str, values: Collection[str] = ()) -> Requir
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """Read a selector as ``kubectl -l`` takes it; raise ``ValueError`` with what is right instead."""
+    """Parse a selector in the syntax of ``kubectl -l``; raise ``ValueError`` with the valid syntax."""
     terms = [term.strip() for term in _COMMA.split(text)] if text.strip() else []
     return tuple(_requirement(term) for term in terms)
 

@@ -1,10 +1,8 @@
-"""How fast evictions may go: token buckets, for all of them, for each node, each namespace, each rule.
-
-A token is taken when a request is sent that ends a pod, and not before: until then it is only reserved. A request that
-turns out to have ended no pod counts as if it had not been sent. So in any span of time no more pods are ended than the
-burst plus what has grown in that span, however late answers come.
-
-Passive: the caller passes the time. Who goes first: ``fair_queue``.
+"""How fast pods may be evicted: token buckets, for all evictions, for each node, each namespace and each rule.
+A token is reserved when an eviction begins, and taken only when the request that ends the pod is sent. A request that
+turns out to have ended no pod counts as if it had not been sent. So in any period no more pods end than the burst plus
+the tokens added in that period, however late answers come.
+Passive: the caller passes the time. The order of evictions is in ``fair_queue``.
 """
 
 import math
@@ -12,7 +10,7 @@ from typing import NamedTuple
 
 from taint_eviction.core.policy import UNLIMITED, EvictionPolicy, Limit
 
-# Buckets of nodes and namespaces that may be kept though they are full: to make a new one is the same.
+# Buckets of nodes and namespaces that may be kept although they are full: a new bucket would be the same.
 _MAX_IDLE = 4096
 
 
@@ -23,7 +21,7 @@ class _Level(NamedTuple):
     at: float
 
     def tokens_at(self, now: float, limit: Limit) -> float:
-        """Return how many there are now if none has been taken since."""
+        """Return how many tokens there are now if none has been taken since."""
         if limit.per_second is None:
             return math.inf
         return min(self.tokens + (now - self.at) * limit.per_second, limit.max_tokens)
@@ -56,7 +54,7 @@ class TokenBucket:
         self._sent: dict[Token, float] = {}
 
     def change(self, limit: Limit, now: float) -> None:
-        """Go on with another limit: a full bucket stays full, otherwise it keeps as many tokens as fit."""
+        """Apply another limit: a full bucket stays full, otherwise it keeps as many tokens as fit."""
         tokens, max_tokens = self._level.tokens_at(now, self._limit), limit.max_tokens
         tokens = max_tokens if tokens >= self._limit.max_tokens else min(tokens, max_tokens)
         self._level = self._level_before = _Level(tokens, now)
@@ -64,7 +62,7 @@ class TokenBucket:
         self._limit = limit
 
     def room_at(self) -> float | None:
-        """Return from when on one more may begin if only time passes; None: not before something is sent or ends."""
+        """Return when one more eviction may begin if only time passes; None: not before one is sent or ends."""
         limit, needed = self._limit, self._reserved + 1
         if limit.at_once is not None and self._begun >= limit.at_once:
             return None
@@ -75,12 +73,12 @@ class TokenBucket:
         return self._level.at + max(0.0, needed - self._level.tokens) / limit.per_second
 
     def has_room(self, now: float) -> bool:
-        """Tell whether one more may begin."""
+        """Return whether one more eviction may begin."""
         at = self.room_at()
         return at is not None and at <= now
 
     def begin(self) -> Token:
-        """Let one through, and reserve a token."""
+        """Let one eviction begin, and reserve a token."""
         self._begun += 1
         self._reserved += 1
         return Token(self)
@@ -93,14 +91,14 @@ class TokenBucket:
         self._level = self._level.less_one(now, self._limit)
 
     def end(self, token: Token, ended_pod: bool) -> None:
-        """Note that one has ended; its token comes back unless it may have ended a pod."""
+        """Note that an eviction has ended; its token is returned unless the eviction may have ended a pod."""
         self._begun -= 1
         if not token.sent:
             self._reserved -= 1
             return
         token.certain = ended_pod
         if not ended_pod and self._sent.pop(token, None) is not None:
-            # Counted anew without it: merely to add one would give back what has grown again since.
+            # Recompute without it: simply adding one token would count regrown tokens twice.
             self._level = self._level_before
             for at in self._sent.values():
                 self._level = self._level.less_one(at, self._limit)
@@ -108,7 +106,7 @@ class TokenBucket:
             self._level_before = self._level_before.less_one(self._sent.pop(first), self._limit)
 
     def is_idle(self, now: float) -> bool:
-        """Tell whether it is as good as new."""
+        """Return whether the bucket is equivalent to a new one."""
         return self._begun == 0 and self._level.tokens_at(now, self._limit) >= self._limit.max_tokens
 
 
@@ -125,7 +123,7 @@ class Limits:
         return len(self._buckets)
 
     def change(self, policy: EvictionPolicy, now: float) -> None:
-        """Go on with another policy; what has been used up stays used up."""
+        """Apply another policy; used tokens stay used."""
         self._set(policy)
         for scope, bucket in list(self._buckets.items()):
             limit = self._limit(*scope)

@@ -1,6 +1,6 @@
-"""Does a toleration match a taint.
+"""Whether a toleration matches a taint.
 
-Pure predicates on one toleration and one taint; which of several tolerations counts is ``decision``'s business.
+Pure predicates on one toleration and one taint; ``decision`` chooses among several tolerations.
 
 Reference: ``ToleratesTaint`` in k8s.io/api/core/v1, KEP-5471 for Gt and Lt.
 """
@@ -15,7 +15,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def matches(toleration: Toleration, taint: Taint) -> bool:
-    """Tell whether ``toleration`` matches ``taint`` by effect, key and the operator's view of the value.
+    """Return whether ``toleration`` matches ``taint`` by effect, by key, and by value as its operator compares values.
 
     An empty effect matches every effect; an empty key every key, but only with operator ``Exists``. An unknown operator
     matches nothing.
@@ -46,7 +46,7 @@ def _value_matches(toleration: Toleration, taint: Taint) -> bool:
 
 
 def canonical_int64(text: str) -> int | None:
-    """Read a canonical decimal int64 (no leading zeros, no ``+``); None for anything else."""
+    """Parse a canonical decimal int64 (no leading zeros, no ``+``); None for anything else."""
     if len(text) > len(str(_INT64_MIN)) or not _CANONICAL_INTEGER.fullmatch(text):
         return None
     number = int(text)

@@ -1,8 +1,7 @@
-"""Kubernetes objects as frozen values: only the part of them that decides.
-
-Not here: how they are spelled in JSON (``adapters.kubernetes_objects``), or what they lead to (``decision``).
-Times taken from objects are seconds since the epoch by the API server's clock (``float``), cut off to whole seconds
-by Kubernetes. Instants of this process are a different thing: see ``instants``.
+"""Kubernetes objects as frozen values, with only the fields that decisions need. This module does not read JSON
+(``adapters.kubernetes_objects``) and does not decide (``decision``). Times in objects are seconds since the epoch by
+the API server's clock (``float``), truncated to whole seconds by Kubernetes. They differ from the instants of this
+process: see ``instants``.
 
 Reference: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 """
@@ -22,7 +21,7 @@ NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 LIFECYCLE_KEYS = frozenset({NOT_READY, UNREACHABLE})
 
-# Set by somebody who knows that the machine is off: a person, or a remediator.
+# Set by a person or a remediator that knows that the machine is off.
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 # The labels of nodes that are read.
@@ -46,7 +45,7 @@ class NamespacedName(NamedTuple):
 
 
 class PodRef(NamedTuple):
-    """One pod for good: its key and the UID that no other pod will ever have."""
+    """One particular pod: its key, and its UID, which no other pod ever has."""
 
     key: NamespacedName
     uid: str
@@ -59,7 +58,7 @@ class PodRef(NamedTuple):
 class Taint:
     """One entry of a node's ``spec.taints``; unique on its node by key and effect.
 
-    ``time_added`` is ``timeAdded``, None where nobody set it: only the node lifecycle controller does.
+    ``time_added`` is ``timeAdded``, None if it is not set: only the node lifecycle controller sets it.
     """
 
     key: str
@@ -98,7 +97,7 @@ class Toleration:
 class Readiness:
     """A node's condition Ready.
 
-    ``status``: True, False or Unknown, as written. ``since``: its lastTransitionTime; None where it has none, or none
+    ``status``: True, False or Unknown, as written. ``since``: its lastTransitionTime; None if it has none, or none
     that can be read. ``shutting_down``: the kubelet says that it shuts the node down gracefully.
     """
 
@@ -108,7 +107,7 @@ class Readiness:
 
     @property
     def is_true(self) -> bool:
-        """Tell whether the node is ready."""
+        """Return whether the node is ready."""
         return self.status == "True"
 
 
@@ -118,8 +117,8 @@ class Node:
 
     ``taints`` has all effects, in the object's order: those other than NoExecute serve explanations only.
     ``taints_written_at`` is the earliest ``time`` among the managedFields entries that own ``f:spec.f:taints``: the
-    last write of anything by a manager that set the list, so never too early; None where no entry owns it.
-    ``resource_version`` is None where it is no number: then no order is known. ``ready`` is None where the node has no
+    last write of anything by a manager that set the list, so never too early; None if no entry owns it.
+    ``resource_version`` is None if it is not a number: then no order is known. ``ready`` is None if the node has no
     condition Ready. ``zone`` is the label topology.kubernetes.io/zone, "" where there is none. ``exempt``: by the label
     node.kubernetes.io/exclude-disruption, disruptions of the node do not count. ``control_plane``: by its role's label.
     """
@@ -136,21 +135,21 @@ class Node:
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether the node says that it is ready."""
+        """Return whether the node says that it is ready."""
         return self.ready is not None and self.ready.is_true
 
     @property
     def is_shutting_down(self) -> bool:
-        """Tell whether its kubelet shuts the node down gracefully; once Ready is Unknown, the kubelet is gone."""
+        """Return whether the kubelet shuts the node down gracefully; once Ready is Unknown, the kubelet is gone."""
         return self.ready is not None and self.ready.shutting_down and self.ready.status == "False"
 
     def carries(self, key: str, effect: str) -> bool:
-        """Tell whether it has a taint with this key and effect."""
+        """Return whether it has a taint with this key and effect."""
         return any(taint.key == key and taint.effect == effect for taint in self.taints)
 
     @property
     def is_out_of_service(self) -> bool:
-        """Tell whether somebody says, by a NoExecute taint, that the machine is off, and the node does not deny it."""
+        """Return whether a NoExecute taint says that the machine is off, and the node is not ready."""
         return not self.is_ready and self.carries(OUT_OF_SERVICE, NO_EXECUTE)
 
 
@@ -166,10 +165,9 @@ class ControllerRef(NamedTuple):
 
 
 class PodDisruption(NamedTuple):
-    """A pod's condition DisruptionTarget with status True: somebody was about to end the pod.
-
-    ``reason`` as written. ``by``: the field manager that wrote it, "" where managedFields do not tell. ``since``: its
-    lastTransitionTime, None where there is none that can be read.
+    """A pod's condition DisruptionTarget with status True: its writer was about to end the pod.
+    ``reason`` as written. ``by``: the field manager that wrote it, "" if managedFields do not say. ``since``: its
+    lastTransitionTime, None if there is none that can be read.
     """
 
     reason: str
@@ -178,10 +176,9 @@ class PodDisruption(NamedTuple):
 
 
 class Adoption(NamedTuple):
-    """That seconds were taken from a pod's tolerations: ``spec_tolerations`` are as its spec has them now.
-
-    ``by_controller``: the places of those whose seconds only the note has, since the controller took them;
-    ``by_admission``: since they were taken at the pod's creation.
+    """The adoption of a pod: seconds were taken from its tolerations. ``spec_tolerations`` are those in its spec now.
+    ``by_controller``: the positions of tolerations whose seconds are only in the note because the controller took them;
+    ``by_admission``: the same for seconds that were taken at the pod's creation.
     """
 
     spec_tolerations: tuple[Toleration, ...]
@@ -193,14 +190,15 @@ class Adoption(NamedTuple):
 class Pod:
     """A pod.
 
-    ``node_name`` None: not bound. ``bound_at`` with ``bound_time_source``: when it was bound, by the best of the fields
-    that say so; None where none does. ``terminating``: it has a deletionTimestamp. ``finished``: phase Succeeded or
+    ``node_name`` None: not bound. ``bound_at`` with ``bound_time_source``: when it was bound, by the best available
+    field; None if no field says so. ``terminating``: it has a deletionTimestamp. ``finished``: phase Succeeded or
     Failed. ``mirror``: it stands for a static pod of its kubelet. ``marked``: it has the condition DisruptionTarget,
     status True, with the reason this controller writes. ``hold_seconds``: for how long past its deadline its owner asks
     to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: indefinitely. ``controller``: the
-    owner that recreates it, None: there is none. ``deletion_asked_at``: when its deletion was asked for, None where
-    that cannot be told; ``disruption``: who was about to end it, None: nobody. No decision depends on these two.
-    ``tolerations`` are as they count: with the seconds that ``adoption`` took from the spec, None: it took none.
+    owner that recreates it, None: there is none. ``deletion_asked_at``: when its deletion was requested, None if
+    that is unknown; ``disruption``: who was about to end it, None: nobody. No decision depends on these two.
+    ``tolerations`` are those that count: they include the seconds that ``adoption`` took from the spec, None: it took
+    none.
     """
 
     ref: PodRef

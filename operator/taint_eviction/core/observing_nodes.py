@@ -1,6 +1,5 @@
-"""What follows from what is observed of nodes: their pods are decided on anew, guards count, and people are told.
-
-``known_nodes`` says what a fact changes about a node and its taints. Decides on no pod (``deciding``).
+"""Handles facts about nodes: updates the guards, has their pods decided again, and reports what people should know.
+``known_nodes`` says what a fact changes about a node and its taints. This module decides on no pod (``deciding``).
 """
 
 from taint_eviction.core.breaker import Breaker
@@ -15,9 +14,8 @@ from taint_eviction.core.stray_taints import StrayTaints
 
 
 class ObservingNodes:
-    """Takes in facts about nodes.
-
-    ``watched``: the names of the nodes whose pods are watched: tainted now, or tainted lately and not yet released.
+    """Observes facts about nodes.
+    ``watched``: the names of the nodes whose pods are watched: tainted now, or tainted recently and not yet released.
     """
 
     def __init__(
@@ -35,11 +33,11 @@ class ObservingNodes:
         self._breaker = breaker
         self._deciding = deciding
         self._out_of_service = out_of_service
-        # Whether all nodes have been listed once: what is found until then was there before.
+        # Whether all nodes have been listed once: taints found until then are older than this process.
         self._listed = False
 
     def seen(self, fact: NodeSeen, now: Moment) -> list[Effect]:
-        """Take in a node."""
+        """Observe a node."""
         name, breaker = fact.node.name, self._breaker
         found = not self._listed and name not in self._nodes.known
         change, known = self._nodes.put(fact, now), self._nodes.known.get(name)
@@ -83,14 +81,14 @@ class ObservingNodes:
         return self._settle_outages(now)
 
     def swept(self, fact: NodesSwept, now: Moment) -> list[Effect]:
-        """Take in the end of a list of all nodes."""
+        """Observe the end of a list of all nodes."""
         self._listed = True
         absent = [NodeGone(known.node.name, known.node.uid) for known in self._nodes.absent(fact)]
         effects = [effect for gone in absent for effect in self.gone(gone, now)]
         return effects + self._settle_outages(now)
 
     def _settle_outages(self, now: Moment) -> list[Effect]:
-        """Let countdowns go on, now that the watch, or a list, has brought all nodes as they are after a gap."""
+        """Let countdowns continue, now that the watch, or a list, has brought all nodes after a gap."""
         effects: list[Effect] = []
         for name in self._nodes.settle_outages():
             self._breaker.node_changed(name, self._nodes.known[name].sightings)

@@ -1,10 +1,9 @@
-"""Which nodes somebody said are out of service, so that pods leave them without further guards.
-
-The taint node.kubernetes.io/out-of-service is the word of a person or a remediator that the machine is off. The pod
-garbage collector then force-deletes the node's pods and frees their volumes, but only those that are terminating
-already. So while the node is not ready, its pods are deleted at once (``EvictionPolicy.handling``). The breaker judges
-by nodes alone how many are too many: it opens, and holds these pods, too, when more nodes carry the key newly than its
-threshold allows. Their pods need not be listed for that, nor need their evictions settle.
+"""Which nodes are marked as out of service, so that pods leave them without further guards.
+With the taint node.kubernetes.io/out-of-service, a person or a remediator states that the machine is off. The pod
+garbage collector then force-deletes the node's pods and frees their volumes, but only pods that are terminating
+already. So while the node is not ready, its pods are deleted at once (``EvictionPolicy.handling``). For these nodes the
+breaker counts nodes only: it opens, and also holds these pods, when the taint is new on more nodes than its threshold
+allows. Their pods need not be listed for that, and their evictions do not settle.
 
 On a node that is ready it is a taint like any other, and was probably forgotten.
 
@@ -19,16 +18,16 @@ from taint_eviction.core.objects import OUT_OF_SERVICE, Taint
 
 
 class OutOfServiceNodes:
-    """The names of the nodes that carry the key, with whatever effect."""
+    """The names of the nodes that have a taint with this key, with any effect."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        # Those that are ready with it and were not reported yet, and those that were: that is reported once.
+        # Nodes that are ready in spite of the taint: those not yet reported, and those reported. Each is reported once.
         self._unreported: set[str] = set()
         self._reported: set[str] = set()
 
     def observe(self, name: str, known: KnownNode | None) -> None:
-        """Take in what is known of a node, None: it is gone."""
+        """Observe a node as it is known; None: it is gone."""
         if known is None or not any(taint.key == OUT_OF_SERVICE for taint in known.node.taints):
             for names in (self._names, self._unreported, self._reported):
                 names.discard(name)
@@ -40,7 +39,7 @@ class OutOfServiceNodes:
             self._unreported.add(name)
 
     def report(self) -> list[ReadyOutOfService]:
-        """Return the nodes that are ready and were not reported; to be asked often, by who leads."""
+        """Return the nodes that are ready and were not reported; the leader calls this often."""
         if not self._unreported:
             return []
         names, self._unreported = sorted(self._unreported), set()
@@ -48,14 +47,13 @@ class OutOfServiceNodes:
         return [ReadyOutOfService(name) for name in names]
 
     def names(self) -> list[str]:
-        """Return them in order."""
+        """Return the names in order."""
         return sorted(self._names)
 
     def newly(self, nodes: Mapping[str, KnownNode], newest_old: float, may_be_old: Callable[[str, Taint], bool]) -> int:
-        """Count the nodes that carry the key with NoExecute and since after ``newest_old``; 0 if all are ready.
-
-        Where ``may_be_old`` says so, the taint of a node does not count. If all are ready, it is a taint like any
-        other. If one is not, the ready ones count as well: somebody may have tainted nodes by mistake.
+        """Count the nodes with a NoExecute taint of this key that began after ``newest_old``; 0 if all of them are
+        ready. A taint that ``may_be_old`` does not count. If all these nodes are ready, the taint is like any other. If
+        one is not ready, the ready ones count as well: somebody may have tainted nodes by mistake.
         """
         if not any(nodes[name].live_node.is_out_of_service for name in self._names):
             return 0

@@ -1,7 +1,6 @@
-"""When pauses end: on the monotonic clock, carried over once, as tolerances are (``instants``).
-
-Pauses are dated by the API server's clock. One that this process knows ends in time, although that clock is stepped;
-one that seems to begin later than now begins when it is first read. A process that starts has nothing but the dates.
+"""When pauses end: on the monotonic clock, converted once, as deadlines are (``instants``). Pauses are dated by the API
+server's clock. A pause that this process knows ends in time even if that clock is stepped. A pause that seems to begin
+later than now begins when it is first read. A process that starts has only the dates.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from dataclasses import replace
 from taint_eviction.core.control_state import ControlState, Pause, PauseScope
 from taint_eviction.core.instants import Moment
 
-# The API server's clock as it is known moves by less, also if nobody steps it.
+# The known time of the API server moves by less than this if nobody steps its clock.
 _TOLERATED_SECONDS = 2.0
 
 
@@ -18,11 +17,11 @@ class PauseEnds:
     """Remembers when each known pause with an end began."""
 
     def __init__(self) -> None:
-        # By scope and by the date that counts: the instant.
+        # The instant by scope and by the date that counts.
         self._dated: Mapping[tuple[PauseScope, float], float] = {}
 
     def as_counted(self, control_state: ControlState, now: Moment) -> ControlState:
-        """Return what the cluster has with the ends of pauses as they count, by the API server's clock of ``now``."""
+        """Return the control state with the ends of pauses that count, by the API server's clock at ``now``."""
         dated: dict[tuple[PauseScope, float], float] = {}
         moved: dict[PauseScope, Pause] = {}
         for scope, pause in control_state.pauses().items():

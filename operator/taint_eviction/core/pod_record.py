@@ -1,16 +1,14 @@
-"""One pod, one record: what was observed of it, what is decided, in which state it is, and what may still be on it.
-
-The record of a pod is all that the core knows of that pod. Queues hold hints only: they find the record whose turn it
-is, and can be filled anew from the records at any time (``EvictionQueue.place``, ``TakeBacks.place``).
-
-A record belongs to one UID. This module has the values alone. ``known_pods`` writes what was observed, ``deciding`` and
-``eviction_queue`` set the states of pods that wait, ``attempts`` of those in flight, ``take_backs`` the condition.
+"""One pod, one record: what was observed of it, the decision, its state, and the condition that may still be on it. The
+record of a pod is all that the core knows of that pod. Queues hold hints only: they find the record that is next, and
+can be rebuilt from the records at any time (``EvictionQueue.place``, ``TakeBacks.place``). A record belongs to one UID.
+This module only defines the values. ``known_pods`` writes what was observed, ``deciding`` and ``eviction_queue`` set
+the states of pods that wait, ``attempts`` of those in flight, ``take_backs`` the condition.
 
     waiting -> settling -> queued -> in flight -> deleted
                                      in flight -> retrying -> queued
 
-A pod that no longer has to leave stays, from any of them; one whose attempt was held back waits again. Without a
-breaker nothing settles.
+A pod that no longer has to leave changes to ``stays`` from any of these states; if its attempt was held back, it waits
+again. Without a breaker, no pod settles.
 """
 
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ from taint_eviction.core.objects import Pod
 
 
 class WaitReason(Enum):
-    """Why a pod that is due is not evicted now, though nobody refuses it."""
+    """Why a due pod is not evicted now, although no request was refused."""
 
     ORDERS_UNKNOWN = "whether evictions are paused has not been read yet"
     BREAKER_OPEN = "the circuit breaker is open"
@@ -41,7 +39,7 @@ class WaitReason(Enum):
 
 
 class Step(Enum):
-    """How far work in flight has come. What was sent last may have been done, whatever the answer is."""
+    """How far work in flight has come. The last request may have taken effect, whatever the answer is."""
 
     BEGUN = "nothing has been sent yet"
     MARKING = "the condition is being set"
@@ -52,9 +50,8 @@ class Step(Enum):
 
 
 class Schedule(NamedTuple):
-    """Where (in which flow) and when an eviction is to begin.
-
-    ``retry``: it has failed before. ``governed_anew_at``: when another taint will govern how the pod goes
+    """The flow in which an eviction waits, and when it is to begin.
+    ``retry``: it has failed before. ``governed_anew_at``: when another taint will govern how the pod is evicted
     (``governing``), if it still waits then; None: never.
     """
 
@@ -73,7 +70,7 @@ class Stays:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The pod waits for its deadline; with a breaker, for when the deadline became known, if that is later."""
+    """The pod waits for its deadline; with a breaker, until the deadline became known, if that is later."""
 
     until: float
     schedule: Schedule
@@ -81,7 +78,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """The pod is due, and waits until ``until`` in case more nodes are tainted; then for lists of their pods."""
+    """The pod is due, and waits until ``until`` in case more nodes are tainted, then for the lists of their pods."""
 
     until: float
     schedule: Schedule
@@ -91,7 +88,7 @@ class Settling:
 class Queued:
     """The pod is due and waits for its turn.
 
-    ``wait_reason`` is computed when somebody asks, and not stored, because whole flows wait for the same reason.
+    ``wait_reason`` is computed on request and not stored, because whole flows wait for the same reason.
     """
 
     schedule: Schedule
@@ -100,9 +97,8 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A worker has it.
-
-    ``schedule``: that of an eviction, None: the work takes a condition back. ``tokens``: what it has of its limits,
+    """A worker is working on the pod.
+    ``schedule``: that of the eviction, None: the work takes a condition back. ``tokens``: its tokens from the limits,
     None: the policy has changed since it began.
     """
 
@@ -122,7 +118,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The API server accepted the pod's deletion at ``at``; it is not asked for again."""
+    """The API server accepted the pod's deletion at ``at``; it is not requested again."""
 
     at: float
 
@@ -145,11 +141,10 @@ def stays(reason: StayReason) -> Stays:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Whether a DisruptionTarget condition of ours may be on a pod.
-
+    """Whether a DisruptionTarget condition from this controller may be on a pod.
     ``may_be_there``: this process was about to write it, so it may be there whatever the answer was.
-    ``take_back_at``: when it is to be taken back, after ``tries`` that failed; None: it is not. ``turn``: the order in
-    which that was decided.
+    ``take_back_at``: when it is to be taken back, after ``tries`` failed attempts; None: it is not. ``turn``: the order
+    in which that was decided.
     """
 
     may_be_there: bool = False
@@ -164,11 +159,11 @@ NO_CONDITION = Condition()
 class PodRecord:
     """What is known of one pod; ``ref`` never changes.
 
-    ``seen_at``: when it was last seen, and ``bound``: since when it has been bound to its node, None: it is not.
-    ``decision``: by which it is to be evicted, None: it is not. ``turn``: the order among those that wait in the same
+    ``seen_at``: when it was last seen. ``bound``: since when it has been bound to its node, None: it is not bound.
+    ``decision``: the decision to evict it, None: it stays. ``turn``: its order among the pods that wait in the same
     place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, and since
-    when that has been known; None: it need not settle. ``asked``: its deletion was asked for, so if the pod is seen
-    terminating that was done, even if no answer came.
+    when the deadline has been known; None: it need not settle. ``asked``: its deletion was requested, so if the pod is
+    seen terminating the request took effect, even if no answer came.
     """
 
     __slots__ = (
@@ -206,10 +201,10 @@ class PodRecord:
 
     @property
     def deleted(self) -> bool:
-        """Tell whether the API server has accepted its deletion."""
+        """Return whether the API server has accepted its deletion."""
         return isinstance(self.state, Deleted)
 
     @property
     def in_flight(self) -> bool:
-        """Tell whether a worker has it."""
+        """Return whether a worker is working on the pod."""
         return isinstance(self.state, InFlight)

@@ -1,8 +1,7 @@
-"""How pods are evicted, once it is decided that they go: by which call, how fast, and what is held back.
-
-The first rule that matches a pod and the taint that decides on it counts; what it leaves open, and what no rule
-matches, is as the policy says for all. Decides neither whether nor when a pod goes (``decision``), nor which taint
-decides where several are due (``governing``).
+"""How pods are evicted after the decision to evict them: by which call, how fast, and which evictions are held.
+The first rule that matches a pod and its deciding taint counts. The policy's general settings apply to what the rule
+leaves open, and to pods that no rule matches. This module decides neither whether nor when a pod is evicted
+(``decision``), nor which of several due taints decides (``governing``).
 """
 
 import math
@@ -17,8 +16,8 @@ from taint_eviction.core.objects import OUT_OF_SERVICE, Node
 class EvictionMode(Enum):
     """Which call ends a pod.
 
-    ``DELETE``: a DELETE, which knows no budgets. ``EVICT``: the eviction API; PodDisruptionBudgets hold, however long.
-    ``EVICT_THEN_DELETE``: the same until budgets have refused for so long without a break, then a DELETE.
+    ``DELETE``: a DELETE, which ignores budgets. ``EVICT``: the eviction API; PodDisruptionBudgets hold indefinitely.
+    ``EVICT_THEN_DELETE``: the eviction API until budgets have refused without a break for a given time, then a DELETE.
     """
 
     DELETE = "delete"
@@ -28,9 +27,8 @@ class EvictionMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many evictions: ``per_second`` in the long run, ``burst`` of them without waiting, ``at_once`` in flight.
-
-    None: as many as there are. ``burst`` None: a second's worth, at least 1.
+    """How many evictions: ``per_second`` on average, ``burst`` without a wait between them, ``at_once`` in flight.
+    None: unlimited. ``burst`` None: the number for one second, at least 1.
     """
 
     per_second: float | None = None
@@ -39,19 +37,19 @@ class Limit:
 
     @property
     def max_tokens(self) -> float:
-        """How many evictions can be saved up."""
+        """The largest number of tokens that can accumulate."""
         if self.per_second is None:
             return math.inf
         return float(max(1, math.ceil(self.per_second)) if self.burst is None else self.burst)
 
     @property
     def size(self) -> tuple[float, float, float]:
-        """How large it is: more per second, then a larger burst, then more at once; what is not limited is most."""
+        """A sort key for limits: by rate, then by burst, then by number in flight; unlimited is the largest."""
         per_second, at_once = (math.inf if each is None else each for each in (self.per_second, self.at_once))
         return per_second, self.max_tokens, at_once
 
     def problems(self, what: str) -> list[str]:
-        """Say everything that is wrong with it, a sentence each; ``what`` names it."""
+        """Return everything that is wrong with it, one sentence each; ``what`` names it."""
         found = []
         if self.per_second is not None and not (0 < self.per_second < math.inf):
             found.append(f"{what}: evictions per second must be more than 0, not {self.per_second:g}; to hold, pause")
@@ -70,10 +68,9 @@ _MODES_BY_HASTE = (EvictionMode.DELETE, EvictionMode.EVICT_THEN_DELETE, Eviction
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """What holds for some pods. What is empty matches all; what is None or unlimited is as for all pods.
-
-    ``taint_keys`` and ``namespaces`` are names, or beginnings of names followed by ``*``. ``limit`` is shared by all
-    pods of the rule, and comes on top of the limits for all. ``pause``: nothing of it is evicted.
+    """The settings for some pods. An empty field matches all pods; for a field that is None the general setting
+    applies. ``taint_keys`` and ``namespaces`` are names, or prefixes followed by ``*``. ``limit`` is shared by all pods
+    of the rule, and applies in addition to the general limits. ``pause``: none of its pods is evicted.
     """
 
     name: str
@@ -86,7 +83,7 @@ class PolicyRule:
     pause: bool = False
 
     def matches(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether it matches a pod that goes because of a taint with this key."""
+        """Return whether the rule matches a pod that is evicted because of a taint with this key."""
         return (
             _named(taint_key, self.taint_keys)
             and _named(namespace, self.namespaces)
@@ -94,7 +91,7 @@ class PolicyRule:
         )
 
     def names(self, taint_key: str) -> bool:
-        """Tell whether it is about this key in particular: by its name, or by a pattern other than ``*`` alone."""
+        """Return whether the rule names this key in particular: in full, or by a pattern other than ``*`` alone."""
         return any(pattern != "*" and _named(taint_key, (pattern,)) for pattern in self.taint_keys)
 
 
@@ -106,10 +103,9 @@ def _named(name: str, patterns: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """What holds for one pod: ``rule`` is the one that matched, None where none did.
-
-    ``exempt``: the pod goes because its node is out of service, first in line, and neither limits nor an open breaker
-    hold it (but see ``out_of_service``).
+    """The settings for one pod: ``rule`` is the one that matched, None if none did.
+    ``exempt``: the pod is evicted because its node is out of service, before others, and neither limits nor an open
+    breaker hold it (but see ``out_of_service``).
     """
 
     rule: PolicyRule | None
@@ -119,12 +115,12 @@ class Handling:
 
     @property
     def paused(self) -> bool:
-        """Tell whether its rule holds the pod."""
+        """Return whether the rule pauses the pod."""
         return self.rule is not None and self.rule.pause
 
     @property
     def haste(self) -> tuple[float, ...]:
-        """A key to sort by: what lets a pod go sooner comes first; all that is paused comes last, and is alike."""
+        """A sort key: settings that allow an eviction sooner come first; paused ones come last, and are equal."""
         if self.paused:
             return (math.inf,)
         if self.exempt:
@@ -136,12 +132,11 @@ class Handling:
 
 @dataclass(frozen=True, slots=True)
 class EvictionPolicy:
-    """What holds for all pods, and the rules for some.
-
-    ``evict_timeout_seconds``: for how long EVICT_THEN_DELETE goes on asking the eviction API while budgets refuse, from
-    the first refusal of a series that nothing interrupts. ``total`` limits all evictions together, ``per_node`` those
-    of each node, ``per_namespace`` those of each namespace. ``out_of_service``: it is about the pods of a node that is
-    (see ``on``).
+    """The settings for all pods, and the rules for some.
+    ``evict_timeout_seconds``: for how long EVICT_THEN_DELETE uses the eviction API while budgets refuse, from the first
+    refusal of an uninterrupted series. ``total`` limits all evictions together, ``per_node`` those of each node,
+    ``per_namespace`` those of each namespace. ``out_of_service``: the policy applies to the pods of a node that is out
+    of service (see ``on``).
     """
 
     mode: EvictionMode = EvictionMode.DELETE
@@ -153,19 +148,18 @@ class EvictionPolicy:
     out_of_service: bool = False
 
     def on(self, node: Node | None) -> "EvictionPolicy":
-        """Return the policy as it is for the pods of a node: one that is out of service has a rule of its own."""
+        """Return the policy that applies to the pods of a node; for a node that is out of service it differs."""
         return replace(self, out_of_service=True) if node is not None and node.is_out_of_service else self
 
     @property
     def same_for_all_taints(self) -> bool:
-        """Tell whether it does not matter because of which taint a pod goes."""
+        """Return whether a pod is evicted in the same way for every taint."""
         return not self.rules and not self.out_of_service
 
     def handling(self, taint_key: str, namespace: str, labels: Mapping[str, str]) -> Handling:
-        """Say what holds for a pod that goes because of a taint with this key.
-
-        Of a node that is out of service it goes by a DELETE, unless a rule that matches it names that very taint, or
-        the first that matches it pauses it.
+        """Return the settings for a pod that is evicted because of a taint with this key.
+        On a node that is out of service the pod is deleted by a DELETE, unless a rule that matches it names that very
+        taint, or the first rule that matches it pauses it.
         """
         matching = [rule for rule in self.rules if rule.matches(taint_key, namespace, labels)]
         rule = matching[0] if matching else None
@@ -179,7 +173,7 @@ class EvictionPolicy:
         return Handling(rule, rule.mode or self.mode, timeout)
 
     def problems(self) -> list[str]:
-        """Say everything that is wrong with it, a sentence each."""
+        """Return everything that is wrong with it, one sentence each."""
         limits = {"all evictions": self.total, "evictions per node": self.per_node}
         limits["evictions per namespace"] = self.per_namespace
         found = [problem for what, limit in limits.items() for problem in limit.problems(what)]

@@ -1,6 +1,5 @@
-"""Could a pod be scheduled on a node again: the scheduler's view of taints, for explanations only.
-
-Other than for evictions, any toleration counts and not the first, and its seconds do not matter.
+"""Whether a pod could be scheduled on a node again: the scheduler's view of taints, for explanations only.
+Unlike for evictions, any matching toleration counts, not only the first, and its seconds do not matter.
 
 Reference: pkg/scheduler/framework/plugins/tainttoleration
 """
@@ -12,12 +11,12 @@ from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHED
 
 
 def repelling(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """List the taints (NoSchedule and NoExecute) for which no such pod is scheduled on their node."""
+    """Return the taints (NoSchedule and NoExecute) that keep such a pod from being scheduled on their node."""
     return _untolerated(tuple(tolerations), taints, (NO_SCHEDULE, NO_EXECUTE))
 
 
 def discouraging(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """List the taints (PreferNoSchedule) for which such a pod is scheduled on their node only if need be."""
+    """Return the taints (PreferNoSchedule) because of which the scheduler avoids their node for such a pod."""
     return _untolerated(tuple(tolerations), taints, (PREFER_NO_SCHEDULE,))
 
 

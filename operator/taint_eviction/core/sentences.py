@@ -3,7 +3,7 @@
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import NO_EXECUTE, OUT_OF_SERVICE, Node
 
-# How a pod goes whose node is out of service.
+# How a pod is evicted if its node is out of service.
 BY_DELETE_OUT_OF_SERVICE = (
     "by a DELETE, before all others: its node is out of service and not ready, so neither PodDisruptionBudgets nor"
     " limits apply"
@@ -21,9 +21,9 @@ _SEEN = {
 
 
 def tolerated(taint: object, toleration: object | None, by_default: bool = False) -> str:
-    """Say whether a taint is tolerated and by which toleration; ``by_default``: the pod itself has no such toleration.
-
-    Both may be values or texts; None (or "") as toleration: the taint is not tolerated.
+    """Return a sentence on whether a taint is tolerated, and by which toleration.
+    ``by_default``: the pod itself has no such toleration. Taint and toleration may be values or texts. A toleration
+    that is None or "" means that the taint is not tolerated.
     """
     if not toleration:
         return f"{taint} is not tolerated"
@@ -31,12 +31,12 @@ def tolerated(taint: object, toleration: object | None, by_default: bool = False
 
 
 def began(instant: str, source: str) -> str:
-    """Say when a taint or a binding began; ``source``: the value of the ``TimeSource`` that says so."""
+    """Return when a taint or a binding began; ``source``: the value of the ``TimeSource`` that says so."""
     return f"{instant} ({_SEEN.get(source, source)})"
 
 
 def out_of_service_note(node: Node) -> str:
-    """Say what somebody should know of a node that has the taint out-of-service, "" if nothing."""
+    """Return what people should know about a node with the taint out-of-service, "" if nothing."""
     if not any(taint.key == OUT_OF_SERVICE for taint in node.taints):
         return ""
     if node.is_ready:

@@ -1,6 +1,5 @@
-"""What the core says of itself when it is asked: which pods are to be evicted, in which state, and why.
-
-Asking changes nothing. Not here: how it is written (``adapters``).
+"""The core's answers to questions: which pods are to be evicted, in which state, and why.
+Questions change nothing. ``adapters`` turns the answers into documents.
 """
 
 import math
@@ -43,8 +42,8 @@ from taint_eviction.core.uncounted_nodes import NotCounted, uncounted_nodes
 class Pending:
     """A pod that has a deadline or is being evicted.
 
-    ``state``: that of its record, with what holds it back now. ``asks_until``: until when the eviction API is asked, as
-    far as is known now (infinite: indefinitely).
+    ``state``: that of its record, with the reason that holds it now. ``asks_until``: until when the eviction API is
+    used, as far as is known now (infinite: indefinitely).
     """
 
     record: PodRecord
@@ -56,7 +55,7 @@ class Pending:
 
     @property
     def wait_reason(self) -> WaitReason | None:
-        """What holds it back though it is due, None if nothing does."""
+        """Why the due pod is held, None if it is not."""
         match self.state:
             case Queued(wait_reason=wait_reason):
                 return wait_reason
@@ -70,9 +69,8 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All there is to say about one known pod.
-
-    ``pending`` None: it stays, or its deletion was accepted already.
+    """Everything known about one pod and its decision.
+    ``pending`` None: the pod stays, or its deletion was already accepted.
     """
 
     record: PodRecord
@@ -81,7 +79,7 @@ class Explanation:
 
 
 class Status:
-    """Answers questions about the pods, and about what holds their evictions back."""
+    """Answers questions about the pods, and about what holds their evictions."""
 
     def __init__(
         self,
@@ -106,45 +104,45 @@ class Status:
 
     @property
     def policy(self) -> EvictionPolicy:
-        """The policy of evicting that holds now."""
+        """The eviction policy in force."""
         return self._dispatch.policy
 
     @property
     def control_state(self) -> ControlState | None:
-        """What people have ordered, None while that is not known."""
+        """What people have ordered, None while it is not known."""
         return self._suspension.control_state
 
     def surge(self, now: Moment) -> TaintSurge:
-        """Say what the circuit breaker sees; of outages those because of which pods are to be evicted."""
+        """Return what the circuit breaker counts; only outages that cause evictions count."""
         surge = self.breaker.surge(self.nodes.known, self._queue.due(exempt=False), now)
         counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
         return replace(surge, lifecycle_nodes=len(counted))
 
     def zones(self, now: Moment) -> list[ZoneRow]:
-        """Say the same by zone."""
+        """Return the breaker's counts by zone."""
         return zone_rows(self.breaker, self.nodes.known, self._dispatch.evictions, now)
 
     def uncounted(self, now: Moment) -> dict[NotCounted, list[str]]:
-        """Name by reason the nodes that are tainted or not ready and that the breaker does not count."""
+        """Return, by reason, the nodes that are tainted or not ready and that the breaker does not count."""
         counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
         return uncounted_nodes(self.breaker, self.nodes.known, counted, self._dispatch.evictions, now)
 
     def out_of_service_notes(self) -> dict[str, str]:
-        """Say by the name of each node with the taint out-of-service what somebody should know of it, if anything."""
+        """Return what people should know about nodes with the taint out-of-service, if anything, by node name."""
         known = self.nodes.known
         notes = ((name, out_of_service_note(known[name].node)) for name in self._out_of_service.names())
         return {name: note for name, note in notes if note}
 
     def ready_out_of_service_count(self) -> int:
-        """Count the nodes that are ready though they have the taint out-of-service."""
+        """Count the nodes that are ready although they have the taint out-of-service."""
         return sum(self.nodes.known[name].node.is_ready for name in self._out_of_service.names())
 
     def due_count(self) -> int:
-        """Count the pods that are due and have not been attempted, held ones left out."""
+        """Count the due pods that have not been attempted, without those that are held."""
         return self._queue.due()
 
     def waiting_counts(self) -> Counter[WaitReason]:
-        """Count the pods that are due and wait, retries included, by what they wait for; costs a look at each pod."""
+        """Count the due pods that wait, retries included, by the reason they wait for; looks at each pod."""
         states = [record.state for record in self._pods]
         flows = Counter(state.schedule.flow for state in states if isinstance(state, Queued))
         counts = Counter({WaitReason.SETTLING: sum(isinstance(state, Settling) for state in states)})
@@ -154,14 +152,14 @@ class Status:
         return counts
 
     def failures(self, *, held: bool = True) -> list[FailedAttempts]:
-        """List the failed attempts at all pods that are still to be evicted, those included that are held, or not."""
+        """Return the failed attempts of all pods still to be evicted, with or without the pods that are held."""
         return [each.failures for each in self._pods if each.failures is not None and (held or not self._is_held(each))]
 
     def _is_held(self, record: PodRecord) -> bool:
         return record.decision is not None and self._dispatch.wait_reason(record, record.decision) is not None
 
     def loop_count(self, now: Moment) -> int:
-        """Count the DaemonSets, once for each node, whose pods this process evicts there again and again."""
+        """Count the pairs of a DaemonSet and a node where this process evicts its pods again and again."""
         return self._deciding.loops.count(now)
 
     def pending_count(self) -> int:
@@ -169,11 +167,11 @@ class Status:
         return sum(record.decision is not None for record in self._pods)
 
     def known_keys(self) -> tuple[NamespacedName, ...]:
-        """List the names of all known pods."""
+        """Return the names of all known pods."""
         return tuple(self._pods.known)
 
     def pending(self, now: Moment, keys: Iterable[NamespacedName] | None = None) -> Iterator[Pending]:
-        """Go through the pods of these names, None: all, that have a deadline or are being evicted."""
+        """Yield the pods with these names (None: all) that have a deadline or are being evicted."""
         for key in self._pods.known if keys is None else keys:
             record = self._pods.known.get(key)
             if record is not None and record.decision is not None:
@@ -186,7 +184,7 @@ class Status:
         return Pending(record, decision, handling, state, record.failures, asks_until(handling, record.failures))
 
     def explain(self, key: NamespacedName, now: Moment) -> Explanation | None:
-        """Say all there is to say about the pod of this name; None if it is not known."""
+        """Return the explanation of the pod with this name; None if it is not known."""
         record = self._pods.known.get(key)
         if record is None:
             return None
@@ -194,7 +192,7 @@ class Status:
         return Explanation(record, self._deciding.decide(record, now), pending)
 
     def as_if_alive(self, pod: Pod, now: Moment) -> Explanation:
-        """Say what there would be to say about a pod that is seen for the first time, if it were not terminating."""
+        """Return the explanation for a pod as if it were first seen now and were not terminating."""
         bound = None if pod.node_name is None else sight(now, pod.bound_at, pod.bound_time_source)
         record = PodRecord(replace(pod, terminating=False), now.at, bound)
         decision = self._deciding.decide(record, now)

@@ -1,10 +1,9 @@
-"""Lifecycle taints on nodes that report that they are ready: told once, and otherwise taints like any other.
-
+"""Lifecycle taints on nodes that are ready: reported once, and otherwise handled like any taint.
 The node lifecycle controller sets ``not-ready`` and ``unreachable`` while a node is not ready, and removes them within
-seconds when it is ready again. One that stays was set by somebody else, or that controller does not run. It evicts all
-the same, so somebody must be told. The time counts from when this process saw it so: no other clock has a say.
-
-Holds nobody back. Invariant: nothing is kept of a node that is gone, or of a taint that is.
+seconds when it is ready again. If one stays, somebody else has set it, or that controller does not run. The taint still
+evicts pods, so it is reported. The time counts from when this process saw the node ready with the taint; no other clock
+is used.
+This module holds no eviction. Invariant: it keeps nothing about nodes or taints that are gone.
 """
 
 from collections.abc import Collection
@@ -13,7 +12,7 @@ from taint_eviction.core.effects import StrayTaint
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, Node, Taint
 
-# So long a node may be ready before its lifecycle taint is no longer an ordinary sight.
+# For this long a lifecycle taint on a ready node is normal.
 _STRAY_SECONDS = 60.0
 
 
@@ -21,12 +20,12 @@ class StrayTaints:
     """Remembers lifecycle taints on ready nodes, by node and key; see the module."""
 
     def __init__(self) -> None:
-        # Since when, until it is told.
+        # Since when, until it is reported.
         self._since: dict[tuple[str, str], tuple[float, Taint]] = {}
         self._told: set[tuple[str, str]] = set()
 
     def node_seen(self, node: Node, taints: Collection[Taint], now: Moment) -> None:
-        """Take in a node as it is known now, with its NoExecute ``taints``."""
+        """Observe a node as it is known now, with its NoExecute ``taints``."""
         present = {taint.key: taint for taint in taints}
         for key in LIFECYCLE_KEYS:
             pair = node.name, key
@@ -47,7 +46,7 @@ class StrayTaints:
         self._told.discard(pair)
 
     def tell(self, now: Moment) -> list[StrayTaint]:
-        """Return those that have been there for too long and were not told; to be asked often, by who leads."""
+        """Return the taints that have stayed for too long and were not reported; the leader calls this often."""
         if not self._since:
             return []
         due = [pair for pair, (since, _) in self._since.items() if now.at - since > _STRAY_SECONDS]

@@ -1,6 +1,5 @@
-"""What holds evictions back: people's orders, and the circuit breaker.
-
-Says what is held and why; decides on no pod. Orders that are not known yet hold everything.
+"""What holds evictions: people's orders, and the circuit breaker. This module says what is held and why; it decides on
+no pod. As long as the orders are not known, all evictions are held.
 """
 
 import math
@@ -18,7 +17,7 @@ from taint_eviction.core.unready_nodes import Evictions, no_evictions
 
 
 class Suspension:
-    """What people, the policy's rules and the breaker hold back. ``control_state`` is None until it has been read."""
+    """What people, the policy's rules and the breaker hold. ``control_state`` is None until it has been read."""
 
     def __init__(self, policy: EvictionPolicy, breaker: Breaker, control_state: ControlState | None) -> None:
         self.control_state = control_state
@@ -27,11 +26,11 @@ class Suspension:
         self.change_policy(policy)
 
     def change_policy(self, policy: EvictionPolicy) -> None:
-        """Go on with another policy's rules."""
+        """Apply another policy's rules."""
         self._paused_rules = frozenset(rule.name for rule in policy.rules if rule.pause)
 
     def of_cluster(self, exempt: bool = False) -> WaitReason | None:
-        """Return what holds all evictions, or all ``exempt`` ones; None if nothing does."""
+        """Return why all evictions, or all ``exempt`` ones, are held; None if they are not."""
         if self.control_state is None:
             return WaitReason.ORDERS_UNKNOWN
         latch = self._breaker.latch
@@ -40,7 +39,7 @@ class Suspension:
         return None if self.control_state.cluster is None else WaitReason.PAUSED
 
     def of_flow(self, key: FlowKey) -> WaitReason | None:
-        """Say what holds a flow, beside what holds all evictions; None if nothing does."""
+        """Return why a flow is held, apart from reasons that hold all evictions; None if it is not."""
         if key.rule in self._paused_rules:
             return WaitReason.RULE_PAUSED
         if self.control_state is None:
@@ -57,7 +56,7 @@ class Suspension:
         return {"whole": self.control_state.cluster is not None, "node": nodes, "namespace": namespaces}
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
-        """Take in the control state as the cluster has it; a known latch stays until it is reset."""
+        """Apply the control state from the cluster; a known latch stays until it is reset."""
         before = {} if self.control_state is None else self.control_state.pauses()
         after = control_state.pauses()
         self.control_state = control_state
@@ -100,7 +99,7 @@ class Suspension:
             breaker.reset(control_state.reset_epoch)
         if latch is None:
             return
-        # A latch from before this process closed the breaker was read before the closing could be written.
+        # An older latch was read before this process could write that it closed the breaker.
         if latch.unreadable or (breaker.latch is None and latch.since_epoch > self._closed_epoch):
             breaker.latch = latch
 

@@ -1,8 +1,7 @@
-"""Taking back DisruptionTarget conditions of this process's making from pods whose eviction was called off.
-
-A condition that was about to be written may be there, whatever the answer was; so it is to be taken back from every
-pod whose eviction is called off after that. Whether and when stands in the pod's record (``Condition``); the queue here
-holds hints only. Decides nothing and writes nothing.
+"""Taking back DisruptionTarget conditions that this process set, from pods whose eviction was cancelled.
+A condition that was about to be written may be there, whatever the answer was; so it is taken back from every pod whose
+eviction is cancelled after that. The pod's record says whether and when (``Condition``); the queue here holds hints
+only. This module decides nothing and writes nothing.
 """
 
 from taint_eviction.core.objects import PodRef
@@ -23,12 +22,12 @@ class TakeBacks:
         record.condition = Condition(True, before.take_back_at, before.tries, before.turn)
 
     def want(self, record: PodRecord, at: float) -> None:
-        """Have a pod's condition taken back at ``at``, or when that is wanted already."""
+        """Schedule the take-back of a pod's condition for ``at``, unless it is already scheduled."""
         if record.condition.take_back_at is None:
             self._schedule(record, at, record.condition.tries)
 
     def want_again(self, record: PodRecord, at: float, tries: int) -> None:
-        """Have it taken back at ``at``, after so many attempts that failed."""
+        """Schedule the take-back for ``at``, after ``tries`` failed attempts."""
         self._schedule(record, at, tries)
 
     def _schedule(self, record: PodRecord, at: float, tries: int) -> None:
@@ -42,7 +41,7 @@ class TakeBacks:
             self._queue.schedule(record.ref, record.condition.take_back_at)
 
     def cancel(self, record: PodRecord) -> None:
-        """Leave the condition where it is, for now."""
+        """Leave the condition on the pod, for now."""
         if record.condition.take_back_at is not None:
             self._queue.cancel(record.ref)
             record.condition = Condition(record.condition.may_be_there, None, record.condition.tries)
@@ -53,10 +52,10 @@ class TakeBacks:
         record.condition = NO_CONDITION
 
     def next_at(self) -> float | None:
-        """Say when the next is due, None if there is none."""
+        """Return when the next take-back is due, None if there is none."""
         return self._queue.next_fire_at()
 
     def pop_due(self, now: float) -> PodRef | None:
-        """Take out the one that has been due for longest; None if none is due."""
+        """Remove and return the pod that has been due for longest; None if none is due."""
         entry = self._queue.pop_due(now)
         return None if entry is None else entry.ref

@@ -1,10 +1,10 @@
-"""Text and JSON from outside the process, in the one form that every room uses. Pure."""
+"""Text and JSON from outside the process, in the one form that all packages use. Pure."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-# A JSON object as decoded. The core reads none; every room above it does.
+# A JSON object as decoded. The core reads none; the packages above it do.
 JsonObject = dict[str, Any]
 
 _MAX_CHARACTERS = 300
@@ -22,11 +22,11 @@ def one_line(text: str | BaseException, max_characters: int = _MAX_CHARACTERS) -
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Name the word that is near, after a semicolon; "" if none is."""
+    """Return a suggestion of the most similar known word, after a semicolon; "" if none is similar."""
     close = nearest(word, known)
     return f"; did you mean {close!r}?" if close else ""
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the word that is near; None if none is."""
+    """Return the most similar known word; None if none is similar."""
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)

@@ -7,11 +7,11 @@ Passive and synchronous: it never waits and never acts. Only its owner cancels a
 entry leaves by ``pop_due`` or ``cancel`` and nothing of it remains, so a pod that is recreated under the same name
 always gets an entry of its own.
 
-The entries that are due in the foremost second, or before it, are a heap; those of later seconds stand as they were
-scheduled, and become the heap when their second is the foremost: with a million entries one heap of all costs four
-times as much, as each step down it looks somewhere else in memory. Entries that were replaced or cancelled stay where
-they are until they surface or outnumber the live ones (``stale <= live + _SLACK``); an entry is stale if its key has
-another.
+The entries that are due in the earliest second, or before it, form a heap. The entries of each later second are kept in
+the order of scheduling, and form the heap when their second is the earliest: with a million entries, a single heap
+costs four times as much, because each step down the heap reads another part of memory. Entries that were replaced or
+cancelled stay where they are until they reach the top or outnumber the live ones (``stale <= live + _SLACK``); an entry
+is stale if its key has another.
 
 Reference: ``TimedWorkerQueue`` in pkg/controller/tainteviction. Before Kubernetes 1.33 it kept a key after its work ran
 until the pod's end was noticed, and indefinitely where the name's next pod was there by then
@@ -55,11 +55,11 @@ class TimedWorkerQueue:
         return len(self._entries)
 
     def __contains__(self, ref: PodRef) -> bool:
-        """Tell whether exactly this pod (key and UID) has an entry."""
+        """Return whether exactly this pod (key and UID) has an entry."""
         return self.get(ref) is not None
 
     def __iter__(self) -> Iterator[Entry]:
-        """Go through the live entries in no particular order."""
+        """Yield the live entries in no particular order."""
         return iter(self._entries.values())
 
     def get(self, ref: PodRef) -> Entry | None:
@@ -91,7 +91,7 @@ class TimedWorkerQueue:
         return entry
 
     def pop_due(self, now: float) -> Entry | None:
-        """Take out the most overdue entry with ``fire_at <= now``; None if nothing is due."""
+        """Remove and return the most overdue entry with ``fire_at <= now``; None if nothing is due."""
         entry = self._first()
         if entry is None or entry.fire_at > now:
             return None

@@ -1,6 +1,5 @@
-"""Which nodes with NoExecute taints, or that are not ready, the circuit breaker does not count, and why not.
-
-For people who expect a number that they do not see. Like ``breaker_table`` it says what is so now, when somebody asks.
+"""Which nodes that have NoExecute taints, or are not ready, the circuit breaker does not count, and why.
+This is for people who expect another number. Like ``breaker_table``, it is computed on request and shows the present.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -28,7 +27,7 @@ class NotCounted(Enum):
 def uncounted_nodes(
     breaker: Breaker, nodes: Mapping[str, KnownNode], counted: Collection[str], evictions: Evictions, now: Moment
 ) -> dict[NotCounted, list[str]]:
-    """Name by reason the nodes that are tainted or not ready and not among ``counted``, nor newly tainted by people."""
+    """Return, by reason, the tainted or unready nodes that are not in ``counted`` and not newly tainted by people."""
     by_people, _ = breaker.newly_tainted(nodes, now)
     found: dict[NotCounted, list[str]] = {}
     for name, known in nodes.items():
@@ -43,7 +42,7 @@ def _is_lost(known: KnownNode) -> bool:
 
 
 def _reasons(breaker: Breaker, known: KnownNode, evictions: Evictions, now: Moment) -> Iterator[NotCounted]:
-    """Yield what keeps a node from being counted; the first is what to say."""
+    """Yield the reasons why a node is not counted; the first is the one to report."""
     node, by_people = known.node, any(is_by_people(taint, known.node) for taint in known.sightings)
     if not by_people and breaker.unready.zone_of(node.name) is None:
         yield NotCounted.EXCLUDED if node.exempt else NotCounted.CONTROL_PLANE

@@ -1,12 +1,12 @@
-"""Which nodes are not ready, since when, and how many of them became so together.
+"""Which nodes are not ready, since when, and how many of them became unready together.
 
 The node lifecycle controller taints a few nodes of an outage at a time (0.1 a second and zone, or fewer), but sets the
 conditions of all at once. So an outage is counted by the condition Ready. A node whose condition is missing, or does
 not say since when, is not counted here: ``breaker`` counts it by its taint.
 
-A node's outage begins when its condition stops being True, whatever it is after that (False, Unknown). What was seen
-beats what is dated: an outage begins no earlier than the node was last known to be ready. But a watch that is behind
-shows late what began together, so nodes also count together whose conditions are dated so.
+A node's outage begins when its condition stops being True (it may be False or Unknown). An observation overrides a
+date: an outage begins no earlier than the node was last known to be ready. But a watch that is behind shows late what
+began together, so nodes also count together if the dates of their conditions are close together.
 
 Nodes with the label node.kubernetes.io/exclude-disruption count neither as not ready nor among all nodes; nor do those
 of the control plane if the policy says so. Pure: an observation costs the same however many nodes there are.
@@ -26,15 +26,14 @@ from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, Node, Readiness
 from taint_eviction.core.pod_record import PodRecord
 
-# The pods of a node that are to be evicted; True: only those that are due and whose flow nobody holds.
+# The pods of a node that are to be evicted; True: only those that are due and whose flow is not held.
 Evictions = Callable[[str, bool], Iterable[PodRecord]]
 
 
 @dataclass(frozen=True, slots=True)
 class LostNodes:
-    """Nodes that stopped being ready within the window of one of them, ``name``, and still are not.
-
-    ``count`` of ``total`` nodes; ``zone`` None: of all nodes, else of those of this zone.
+    """Nodes that stopped being ready within the window around one of them, ``name``, and are still not ready.
+    ``count`` of ``total`` nodes: of those in ``zone``, or, if that is None, of all nodes.
     """
 
     name: str
@@ -46,7 +45,7 @@ class LostNodes:
 
 @dataclass(frozen=True, slots=True)
 class _SeenNode:
-    """A node as it was observed last; ``lost_at`` None: it is ready, or does not say since when it is not."""
+    """A node as last observed; ``lost_at`` None: it is ready, or does not say since when it is not ready."""
 
     uid: str
     zone: str
@@ -65,21 +64,22 @@ class UnreadyNodes:
         # Nodes that count, by zone; and of these the ones that are not ready, with the instant at which that began.
         self._zones: Counter[str] = Counter()
         self.lost: dict[str, float] = {}
-        # The same by the date of their condition alone.
+        # The same, by the date of the condition only.
         self._dated: dict[str, float] = {}
         self._lost_in: Counter[str] = Counter()
-        # Whether an outage may have become too much, or evictions due, since it was asked last (``Breaker.evaluate``).
+        # Whether, since the last evaluation (``Breaker.evaluate``), an outage may have become too large or evictions
+        # due.
         self.news = False
         self._heard_at = -math.inf
 
     # What is seen
 
     def hear(self, now: Moment) -> None:
-        """Note that the watch of nodes has brought everything there was."""
+        """Note that the watch of nodes has brought everything so far."""
         self._heard_at = now.at
 
     def see(self, fact: NodeSeen, now: Moment) -> None:
-        """Take in a node."""
+        """Observe a node."""
         node, before = fact.node, self._nodes.get(fact.node.name)
         same = before if before is not None and before.uid == node.uid else None
         counts = not node.exempt and not (self._policy.without_control_plane and node.control_plane)
@@ -112,7 +112,8 @@ class UnreadyNodes:
             return None
         was = None if same is None else same.ready
         if same is not None and was is not None and same.lost_at is not None:
-            # Over a gap of the watch, a later date may mean that it was ready in between; with the same status it does.
+            # Across a gap of the watch, a later date may mean that the node was ready in between; with the same status
+            # it does.
             stayed = ready.since == was.since or (ready.status != was.status and not fact.after_gap)
             if stayed:
                 return same.lost_at
@@ -139,12 +140,12 @@ class UnreadyNodes:
         return seen.zone if seen is not None and seen.counts else None
 
     def not_ready(self) -> Iterator[str]:
-        """Go through the nodes that count and are not ready, for whatever time."""
+        """Yield the nodes that count and are not ready, for any time."""
         return (name for name, seen in self._nodes.items() if seen.counts and seen.ready and not seen.ready.is_true)
 
     @property
     def has_news(self) -> bool:
-        """Tell whether ``too_much`` may have another answer than before: most outages are too small in any case."""
+        """Return whether the result of ``too_much`` may have changed: most outages are too small to matter."""
         return self.news and (
             self._is_exceeded(None, len(self.lost))
             or (self._policy.zone is not None and any(self._is_exceeded(*zone) for zone in self._lost_in.items()))
@@ -155,10 +156,9 @@ class UnreadyNodes:
         return threshold is not None and threshold.exceeded_by(count, total)
 
     def together(self, known_at: float) -> Iterator[LostNodes]:
-        """Go through the nodes that are not ready, each with how many others became so within its window.
-
-        That is: within the policy's window before or after it. What began by ``known_at`` is known to people and does
-        not count. First for all nodes, then for zones if they have a threshold.
+        """Yield the nodes that are not ready, each with how many others became unready within its window.
+        The window is the policy's, before and after that node's outage began. Outages that began by ``known_at`` are
+        known to people and do not count. First for all nodes, then for zones if they have a threshold.
         """
         for zone, nodes in self._groups(known_at):
             yield from self._counted(nodes, zone)
@@ -186,7 +186,9 @@ class UnreadyNodes:
         return bisect_right(starts, at + window) - bisect_left(starts, at - window)
 
     def too_much(self, evictions: Evictions, due: bool, known_at: float) -> str | None:
-        """Say in a sentence what is too much: nodes lost together, with an eviction because of that (``due``: soon)."""
+        """Return which outage exceeds its threshold and causes an eviction (``due``: soon), as a sentence; None if none
+        does.
+        """
         for zone, nodes in self._groups(known_at):
             if not self._is_exceeded(zone, len(nodes)):
                 continue
@@ -202,11 +204,11 @@ class UnreadyNodes:
         return f"{lost.count} of {lost.total} nodes{where} {within} and still are not, more than {threshold}"
 
     def threshold(self, zone: str | None) -> NodeThreshold | None:
-        """Return how many nodes of a zone, None: of all, may be lost."""
+        """Return how many nodes of a zone (None: of all nodes) may be lost."""
         return self._policy.lifecycle_nodes if zone is None else self._policy.zone if zone else None
 
     def names(self, lost: LostNodes, known_at: float) -> set[str]:
-        """Name the nodes of an outage."""
+        """Return the names of the nodes of an outage."""
         window, dated_at = self._policy.window_seconds, self._dated[lost.name]
         return {
             name
@@ -215,9 +217,8 @@ class UnreadyNodes:
         }
 
     def has_caused(self, lost: LostNodes, evictions: Iterable[PodRecord]) -> bool:
-        """Tell whether one of these evictions from the node of an outage is due to that.
-
-        That of a pod which came when the node had long been lost is not.
+        """Return whether the outage of a node caused one of these evictions from it.
+        The eviction of a pod that came long after the node was lost was not caused by the outage.
         """
         return any(
             record.decision is not None
@@ -229,16 +230,16 @@ class UnreadyNodes:
 
 
 def _dated_at(ready: Readiness | None, now: Moment) -> float:
-    """Return the instant at which a condition says that it changed; now, if it does not say, or says a later one."""
+    """Return the instant at which a condition says that it changed; now if it has no date, or a later one."""
     since = None if ready is None else ready.since
     return now.at if since is None else min(now.at, now.instant_of(since + TRUNCATION_SECONDS))
 
 
 def no_evictions(_: str, __: bool) -> Iterable[PodRecord]:
-    """Return none: of ``Evictions`` the one under which nobody goes."""
+    """Return no pods: an ``Evictions`` for which none is to be evicted."""
     return ()
 
 
 def is_dated(node: Node) -> bool:
-    """Tell whether a node's condition says since when it is not ready, or that it is."""
+    """Return whether a node's condition is dated, or says that the node is ready."""
     return node.ready is not None and (node.ready.is_true or node.ready.since is not None)

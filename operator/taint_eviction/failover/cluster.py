@@ -1,6 +1,5 @@
-"""Reads what may hold pods that are Terminating, with the rights of the person who asks; changes nothing.
-
-Whatever may not or cannot be read is named in ``unchecked``, and the rest is found all the same. Every read is bounded:
+"""Reads what may hold pods that are Terminating, with the rights of the current user; changes nothing.
+What may not or cannot be read is named in ``unchecked``, and the rest is still read. Every read is bounded:
 by the timeout of a call, in pages, and in number.
 """
 
@@ -35,12 +34,12 @@ _LEASE_NAMESPACE = "kube-node-lease"
 _LEASES, _STORAGE = "coordination.k8s.io/v1", "storage.k8s.io/v1"
 _READS_AT_ONCE = 10
 
-# Of each kind no more than so many are read; what is left out is said.
+# How many objects of each kind are read at most; the answer says what is left out.
 MAX_PODS = 5_000
 _MAX_NODES = 10_000
 _MAX_ATTACHMENTS = 10_000
 _MAX_CLAIMS = 500
-# Nodes that are not Ready whose pods are listed one node after the other.
+# How many nodes that are not Ready have their pods listed one node after the other.
 MAX_DEAD_NODES = 100
 
 ReadT = TypeVar("ReadT")
@@ -59,7 +58,7 @@ class Terminating:
 class FailoverReader:
     """Reads objects for one answer; ``now`` returns the API server's time as seconds since the epoch.
 
-    ``where`` names the kubeconfig that is used; ``unchecked`` collects what could not be read, a sentence each.
+    ``where`` names the kubeconfig that is used; ``unchecked`` collects what could not be read, one sentence each.
     """
 
     calls: ApiCalls
@@ -70,7 +69,7 @@ class FailoverReader:
     # One pod
 
     async def read_pod(self, key: NamespacedName) -> PodObject | None:
-        """Read a pod; None if there is none. Raise ``CallFailed`` if that cannot be told."""
+        """Read a pod; None if there is none. Raise ``CallFailed`` if that is not known."""
         body = await self._get(ApiRequest("get", "pods", key.namespace, key.name))
         return None if body is None else read_pod_object(body)
 
@@ -85,7 +84,7 @@ class FailoverReader:
         return self._case(pod, nodes, leases, claims, attachments, siblings)
 
     async def _siblings(self, pod: PodObject) -> list[PodObject]:
-        """List the pods among which a replacement is: where it has another name, and its owner creates one at all."""
+        """List the pods among which a replacement may be: only if the owner creates one, and under another name."""
         if pod.owner is None or pod.owner.kind in ("StatefulSet", "DaemonSet"):
             return []
         query = {"labelSelector": f"pod-template-hash={pod.template_hash}"} if pod.template_hash else {}
@@ -97,7 +96,7 @@ class FailoverReader:
         """Find the pods of a namespace ("": of all) that are stuck; raise ``CallFailed`` if pods cannot be listed."""
         nodes = await self._list("Nodes", ApiRequest("list", "nodes"), read_node_object, _MAX_NODES)
         known = None if self.unchecked else {node.name: node for node in nodes}
-        # Those of nodes that are not Ready come first, whatever the number of all pods is.
+        # Pods on nodes that are not Ready come first, however many pods there are.
         dead = [node.name for node in nodes if not node.is_ready][:MAX_DEAD_NODES]
         on_dead = await _each(dead, lambda name: self._pods(namespace, f"spec.nodeName={name}", None))
         pods = {pod.uid: pod for found in on_dead.values() for pod in found}
@@ -114,7 +113,7 @@ class FailoverReader:
         nodes: Mapping[str, NodeObject] | None,
         leases: Mapping[str, NodeLease],
     ) -> list[FailoverCase]:
-        """Add what explains further; only pods that are stuck are worth these reads."""
+        """Add further explanations; only for pods that are stuck, which justify these reads."""
         claims, attachments = await self._volumes([case.pod for case in cases])
         by_owner: dict[str, list[PodObject]] = {}
         # Pods without a node were not in the lists before.
@@ -144,7 +143,7 @@ class FailoverReader:
         return await self._read_list("Pods", call, read_pod_object, max_pods)
 
     async def count_terminating(self, namespace: str) -> Terminating:
-        """Count the pods that are Terminating on nodes that are not Ready; raise ``CallFailed`` where that fails."""
+        """Count the pods that are Terminating on nodes that are not Ready; raise ``CallFailed`` if that fails."""
         nodes = await self._read_list("Nodes", ApiRequest("list", "nodes"), read_node_object, _MAX_NODES)
         dead = [node.name for node in nodes if not node.is_ready]
         if len(dead) > MAX_DEAD_NODES:

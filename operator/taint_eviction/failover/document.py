@@ -11,7 +11,7 @@ from taint_eviction.failover.wording import Finding
 
 
 def held_document(case: FailoverCase) -> JsonObject:
-    """Say what holds a pod that is Terminating, what to do first comes first."""
+    """Return what holds a pod that is Terminating; the first thing to do comes first."""
     pod = case.pod
     return {
         **_head(pod),
@@ -23,19 +23,19 @@ def held_document(case: FailoverCase) -> JsonObject:
 
 
 def free_document(pod: PodObject | None) -> JsonObject:
-    """Say that nothing holds a pod: nobody asked it to go, or there is none (None)."""
+    """Return that nothing holds a pod: its deletion was not requested, or it does not exist (None)."""
     nobody = {"terminating": False, "uid": None, "node": None}
     head = nobody if pod is None else _head(pod)
     return {**head, "askedToGoAt": None, "graceEndsAt": None, "terminatingSeconds": None, "findings": []}
 
 
 def unread_document(why: str) -> JsonObject:
-    """Say that it is not known whether anything holds a pod."""
+    """Return that it is not known whether anything holds a pod."""
     return {**free_document(None), "terminating": None, "unchecked": [why]}
 
 
 def stuck_document(cases: Sequence[FailoverCase], unchecked: Sequence[str], now_epoch: float) -> JsonObject:
-    """List pods that are stuck, by node and then the one that has waited longest first."""
+    """Return the pods that are stuck, by node, and on each node the longest wait first."""
     ordered = sorted(cases, key=lambda case: (case.pod.node, case.pod.asked_epoch or 0.0, case.pod.name))
     return {
         "apiVersion": API_VERSION,

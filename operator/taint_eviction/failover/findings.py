@@ -1,4 +1,4 @@
-"""What holds a pod that is Terminating: objects in, findings out, what to do first comes first. Pure.
+"""What holds a pod that is Terminating: objects in, findings out, in the order in which to act. Pure.
 
 The words are in ``wording``. Reference: kubernetes/pkg/controller/podgc, volume/attachdetach, kubelet's Lease.
 """
@@ -33,29 +33,29 @@ class FailoverCase:
 
     @property
     def node_gone(self) -> bool:
-        """Tell whether the pod is an orphan of a deleted node."""
+        """Return whether the pod is an orphan of a deleted node."""
         return self.node is None and self.node_checked and bool(self.pod.node)
 
     @property
     def silent(self) -> bool:
-        """Tell whether the kubelet is silent. A Lease that is renewed is later news than the condition Ready."""
+        """Return whether the kubelet is silent. A renewed Lease is more recent than the condition Ready."""
         if self.node is None:
             return False
         return self.node.ready == "Unknown" if self.lease is None else self.lease.expired(self.now_epoch)
 
     @property
     def dead(self) -> bool:
-        """Tell whether nothing is to be expected of the kubelet. A Lease alone may be wrong: nodes have clocks."""
+        """Return whether the kubelet will not act any more. A Lease alone may mislead: clocks of nodes may be wrong."""
         return self.node_gone or (self.silent and self.node is not None and not self.node.ready_by_kubelet)
 
     @property
     def kubelet_done(self) -> bool:
-        """Tell whether neither the kubelet nor PodGC has anything left to do: finalizers alone keep the pod."""
+        """Return whether neither the kubelet nor PodGC has anything left to do: finalizers alone keep the pod."""
         return self.pod.grace_seconds == 0 and bool(self.pod.finalizers)
 
 
 def stuck(case: FailoverCase) -> bool:
-    """Tell whether a pod is past its grace period, or on a node that is not Ready, silent or gone."""
+    """Return whether a pod is past its grace period, or on a node that is not Ready, silent or gone."""
     if case.pod.deletion_epoch is None:
         return False
     if case.node_gone or case.silent or (case.node is not None and not case.node.is_ready):
@@ -64,7 +64,7 @@ def stuck(case: FailoverCase) -> bool:
 
 
 def find(case: FailoverCase) -> tuple[Finding, ...]:
-    """Say what holds a pod; nothing if nobody asked it to go."""
+    """Return what holds a pod; nothing if its deletion was not requested."""
     if case.pod.deletion_epoch is None:
         return ()
     ends = () if case.kubelet_done else (*_node(case), *_grace(case, case.pod.deletion_epoch))
@@ -87,7 +87,7 @@ def _node(case: FailoverCase) -> Iterator[Finding]:
 
 
 def _grace(case: FailoverCase, ends_epoch: float) -> Iterator[Finding]:
-    """Say whether the kubelet is late, unless it is dead."""
+    """Yield whether the kubelet is late, unless it is dead."""
     if case.dead:
         return
     if case.now_epoch < ends_epoch:
@@ -103,7 +103,7 @@ def _finalizers(case: FailoverCase) -> Iterator[Finding]:
 
 
 def _volumes(case: FailoverCase) -> Iterator[Finding]:
-    """Say which volumes keep a replacement from using them, and what drivers report."""
+    """Yield which volumes keep a replacement from using them, and what drivers report."""
     pod, ends = case.pod, case.pod.deletion_epoch or 0.0
     ending_in_time = case.now_epoch < ends and not case.dead
     for claim in case.claims:
@@ -133,7 +133,7 @@ def _replacement(case: FailoverCase) -> Iterator[Finding]:
 
 
 def _replaces(other: PodObject, pod: PodObject) -> bool:
-    """Tell whether a pod was created by the same owner since this one was asked to go."""
+    """Return whether a pod was created by the same owner since the deletion of this one was requested."""
     if other.owner is None or pod.owner is None or other.owner.uid != pod.owner.uid or other.uid == pod.uid:
         return False
     asked, created = pod.asked_epoch, other.created_epoch
@@ -141,7 +141,7 @@ def _replaces(other: PodObject, pod: PodObject) -> bool:
 
 
 def _missing_volume(replacement: PodObject, case: FailoverCase) -> str:
-    """Name the volume that a replacement on another node waits for; "" if it waits for none."""
+    """Return the volume that a replacement on another node waits for; "" if it waits for none."""
     if not replacement.node or replacement.node == case.pod.node:
         return ""
     held = {each.volume for each in case.attachments if each.node == case.pod.node}

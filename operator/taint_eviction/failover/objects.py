@@ -1,6 +1,5 @@
-"""Decoded Kubernetes objects → the few fields that tell why a pod does not go.
-
-Tolerant: a field of another type counts as absent, since a page for people in trouble must not fail for it.
+"""Decoded Kubernetes objects → the few fields that show why a pod stays Terminating.
+Tolerant: a field of another type counts as absent, because help for people in trouble must not fail for it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.objects import OUT_OF_SERVICE
 from taint_eviction.core.text import one_line
 
-# What the kubelet sets, and what counts where a Lease names none.
+# The duration that the kubelet sets, which also counts if a Lease has none.
 _LEASE_SECONDS = 40.0
 
 Body = Mapping[str, Any]
@@ -39,9 +38,9 @@ class FinalizerEntry:
 class PodObject:
     """A pod; times are seconds since the epoch, None where absent.
 
-    ``deletion_epoch`` is the end of its grace period, None: nobody asked it to go. ``grace_seconds`` is 0 once the
-    kubelet has ended its containers, or somebody forced its deletion. ``waiting`` and ``running`` are containers, the
-    former with the reason; ``unscheduled`` is the scheduler's message.
+    ``deletion_epoch`` is the end of its grace period, None: its deletion was not requested. ``grace_seconds`` is 0 once
+    the kubelet has ended its containers, or somebody forced its deletion. ``waiting`` and ``running`` are containers,
+    the former with the reason; ``unscheduled`` is the scheduler's message.
     """
 
     namespace: str
@@ -62,7 +61,7 @@ class PodObject:
 
     @property
     def asked_epoch(self) -> float | None:
-        """When it was asked to go."""
+        """When its deletion was requested."""
         return None if self.deletion_epoch is None else self.deletion_epoch - (self.grace_seconds or 0.0)
 
 
@@ -81,12 +80,12 @@ class NodeObject:
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether PodGC takes it for ready."""
+        """Return whether PodGC considers the node ready."""
         return self.ready == "True"
 
     @property
     def ready_by_kubelet(self) -> bool:
-        """Tell whether the condition Ready is the kubelet's word; Unknown is the node lifecycle controller's."""
+        """Return whether the kubelet wrote the condition Ready; the node lifecycle controller writes Unknown."""
         return self.ready in ("True", "False")
 
 
@@ -98,7 +97,7 @@ class NodeLease:
     duration_seconds: float
 
     def expired(self, now_epoch: float) -> bool:
-        """Tell whether it should have been renewed since."""
+        """Return whether the kubelet should have renewed the Lease by now."""
         return now_epoch > self.renewed_epoch + self.duration_seconds
 
 
@@ -162,7 +161,7 @@ def read_node_object(body: Body) -> NodeObject:
 
 
 def read_node_lease(body: Body) -> NodeLease | None:
-    """Read a node's Lease; None if nobody has renewed it yet."""
+    """Read a node's Lease; None if it was never renewed."""
     spec = _part(body, "spec")
     renewed, duration = parse_rfc3339(spec.get("renewTime")), spec.get("leaseDurationSeconds")
     if renewed is None:
@@ -220,7 +219,7 @@ def _owner(metadata: Body) -> ControllerReference | None:
 
 
 def _claims(spec: Body) -> list[str]:
-    """Name the claims that a replacement may use too, so not those that belong to the pod itself."""
+    """Return the claims that a replacement may also use, so not those that belong to the pod itself."""
     named = [_text(_part(each, "persistentVolumeClaim"), "claimName") for each in _objects(spec.get("volumes"))]
     return [name for name in named if name]
 

@@ -1,6 +1,7 @@
 """Findings in words: what holds a pod, and the safe next step. Every sentence about a failover is here.
 
-No step forces anything by itself. The one that lets Kubernetes do so names its condition first: the machine is off.
+No step forces anything by itself. The one that makes Kubernetes force a deletion first names its condition: the
+machine is off.
 """
 
 import shlex
@@ -22,7 +23,7 @@ from taint_eviction.failover.objects import (
 from taint_eviction.planning.wording import many, span
 
 _MAX_CONTAINERS = 3
-# Finalizers of Kubernetes' own, and what removes them.
+# Kubernetes' own finalizers, and what removes them.
 _KNOWN_FINALIZERS: Mapping[str, str] = {
     "batch.kubernetes.io/job-tracking": "the Job controller (kube-controller-manager) removes it once it has counted"
     " the pod",
@@ -60,7 +61,7 @@ class Finding:
 
 
 def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, *, taken_out: bool) -> Finding:
-    """The kubelet does not say that it lives, so nothing on that machine ends a pod."""
+    """The kubelet sends no signs of life, so nothing on that machine ends a pod."""
     text = f"the kubelet of {node.name} is silent: {'; '.join(_signs(node, lease, now_epoch))}"
     if taken_out:
         return Finding(Cause.KUBELET_SILENT, text, "nothing more: PodGC acts without the kubelet")
@@ -141,7 +142,7 @@ def grace_period(ends_epoch: float, now_epoch: float) -> Finding:
 def past_grace_period(
     pod: PodObject, node: NodeObject | None, lease: NodeLease | None, ends_epoch: float, now_epoch: float
 ) -> Finding:
-    """The kubelet lives, as far as is known, and has not ended the pod."""
+    """The kubelet is alive, as far as is known, and has not ended the pod."""
     text = f"its grace period ended {span(now_epoch - ends_epoch)} ago, at {format_rfc3339(ends_epoch)}"
     text += f"; {_alive(pod, node, lease, now_epoch)}"
     if pod.running:
@@ -170,7 +171,7 @@ def _alive(pod: PodObject, node: NodeObject | None, lease: NodeLease | None, now
 
 
 def finalizer(pod: PodObject, entry: FinalizerEntry) -> Finding:
-    """Somebody asked to do work before the object goes."""
+    """A finalizer: some controller has work to do before the object is removed."""
     text = f"finalizer {entry.name}" + (f", set by {entry.manager}," if entry.manager else "") + " keeps the object"
     describe = _command("kubectl", "-n", pod.namespace, "describe", "pod", pod.name)
     known = _KNOWN_FINALIZERS.get(entry.name)
@@ -186,7 +187,7 @@ def finalizer(pod: PodObject, entry: FinalizerEntry) -> Finding:
 
 
 def volume_attached(claim: ClaimObject, attachment: AttachmentObject, *, gone: bool, dead: bool) -> Finding:
-    """No other node may use it meanwhile."""
+    """A volume is still attached: no other node may use it meanwhile."""
     state = "is still attached to" if attachment.attached else "is not yet released by"
     text = f"volume {claim.volume} (claim {claim.name}) {state} {attachment.node}"
     text += ", which no longer exists" if gone else ""
@@ -201,7 +202,7 @@ def volume_attached(claim: ClaimObject, attachment: AttachmentObject, *, gone: b
 
 
 def volume_not_attached(claim: ClaimObject, attachment: AttachmentObject) -> Finding:
-    """The replacement's node tries in vain."""
+    """A volume cannot be attached to the replacement's node."""
     return Finding(
         Cause.VOLUME_NOT_ATTACHED,
         f"volume {claim.volume} (claim {claim.name}) cannot be attached to {attachment.node}: "
@@ -224,7 +225,7 @@ def replacement_waits_for_name(owner: ControllerReference) -> Finding:
 
 
 def replacement_pending(pending: PodObject, owner: ControllerReference, others: int, volume: str) -> Finding:
-    """It was created, and does not start."""
+    """The replacement was created, and does not start."""
     more = f" (and {many(others, 'other')})" if others else ""
     text = f"{pending.name}{more}, which {owner.kind} {owner.name} created since then, is Pending: "
     if pending.unscheduled:
@@ -251,12 +252,12 @@ def _containers(pod: PodObject) -> str:
 
 
 def not_allowed(kind: str, verb: str) -> str:
-    """Name what the person may not read; ``kind`` in the plural."""
+    """Return a sentence on what the user may not read; ``kind`` in the plural."""
     return f"{kind}: you may not {verb} them"
 
 
 def not_all(kind: str, count: int) -> str:
-    """Say where reading ended."""
+    """Return a sentence on where reading ended."""
     return f"{kind}: only the first {count:,} were read"
 
 
@@ -265,5 +266,5 @@ def _describe(attachment: AttachmentObject) -> str:
 
 
 def _command(*words: str) -> str:
-    # Names come from the cluster: whoever copies the command gets one word for each.
+    # Names come from the cluster: quoting keeps each name one word when the command is copied.
     return shlex.join(words)

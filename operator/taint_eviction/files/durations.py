@@ -14,7 +14,7 @@ _MAX_SECONDS = 1e9
 def parse_seconds(value: object) -> float:
     """Read a number of seconds, or a text like ``90``, ``1m30s``, ``500ms``, with or without a minus before it.
 
-    Returns a finite number. Raises ``ValueError`` with the forms that are right.
+    Returns a finite number. Raises ``ValueError`` with the valid forms.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value) if abs(value) <= _MAX_SECONDS else float("nan")

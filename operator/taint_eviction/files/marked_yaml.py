@@ -1,8 +1,8 @@
 """YAML with line numbers, and all of its problems, each with file, line, and what was expected.
 
-``load`` turns one document into ``Marked`` values; ``Reading`` takes them apart and notes every problem instead of
-stopping at the first. Strict where people slip: duplicate keys, unknown keys (with the nearest known one), numbers
-where text is meant. Times stay text, as in JSON. What the keys mean is known elsewhere.
+``load`` turns one document into ``Marked`` values; ``Reading`` reads them and notes every problem instead of stopping
+at the first. Strict about common mistakes: duplicate keys, unknown keys (with the most similar known one), numbers
+instead of text. Times stay text, as in JSON. Other modules define the meaning of the keys.
 """
 
 import difflib
@@ -50,7 +50,7 @@ class Marked:
     key_lines: Mapping[str, int]
 
     def __iter__(self) -> Iterator["Marked"]:
-        """Go through the items of a list; anything else has none."""
+        """Yield the items of a list; other values have none."""
         return iter(self.value if isinstance(self.value, list) else ())
 
     def plain(self) -> Any:
@@ -74,14 +74,14 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers = without_timestamps(yaml.SafeLoader.yaml_implicit_resolvers)
 
 
-# Aliases can make a small file huge; no file written by hand has so many values.
+# Aliases can make a small file huge; no file written by hand has this many values.
 _MAX_VALUES = 50_000
 # Python refuses to print integers of thousands of digits; 64 bits are enough here.
 _LARGEST_INTEGER = 10**30
 
 
 def read_text(path: Path) -> str:
-    """Read a file; raise ``Malformed`` if that is not possible or it is not UTF-8."""
+    """Read a file; raise ``Malformed`` if that fails or it is not UTF-8."""
     try:
         return decoded(path.read_bytes(), str(path))
     except OSError as error:
@@ -167,7 +167,7 @@ class _Marking:
 
 
 class Reading:
-    """Takes marked values apart, and notes everything that is wrong in ``problems``.
+    """Reads marked values, and notes everything that is wrong in ``problems``.
 
     Each method returns a usable value even after a problem, so that the rest is read, too.
     """
@@ -217,7 +217,7 @@ class Reading:
             return at.value
         hint = ""
         if isinstance(at.value, int | float):
-            # How true or false was written (yes, off) is no longer known.
+            # The original spelling of a boolean (yes, off) is no longer known.
             hint = " (write it in quotes)" if isinstance(at.value, bool) else f" (write it in quotes: '{at.value}')"
         self.problem(at.line, f"{what} must be text, not {described(at)}{hint}")
         return ""
@@ -257,7 +257,7 @@ class Reading:
         return seconds
 
     def only(self, fields: Mapping[str, Marked], needed: Collection[str], line: int, what: str) -> bool:
-        """Note which of the needed keys are missing; tell whether none is."""
+        """Note which required keys are missing; return whether none is missing."""
         missing = [key for key in needed if key not in fields]
         for key in missing:
             self.problem(line, f"{what} lacks {key!r}")

@@ -1,7 +1,7 @@
 """The policy file: the rules of an eviction policy, versioned and read strictly.
 
 ``read_policy`` raises ``Malformed`` with all problems of a file at once. manifests/POLICY.md documents the format.
-What holds for all pods is set by flags; what rules mean is in ``core.policy``.
+Flags set what applies to all pods; ``core.policy`` defines what rules mean.
 """
 
 import re
@@ -194,7 +194,7 @@ class PolicyReading(Reading):
 
 
 def _covers(earlier: PolicyRule, later: PolicyRule) -> bool:
-    """Tell whether a rule surely matches all that a later one matches."""
+    """Return whether a rule certainly matches everything that a later one matches."""
     return (
         _names_all(earlier.taint_keys, later.taint_keys)
         and _names_all(earlier.namespaces, later.namespaces)

@@ -1,6 +1,6 @@
 """Short forms of taints and tolerations, as people write them on a command line and in scenarios.
 
-Each function raises ``ValueError`` with the form that is right.
+Each function raises ``ValueError`` with the valid form.
 """
 
 import re
@@ -15,7 +15,7 @@ _KEY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?", re.ASCII)
 _TOLERATION = re.compile(r"(?P<what>\S+)(?:\s+(?:for\s+(?P<span>.+)|indefinitely))?")
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}", re.ASCII)
 
-# A range in a name may stand for so many objects.
+# The largest number of objects that a range in a name may stand for.
 _MAX_IN_A_RANGE = 20_000
 
 
@@ -29,7 +29,7 @@ def parse_taint(text: str) -> JsonObject:
 
 
 def parse_taint_removal(text: str) -> tuple[str, str]:
-    """Read which taints to remove: ``key``, ``key:Effect``, or a taint as it was set, with or without a final ``-``."""
+    """Parse which taints to remove: ``key``, ``key:Effect``, or a complete taint, with or without a final ``-``."""
     body, _, effect = text.removesuffix("-").partition(":")
     key = body.partition("=")[0]
     if not _KEY.fullmatch(key) or (effect and effect not in EFFECTS):

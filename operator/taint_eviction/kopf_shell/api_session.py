@@ -1,11 +1,11 @@
 """The HTTP sessions of an embedded Kopf: one for each login, over a connector that all sessions share.
 
 A session is cheap; an SSL context and a pool of connections are not. Kopf closes its session whenever credentials fail,
-so nobody else may use that session. The connector stays open; its owner closes it. Kopf also ends when a login returns
-credentials equal to those that failed: a new session makes each login different.
+so no other code may use that session. The connector stays open; its owner closes it. Kopf also ends when a login
+returns credentials equal to those that failed: a new session makes each login different.
 
-Not here: ``Authorization``. Whoever opens the sessions adds a middleware that sets it on each request, so that tokens
-may rotate.
+This module does not set ``Authorization``. The opener of the sessions adds a middleware that sets it on each request,
+so that tokens may rotate.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ import kopf
 
 from taint_eviction.kopf_shell.responses import RewrittenResponse
 
-# The wait before each further login in a row.
+# The wait before each further consecutive login.
 _WAIT_SECONDS = 0.5
-# So many logins in a row are answered with 401 before the watch ends.
+# The watch ends after this many consecutive logins were answered with 401.
 _MAX_LOGINS = 3
 
 
@@ -38,7 +38,7 @@ class OpenSession(Protocol):
 
 
 class Logins:
-    """Answers Kopf's logins with a new session each, until Kopf has logged in too often in a row."""
+    """Answers Kopf's logins with a new session each, until Kopf has made too many consecutive logins."""
 
     def __init__(self, url: str, open_session: OpenSession, listen_in: aiohttp.ClientMiddlewareType) -> None:
         self._url = url
@@ -48,7 +48,7 @@ class Logins:
         self._sessions: list[aiohttp.ClientSession] = []
 
     async def log_in(self) -> kopf.AiohttpSession | None:
-        """Return a session. None, which ends this Kopf, when the API server refused all of the last few."""
+        """Return a session; None, which ends this Kopf, if the API server refused all of the last few logins."""
         if self._in_a_row >= _MAX_LOGINS:
             return None
         # The first login, and the first after a 401, do not wait: most likely a token has just expired.
@@ -66,7 +66,7 @@ class Logins:
         return session
 
     def note_accepted(self) -> None:
-        """Note that the API server accepted a request: logins are counted anew."""
+        """Note that the API server accepted a request: the count of logins restarts."""
         self._in_a_row = 0
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
 """API discovery for all embedded Kopfs: the controller asks once, and each Kopf gets the stored responses.
 
 Two reasons. What core/v1 offers does not change, and 200 watches would ask 600 times. And a Kopf that is cancelled
-while it waits for these responses leaves tasks behind that nobody can find: it asks in tasks started by tasks, which
-its own end does not cancel. With stored responses discovery takes a few turns of the event loop.
+while it waits for these responses leaves tasks behind that cannot be found: it asks in tasks started by other tasks,
+which its end does not cancel. With stored responses discovery takes a few turns of the event loop.
 """
 
 import asyncio

@@ -67,7 +67,7 @@ def pod_fields(body: JsonObject) -> JsonObject:
 
 
 def is_ending(pod: JsonObject) -> bool:
-    """Tell whether a pod is being deleted or has the condition DisruptionTarget. ``pod``: the kept fields."""
+    """Return whether a pod is being deleted or has the condition DisruptionTarget. ``pod``: the kept fields."""
     status = pod.get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     return pod["metadata"].get("deletionTimestamp") is not None or (

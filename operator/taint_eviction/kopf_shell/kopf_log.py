@@ -1,6 +1,6 @@
 """Kopf's log as part of the controller's log: one line for each record, no tracebacks, and a limited number of lines.
 
-Whoever supervises a watch logs its end once (``WatchEnded``). Kopf logs the same end three to five times with
+The supervisor of a watch logs its end once (``WatchEnded``). Kopf logs the same end three to five times with
 tracebacks, and each attempt of each request of each of hundreds of watches.
 """
 

@@ -16,7 +16,7 @@ from taint_eviction.kopf_shell.storages import NoDiffBase, NoProgress
 from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchScope
 
 # Kopf removes its finalizer from every object on which no handler needs it, even if another Kopf operator has set it.
-# With a name that nobody uses, the finalizers of other operators stay.
+# With an unused name, the finalizers of other operators stay.
 UNUSED_FINALIZER = "taint-eviction.invalid/never-set"
 
 # The name of this operator in Kopf's peering, which is off. Without a name Kopf makes one up for each operator that it
@@ -24,7 +24,7 @@ UNUSED_FINALIZER = "taint-eviction.invalid/never-set"
 OPERATOR_IDENTITY = "taint-eviction"
 
 
-# A streaming request lasts so long, give or take a quarter, before the API server ends it and Kopf opens the next:
+# How long a streaming request lasts, plus or minus a quarter, before the API server ends it and Kopf opens the next:
 # streams without an end would never move to a less busy API server.
 _SERVER_SECONDS = 600.0
 
@@ -37,11 +37,11 @@ class WatchTuning:
     pods of a single node are always listed in one response: older API servers serve a limited list from etcd and read
     all pods of the cluster for it.
 
-    ``inactivity_seconds``: Kopf reopens a stream, at the version it has reached, after so long without any line, not
+    ``inactivity_seconds``: Kopf reopens a stream, at the version it has reached, after this time without any line, not
     even a bookmark. Kopf asks for bookmarks, and API servers send them every 60 s. API servers keep events for only
     75 s with certainty, so this must not be much longer.
 
-    ``silence_seconds``: the watch ends after so long without any response and any line on its stream. Kopf has states
+    ``silence_seconds``: the watch ends after this time without any response or any line on its stream. Kopf has states
     in which it waits or retries indefinitely: connection refused, 429, a resource that discovery does not show.
 
     ``connect_seconds`` bounds the opening of a connection, ``request_seconds`` the reading of one page of a list.

@@ -27,12 +27,12 @@ from taint_eviction.kopf_shell.kept_fields import is_ending, node_fields, pod_fi
 
 Kind = Literal["Node", "Pod"]
 
-# Says of an object (its kind and its JSON) whether the listener wants to see it. The listener must want every object
+# Returns whether the listener wants to see an object (its kind and its JSON). The listener must want every object
 # that it knows: otherwise it does not see its changes. Deletions are always shown. May raise AttributeError or
 # TypeError for an object of another shape.
 Wanted = Callable[[Kind, JsonObject], bool]
 
-# Says of an object whether the listener knows this version of it, or a later one, and need not see it.
+# Returns whether the listener knows this version of an object, or a later one, and need not see it.
 Known = Callable[[Kind, JsonObject], bool]
 
 _EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
@@ -72,7 +72,7 @@ class WatchFilter:
     def progress(self) -> str | None:
         """Return the version up to which the listener has seen everything.
 
-        None while something is still under way, and when nothing came since the last call.
+        None while an object is still under way, or if nothing was received since the last call.
         """
         if self._under_way:
             return None
@@ -107,13 +107,13 @@ class WatchFilter:
         return {**page, "items": kept}
 
     def filter(self, lines: Iterable[bytes]) -> tuple[list[bytes], list[JsonObject]]:
-        """Return the lines that Kopf shall see, and the events that the listener shall see directly.
+        """Return the lines for Kopf, and the events that go to the listener directly.
 
         The listener must have seen the latter before the next lines are filtered.
         """
         passed: list[bytes] = []
         endings: list[JsonObject] = []
-        bookmark: bytes | None = None  # Of several in a row only the last one matters.
+        bookmark: bytes | None = None  # Only the last of several consecutive ones matters.
         for line in lines:
             kept, is_bookmark = self._filter_line(line, endings)
             if is_bookmark:
@@ -179,7 +179,7 @@ class WatchFilter:
             self._shown.add(uid)
 
     def _is_no_news(self, body: JsonObject, uid: str) -> bool:
-        """Tell whether the listener does not want this object, or knows it. Asked first, since that is cheap."""
+        """Return whether the listener does not want this object, or knows it. This cheap check comes first."""
         wanted = self._wanted is None or self._wanted(self._kind, body)
         if wanted and (self._known is None or not self._known(self._kind, body)):
             return False
@@ -187,7 +187,7 @@ class WatchFilter:
         return True
 
     def _is_changed(self, event_type: str, body: JsonObject, uid: str) -> bool:
-        """Tell whether this differs from what was passed on of the object, and remember it."""
+        """Return whether this differs from what was passed on of the object, and remember it."""
         if event_type == "DELETED":
             self._passed.pop(uid, None)
             return True

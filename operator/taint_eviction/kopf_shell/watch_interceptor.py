@@ -1,4 +1,4 @@
-"""Reads what passes between one embedded Kopf and the API server.
+"""Reads the traffic between one embedded Kopf and the API server.
 
 Kopf tells its handlers neither that a list is complete nor that a stream is alive, and its exceptions are private. This
 module reads all of that from the responses, and from their absence.
@@ -25,8 +25,8 @@ _ERROR_EVENT = b'{"type":"ERROR"'
 class WatchInterceptor:
     """Reads the requests and responses of one embedded Kopf, and calls the listener for everything Kopf brings.
 
-    ``failure``: what the API server refused last, or how the network failed; None after the next request that
-    succeeded. ``bug``: fails with an exception of the listener, which is a bug of this program and ends the watch.
+    ``failure``: what the API server refused last, or how the network failed; None after the next successful
+    request. ``bug``: fails with an exception of the listener, which is a bug of this program and ends the watch.
     ``alive``: set with every sign of life; the watcher resets it. ``discovered``: set when Kopf has finished discovery
     and asks for objects. ``on_accepted``: called for each request that the API server accepts.
 
@@ -113,7 +113,7 @@ class WatchInterceptor:
         return self._discovery.any_response().with_json(page)
 
     def _intercept(self, purpose: Purpose, request: aiohttp.ClientRequest, response: RewrittenResponse) -> None:
-        """Note what a response says, and have its content read before Kopf reads it."""
+        """Note the result of a response, and intercept its content before Kopf reads it."""
         self.failure = None if response.ok else f"{response.status} {response.reason}"
         if not response.ok:
             response.rewrite = self._note_refusal

@@ -1,4 +1,4 @@
-"""Watches by embedding one Kopf for each scope: the ``Watcher`` door.
+"""Watches by embedding one Kopf for each scope: the ``Watcher`` port.
 
 ``kopf.operator`` and ``kopf.run_tasks`` cancel every task that was created in the event loop after they started. So
 each watch starts its Kopf with ``kopf.spawn_tasks`` and cancels exactly the tasks that this returned.
@@ -78,7 +78,7 @@ class KopfWatcher:
     async def _run_kopf(self, scope: WatchScope, interceptor: WatchInterceptor, logins: Logins) -> str:
         """Run one Kopf until it ends; return the reason in one line."""
         # In a task of its own, for two reasons. Kopf keeps its settings and credentials in context variables. And a
-        # cancellation inside spawn_tasks would leave a running Kopf behind whose tasks nobody knows.
+        # cancellation inside spawn_tasks would leave a running Kopf behind whose tasks are not known.
         spawning = asyncio.create_task(self._spawn(scope, interceptor, logins), name=f"start watching {scope}")
         try:
             tasks = await asyncio.shield(spawning)

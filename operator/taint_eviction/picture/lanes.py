@@ -1,7 +1,7 @@
-"""The lanes of a picture as HTML: the axis, the curve, what held evictions back, and each node with its pods.
+"""The lanes of a picture as HTML: the axis, the curve, what held evictions, and each node with its pods.
 
 Places are custom properties, in seconds: the page's style turns them into percentages, so that a script can zoom by
-changing two of them, and without any script the picture is whole.
+changing two of them, and the picture is complete without any script.
 """
 
 import re
@@ -28,7 +28,7 @@ _LEFT = ("evicted", "leaves", "deleted", "gone")
 
 
 def short_uid(uid: str) -> str:
-    """Cut a UID as the API server makes them to its first 8 characters; others tell pods apart by their ends."""
+    """Cut a UID as the API server makes them to its first 8 characters; other UIDs differ at their ends."""
     return uid[:8] if _UUID.fullmatch(uid) else uid
 
 
@@ -60,7 +60,7 @@ def lanes(picture: Picture) -> Iterator[str]:
 
 
 def pods_of_one_name(picture: Picture) -> set[str]:
-    """Name those that several pods had, one after the other: only UIDs tell them apart."""
+    """Return the names that several pods had, one after the other: only UIDs distinguish these pods."""
     seen: set[str] = set()
     twice: set[str] = set()
     for row in picture.rows:
@@ -131,7 +131,7 @@ def _group(picture: Picture, name: str, count: str, bands: Sequence[Band], kind:
 
 
 def counted(rows: Sequence[PodRow]) -> str:
-    """Say of a node's pods how many leave, and how many are held up; "" if it has none."""
+    """Return how many of a node's pods leave, and how many are held; "" if it has none."""
     if not rows:
         return ""
     leaving = sum(row.outcome in _LEFT or row.left_at is not None for row in rows)

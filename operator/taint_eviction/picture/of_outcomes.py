@@ -1,4 +1,4 @@
-"""What the replicas remember as a picture, by the API server's clock: a row for each pod that has an outcome."""
+"""The outcomes that the replicas remember, as a picture by the API server's clock: one row for each pod."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _MIN_SECONDS = 1.0
 
 
 def picture_of_outcomes(outcomes: Iterable[Mapping[str, Any]], asked: str) -> Picture:
-    """Draw outcomes as ``/history`` answers them; raise KeyError, TypeError or ValueError if they are not such."""
+    """Draw outcomes as ``/history`` answers them; raise KeyError, TypeError or ValueError if they are malformed."""
     oldest_first = sorted(outcomes, key=lambda each: str(each["time"]))
     begin = min((_epoch(each["since"]) for each in oldest_first), default=0.0)
     last = max([_MIN_SECONDS, *(_epoch(each["time"]) - begin for each in oldest_first)])

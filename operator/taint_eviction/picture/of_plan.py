@@ -9,7 +9,8 @@ from taint_eviction.planning.plan import Plan, PlannedNode
 from taint_eviction.planning.planned_pod import PlannedPod
 from taint_eviction.planning.wording import held_by, many, moment, notes, paused, summary, why
 
-# A tolerance of years would make all else a point: the axis ends here, and later deadlines are named at its end.
+# A countdown of years would reduce everything else to a point: the axis ends here, and names later deadlines at its
+# end.
 _LONGEST_SECONDS = 7 * 86400.0
 _MIN_SECONDS = 60.0
 _MAX_ROWS = 5_000

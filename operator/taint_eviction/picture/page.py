@@ -25,13 +25,13 @@ def render_page(picture: Picture) -> str:
         "lanes": "".join(lanes(picture)),
         "table": "".join(_table(picture)),
     }
-    # Split rather than replaced one after the other: what is put in may have such marks itself.
+    # Split rather than replaced one after the other: inserted texts may contain such marks.
     head, *rest = template.split("{{")
     return head + "".join(parts[name] + text for name, _, text in (part.partition("}}") for part in rest))
 
 
 def _view(picture: Picture) -> str:
-    """Set what the script changes to zoom, and the room for names: what they need, up to two fifths of the page."""
+    """Return the properties that the script changes to zoom, and the width for names, up to two fifths of the page."""
     nodes = [f"▾ {node} {counted(rows)}" for node, rows in by_node(picture).items()]
     # Names of nodes are bold.
     longest = max([*(len(row.pod) for row in picture.rows), *(1.15 * len(node) for node in nodes)], default=0)
@@ -70,7 +70,7 @@ def _axis_data(picture: Picture) -> str:
 
 
 def _table(picture: Picture) -> Iterator[str]:
-    """Write the rows in the order of the lanes, without columns in which no row has anything."""
+    """Write the rows in the order of the lanes, without empty columns."""
     rows = [row for rows in by_node(picture).values() for row in rows]
     columns = [(name, get) for name, get in _columns(picture) if any(get(row) not in (None, "") for row in rows)]
     heads = "".join(f'<th scope="col"><button type="button">{name}</button></th>' for name, _ in columns)
@@ -96,7 +96,7 @@ def _columns(picture: Picture) -> Sequence[tuple[str, Callable[[PodRow], _Cell]]
 
 
 def _cell(picture: Picture, name: str, value: _Cell) -> str:
-    """Write a cell; on a phone its column's name stands before it, and what is empty is left out."""
+    """Write a cell; on a phone the column's name precedes it, and empty cells are left out."""
     if value is None or value == "":
         return "<td></td>"
     if isinstance(value, str):

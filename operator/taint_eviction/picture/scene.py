@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Kinds of marks and bars; the value is how the page and its legend name them."""
+    """Kinds of marks and bars; the value is their name on the page and in its legend."""
 
     SCHEDULED = "scheduled"
     CANCELLED = "cancelled"
@@ -26,7 +26,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happens at one instant."""
+    """An event at one instant."""
 
     at: float
     kind: Kind
@@ -35,7 +35,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Something that lasts from ``begin`` to ``end``."""
+    """A state that lasts from ``begin`` to ``end``."""
 
     begin: float
     end: float

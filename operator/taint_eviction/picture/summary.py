@@ -1,4 +1,4 @@
-"""What a picture comes to in numbers: its tiles, and how many pods have been evicted by when."""
+"""A picture in numbers: its tiles, and the number of evicted pods over time."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,14 +7,14 @@ from math import ceil
 from taint_eviction.picture.scene import Kind, Picture, PodRow
 from taint_eviction.picture.times import span
 
-# The curve has at most so many steps: more cannot be told apart on a screen.
+# The largest number of steps of the curve: more cannot be distinguished on a screen.
 CURVE_WIDTH, CURVE_HEIGHT = 2000, 100
 _MIN_CURVE = 10
 _STAYED = ("stays", "cancelled")
 
 
 def tiles(picture: Picture) -> list[tuple[str, str]]:
-    """Count the rows of a picture by what became of their pods, and say how late evictions were."""
+    """Return the number of rows by outcome, and how late evictions were."""
     outcomes = Counter(row.outcome for row in picture.rows)
     evicted = outcomes.pop("leaves", 0) + outcomes.pop("evicted", 0)
     stayed = sum(outcomes.pop(outcome, 0) for outcome in _STAYED)
@@ -33,7 +33,7 @@ def _refused(row: PodRow) -> bool:
 
 
 def percentile(ascending: Sequence[float], percent: int) -> float:
-    """Return the least value that so many percent of all do not exceed (nearest rank)."""
+    """Return the smallest value that ``percent`` percent of all values do not exceed (nearest rank)."""
     return ascending[max(0, ceil(len(ascending) * percent / 100) - 1)]
 
 

@@ -9,7 +9,7 @@ from taint_eviction.picture.scene import Picture
 
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 _STEPS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-# Without a script the axis has so few marks that they stand beside each other on a phone.
+# Without a script the axis has only as many marks as fit side by side on a phone.
 _MAX_TICKS = 4
 
 

@@ -1,4 +1,4 @@
-"""Whose pods they are where the built-in controller runs, too: adopted, or evicted by that one.
+"""Which pods are adopted, and which the built-in controller evicts, if it runs beside this one.
 
 A countdown can only be adopted while it runs. A pod that does not tolerate a taint at all is evicted by the built-in
 controller at once, and no guard of this controller holds it.
@@ -13,9 +13,8 @@ from taint_eviction.planning.planned_pod import PlannedPod
 
 
 def add_adoption(plan: Plan, adopt_from_seconds: float) -> None:
-    """Note of each pod whether it would be adopted, if that takes at least so many seconds of its tolerance.
-
-    What is said of pods that are not adopted is what this controller would do: the built-in one may be sooner.
+    """Note for each pod whether it would be adopted, if adoption needs at least this much time left of its countdown.
+    For pods that are not adopted the plan says what this controller would do: the built-in one may be sooner.
     """
     for pod in plan.pods:
         left_seconds = _left_seconds(pod, plan.now)
@@ -33,7 +32,9 @@ def add_adoption(plan: Plan, adopt_from_seconds: float) -> None:
 
 
 def _left_seconds(pod: PlannedPod, now: Moment) -> float | None:
-    """Return how much of its tolerance is left when the controller sees it; None: the built-in one never evicts it."""
+    """Return how much of the countdown is left when the controller sees it; None: the built-in one never evicts the
+    pod.
+    """
     if pod.forecast.pod.mirror or pod.forecast.pod.terminating:
         return None
     already = pod.forecast.pod.adoption is not None
@@ -43,12 +44,12 @@ def _left_seconds(pod: PlannedPod, now: Moment) -> float | None:
 
 
 def _left(verdict: TaintVerdict, now: Moment, already: bool) -> float | None:
-    # The built-in controller knows no default tolerances.
+    # The built-in controller has no default toleration seconds.
     if verdict.toleration is None or verdict.by_default:
         return 0.0
     if verdict.toleration.toleration_seconds is None:
         return None
-    # Of an adopted pod the built-in controller counts nothing, and further countdowns are adopted however short.
+    # For an adopted pod the built-in controller has no timer, and further countdowns are adopted however short.
     if already:
         return math.inf
     return verdict.start_at + verdict.toleration.toleration_seconds - max(now.at, verdict.start_at)

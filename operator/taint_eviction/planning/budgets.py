@@ -23,6 +23,6 @@ def violated_budgets(inventory: Inventory, deleted: Collection[NamespacedName]) 
 
 
 def covered(facts: PodFacts) -> CoveredPod:
-    """Return what budgets count of a pod."""
+    """Return the fields of a pod that budgets count."""
     pod = facts.pod
     return CoveredPod(pod.ref, facts.ready, facts.pending or pod.finished or pod.terminating)

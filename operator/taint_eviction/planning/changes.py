@@ -1,7 +1,6 @@
-"""Hypothetical changes: read from what people type, and applied to an inventory.
-
-Nodes are given by name or by a pattern (``*``, ``worker-*``), which a selector and zones narrow. Whatever is wrong is
-a ``WrongChange``: one sentence that says what is right.
+"""Hypothetical changes: parsed from arguments, and applied to an inventory.
+Nodes are given by name or by a pattern (``*``, ``worker-*``), which a selector and zones narrow. An invalid change
+raises ``WrongChange``: one sentence with the valid form.
 """
 
 import re
@@ -21,10 +20,10 @@ from taint_eviction.planning.inventory import Inventory, NodeFacts
 _TAINT_FORM = "NODE=KEY[=VALUE]:EFFECT, as in node-1=maintenance=now:NoExecute (EFFECT: {})".format(
     ", ".join(short_forms.EFFECTS)
 )
-# What Kubernetes takes as key and value: a name, with a domain before the key's or not.
+# Valid keys and values in Kubernetes: a name, for a key perhaps with a domain before it.
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = re.compile(rf"(?:[a-z0-9.-]{{1,253}}/)?{_NAME}", re.ASCII)
-# What makes a pattern of a name.
+# The characters that make a name a pattern.
 _WILD = frozenset("*?[")
 _VALUE = re.compile(rf"(?:{_NAME})?", re.ASCII)
 _UNTAINT_FORM = "NODE=KEY[:EFFECT], as in node-1=maintenance or node-1=maintenance:NoExecute"
@@ -56,7 +55,7 @@ class Changes:
     zones: frozenset[str] = frozenset()
 
     def described(self) -> list[str]:
-        """Describe the changes, a phrase each."""
+        """Return the changes in words, one phrase each."""
         return [
             *(f"untaint {node} {key}{':' if effect else ''}{effect}" for node, key, effect in self.untaints),
             *(f"taint {node} {taint}" for node, taint in self.taints),
@@ -131,9 +130,8 @@ def _toleration(parsed: dict[str, Any]) -> Toleration:
 
 
 def with_chosen_nodes(changes: Changes, inventory: Inventory) -> Changes:
-    """Take ``KEY=VALUE:EFFECT`` beside a selector as kubectl does, for all nodes that it chooses.
-
-    It was read as a node's name and a key. It is taken so only where no node has that name, or one that is near.
+    """Interpret ``KEY=VALUE:EFFECT`` beside a selector as kubectl does, for all nodes that the selector matches.
+    It was parsed as a node's name and a key. This applies only if no node has that name, or a similar one.
     """
     if not (changes.selector or changes.zones):
         return changes

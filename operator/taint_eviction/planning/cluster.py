@@ -1,7 +1,6 @@
 """A cluster → the inventory; and dry-run evictions, which ask its API server what budgets allow.
-
 Reads nodes, pods and budgets page by page; changes nothing. Needs the rights to list nodes, pods and
-poddisruptionbudgets, and to create pods/eviction: without the latter two the plan says so and goes on.
+poddisruptionbudgets, and to create pods/eviction: without one of the latter two the plan says so and continues.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ _POLICY = "policy/v1"
 _FORBIDDEN = 403
 _TOO_MANY = 429
 _TRIES_AT_ONCE = 10
-# For pods beyond these the arithmetic alone counts.
+# For pods beyond this number only the arithmetic counts.
 _MAX_TRIES = 500
 _NO_RIGHT = "this user may not create pods/eviction: the API server does not confirm what is said of budgets"
 
@@ -104,7 +103,7 @@ async def _try(calls: ApiCalls, pod: PlannedPod, refused: asyncio.Event) -> None
     elif answer.status == _FORBIDDEN and "pods/eviction" in str(failure):
         refused.set()
     elif failure.block is None and answer.status >= _TOO_MANY:
-        # A server that is busy or broken says nothing about the pod.
+        # The answer of a busy or broken server says nothing about the pod.
         pod.server_answer = f"the API server could not be asked: {failure}"
     else:
         pod.server_allows = False

@@ -15,7 +15,7 @@ API_VERSION, KIND = "taint-eviction/v1alpha1", "Plan"
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """Write the document; of pods, fields without a value are left out."""
+    """Return the document; fields of pods without a value are left out."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

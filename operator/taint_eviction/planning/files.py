@@ -11,14 +11,14 @@ from taint_eviction.planning.yaml_stream import stream_yaml
 
 STDIN = "-"
 
-# Progress is reported after so many objects.
+# Progress is reported each time this many objects have been read.
 _STEP = 500
 
 
 def read_files(names: Iterable[str], stdin: BinaryIO, progress: Callable[[int], None]) -> Inventory:
     """Read all files; ``progress`` is called with the number of objects so far.
 
-    Whatever cannot be read becomes a problem of the inventory; the rest is read all the same.
+    What cannot be read becomes a problem of the inventory; the rest is still read.
     """
     inventory = Inventory()
     reader = InventoryReader(inventory)
@@ -51,7 +51,7 @@ def _read(reader: InventoryReader, name: str, source: BinaryIO, progress: Callab
 
 
 def _head(source: BinaryIO) -> bytes:
-    """Read until there is more than space; without any, the whole source."""
+    """Read until there is more than white space, or until the end of the source."""
     head = b""
     while not head.strip().removeprefix(b"\xef\xbb\xbf").strip() and (more := source.read(4096)):
         head += more
@@ -59,7 +59,7 @@ def _head(source: BinaryIO) -> bytes:
 
 
 class _Rejoined:
-    """A stream whose first bytes, ``head``, have been read already."""
+    """A stream whose first bytes, ``head``, have already been read."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head

@@ -18,7 +18,7 @@ class PlanGate:
     percent: bool = False
 
     def failure(self, plan: Plan) -> str | None:
-        """Say why the plan fails; None if it does not."""
+        """Return why the plan fails; None if it does not."""
         leaving = len(plan.leaving)
         match self.kind:
             case "any":
@@ -45,7 +45,7 @@ ANY = PlanGate("any")
 
 
 def read_gate(text: str) -> PlanGate:
-    """Read ``budget``, ``bare-pod`` or ``more-than=N[%]``; raise ``ValueError`` with what is right instead."""
+    """Read ``budget``, ``bare-pod`` or ``more-than=N[%]``; raise ``ValueError`` with the valid forms."""
     if text in ("budget", "bare-pod"):
         return PlanGate(text)
     if found := _MORE_THAN.fullmatch(text):

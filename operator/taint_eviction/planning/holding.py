@@ -1,4 +1,4 @@
-"""What holds every pod of a plan, if something does: people's pauses, the breaker, rules that pause, budgets.
+"""What holds all pods of a plan, if anything does: people's pauses, the breaker, rules that pause, budgets.
 
 The plan itself is made as if there were no pauses and no breaker.
 """
@@ -13,20 +13,20 @@ _MAX_NAMES = 4
 
 
 def holders(plan: Plan, control_state: ControlState) -> set[str] | None:
-    """Return which kinds of holds keep all pods that would leave; None if some would go, or none would leave."""
+    """Return which kinds of holds keep all pods that would leave; None if some still leave, or none would."""
     found = [_holder(plan, pod, control_state) for pod in plan.leaving]
     return {each for each in found if each} if found and all(found) else None
 
 
 def named(found: Collection[str]) -> str:
-    """Name what holds pods, of much the first few."""
+    """Return the names of what holds pods, at most the first few."""
     names = sorted(found)
     more = [f"{len(names) - _MAX_NAMES} others like these"] if len(names) > _MAX_NAMES else []
     return ", or ".join([*names[:_MAX_NAMES], *more])
 
 
 def _holder(plan: Plan, pod: PlannedPod, control_state: ControlState) -> str:
-    """Name what holds a pod; "" if nothing does."""
+    """Return what holds a pod; "" if nothing does."""
     latch, planned = control_state.latch, pod.facts.pod
     if latch is not None and (not pod.out_of_service or latch.out_of_service or latch.unreadable):
         return "the circuit breaker, which is open"
@@ -44,5 +44,5 @@ def _holder(plan: Plan, pod: PlannedPod, control_state: ControlState) -> str:
 
 
 def _lasts(plan: Plan, pod: PlannedPod, pause: Pause) -> bool:
-    """Tell whether a pause still holds when the pod would leave."""
+    """Return whether a pause still holds when the pod would leave."""
     return pause.until_epoch is None or plan.now.epoch_of(max(plan.now.at, pod.leaves_at or 0.0)) < pause.until_epoch

@@ -1,4 +1,4 @@
-"""What a plan is made from: nodes, pods and budgets, and what could not be read."""
+"""The input of a plan: nodes, pods and budgets, and what could not be read."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -25,7 +25,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """A pod with what else a plan needs. ``owner`` None: nobody recreates it. ``pending``: its phase is Pending."""
+    """A pod with further facts that a plan needs. ``owner`` None: no controller recreates it. ``pending``: its phase is
+    Pending.
+    """
 
     pod: Pod
     labels: Labels
@@ -35,20 +37,20 @@ class PodFacts:
 
     @property
     def bare(self) -> bool:
-        """Tell whether nobody recreates it."""
+        """Return whether no controller recreates the pod."""
         return self.owner is None and not self.pod.mirror
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node with what else a plan needs."""
+    """A node with further facts that a plan needs."""
 
     node: Node
     labels: Labels
 
     @property
     def zone(self) -> str:
-        """The zone in its labels, "" without one."""
+        """The zone in its labels, "" if there is none."""
         return next((self.labels[label] for label in _ZONE_LABELS if label in self.labels), "")
 
 
@@ -57,8 +59,8 @@ class Inventory:
     """All that was read.
 
     ``skipped`` counts objects of other kinds by kind; ``repeated`` counts objects that were given before (the last one
-    is kept). ``problems``: what could not be read, a sentence with its place each, the first hundred of ``unread``; if
-    there is any, the inventory is incomplete. ``complaints``: what was left out of objects that could be read, the
+    is kept). ``problems``: what could not be read, one sentence with its place each, the first hundred of ``unread``;
+    if there is any, the inventory is incomplete. ``complaints``: what was left out of objects that could be read, the
     first hundred of ``complained``. ``budgets_known`` False: the budgets could not be listed.
     """
 

@@ -1,8 +1,8 @@
-"""Objects out of JSON of any size, one after the other, in bounded memory: lists, arrays, single objects, in a row.
+"""Reads objects from JSON of any size, one after the other, in bounded memory: lists, arrays, or a series of objects.
 
 The standard decoder finds where each item ends and decodes it in one go. orjson needs the whole text, and 30,000 pods
-as one value take 2 GB. ijson does not say in which line an item or a mistake is, turns halves of characters into
-question marks, and puts no bound on the memory that a single value takes.
+as one value take 2 GB. ijson does not report the line of an item or a mistake, turns surrogates into question
+marks, and does not bound the memory of a single value.
 """
 
 import codecs
@@ -20,7 +20,7 @@ _SPACE: re.Pattern[str] = WHITESPACE
 
 
 class Readable(Protocol):
-    """What can be read from: a file, or what is left of one."""
+    """A source to read from: a file, or the rest of one."""
 
     def read(self, size: int = ..., /) -> bytes:
         """Return some bytes, at the end none."""
@@ -28,7 +28,7 @@ class Readable(Protocol):
 
 
 class BadText(Exception):
-    """Text that is no JSON or YAML; ``line`` is where, counted from 1."""
+    """Text that is not JSON or YAML; ``line`` is where, counted from 1."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(what)
@@ -44,7 +44,7 @@ def stream_json(source: Readable) -> Iterator[tuple[Any, int]]:
 
 
 def _top(text: "_Text") -> Iterator[tuple[Any, int]]:
-    """Yield what one value on the top level holds: a list's items, an array's elements, or the object itself."""
+    """Yield the contents of one value on the top level: a list's items, an array's elements, or the object itself."""
     line = text.line()
     if text.peek() == "[":
         text.take("[")
@@ -72,7 +72,7 @@ def _top(text: "_Text") -> Iterator[tuple[Any, int]]:
 
 
 def _items(text: "_Text", kind: str) -> Iterator[tuple[Any, int]]:
-    """Yield the items of a list that has been opened; those of a list of one kind do not name it themselves."""
+    """Yield the items of a list that has been opened; items of a list of one kind do not name the kind themselves."""
     while text.peek() != "]":
         line = text.line()
         item = text.value()
@@ -85,7 +85,7 @@ def _items(text: "_Text", kind: str) -> Iterator[tuple[Any, int]]:
 
 
 class _Text:
-    """A window on the text that moves on as it is read."""
+    """A window on the text that advances as it is read."""
 
     def __init__(self, source: Readable) -> None:
         self._source = source
@@ -104,7 +104,7 @@ class _Text:
         return self._lines
 
     def peek(self) -> str:
-        """Return the next character that is no space, "" at the end."""
+        """Return the next character that is not white space, "" at the end."""
         while True:
             found = _SPACE.match(self._window, self._at)
             self._at = found.end() if found else self._at
@@ -114,14 +114,14 @@ class _Text:
                 return ""
 
     def take(self, expected: str) -> None:
-        """Go past a character; raise ``BadText`` if it is another."""
+        """Skip the expected character; raise ``BadText`` if it is another."""
         found = self.peek()
         if found != expected:
             raise self._bad(f"{expected!r} was expected, not {found!r}" if found else "the text ends in the middle")
         self._at += 1
 
     def value(self) -> Any:
-        """Read a whole value; raise ``BadText`` if it is none."""
+        """Read a complete value; raise ``BadText`` if there is none."""
         self.peek()
         while True:
             try:
@@ -133,7 +133,7 @@ class _Text:
                 continue
             except RecursionError:
                 raise self._bad("it is nested too deeply") from None
-            # A number at the end of the window may go on behind it.
+            # A number at the end of the window may continue after it.
             if end == len(self._window) and not self._ended:
                 self._more()
                 continue
@@ -143,7 +143,7 @@ class _Text:
             return value
 
     def _may_go_on(self, error: json.JSONDecodeError) -> bool:
-        """Tell whether a mistake may be only that the window ends."""
+        """Return whether the only mistake may be that the window ends."""
         return error.msg.startswith("Unterminated string") or error.pos >= len(self._window) - 16
 
     def _fail(self, error: json.JSONDecodeError) -> NoReturn:
@@ -158,7 +158,9 @@ class _Text:
         return BadText(self.line(), what)
 
     def _more(self) -> bool:
-        """Read on, drop what lies behind, and tell whether anything was added; the more, the longer the value is."""
+        """Read more, drop the text that was used, and return whether anything was added; longer values read more at
+        once.
+        """
         if self._ended:
             return False
         self.line()
@@ -176,7 +178,7 @@ class _Text:
 
 
 def _is_unicode(value: Any) -> bool:
-    """Tell whether a value could be written again: escapes may name halves of characters, that no text has."""
+    """Return whether a value could be encoded again: escapes may contain lone surrogates, which no text has."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

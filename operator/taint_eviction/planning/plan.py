@@ -1,6 +1,6 @@
 """A plan: what happens to each pod, added up by node, owner and budget.
 
-Made from an inventory and a what-if. Decisions are made in ``core.forecast``; ``cli`` prints.
+It is made from an inventory and a what-if. ``core.forecast`` decides; ``cli`` prints.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node as it would be."""
+    """A node as it would be after the changes."""
 
     name: str
     zone: str
@@ -50,7 +50,7 @@ class PlannedNode:
 
     @property
     def matters(self) -> bool:
-        """Tell whether its pods may leave or be orphaned."""
+        """Return whether its pods may leave or be orphaned."""
         return self.deleted or any(taint.effect == NO_EXECUTE for taint in self.taints)
 
 
@@ -75,9 +75,9 @@ class PlannedBudget:
 class Plan:
     """The whole plan.
 
-    ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, by the time at
-    which they are; also those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is not in
-    the inventory, how many pods are bound to it. ``nothing_goes``: what holds every pod that would leave, "" if
+    ``mode``: how pods are evicted unless a rule says otherwise. ``leaving``: the pods that are due, in the order of
+    their deadlines, including those that are blocked or paused then. ``unknown_nodes``: by the name of a node that is
+    not in the inventory, how many pods are bound to it. ``nothing_goes``: what holds every pod that would leave, "" if
     some would go. ``asked``: the question in words, for a picture.
     """
 
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def bare(self) -> list[PlannedPod]:
-        """The pods that are gone for good when they or their nodes go."""
+        """The pods that no controller recreates when they or their nodes are deleted."""
         return [pod for pod in self.pods if pod.lost]
 
     @property
@@ -108,7 +108,7 @@ class Plan:
 
     @property
     def complete(self) -> bool:
-        """Tell whether the whole input could be read."""
+        """Return whether the whole input could be read."""
         return not self.inventory.problems
 
 
@@ -212,7 +212,7 @@ def _ask(leaving: Iterable[PlannedPod], api: EvictionApi) -> None:
 
 
 def _violation(before: Standing, leaving: Iterable[PlannedPod]) -> Violation | None:
-    """Say whether deletions violate a budget, together with the evictions that it allows; evictions alone never do."""
+    """Return how deletions, with the evictions that a budget allows, violate it; evictions alone never do."""
     gone = [pod for pod in leaving if not (pod.blocked or pod.paused_by)]
     if all(pod.asks for pod in gone):
         return None

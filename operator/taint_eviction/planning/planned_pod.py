@@ -24,8 +24,8 @@ class PlannedPod:
     ``server_allows``: the API server's answer to a dry-run eviction of this pod alone, None: it was not asked;
     ``server_answer``: the same in words.
 
-    ``adopted``: beside a built-in controller its countdown would be adopted; False: that one evicts it; None: that one
-    would not evict it, or nobody asked.
+    ``adopted``: beside a built-in controller its countdown would be adopted; False: that controller evicts it; None:
+    that controller would not evict it, or the plan does not consider it.
     """
 
     facts: PodFacts
@@ -44,7 +44,7 @@ class PlannedPod:
 
     @property
     def ref(self) -> PodRef:
-        """Which pod."""
+        """The pod's name and UID."""
         return self.facts.pod.ref
 
     @property
@@ -54,7 +54,7 @@ class PlannedPod:
 
     @property
     def lost(self) -> bool:
-        """Tell whether it is gone for good: the pod or its node goes, and nobody recreates it."""
+        """Return whether the pod is lost: the pod or its node is deleted, and no controller recreates it."""
         return self.facts.bare and (self.leaves_at is not None or self.forecast.orphaned)
 
     @property
@@ -65,26 +65,26 @@ class PlannedPod:
 
     @property
     def out_of_service(self) -> bool:
-        """Tell whether it goes by a DELETE because its node is out of service."""
+        """Return whether the pod is evicted by a DELETE because its node is out of service."""
         return self.handling is not None and self.handling.exempt
 
     @property
     def asks_to_be_held(self) -> bool:
-        """Tell whether its owner asks to hold it for longer than is granted."""
+        """Return whether its owner requests a longer hold than is granted."""
         decision = self.forecast.decision
         return isinstance(decision, Evict) and (self.facts.pod.hold_seconds or 0.0) > decision.held_seconds
 
     @property
     def asks(self) -> bool:
-        """Tell whether it would be evicted by the eviction API."""
+        """Return whether it would be evicted by the eviction API."""
         return self.handling is not None and self.handling.mode is not EvictionMode.DELETE and not self.paused_by
 
     @property
     def blocked(self) -> bool:
-        """Tell whether its eviction would be refused: by the API server, or because others leave before it."""
+        """Return whether its eviction would be refused: by the API server, or because others leave before it."""
         return self.server_allows is False or self.verdict not in (None, EvictionVerdict.ALLOWED)
 
     @property
     def deleted_at(self) -> float | None:
-        """The instant at which it would be deleted though it is blocked; None if never."""
+        """The instant at which it would be deleted although it is blocked; None if never."""
         return self.deletes_at if self.blocked else None

@@ -36,7 +36,7 @@ class InventoryReader:
         self.inventory = inventory
 
     def put(self, body: Any, place: str) -> None:
-        """Take in an object, or the items of a List; one that is wrong becomes a problem, the others count."""
+        """Add an object, or the items of a List; a malformed one becomes a problem, the others count."""
         for each in _unpacked(body):
             if isinstance(each, Mapping):
                 self._put(each, place)
@@ -70,7 +70,7 @@ class InventoryReader:
         node, complaints = read_node(_completed(body, namespaced=False))
         self._keep(self.inventory.nodes, node.name, NodeFacts(node, _labels(body)))
         if len((body.get("spec") or {}).get("taints") or ()) > len(node.taints):
-            # Without a taint the plan may say the opposite of what is true.
+            # If a taint is missing, the plan may be wrong.
             self.problem(place, f"Node {node.name}: {'; '.join(complaints)}; {_TAINT_FORM}")
         else:
             self._complain(place, f"Node {node.name}", complaints)
@@ -96,7 +96,7 @@ class InventoryReader:
 
 
 def _unpacked(body: Any) -> Iterator[Any]:
-    """Yield the items of a List and of Lists in it; anything else is yielded itself."""
+    """Yield the items of a List and of Lists in it; other values are yielded themselves."""
     waiting = [body]
     while waiting:
         found = waiting.pop()
@@ -112,7 +112,7 @@ def _unpacked(body: Any) -> Iterator[Any]:
 
 
 def _kind(body: Body) -> str:
-    """Name the kind, with the API group if it is not Kubernetes' own: other groups have kinds of the same name."""
+    """Return the kind, with the API group if it is not Kubernetes' own: other groups have kinds of the same name."""
     kind, version = body.get("kind"), body.get("apiVersion")
     if not isinstance(kind, str) or not kind:
         return "without a kind"
@@ -160,7 +160,7 @@ def _shared_owner(kind: str, name: str) -> Owner:
 
 
 def _is_ready(status: object, finished: bool) -> bool:
-    """Tell whether a pod counts as healthy; one without conditions, written by hand, does unless it has finished."""
+    """Return whether a pod counts as healthy; one without conditions, written by hand, does unless it has finished."""
     conditions = status.get("conditions") if isinstance(status, Mapping) else None
     if not isinstance(conditions, list):
         return not finished
@@ -174,7 +174,7 @@ def _is_ready(status: object, finished: bool) -> bool:
 
 
 def _read_budget(body: Body) -> Budget:
-    """Read a PodDisruptionBudget; raise ``ValueError`` if that is not possible."""
+    """Read a PodDisruptionBudget; raise ``ValueError`` if it is malformed."""
     metadata = _mapping(body.get("metadata"), "metadata")
     name = metadata.get("name")
     if not isinstance(name, str) or not name:

@@ -12,7 +12,7 @@ from taint_eviction.planning.inventory import Inventory
 from taint_eviction.planning.plan import Plan
 from taint_eviction.planning.planned_pod import PlannedPod
 
-# A pod that leaves within so long after the change leaves "at once".
+# A pod that leaves within this time after the change leaves "at once".
 _AT_ONCE_SECONDS = 1.0
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _MAX_KINDS = 8
@@ -41,7 +41,7 @@ def moment(instant: float, now: Moment) -> str:
 
 
 def leaves(instant: float, plan: Plan) -> str:
-    """Say when a pod leaves, from now: ``at once``, ``in 5 m``."""
+    """Return when a pod leaves, from now: ``at once``, ``in 5 m``."""
     ahead = instant - plan.now.at
     if ahead < -_AT_ONCE_SECONDS:
         return f"at once ({span(ahead)} overdue)"
@@ -49,7 +49,7 @@ def leaves(instant: float, plan: Plan) -> str:
 
 
 def why(forecast: PodForecast) -> str:
-    """Say why a pod leaves or stays."""
+    """Return why a pod leaves or stays."""
     if forecast.orphaned:
         return _ORPHANED
     decision = forecast.decision
@@ -62,7 +62,7 @@ def why(forecast: PodForecast) -> str:
 
 
 def because(verdict: TaintVerdict) -> str:
-    """Name the taint that decides, and the toleration that counts; and a later one that differs."""
+    """Return the deciding taint, the toleration that counts, and a later one that differs."""
     return tolerated(verdict.taint, verdict.toleration, verdict.by_default) + _beside(verdict)
 
 
@@ -73,7 +73,7 @@ def _beside(verdict: TaintVerdict) -> str:
 
 
 def held_by(pod: PlannedPod) -> str:
-    """Say what blocks the eviction of a pod; "" if nothing does."""
+    """Return what blocks the eviction of a pod; "" if nothing does."""
     if pod.server_allows is False:
         return pod.server_answer
     if not pod.blocked or pod.verdict is None:
@@ -82,7 +82,7 @@ def held_by(pod: PlannedPod) -> str:
 
 
 def paused(pod: PlannedPod) -> str:
-    """Say which rule pauses a pod; "" if none does."""
+    """Return which rule pauses a pod; "" if none does."""
     return f"paused by rule {pod.paused_by}" if pod.paused_by else ""
 
 
@@ -90,7 +90,7 @@ def paused(pod: PlannedPod) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """Say in one line how many pods leave, when, and with which consequences; first, if so, that none goes."""
+    """Return one line: how many pods leave, when, and with which consequences; first, if so, that none leaves."""
     held = f"nothing goes: every pod that would leave is held by {plan.nothing_goes}. Without that: "
     return (held if plan.nothing_goes else "") + _summary(plan)
 
@@ -170,12 +170,12 @@ def _unread(plan: Plan) -> str:
 
 
 def many(count: int, what: str) -> str:
-    """Count things: ``1 pod``, ``2 pods``."""
+    """Return a number with its noun: ``1 pod``, ``2 pods``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def skipped_kinds(inventory: Inventory) -> str:
-    """List how many objects of which kinds were skipped; "" if none was."""
+    """Return how many objects of which kinds were skipped; "" if none was."""
     kinds = inventory.skipped.most_common(_MAX_KINDS)
     rest = inventory.skipped.total() - sum(count for _, count in kinds)
     return ", ".join([f"{count} {kind}" for kind, count in kinds] + ([f"{rest} others"] if rest else []))
@@ -193,7 +193,7 @@ def _about_nodes(plan: Plan) -> Iterator[str]:
 
 
 def notes(plan: Plan) -> list[str]:
-    """Say what else readers of this plan should know, a sentence each."""
+    """Return what else readers of this plan should know, one sentence each."""
     found = list(plan.notes)
     found += _about_nodes(plan)
     if skipped := skipped_kinds(plan.inventory):

@@ -1,4 +1,4 @@
-"""Objects out of YAML of any size, one after the other: documents, and the items of lists, by PyYAML.
+"""Reads objects from YAML of any size, one after the other: documents, and the items of lists, by PyYAML.
 
 The items of a List are composed one by one, so that memory is bounded by the largest of them. Kubernetes' YAML has no
 timestamps, and no key twice. Slow beside JSON: 5,000 pods as kubectl prints them take 5.6 s as YAML, 0.4 s as JSON.
@@ -25,11 +25,11 @@ class _ItemLoader(Composer, yaml.CSafeLoader):
     def __init__(self, source: Readable) -> None:
         yaml.CSafeLoader.__init__(self, source)
         Composer.__init__(self)
-        # Of what was composed last, counted from 1.
+        # The line of the last composed node, counted from 1.
         self.line = 1
 
     def compose(self) -> Any:
-        """Compose the node that comes next."""
+        """Compose the next node."""
         event: Any = self.peek_event()
         self.line = event.start_mark.line + 1
         return self.compose_node(None, None)  # type: ignore[arg-type]  # None: it has no parent.
@@ -65,7 +65,7 @@ def stream_yaml(source: Readable) -> Iterator[tuple[Any, int]]:
 
 
 def _document(loader: _ItemLoader) -> Iterator[tuple[Any, int]]:
-    """Yield what a document holds: a list's items, a sequence's elements, or the object itself; nothing if empty."""
+    """Yield the contents of a document: a list's items, a sequence's elements, or the object; nothing if empty."""
     if loader.check_event(yaml.SequenceStartEvent):
         yield from _items(loader, "")
     elif loader.check_event(yaml.MappingStartEvent):

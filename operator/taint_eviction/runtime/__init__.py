@@ -1,1 +1,1 @@
-"""The body: waits, works, reads again, evicts and retries. Knows the world only through the doors in ``ports``."""
+"""The body: waits, works, reads again, evicts and retries. It knows the outside world only through ``ports``."""

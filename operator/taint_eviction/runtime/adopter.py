@@ -1,11 +1,10 @@
 """Adopts countdowns from a built-in controller that cannot be switched off, and gives them back.
 
-To adopt a countdown is to take the seconds of a pod's tolerations and note them on the pod: the built-in controller
-cancels its timer, and the deadline is this controller's alone. Level-triggered: facts are hints, and what is known is
-looked through every few seconds. Only the leader changes pods, only after it has read the control state as leader, and
-not while people have ordered ``hand-back``; that order is confirmed once no change is under way.
-
-Does not say which countdowns (``core.adopting``), nor how a pod is changed (``ports.AdoptionDoor``).
+To adopt a countdown means to take ``tolerationSeconds`` from a pod's tolerations and to note them on the pod: the
+built-in controller cancels its timer, and this controller alone evicts the pod. Level-triggered: facts are hints, and
+all known pods are checked every few seconds. Only the leader changes pods, only after it has read the control state as
+leader, and not while people have ordered ``hand-back``; that order is confirmed once no change is under way.
+This module does not choose countdowns (``core.adopting``), nor make the changes (``ports.AdoptionDoor``).
 """
 
 import asyncio
@@ -31,34 +30,33 @@ from taint_eviction.settings import AdoptionSettings
 
 logger = logging.getLogger(__name__)
 
-# How often it is noticed that this process leads, or that people have ordered something.
+# How often this process checks whether it leads, and whether people have ordered something.
 _NOTICE_SECONDS = 0.5
 
-# How often all that is known is looked through, and how many pods at a time.
+# How often all known pods are checked, and how many pods at a time.
 _LOOK_SECONDS = 10.0
 _AT_A_TIME = 500
 
-# A change that waits longer for an answer holds up nobody else; at most so many are under way in all, half of them
-# retries.
+# A change that waits longer than this for an answer does not delay others; at most this many changes are under way,
+# half of them retries.
 _LENDS_SECONDS = 1.0
 _MAX_UNDER_WAY = 50
 
-# How often the adopted pods are listed, and how soon again when a countdown has ended or a call failed.
+# How often the adopted pods are listed, and how soon they are listed again after a countdown ended or a call failed.
 _LIST_SECONDS = 600.0
 _LIST_AGAIN_SECONDS = 5.0
 
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 60.0
 _MAX_CONFIRM_SECONDS = 30.0
 
-# Further countdowns of one pod that are adopted at once: more taints than these are rare.
+# How many further countdowns of one pod are adopted at once: more taints on one node are rare.
 _MAX_AGAIN = 5
 _SET_AGAIN = "its tolerationSeconds are set again and again, by whom its managedFields say"
 
 
 class AdoptionHints:
-    """What facts and effects say about where to look: a ``Reporter``.
-
-    ``seen``: pods whose spec has seconds. ``ended``: some countdown may have lost its reason.
+    """Collects hints from facts and effects about pods to check: a ``Reporter``.
+    ``seen``: pods whose spec has seconds. ``ended``: the taint of some countdown may be gone.
     """
 
     def __init__(self) -> None:
@@ -77,12 +75,12 @@ class AdoptionHints:
             self.ended = True
 
     def look_at(self, ref: PodRef) -> None:
-        """Have a pod looked at."""
+        """Have a pod checked."""
         self.seen.add(ref)
         self.changed.set()
 
     def take(self) -> set[PodRef]:
-        """Return the pods to look at, and forget them."""
+        """Return the pods to check, and forget them."""
         taken, self.seen = self.seen, set()
         self.changed.clear()
         return taken
@@ -90,7 +88,7 @@ class AdoptionHints:
 
 @dataclass(slots=True)
 class _Refusal:
-    """That a pod could not be changed, ``tries`` times so far; it is not tried again before ``retry_at``."""
+    """A pod could not be changed, ``tries`` times so far; it is not tried again before ``retry_at``."""
 
     message: str
     tries: int
@@ -98,7 +96,7 @@ class _Refusal:
 
     @classmethod
     def after(cls, before: "_Refusal | None", message: str, now: float, first: float, longest: float) -> "_Refusal":
-        """Return what follows one more refusal: each wait is twice as long as the one before."""
+        """Return the next refusal after one more failure: each wait is twice as long as the one before."""
         tries = 1 if before is None else before.tries + 1
         return cls(message, tries, now + min(first * 2 ** min(tries - 1, 30), longest))
 
@@ -116,7 +114,7 @@ class _Turn:
 class Adopter:
     """Adopts and gives back for one controller.
 
-    ``state_read_at`` returns when the control state that is in force was asked for, None: it has never been read.
+    ``state_read_at`` returns when the read of the control state in force was sent, None: it has never been read.
     """
 
     def __init__(
@@ -143,23 +141,23 @@ class Adopter:
         self._leads_since: float | None = None
         self._taints: dict[str, tuple[SeenTaint, ...] | None] = {}
         self._turns: asyncio.PriorityQueue[_Turn] = asyncio.PriorityQueue()
-        # The nearest deadline by which each pod waits for its turn, and those whose turn it is.
+        # The nearest deadline of each waiting pod, by which it waits for its turn, and the pods whose turn it is.
         self._waiting: dict[PodRef, float] = {}
         self._under_way: dict[PodRef, bool] = {}  # Whether each is a retry.
         self._order = itertools.count()
         self._refusals: dict[PodRef, _Refusal] = {}
-        self._kept: dict[PodRef, _Refusal] = {}  # Those that could not be given back.
+        self._kept: dict[PodRef, _Refusal] = {}  # Pods that could not be given back.
         self._adoptions: dict[PodRef, int] = {}
         self._changing = 0
 
     @property
     def enabled(self) -> bool:
-        """Tell whether countdowns are adopted at all."""
+        """Return whether countdowns are adopted at all."""
         return self._settings.enabled
 
     @property
     def stopped_by(self) -> Pause | None:
-        """The order to adopt nothing, None: there is none."""
+        """The order to stop adoption, None: there is none."""
         control_state = self._suspension.control_state
         return None if control_state is None else control_state.no_adoption
 
@@ -169,11 +167,11 @@ class Adopter:
         return sum(each is not None and bool(each.by_controller or each.by_admission) for each in adoptions)
 
     def refused(self) -> Mapping[PodRef, str]:
-        """Return why which pods could not be adopted so far."""
+        """Return the pods that could not be adopted so far, and why."""
         return {ref: refusal.message for ref, refusal in self._refusals.items()}
 
     async def run(self) -> None:
-        """Run until cancelled; to be begun when the nodes are known."""
+        """Run until cancelled; start this when the nodes are known."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_confirming(), name="confirm hand-back")
             if self._settings.enabled:
@@ -183,7 +181,7 @@ class Adopter:
                     group.create_task(self._keep_adopting(group), name="adopt")
 
     def _may_change(self) -> bool:
-        """Tell whether this process may change pods at this very moment."""
+        """Return whether this process may change pods at this very moment."""
         if not self._gate.may_act():
             self._leads_since = None
             return False
@@ -236,7 +234,7 @@ class Adopter:
                 self._turns.put_nowait(_Turn(ref in self._refusals, until, next(self._order), ref))
 
     def _adoptable_until(self, record: PodRecord) -> float | None:
-        """Return the deadline of a pod that is to be adopted now, None: it is not."""
+        """Return the deadline of a pod that is to be adopted now, None: it is not to be adopted."""
         if record.in_flight or record.deleted or not self._pods.knows(record):
             return None
         refusal = self._refusals.get(record.ref)
@@ -251,7 +249,7 @@ class Adopter:
     # Adopting
 
     async def _keep_adopting(self, group: asyncio.TaskGroup) -> None:
-        """Adopt one pod after the other; what waits long for an answer goes on beside the next."""
+        """Adopt one pod after the other; a change that waits long for an answer continues beside the next."""
         while True:
             turn = await self._turns.get()
             if self._waiting.get(turn.ref) != turn.until:
@@ -292,7 +290,7 @@ class Adopter:
             asked_at = self._clock.now().at
             pod = await self._door.adopt(ref, places)
         except CallFailed as failure:
-            # What was sent may have been done.
+            # The request may have taken effect.
             self._hints.ended = self._hints.ended or bool(taken)
             if self._gate.may_act():
                 self._refuse(ref, node_name, str(failure), failure.retry_after_seconds)
@@ -321,7 +319,7 @@ class Adopter:
             self._refuse(ref, node_name, _SET_AGAIN)
 
     def _places(self, record: PodRecord, pod: Pod) -> Collection[int]:
-        """Return at which places a pod, as it is now, is to lose its seconds."""
+        """Return the positions of the tolerations that lose their seconds, for the pod as it is now."""
         if record.in_flight or record.deleted or self._ends_at(record, pod) is None:
             return ()
         seen = self._nodes.taints_on(record.node_name) or ()
@@ -353,7 +351,7 @@ class Adopter:
             await asyncio.sleep(_NOTICE_SECONDS)
 
     async def _give_back_what_may(self) -> float:
-        """Give back each adopted pod whose countdown matters no more; return when to do so again at the latest."""
+        """Give back each adopted pod whose countdown is no longer needed; return when to do so again at the latest."""
         room, now = asyncio.Semaphore(self._settings.parallelism), self._clock.now().at
 
         async def give_back(ref: PodRef) -> None:
@@ -374,7 +372,7 @@ class Adopter:
         )
 
     def _may_have_back(self, pod: Pod) -> bool:
-        """Tell whether a pod may have its seconds back. A pod of a node that is not known is left as it is."""
+        """Return whether the seconds of a pod may be given back. A pod on an unknown node is left as it is."""
         if pod.node_name is None:
             return may_have_back(pod, ())
         taints = self._nodes.taints_that_matter(pod.node_name, self._clock.now())
@@ -409,7 +407,7 @@ class Adopter:
     # Hand-back
 
     async def _keep_confirming(self) -> None:
-        """Confirm each order to adopt nothing, with adoption switched off, too: who ordered it waits for that."""
+        """Confirm each order to stop adoption, even if adoption is disabled: ``hand-back`` waits for that."""
         confirmed: tuple[Pause, str] | None = None
         wait = _NOTICE_SECONDS
         while True:

@@ -1,6 +1,5 @@
-"""Builds brain and body behind given doors: the same for a real cluster and for a simulated one.
-
-Builds only; ``wiring`` chooses what is behind the doors, for replays the laboratory does.
+"""Builds the core and the runtime on given ports: the same for a real cluster and for a simulated one.
+This module only builds; ``wiring`` chooses the implementations of the ports, or the laboratory for replays.
 """
 
 import random
@@ -41,10 +40,10 @@ from taint_eviction.settings import Settings
 @dataclass(frozen=True, slots=True)
 class Doors:
     """The outside world of one controller. ``writer`` is unused in a dry run.
-
-    ``watcher`` makes the watcher for a brain, which it may ask which objects matter. ``restarted`` is given the kind
-    (nodes, pods) of each watch that ended, ``heard`` each fact, ``began`` and ``attempted`` each piece of work that
-    begins and has ended. ``control_state`` None: nobody can pause anything. ``adoption`` None: no pod is adopted.
+    ``watcher`` makes the watcher for a core, which it may ask which objects matter. ``restarted`` is called with the
+    kind (nodes, pods) of each watch that ended, ``heard`` with each fact, ``began`` and ``attempted`` with each piece
+    of work that begins or has ended. ``control_state`` None: evictions cannot be paused. ``adoption`` None: no pod is
+    adopted.
     """
 
     clock: Clock
@@ -64,7 +63,7 @@ class Doors:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """One controller, ready to run (``engine``). ``control_state`` None: nobody can pause anything.
+    """One controller, ready to run (``engine``). ``control_state`` None: evictions cannot be paused.
 
     ``adopter`` None: no pod is adopted, and no ``hand-back`` is confirmed.
     """
@@ -77,7 +76,7 @@ class Assembled:
 
 
 def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
-    """Build a controller behind these doors; ``rng`` randomizes waits."""
+    """Build a controller on these ports; ``rng`` randomizes waits."""
     controller = make_controller(settings, None if doors.control_state is not None else ControlState())
     hints, reporters, heard = AdoptionHints(), tuple(doors.reporters), doors.heard
     if settings.adoption.enabled and doors.adoption is not None and not settings.dry_run:
@@ -96,7 +95,7 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
     driver = Driver(live, evictor, doors.gate, settings.workers)
     watching = WatchDoors(
         live,
-        # With a breaker no cached lists: pods that are gone must not open it, and evictions wait for it anyway.
+        # No cached lists with a breaker: pods that are gone must not open it, and evictions wait for the lists anyway.
         Resync(doors.reader, live, settings.watch.lists_at_once, cached_lists=not settings.breaker.enabled),
         doors.watcher(controller),
         doors.interpret,

@@ -86,7 +86,7 @@ class ServerClock:
 
     @property
     def anchored(self) -> bool:
-        """Tell whether the API server has answered."""
+        """Return whether the API server has answered."""
         return self._anchor is not None
 
     def heard_date(self, epoch: float) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the control state (pauses, the breaker's latch) of the core and of the cluster the same.
+"""Keeps the control state (pauses, the breaker's latch) in the core and in the cluster in sync.
 
 It reads every few seconds, even while an earlier read is slow, so that a pause soon takes effect in every replica. The
 last known control state stays in force while it cannot read. A date ahead of the API server's time, from a wrong clock,
@@ -22,16 +22,16 @@ from taint_eviction.runtime.ports import CallFailed, ControlStateStore, Gate
 
 logger = logging.getLogger(__name__)
 
-# A failure that lasts is logged again after this long.
+# A failure that lasts is logged again after this time.
 _REPEAT_SECONDS = 60.0
 
 # A smaller difference between clocks is not logged.
 _TOLERATED_AHEAD_SECONDS = 2.0
 
-# So long before a pause ends by itself, the log says so.
+# The log announces the end of a pause this long before it ends by itself.
 _TOLD_BEFORE_SECONDS = 60.0
 
-# How many reads may be under way: beside one that hangs, another is made.
+# How many reads may be under way: while one hangs, another is made.
 _MAX_READS = 2
 
 
@@ -51,7 +51,7 @@ class _Failure:
         self._logged_at = 0.0
 
     def goes_on(self, at: float) -> bool:
-        """Note that it begins or lasts; return whether to log that."""
+        """Note that the failure begins or lasts; return whether to log that."""
         if self.since_at is None:
             self.since_at = at
         elif at - self._logged_at < _REPEAT_SECONDS:
@@ -98,20 +98,22 @@ class ControlStateSync:
 
     @property
     def known(self) -> bool:
-        """Tell whether the control state has ever been read."""
+        """Return whether the control state has ever been read."""
         return self._read_at is not None
 
     @property
     def read_at(self) -> float | None:
-        """When the control state that is in force was asked for, None: it has never been read."""
+        """When the read of the control state in force was sent, None: it has never been read."""
         return self._read_at
 
     def age_seconds(self) -> float:
-        """Return how many seconds ago the control state was last read; since the start where it never was."""
+        """Return how many seconds ago the control state was last read; if never, the seconds since the start."""
         return self._clock.now().at - (self._began_at if self._read_at is None else self._read_at)
 
     def unwritten_seconds(self) -> float:
-        """Return for how long the state of the breaker could not be written; 0 if it is, or is not ours to write."""
+        """Return for how long the breaker's state could not be written; 0 if it is written, or another process writes
+        it.
+        """
         since_at = self._unwritten.since_at
         return 0.0 if since_at is None else self._clock.now().at - since_at
 
@@ -124,7 +126,7 @@ class ControlStateSync:
                 reading = group.create_task(self._read(asked_at), name="read")
                 reading.add_done_callback(lambda _: room.release())
                 await asyncio.wait([reading], timeout=self._poll_seconds)
-                # Until it is known nothing is evicted at all.
+                # Until it is known, no pod is evicted.
                 every = self._poll_seconds if self.known else self._poll_seconds / 8
                 await asyncio.sleep(max(0.0, asked_at + every - self._clock.now().at))
 
@@ -146,7 +148,7 @@ class ControlStateSync:
         self._kept_anew.set()
 
     async def _keep_ending(self) -> None:
-        """Let pauses end when their time has come; the core compares the times."""
+        """Let pauses end at their time; the core compares the times."""
         told: set[tuple[PauseScope, Pause]] = set()
         while True:
             self._kept_anew.clear()
@@ -159,7 +161,7 @@ class ControlStateSync:
             told &= left.keys()
             for scope, pause in [each for each, seconds in left.items() if seconds <= _TOLD_BEFORE_SECONDS]:
                 if (scope, pause) not in told:
-                    # All replicas know it; one tells.
+                    # All replicas know it; only the leader reports it.
                     level = logging.WARNING if self._gate.may_act() else logging.DEBUG
                     logger.log(level, "%s: the pause ends by itself in %.0f s", scope, left[scope, pause])
                     told.add((scope, pause))
@@ -188,7 +190,7 @@ class ControlStateSync:
         return control_state.with_breaker_epoch(self._date.epoch)
 
     def _is_overtaken(self, asked_at: float) -> bool:
-        """Tell whether a later read has been answered already, or what was written since may be missing."""
+        """Return whether a later read was already answered, or this one may lack a later write."""
         return asked_at < self._written_at or (self._read_at is not None and asked_at < self._read_at)
 
     async def _keep_writing(self) -> None:
@@ -207,7 +209,7 @@ class ControlStateSync:
             await asyncio.sleep(self._poll_seconds / 4)
 
     async def _write(self) -> None:
-        """Write what the breaker of this process did and the last read did not have."""
+        """Write the changes of this process's breaker that the last read did not contain."""
         breaker, kept = self._breaker, self._kept
         if self._read_at is None or not self._gate.may_act():
             return
@@ -227,7 +229,7 @@ class ControlStateSync:
             self._kept = replace(self._kept, latch=None)
 
     async def _remove_ended(self) -> None:
-        """Remove pauses that have ended. They hold nothing, so it harms nobody when that fails."""
+        """Remove pauses that have ended. They hold nothing, so a failure does no harm."""
         now, kept = self._clock.now(), self._kept.pauses()
         counted = self._as_counted(now).pauses()
         ended = {scope: kept[scope] for scope, pause in counted.items() if pause.has_ended(now.server_epoch)}

@@ -1,14 +1,13 @@
-"""The one waiting loop: wakes at the next deadline or at a change, and keeps a bounded number of workers busy.
+"""The one waiting loop: it wakes at the next deadline or at a change, and keeps a bounded number of workers busy.
 
 A pod has no task and no timer of its own: a task exists only while its eviction is in flight. Every wait is bounded, so
-that a stepped or suspended clock is noticed, and that ``beat_age_seconds`` tells whether the loop still turns.
-
+that a stepped or suspended clock is noticed, and that ``beat_age_seconds`` shows whether the loop still runs.
 After a pause (no work was in flight), a few workers start and more follow (``slow_start``): an API server that is short
-of CPU ends the first pods, instead of marking twenty before it ends any. While many calls have waited long for an
+of CPU deletes the first pods, instead of marking twenty before it deletes any. While many calls have waited long for an
 answer, few workers start as well: the API server is busy enough.
-
-Invariant: never two pieces of work for one pod at a time (the core hands out none that is in flight), never more that
-hold a worker than there are workers, and never more retries in flight, waiting ones included, than half as many.
+Invariants: never two pieces of work for one pod at a time (the core hands out none that is in flight), never more
+pieces that hold a worker than there are workers, and never more retries in flight, waiting ones included, than half the
+number of workers.
 """
 
 import asyncio
@@ -22,13 +21,13 @@ from taint_eviction.runtime.ports import Gate
 from taint_eviction.runtime.slow_start import SlowStart
 from taint_eviction.runtime.workers import Worker, Workers
 
-# The longest wait: a stepped clock, or a gate that has opened by itself, is noticed this late at most.
+# The longest wait: a stepped clock, or a gate that has opened by itself, is noticed after this time at the latest.
 _LONGEST_WAIT_SECONDS = 0.5
 
 # How many workers start after a pause.
 _FIRST_WORKERS = 4
 
-# While this many attempts have lent their worker back, only as many workers as after a pause may be busy.
+# While this many attempts have lent their workers, only as many workers may be busy as after a pause.
 _MANY_LENT = 50
 
 
@@ -54,11 +53,11 @@ class Driver:
 
     @property
     def saturated(self) -> bool:
-        """Tell whether all workers that may be busy now are; retries alone never keep all of them busy."""
+        """Return whether all workers that may be busy now are busy; retries alone never keep all of them busy."""
         return self._free() <= 0
 
     def beat_age_seconds(self) -> float:
-        """Return how many seconds ago the loop last turned."""
+        """Return how many seconds ago the loop last ran."""
         return self._clock.now().at - self._last_beat_at
 
     async def run(self) -> None:
@@ -87,11 +86,11 @@ class Driver:
         return not cut_off
 
     def _start_due(self) -> float:
-        """Begin what is due as far as workers are free; return how many seconds may pass until the next pass."""
+        """Begin due work as far as workers are free; return how many seconds may pass until the next pass."""
         if not self._gate.may_act():
             self._note_pause()
             return _LONGEST_WAIT_SECONDS
-        # Also while all workers are busy: what they are about to send can still be held.
+        # Also while all workers are busy: requests that they are about to send can still be held.
         self._live.evaluate()
         free = self._free()
         if free <= 0:
@@ -116,7 +115,7 @@ class Driver:
             self._slow_start.pause()
 
     def _free(self) -> int:
-        """Count the workers that may begin something now; negative where more are busy than may be."""
+        """Count the workers that may begin work now; negative if more are busy than allowed."""
         return min(self.workers.number - self.workers.taken, self._allowed() - self.workers.busy)
 
     def _allowed(self) -> int:

@@ -1,6 +1,5 @@
-"""The whole body: watches nodes and the pods of tainted nodes, drives evictions, and knows if its view is complete.
-
-A bug of our own ends it with its exception; nothing that the world does ends it.
+"""The whole runtime: watches nodes and the pods of tainted nodes, drives evictions, and knows if its view is complete.
+A bug of the controller ends it with its exception; nothing in the outside world ends it.
 """
 
 import asyncio
@@ -56,14 +55,14 @@ class Engine:
         await self._pods.run()
 
     def synced(self) -> bool:
-        """Tell whether all nodes, and the pods of each node tainted then, have been listed; true stays true."""
+        """Return whether all nodes, and the pods of nodes tainted then, have been listed; once true, always true."""
         if not self._synced and self._tainted_at_start is not None:
             tainted = self._controller.tainted_nodes()
             self._synced = all(self._pods.listed(name) for name in self._tainted_at_start & tainted)
         return self._synced
 
     def readiness(self) -> tuple[bool, str]:
-        """Say whether the view of the cluster can be relied on, and if not, why."""
+        """Return whether the view of the cluster is reliable, and if not, why."""
         if not self._nodes.listed.is_set():
             return False, "the nodes have not been listed yet"
         if not self.synced():
@@ -76,5 +75,5 @@ class Engine:
         return True, "ok"
 
     def silences(self) -> dict[str, float]:
-        """Return for how many seconds the quietest watch of each kind (nodes, pods) has heard nothing."""
+        """Return for how many seconds the most silent watch of each kind (nodes, pods) has received nothing."""
         return {"nodes": self._nodes.silent_seconds(), "pods": self._pods.longest_silence_seconds()}

@@ -3,9 +3,9 @@
 To mark a pod is to set its condition DisruptionTarget; the answer is the live pod. If budgets are to be respected, the
 live pod is read instead of marked, and evicted by the eviction API instead of deleted.
 
-Never raises the world's errors: whatever happens becomes a ``WorkOutcome``. Nothing is awaited between the decision,
-the gate (whether this process leads) and the start of the call that changes something. The PATCH may then still wait
-for a connection; the call that ends the pod has one already.
+The evictor raises no errors of the outside world: each becomes a ``WorkOutcome``. Nothing is awaited between the
+decision, the check of the gate (whether this process leads) and the start of the call that makes a change. The PATCH
+may then still wait for a connection; the call that ends the pod has one already.
 
 Does not choose what to evict or when to retry (``core``), nor how a call is made (``adapters``).
 """
@@ -37,8 +37,8 @@ from taint_eviction.settings import RetrySettings
 _FRESH_SECONDS = 3.0
 _MAX_READS = 2
 
-# How often the condition is sent at most, and for how long. A call without an answer is given up early enough for
-# another call; the last one may take as long again.
+# How often and for how long the condition is sent at most. A call without an answer is abandoned early enough for
+# another call; the last one may take the same time again.
 _MAX_MARKS = 3
 _MAX_MARKING_SECONDS = 5.0
 _ROOM_FOR_ANOTHER_SECONDS = 0.3
@@ -76,9 +76,8 @@ class Evictor:
         self._rng = rng
 
     async def carry_out(self, work: Work, worker: Worker) -> WorkOutcome:
-        """Do one piece of work and return how it ended; only our own bugs are raised.
-
-        ``worker`` is taken again before each step; an attempt that has waited long may have to wait for it.
+        """Do one piece of work and return its outcome; only bugs of the controller are raised.
+        The attempt takes ``worker`` again before each step; after a long wait it may have to wait for the worker.
         """
         try:
             if isinstance(work, TakeBack):
@@ -106,14 +105,14 @@ class Evictor:
         return Done() if await end(work.ref, lambda: self._ready_to_end(work, worker)) else PodIsGone()
 
     async def _ready_to_end(self, work: Eviction, worker: Worker) -> None:
-        """Decide for the last time, when only the request is left to be sent (see ``Ready``)."""
+        """Decide for the last time, when only the request remains to be sent (see ``Ready``)."""
         await self._decide_again(work, worker)
         self._live.will_delete(work.ref)
 
     async def _decide_again(self, work: Eviction, worker: Worker) -> None:
         """Decide on a live node; raise ``_Stopped`` unless the next call may be made right now.
 
-        A read that was slow says little about now, and is repeated. If the second is slow as well, it counts.
+        The result of a slow read may be outdated, so the read is repeated. If the second is slow as well, it counts.
         """
         for _ in range(_MAX_READS):
             await worker.take()
@@ -126,7 +125,7 @@ class Evictor:
         self._recheck(work)
 
     def _recheck(self, work: Work) -> None:
-        """Raise ``_Stopped`` unless the next call may be made right now, by what is known."""
+        """Raise ``_Stopped`` unless the next call may be made right now, as far as is known."""
         outcome = self._live.recheck(work) or (None if self._gate.may_act() else Suspended())
         if outcome is not None:
             raise _Stopped(outcome)
@@ -134,7 +133,7 @@ class Evictor:
     async def _mark(self, work: Eviction, worker: Worker) -> Pod | None:
         """Set the condition and return the live pod; if that is refused, read the pod instead.
 
-        A refusal that may pass is retried for a few seconds. A condition that cannot be set never blocks the eviction.
+        A temporary refusal is retried for a few seconds. A condition that cannot be set never blocks the eviction.
         """
         tries, last_at = 0, self._clock.now().at + _MAX_MARKING_SECONDS
         while True:

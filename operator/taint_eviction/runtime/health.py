@@ -6,7 +6,7 @@ from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.leadership import Elector
 
-# A loop that turns twice a second and has not turned for this long is dead, or as good as.
+# A loop that runs twice a second and has not run for this long is dead or unusable.
 _MAX_BEAT_SECONDS = 30.0
 _MAX_EXPIRED_SECONDS = 20.0
 
@@ -17,8 +17,8 @@ _CONTROL_STATE_OLD_SECONDS = 10.0
 class Health:
     """Judges the parts of one controller.
 
-    ``elector`` None: it runs alone. ``control_state`` None: nobody can pause anything. ``policy_invalid`` tells whether
-    the policy file is rejected.
+    ``elector`` None: it runs alone. ``control_state`` None: evictions cannot be paused. ``policy_invalid`` returns
+    whether the policy file is rejected.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Health:
         self._policy_invalid = policy_invalid
 
     def liveness(self) -> tuple[bool, str]:
-        """Say whether the loop still turns; an API server that cannot be reached is no reason to restart."""
+        """Return whether the loop still runs, and if not, why; an unreachable API server is no reason to restart."""
         if (age := self._driver.beat_age_seconds()) > _MAX_BEAT_SECONDS:
             return False, f"the driving loop has not turned for {age:.0f} s"
         if self._elector is not None and (expired := self._elector.expired_seconds()) > _MAX_EXPIRED_SECONDS:
@@ -42,7 +42,7 @@ class Health:
         return True, "ok"
 
     def warnings(self) -> Iterator[str]:
-        """Yield what is wrong though the controller works, a sentence each."""
+        """Yield what is wrong although the controller works, one sentence each."""
         if self._policy_invalid():
             yield "the policy file is rejected, and the previous policy stays in force: see the log"
         if self._control_state is None:

@@ -1,9 +1,9 @@
 """Who acts: leader election on a Lease, as client-go does it, and the fence that makes it safe.
 
 A lease has expired when *this* process has not seen it change for its whole duration, by its own monotonic clock; the
-timestamps in it are for people. What is left of the renew deadline bounds every attempt. Writes compare and swap by
-resourceVersion. The fence: ``may_act`` holds only within the renew deadline of the last renewal, which counts from just
-before its write was sent. The lease lasts longer, and the others count from when they saw that write, so the next
+timestamps in it are for people. The remaining renew deadline bounds every attempt. Writes compare and swap by
+resourceVersion. The fence: ``may_act`` is true only within the renew deadline of the last renewal, counted from just
+before its write was sent. The lease lasts longer, and other replicas count from when they saw that write, so the next
 leader acts later.
 
 Losing the lease does not end the process: it keeps watching as a standby.
@@ -24,7 +24,7 @@ from taint_eviction.settings import ElectionSettings
 
 logger = logging.getLogger(__name__)
 
-# How much longer than the retry period a candidate waits at most, at random: candidates do not try in step.
+# How much longer than the retry period a candidate waits at most, at random, so that candidates do not try in step.
 _JITTER = 1.2
 
 # The duration of a released lease, for electors that ignore the empty holder.
@@ -33,7 +33,7 @@ _RELEASED_SECONDS = 1
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease. ``holder`` is "" if nobody holds it; times are Unix times by the API server's clock.
+    """A Lease. ``holder`` is "" if it has no holder; times are Unix times by the API server's clock.
 
     ``version`` is the resourceVersion to swap against, "" for a lease that does not exist yet.
     """
@@ -47,7 +47,7 @@ class LeaseRecord:
 
 
 class LeaseStore(Protocol):
-    """Where the Lease is kept. Raises ``CallFailed``, with reason CONFLICT where another process was faster."""
+    """Where the Lease is kept. Raises ``CallFailed``, with reason CONFLICT if another process was faster."""
 
     async def read(self) -> LeaseRecord | None:
         """Read the lease; None if it does not exist yet."""
@@ -62,7 +62,7 @@ class NoElection:
     """The gate of a process that runs alone: always open."""
 
     def may_act(self) -> bool:
-        """Answer yes."""
+        """Return True."""
         return True
 
 
@@ -85,7 +85,7 @@ class Elector:
         self._logged_leader = ""
 
     def may_act(self) -> bool:
-        """Tell whether this process leads and is within the renew deadline of its last renewal, at this very moment."""
+        """Return whether this process leads, and is at this moment within the renew deadline of its last renewal."""
         return self.leading and self._clock.now().at < self._renewed_at + self._settings.renew_deadline_seconds
 
     def expired_seconds(self) -> float:
@@ -96,7 +96,7 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        """Name the holder as last seen, "" if nobody."""
+        """Return the holder as last seen, "" if there is none."""
         return self._seen.holder if self._seen is not None else ""
 
     async def run(self) -> None:
@@ -110,9 +110,8 @@ class Elector:
                 self._turn(False)
 
     async def release(self) -> None:
-        """Release the lease, so that another replica need not wait for its expiry; call it after all work has stopped.
-
-        It takes at most one retry period (2 s). After that, or where a call fails, the lease expires by itself.
+        """Release the lease, so that another replica need not wait for its expiry; call this after all work has
+        stopped. This takes at most one retry period (2 s). After that, or if a call fails, the lease expires by itself.
         """
         self.leading = False
         if self.holder != self.identity:
@@ -151,7 +150,7 @@ class Elector:
     async def _keep(self) -> None:
         """Renew every retry period; return once the lease is lost or could not be renewed in time.
 
-        The period counts from sending to sending: if an answer takes longer, the next attempt follows at once.
+        The period counts from request to request: if an answer takes longer, the next attempt follows at once.
         """
         sent_at = self._renewed_at
         while True:
@@ -161,13 +160,13 @@ class Elector:
             if left <= 0:
                 logger.warning("the lease could not be renewed in time")
                 return
-            # At most half of the deadline, as client-go's clients do: a dead connection leaves time to try again.
+            # At most half of the deadline, as in client-go: after a dead connection, time remains for another try.
             held = await self._attempt(min(left, self._settings.renew_deadline_seconds / 2))
             if not held and self.holder != self.identity:
                 return
 
     async def _attempt(self, max_seconds: float) -> bool:
-        """Try once to acquire or renew the lease, in at most ``max_seconds``; return if it is held now."""
+        """Try once to acquire or renew the lease, in at most ``max_seconds``; return whether it is held now."""
         try:
             async with asyncio.timeout(max_seconds):
                 return await self._acquire_or_renew()

@@ -1,6 +1,5 @@
-"""The life of a controller process: what starts when, what ends the process, and what is done before it ends.
-
-Does not build the parts (``wiring``) and does not catch signals (``cli``): whoever runs it sets an event to stop it.
+"""The life of a controller process: the order in which parts start, what ends the process, and the shutdown. This
+module does not build the parts (``wiring``) and does not catch signals (``cli``): the caller sets an event to stop.
 """
 
 import asyncio
@@ -32,17 +31,16 @@ class Server(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Listen no more; also where it never began."""
+        """Stop listening; also valid if the server never started."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Companions:
-    """What lives and ends with the controller, each given as what has to be called.
-
-    ``learn_time`` ends once the API server's time is known, or after a bounded wait. ``tasks``, by name, run until they
-    are cancelled. ``drain_events`` waits for at most so many seconds until all events are posted. ``close`` ends the
-    connections to the API server. ``probes`` None: nobody is answered.
+    """What starts and ends with the controller, as callables.
+    ``learn_time`` returns once the API server's time is known, or after a bounded wait. ``tasks``, by name, run until
+    they are cancelled. ``drain_events`` waits for at most the given seconds until all events are posted. ``close`` ends
+    the connections to the API server. ``probes`` None: no HTTP requests are answered.
     """
 
     learn_time: Callable[[], Awaitable[None]]
@@ -72,7 +70,7 @@ class Lifecycle:
         self._settings = settings
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set, then end in good order; a bug of our own is raised."""
+        """Run until ``stop`` is set, then shut down in order; a bug of the controller is raised."""
         running = asyncio.create_task(self._run_all(), name="controller")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -106,16 +104,15 @@ class Lifecycle:
                 group.create_task(self._stand(self._elector), name="elector")
             for name, task in self._companions.tasks.items():
                 group.create_task(task(), name=name)
-            # Nothing is dated before the API server's time is known; nothing else waits for it.
+            # Objects are dated only once the API server's time is known; nothing else waits for it.
             await self._companions.learn_time()
             group.create_task(self._engine.run(), name="engine")
             group.create_task(self._report_synced(), name="synced")
 
     async def _stand(self, elector: Elector) -> None:
-        """Stand for election once the deadlines are known, so that a process that just started never beats a standby.
-
-        But wait no longer than a lease lasts: a list of one node's pods that keeps failing must not keep every replica
-        from acting.
+        """Stand for election once the deadlines are known, so that a process that just started never wins against a
+        standby. But wait no longer than a lease lasts: a list of one node's pods that keeps failing must not stop every
+        replica.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.election.lease_duration_seconds):
@@ -123,7 +120,7 @@ class Lifecycle:
         await elector.run()
 
     async def _until_synced(self) -> None:
-        # Many events can make it true; checking now and then is simpler, and what waits for it can.
+        # Many events can make it true; polling is simpler, and the election can wait.
         while not self._engine.synced():  # noqa: ASYNC110
             await asyncio.sleep(_SYNC_CHECK_SECONDS)
 

@@ -1,6 +1,6 @@
-"""The core in real time: couples ``Controller`` with the clock, the reporters, and whoever waits for its deadlines.
-
-Everything is synchronous: each method reads the clock once, asks the core, reports what happened, and wakes who waits.
+"""The core in real time: connects ``Controller`` with the clock, the reporters, and the tasks that wait for deadlines.
+Everything is synchronous: each method reads the clock once, calls the core, reports the effects, and wakes the waiting
+tasks.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ class LiveController:
     """A controller with a clock.
 
     ``changed`` is set whenever a deadline may have changed or a worker has become free, ``taints_changed`` whenever a
-    node has become tainted or clean; whoever waits for them clears them. ``heard`` is given each fact before the core,
-    ``began`` and ``attempted`` each piece of work that begins and has ended.
+    node has become tainted or clean; the waiting task clears them. ``heard`` is called with each fact before the core,
+    ``began`` and ``attempted`` with each piece of work that begins or has ended.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LiveController:
         self.taints_changed = asyncio.Event()
 
     def observe(self, fact: Fact) -> None:
-        """Take in a fact."""
+        """Observe a fact."""
         now = self.clock.now()
         self._heard(fact, now)
         self._report(self.controller.observe(fact, now), now)
@@ -54,7 +54,7 @@ class LiveController:
             self.changed.set()  # Evictions may have waited for the end of this list.
 
     def order(self, control_state: ControlState) -> None:
-        """Take in what people have ordered."""
+        """Apply what people have ordered."""
         now = self.clock.now()
         self._report(self.controller.order(control_state, now), now)
         self.changed.set()
@@ -64,22 +64,22 @@ class LiveController:
         self._report([effect], self.clock.now())
 
     def change_policy(self, policy: EvictionPolicy) -> None:
-        """Go on with another policy of evicting."""
+        """Apply another eviction policy."""
         now = self.clock.now()
         self._report(self.controller.change_policy(policy, now), now)
         self.changed.set()
 
     def evaluate(self) -> None:
-        """Let the circuit breaker judge what is going on."""
+        """Let the circuit breaker evaluate the cluster."""
         now = self.clock.now()
         self._report(self.controller.evaluate(now), now)
 
     def next_at(self, now: float, retries: bool = True) -> float | None:
-        """Say when something is due next, None if nothing is; ``retries`` False: of first tries alone."""
+        """Return when work is due next, None if none is. ``retries`` False: first tries only."""
         return self._attempts.next_at(now, retries)
 
     def take_due(self, max_works: int, max_retries: int) -> list[Work]:
-        """Begin what is due; see ``Attempts.take_due``."""
+        """Begin due work; see ``Attempts.take_due``."""
         now = self.clock.now()
         begun = self._attempts.take_due(now, max_works, max_retries)
         for work in begun:
@@ -87,7 +87,7 @@ class LiveController:
         return begun
 
     def recheck(self, work: Work) -> CalledOff | Suspended | None:
-        """Say what keeps a piece of work in flight from going on at this very moment."""
+        """Return why a piece of work in flight must not continue at this moment; None if it may."""
         return self._attempts.recheck(work, self.clock.now())
 
     def will_mark(self, ref: PodRef) -> None:
@@ -95,11 +95,11 @@ class LiveController:
         self._attempts.will_mark(ref)
 
     def will_delete(self, ref: PodRef) -> None:
-        """Note that a pod's deletion is about to be asked for."""
+        """Note that a pod's deletion is about to be requested."""
         self._attempts.will_delete(ref, self.clock.now())
 
     def settle(self, work: Work, outcome: WorkOutcome) -> None:
-        """Take in how a piece of work ended."""
+        """Settle a piece of work that has ended."""
         now = self.clock.now()
         self._attempted(work, outcome, now)
         self._report(self._attempts.settle(work, outcome, now), now)

@@ -1,10 +1,9 @@
 """Live reads of nodes, shared: one read serves the call it was made for, and every call that starts within a second.
-
-The second counts from the sending of the read: its answer shows a state of some moment since then, and nothing says of
-which. An answer is an observation like any other, so later decisions use it.
+The second counts from when the read was sent: its answer shows the state at some unknown moment since then. An answer
+is an observation like any other, so later decisions use it.
 
 An answer ahead of the watch does not show whether a taint without ``timeAdded`` was removed and set again meanwhile. So
-the read waits up to a few seconds until the watch has come as far, and is then repeated; the second answer counts.
+the read waits up to a few seconds for the watch to catch up, and is then repeated; the second answer counts.
 """
 
 import asyncio
@@ -41,9 +40,8 @@ class NodeReads:
         self._reads: dict[str, _Read] = {}
 
     async def read(self, name: str) -> float | None:
-        """Return when the read was last sent that serves a call which starts now, once it is answered.
-
-        None if there is no such node; raise ``CallFailed`` if it could not be read.
+        """Wait for the read that serves a call starting now, and return when it was sent.
+        Return None if there is no such node; raise ``CallFailed`` if it could not be read.
         """
         read = self._reads.get(name)
         now = self._clock.now().at
@@ -80,7 +78,7 @@ class NodeReads:
     async def _observe(self, name: str, read: _Read) -> Node | None:
         node = await self._reader.read_node(name)
         if node is None:
-            # It serves no other call: it has no version that would show that a lagging watch is older.
+            # It serves no other call: it has no version by which a lagging watch would be known to be older.
             self._live.observe(NodeGone(name, asked_at=read.sent_at))
         else:
             self._live.observe(NodeSeen(node, asked_at=read.sent_at))
@@ -89,7 +87,7 @@ class NodeReads:
     async def _until_watched(self, node: Node) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MAX_WAIT_SECONDS):
-                # Facts come from many places; checking now and then is simpler, and this is rare.
+                # Facts come from many places; polling is simpler, and this is rare.
                 while self._nodes.is_behind(node):  # noqa: ASYNC110
                     await asyncio.sleep(_CHECK_SECONDS)
 

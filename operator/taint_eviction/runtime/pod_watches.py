@@ -1,10 +1,10 @@
-"""Which pods are watched: those of tainted nodes, by one watch per node, or by one of all bound pods if there are many.
+"""Which pods are watched: those of tainted nodes, by one watch per node, or by one watch of all bound pods if many
+nodes are tainted.
 
 The cost grows with the tainted nodes, not with the cluster. A node whose last taint is removed stays watched for a
-while, so that a flapping taint costs nothing. On a switch between single watches and the one of all pods, the new side
-is listed before the old one ends. The switch back happens at fewer nodes, so that the two do not alternate.
-
-Does not keep a watch alive (``supervised_watch``) and does not know how to watch (``ports.Watcher``).
+while, so that a flapping taint costs nothing. On a switch between single watches and the watch of all pods, the new
+watches are listed before the old ones end. The switch back happens at fewer nodes, so that the two do not alternate.
+This module does not restart watches (``supervised_watch``) and does not know how to watch (``ports.Watcher``).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from taint_eviction.core.facts import PodsReleased
 from taint_eviction.runtime.ports import PodsScope
 from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
 
-# Single watches replace the one of all pods below this share of the threshold.
+# Single watches replace the watch of all pods below this share of the threshold.
 _SWITCH_BACK_SHARE = 0.75
 
 # The longest wait before lingering nodes and the switch are checked again.
@@ -58,7 +58,7 @@ class PodWatches:
             await _ended(list(self._tasks))
 
     def adjust(self) -> None:
-        """Bring the watches in line with the tainted nodes of this moment."""
+        """Bring the watches in line with the nodes that are tainted now."""
         tainted = self._controller.tainted_nodes()
         share = 1 if self._all_pods is None else _SWITCH_BACK_SHARE
         watch_all = len(tainted) >= share * self._settings.whole_cluster_from
@@ -69,12 +69,12 @@ class PodWatches:
             self._to_single(self._all_pods)
 
     def listed(self, node_name: str) -> bool:
-        """Tell whether the pods of this node have been listed since it became tainted."""
+        """Return whether the pods of this node have been listed since it became tainted."""
         watched = self._watched.get(node_name)
         return watched is not None and watched.watch.listed.is_set()
 
     def longest_silence_seconds(self) -> float:
-        """Return for how long the quietest watch has heard nothing; 0 where no pods are watched."""
+        """Return for how long the most silent watch has received nothing; 0 if no pods are watched."""
         watches = [watched.watch for watched in self._watched.values() if watched.single]
         watches += [self._all_pods[0]] if self._all_pods else []
         return max((watch.silent_seconds() for watch in watches), default=0.0)

@@ -1,6 +1,5 @@
-"""The doors: all that the runtime knows of the outside world, as Protocols and the values that pass through them.
-
-In production ``adapters`` and ``kopf_shell`` are behind them, in replays the laboratory.
+"""The ports: all that the runtime knows of the outside world, as Protocols and the values that pass through them.
+In production ``adapters`` and ``kopf_shell`` implement them, in replays the laboratory does.
 
 Every call to the outside ends in bounded time and raises nothing but ``CallFailed``. An absent object is an answer
 (None), not a failure.
@@ -18,7 +17,7 @@ from taint_eviction.core.objects import Node, Pod, PodRef
 
 
 class FailureReason(Enum):
-    """Why a call failed, as far as a caller acts on it; most are Kubernetes' status reasons of that name."""
+    """Why a call failed, as far as it matters to callers; most are named after Kubernetes' status reasons."""
 
     NO_ANSWER = "no answer, or none that can be used"
     UNAUTHORIZED = "the credentials are not accepted"
@@ -31,7 +30,7 @@ class FailureReason(Enum):
 class CallFailed(Exception):
     """The API server refused a call, did not answer in time, or could not be reached.
 
-    The message is the server's own where it gave one. ``retry_after_seconds`` is what the server advised, None where
+    The message is the server's own if it gave one. ``retry_after_seconds`` is what the server advised, None if
     it advised nothing. ``block`` says which budget refuses an eviction, None for any other failure. ``may_pass``: the
     same call may succeed a moment later.
     """
@@ -61,7 +60,7 @@ ObjectT = TypeVar("ObjectT", Node, Pod)
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[ObjectT]):
-    """A part of a list. ``present`` has the UIDs of all its objects, also of those too malformed to be read.
+    """A part of a list. ``present`` has the UIDs of all its objects, including malformed ones that cannot be read.
 
     ``resource_version`` is that of the list, None if it is no number.
     """
@@ -80,7 +79,7 @@ class Clock(Protocol):
 
 
 class ClusterReader(Protocol):
-    """Reads live state: every answer but that of ``cached_pods`` is at least as new as the request."""
+    """Reads live state: every answer except that of ``cached_pods`` is at least as new as the request."""
 
     def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
         """List all nodes, page by page."""
@@ -103,15 +102,14 @@ class ClusterReader(Protocol):
         ...
 
 
-# Called when only the request itself is left to be sent, on an open connection. If it returns, the request is sent with
+# Called when only the request itself remains to be sent, on an open connection. If it returns, the request is sent with
 # no await in between. If it raises, nothing is sent, and the exception is raised.
 Ready = Callable[[], Awaitable[None]]
 
 
 class ClusterWriter(Protocol):
-    """The only writes. None or False means: the pod is gone, or its name belongs to another UID.
-
-    Those that end a pod await ``ready`` at the last moment, however long that takes.
+    """Makes all writes. None or False means: the pod is gone, or its name belongs to another UID.
+    Writes that end a pod await ``ready`` at the last moment, however long that takes.
     """
 
     async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
@@ -134,33 +132,33 @@ class ClusterWriter(Protocol):
         ...
 
 
-# Says of a pod, as it was just read, at which places its tolerations are to lose their seconds; () for none.
+# Returns, for a pod as it was just read, the positions of the tolerations that are to lose their seconds; () for none.
 PlacesToAdopt = Callable[[Pod], Collection[int]]
 
 
 class AdoptionDoor(Protocol):
-    """Takes the seconds of pods' tolerations, notes them on the pod, and gives them back.
+    """Takes ``tolerationSeconds`` from pods' tolerations, notes them on the pod, and gives them back.
 
     Each change is made to exactly the pod that was read just before, and to no other version of it.
     """
 
     async def adopt(self, ref: PodRef, places: PlacesToAdopt) -> Pod | None:
-        """Read the pod, and take the seconds at ``places``; return the pod as it is then. None: it is gone."""
+        """Read the pod, and take the seconds at the positions ``places``; return the changed pod. None: it is gone."""
         ...
 
     async def list_adopted(self) -> list[Pod]:
-        """List the pods that have the label of adoption, wherever they are."""
+        """List the pods that have the adoption label, on all nodes."""
         ...
 
     async def give_back(self, ref: PodRef, wanted: Callable[[Pod], bool]) -> Pod | None:
-        """Read the pod, and if that is ``wanted`` give it the noted seconds back; return it as it is then.
+        """Read the pod, and if ``wanted`` returns True, give it the noted seconds back; return the pod after that.
 
         None: it is gone.
         """
         ...
 
     async def confirm_no_adoption(self) -> None:
-        """Write where the control state is that this process adopts nothing, if that is still ordered."""
+        """Write into the control state that this process adopts nothing, if that is still ordered."""
         ...
 
 
@@ -168,11 +166,11 @@ class ControlStateStore(Protocol):
     """Where the control state is kept in the cluster."""
 
     async def read(self) -> ControlState | None:
-        """Read it; None if it was never written, or its object is gone."""
+        """Read the control state; None if it was never written, or its object is gone."""
         ...
 
     async def write_latch(self, latch: Latch) -> None:
-        """Write that the breaker is open, unless it was reset since; everything else stays."""
+        """Write that the breaker is open, unless it was reset meanwhile; everything else stays."""
         ...
 
     async def write_reset(self, reset_epoch: float) -> None:
@@ -220,26 +218,24 @@ class WatchListener(Protocol):
         ...
 
     def on_listed(self) -> None:
-        """Note that the watch has listed its objects: it does not report what vanished before.
-
-        At its start, even if it began at the listener's own list; then after each gap.
+        """Note that the watch has listed its objects: it does not report objects that vanished before.
+        This is called at its start, even if it began at the listener's own list; then after each gap.
         """
         ...
 
     def on_heard(self) -> None:
-        """Note that the watch was opened, or that something came through it: it is alive."""
+        """Note that the watch was opened, or has received something: it is alive."""
         ...
 
     def on_progress(self, version: int | None) -> None:
-        """Note that everything up to ``version`` that came through the watch has been passed on.
-
-        Bookmarks, and events that bring nothing to pass on, count as well. None: versions are no numbers.
+        """Note that everything up to ``version`` that the watch received has been passed on.
+        Bookmarks, and events with nothing to pass on, count as well. None: versions are not numbers.
         """
         ...
 
 
 class Watcher(Protocol):
-    """Brings changes. It may lose, repeat and delay them, so the listener lists again now and then."""
+    """Brings changes. It may lose, repeat and delay them, so the listener lists again from time to time."""
 
     async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         """Watch until cancelled; raise ``WatchEnded`` when the watch ends by itself.
@@ -254,12 +250,12 @@ class Gate(Protocol):
     """Says whether this process may act on the cluster."""
 
     def may_act(self) -> bool:
-        """Answer for this very moment; call it just before each changing call, with no await between."""
+        """Return whether this process may act now; call this just before each changing call, with no await between."""
         ...
 
 
 class Reporter(Protocol):
-    """Tells people: by log, metrics or Kubernetes events. Never blocks and never raises the world's errors."""
+    """Reports effects in logs, metrics or Kubernetes events. It never blocks and raises no errors from outside."""
 
     def report(self, effect: Effect, now: Moment) -> None:
         """Report what has happened."""

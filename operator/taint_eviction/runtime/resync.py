@@ -1,4 +1,4 @@
-"""List, observe all, sweep the absent: for all nodes, for the pods of one node, or for all bound pods.
+"""Lists, observes all items, and removes absent objects: for all nodes, the pods of one node, or all bound pods.
 
 Readiness, and the repair of lost events and missed deletions, rest on this one function; watches only bring the changes
 between two lists. The request is dated before it is sent, so that what a watch brings meanwhile never counts as older

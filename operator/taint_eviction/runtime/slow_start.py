@@ -1,10 +1,9 @@
 """Slow start: work that follows a pause begins with a few pieces at a time, and grows from there.
 
-Lists or evictions that all begin together keep an API server from answering the first until it is done with all. So a
-few begin, and each that ends lets one more in: each round is twice as large as the one before. A moment after the first
-began all may run, so that a call which hangs does not hold up the rest.
-
-Does not start work itself. Reference: ``slowStartBatch`` in Kubernetes' replica set controller.
+If all lists or evictions begin together, the API server answers the first one only when it is done with nearly all. So
+a few begin, and each one that ends allows one more: each round is twice as large as the one before. A moment after the
+first began all may run, so that a call that hangs does not delay the rest.
+This module does not start work itself. Reference: ``slowStartBatch`` in Kubernetes' replica set controller.
 """
 
 import asyncio
@@ -17,8 +16,8 @@ _ALL_AFTER_SECONDS = 0.2
 class SlowStart:
     """How many pieces of work may run at a time: ``first`` after a pause, ``max_running`` a moment later.
 
-    Who chooses its work itself reads ``allowed``; ``on_more`` is called whenever that has grown. Who has to wait for
-    its turn uses ``turn``, which serves first come, first served.
+    A caller that chooses its own work reads ``allowed``; ``on_more`` is called whenever that has grown. A caller that
+    waits for its turn uses ``turn``, which serves first come, first served.
     """
 
     def __init__(self, first: int, max_running: int, on_more: Callable[[], None] = lambda: None) -> None:
@@ -31,12 +30,12 @@ class SlowStart:
 
     @property
     def few(self) -> int:
-        """How many may run right after a pause."""
+        """How many pieces may run right after a pause."""
         return self._first
 
     @property
     def crowded(self) -> bool:
-        """Tell whether more turns are wanted than there can be at a time."""
+        """Return whether more turns are wanted than there can be at a time."""
         return self._wanted > self._max
 
     def begin(self) -> None:
@@ -62,7 +61,7 @@ class SlowStart:
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and have it as long as the block lasts; a pause is when nobody has or wants one."""
+        """Wait for a turn, and keep it as long as the block lasts; it is a pause when no caller has or wants a turn."""
         self.begin()
         self._wanted += 1
         try:

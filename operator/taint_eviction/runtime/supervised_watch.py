@@ -3,7 +3,7 @@
 The core and its deadlines outlive every end of a watch. After any gap a fresh list restores the state: the list before
 a watch starts, another one when the watch itself has listed again, and one every few minutes in case it lost something.
 
-Does not choose what to watch (``pod_watches``), nor take in what a watch brings (``watch_listener``).
+This module does not choose what to watch (``pod_watches``), nor observe the changes (``watch_listener``).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _MAX_START_SECONDS = 5.0
 class WatchDoors:
     """What all watches share: how they list and watch, how objects are read, and how many watches start at a time.
 
-    ``restarted`` is given the kind (nodes, pods) of each watch that ended.
+    ``restarted`` is called with the kind (nodes, pods) of each watch that ended.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SupervisedWatch:
         return self._listener.watching
 
     def silent_seconds(self) -> float:
-        """Return for how long nothing has been heard of the watch."""
+        """Return for how long the watch has received nothing."""
         return self._listener.silent_seconds()
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class SupervisedWatch:
             await self._start(tasks, since)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for ended in tasks:
-                if ended.cancelled():  # not by us: we cancel only below
+                if ended.cancelled():  # Not by this task, which cancels it only below.
                     raise WatchEnded("it was cancelled")
                 if ended.done():
                     ended.result()

@@ -1,6 +1,5 @@
-"""Takes in what one watch brings: the core observes each fact. Notes whether the watch is up and how far it has come.
-
-Does not keep the watch alive (``supervised_watch``) and does not read JSON (``Interpret``).
+"""Passes the changes of one watch to the core as facts. Notes whether the watch is up and how far it has come.
+This module does not restart the watch (``supervised_watch``) and does not read JSON (``Interpret``).
 """
 
 import asyncio
@@ -12,7 +11,7 @@ from taint_eviction.core.facts import Fact, NodesHeard, PodSeen
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import NodesScope, WatchScope
 
-# Turns an object from a watch into a fact; None if it cannot be read (whoever finds that out reports it).
+# Turns an object from a watch into a fact; None if it cannot be read (the function reports that itself).
 Interpret = Callable[[WatchScope, str | None, Mapping[str, Any]], Fact | None]
 
 
@@ -20,8 +19,8 @@ class ObservingListener:
     """The listener of the watch of one scope (``ports.WatchListener``), over all restarts of that watch.
 
     ``watching`` is set while the watch is known to be up; ``gap`` when it has listed again, because it had a gap.
-    ``up_at``: since when it is up, None: it is not, or has not been since the last end. Whoever restarts the watch
-    clears the three.
+    ``up_at``: since when it is up, None: it is not, or has not been since it last ended. The task that restarts the
+    watch clears these three.
     """
 
     def __init__(self, scope: WatchScope, live: LiveController, interpret: Interpret) -> None:
@@ -46,7 +45,7 @@ class ObservingListener:
             self._live.observe(fact)
 
     def on_listed(self) -> None:
-        """Note that the watch itself has listed: at first that is its start, later it means that there was a gap."""
+        """Note that the watch itself has listed: the first time at its start, later after a gap."""
         if self.watching.is_set():
             self.gap.set()
         else:
@@ -58,15 +57,15 @@ class ObservingListener:
         self._heard_at = self._clock.now().at
 
     def on_progress(self, version: int | None) -> None:
-        """Note how far the watch has come; of the watch of nodes the core observes it, too."""
+        """Note how far the watch has come; for the watch of nodes the core observes that, too."""
         self.note_seen(version, self._clock.now().at)
         if isinstance(self._scope, NodesScope):
             self._live.observe(NodesHeard(version))
 
     def note_seen(self, version: int | None, at: float) -> None:
-        """Note that by ``at`` all up to this version had been observed; None: up to an unknown one."""
+        """Note that by ``at`` everything up to this version had been observed; None: up to an unknown one."""
         self._seen_up_to = None if version is None else (version, at)
 
     def silent_seconds(self) -> float:
-        """Return for how long nothing has been heard: bookmarks come about once a minute on a quiet watch."""
+        """Return for how long nothing was received: a quiet watch brings a bookmark about once a minute."""
         return self._clock.now().at - self._heard_at

@@ -1,4 +1,4 @@
-"""What became of one eviction here and by the built-in controller: the result, as a value, and why they differ."""
+"""The comparison of one eviction here and by the built-in controller: the result, and why they differ."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,24 +12,23 @@ from taint_eviction.core.pod_record import WaitReason
 from taint_eviction.core.sentences import tolerated
 from taint_eviction.core.status import Pending
 
-# By its reason for the condition DisruptionTarget the built-in controller is known.
+# The built-in controller is recognized by its reason for the condition DisruptionTarget.
 BUILT_IN_REASON = "DeletionByTaintManager"
 
-# Two evictions that are no further apart are the same one.
+# Two evictions at most this far apart are the same one.
 SAME_SECONDS = 2.0
 
-# The condition stays on a pod after its eviction was given up; the disruption controller resets it after 2 minutes.
+# The condition stays on a pod after a failed eviction; the disruption controller resets it after 2 minutes.
 _MARK_COUNTS_SECONDS = 120.0
 
-# What holds a pod for a moment only: it would have been evicted all the same.
+# Reasons that hold a pod only briefly: it would still have been evicted.
 PASSING = frozenset({WaitReason.SETTLING, WaitReason.UNLISTED, WaitReason.ORDERS_UNKNOWN})
 
 
 class ComparisonResult(Enum):
-    """What became of an eviction; the value is its name in metrics and documents.
-
-    SAME: both within 2 s, or called off by then. LATER, NEVER: what the built-in controller did of an eviction that was
-    due here. BUILT_IN_ONLY: it evicted a pod that would have stayed here at that time. SOMEBODY_ELSE: before either.
+    """The result of a comparison; the value is its name in metrics and documents.
+    SAME: both within 2 s, or cancelled by then. LATER, NEVER: when the built-in controller did an eviction that was due
+    here. BUILT_IN_ONLY: it evicted a pod that would have stayed here at that time. SOMEBODY_ELSE: before either.
     """
 
     SAME = "same"
@@ -40,7 +39,7 @@ class ComparisonResult(Enum):
 
 
 class DifferenceReason(Enum):
-    """Why both differ, as far as it can be seen from outside; the value says it in a sentence's second half."""
+    """Why both differ, as far as can be seen from outside; the value is the second half of a sentence."""
 
     BEGUN_ANEW = "as if its countdown had begun anew (a restart or a new leader), or it was slow"
     OLD_DEADLINE = "it kept the deadline from before tolerations or taints changed"
@@ -54,12 +53,11 @@ class DifferenceReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What became of one eviction.
-
-    ``at_epoch``: when that was known, by the API server's clock. ``seconds``: of LATER, by how much; of NEVER, for how
-    long it had been due; of BUILT_IN_ONLY, how far away the deadline here was, None where there was none.
-    ``reason`` is None where both did the same, or somebody else came first. ``detail``: what ``reason`` leaves open,
-    for people, "" for nothing. ``by``: who ended the pod, "" where nothing tells.
+    """The comparison of one eviction.
+    ``at_epoch``: when the result was known, by the API server's clock. ``seconds``: for LATER, by how much; for NEVER,
+    for how long it had been due; for BUILT_IN_ONLY, how far away the deadline here was, None if there was none.
+    ``reason`` is None if both did the same, or somebody else came first. ``detail``: further details for people, "" for
+    none. ``by``: who ended the pod, "" if that is not known.
     """
 
     ref: PodRef
@@ -73,14 +71,13 @@ class Comparison:
 
     @property
     def text(self) -> str:
-        """Say why, for people."""
+        """Return the reason, for people."""
         return ": ".join(filter(None, (self.reason and self.reason.value, self.detail)))
 
 
 class PodEnd(NamedTuple):
-    """How a pod ended: when its deletion was asked for, and by whom.
-
-    ``by``: the manager that set the condition, "" where nothing tells. ``reason``: that of the condition, "" for none.
+    """How a pod ended: when its deletion was requested, and by whom.
+    ``by``: the manager that set the condition, "" if that is not known. ``reason``: that of the condition, "" for none.
     """
 
     at: float
@@ -89,9 +86,8 @@ class PodEnd(NamedTuple):
     marked_at: float | None = None
 
     def is_built_in(self, expected_at: Iterable[float]) -> bool:
-        """Tell whether the built-in controller did it; ``expected_at``: when it may have been expected to.
-
-        Its condition may be left from an eviction that it gave up, so it has to be recent, or the pod to end in time.
+        """Return whether the built-in controller ended the pod; ``expected_at``: when its eviction was to be expected.
+        Its condition may remain from a failed eviction, so the condition must be recent, or the pod must end in time.
         """
         if self.reason != BUILT_IN_REASON:
             return False
@@ -100,7 +96,7 @@ class PodEnd(NamedTuple):
 
 
 def end_of(pod: Pod, now: Moment) -> PodEnd:
-    """Say how a pod ended that is terminating, or was as ``pod`` when it was seen last and is gone."""
+    """Return how a pod ended that is terminating, or that is gone and was last seen as ``pod``."""
     asked_at = pod.deletion_asked_at
     at = now.at if asked_at is None else min(now.at, now.instant_of(asked_at + TRUNCATION_SECONDS))
     if pod.disruption is None:
@@ -110,12 +106,12 @@ def end_of(pod: Pod, now: Moment) -> PodEnd:
 
 
 def is_same(one_at: float, other_at: float) -> bool:
-    """Tell whether two instants are those of one eviction."""
+    """Return whether two instants are those of one eviction."""
     return abs(one_at - other_at) <= SAME_SECONDS
 
 
 def lateness_reason(decision: Evict, seconds: float, at: float, earlier_deadlines: Iterable[float]) -> DifferenceReason:
-    """Say why the built-in controller came so many ``seconds`` later than this one."""
+    """Return why the built-in controller evicted ``seconds`` later than this one."""
     if any(is_same(at, deadline) for deadline in earlier_deadlines):
         return DifferenceReason.OLD_DEADLINE
     toleration = decision.deciding.toleration
@@ -124,7 +120,7 @@ def lateness_reason(decision: Evict, seconds: float, at: float, earlier_deadline
 
 
 def held_back(pending: Pending, decision: Evict, at: float, leads: bool) -> str | None:
-    """Say which guard here would have kept an eviction from being done at ``at``, None if none would."""
+    """Return which guard here would have held an eviction at ``at``, None if none would."""
     if decision.fire_at > at + SAME_SECONDS:
         owners = decision.held_seconds and decision.fire_at - decision.held_seconds <= at + SAME_SECONDS
         return "its owner holds it, by the annotation taint-eviction/hold" if owners else None
@@ -137,7 +133,7 @@ def held_back(pending: Pending, decision: Evict, at: float, leads: bool) -> str 
 
 
 def reading(decision: Evict | Stay) -> str:
-    """Say how taints and tolerations are read here."""
+    """Return a sentence on how this controller reads the taints and tolerations."""
     if isinstance(decision, Stay):
         return decision.reason.value
     verdict = decision.deciding

@@ -1,10 +1,10 @@
-"""Follows the pods that are to be evicted, here or by the built-in controller, and compares what becomes of each.
-
-Told facts before the core is, so that ``explain`` says how a pod was decided on right before its end; and the effects
-of a dry run. An eviction counts once: when its pod ends, when it is no longer wanted, or when nobody can expect the
-built-in controller any more. Remembers a bounded number of pods; those that it forgets count as ``unseen``.
-
-An end between two sights (over a gap of a watch) counts only if the built-in controller had set its condition before.
+"""Follows the pods that are to be evicted, here or by the built-in controller, and compares the outcomes.
+It observes facts before the core does, so that ``explain`` returns the decision on a pod right before its end; and it
+observes the effects of a dry run. An eviction counts once: when its pod ends, when it is no longer wanted, or when the
+built-in controller is no longer expected to act. It remembers a bounded number of pods; dropped ones count as
+``unseen``.
+An end between two sightings (across a gap of a watch) counts only if the built-in controller had set its condition
+before.
 """
 
 from collections import OrderedDict
@@ -39,23 +39,23 @@ from taint_eviction.shadow.tracked_pod import TrackedPod, TrackedPods
 
 MAX_TRACKED = 20_000
 
-# For so much longer than its toleration the built-in controller is waited for: it may count anew, or be slow.
+# How much longer than the toleration this module waits for the built-in controller: it may count again, or be slow.
 PATIENCE_SECONDS = 600.0
 _MAX_TOLERATED_SECONDS = 86_400
 
-# So many pods are looked after in one go.
+# How many pods are checked in one pass.
 _SLICE = 500
 
-# After this the breaker would have been opened by what held a pod for a moment.
+# After this time a brief hold would have opened the breaker.
 _PASSING_SECONDS = 15.0
 
 
 class Shadow:
     """Compares; see the module.
 
-    ``status`` returns what answers for the core, ``leads`` says whether this replica acts. ``compared`` is called with
-    each comparison. ``totals`` and ``evicted_epochs`` (by UID, when pods were evicted here that were not compared) are
-    what an earlier process left.
+    ``status`` returns the core's answers, ``leads`` whether this replica acts. ``compared`` is called with each
+    comparison. ``totals`` and ``evicted_epochs`` (by UID, when pods were evicted here that were not yet compared) come
+    from an earlier process.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class Shadow:
         self._evicted_epochs = dict(evicted_epochs or {})
         self._begun_at: float | None = None
         self._tracked = TrackedPods()
-        # By UID: those that were evicted here, and are looked after in turn.
+        # By UID: pods that were evicted here, and are checked in turn.
         self._open: OrderedDict[str, TrackedPod] = OrderedDict()
-        # By UID: pods that ended while something held them here for a moment only, when, and by whom.
+        # By UID: pods that ended while they were held here only briefly: when, and by whom.
         self._passing: dict[str, tuple[TrackedPod, PodEnd, Evict]] = {}
 
     # What was seen
 
     def observed(self, fact: Fact, now: Moment) -> None:
-        """Take in a fact, before the core does."""
+        """Observe a fact, before the core does."""
         if self._begun_at is None:
             self._begun_at = now.at
             self.totals.since_epoch = self.totals.since_epoch or now.server_epoch
@@ -130,14 +130,14 @@ class Shadow:
         tracked, known = self._track(pod, now), self._status().as_if_alive(pod, now)
         tracked.compared = True
         if known.decision in (Stay(StayReason.NODE_CLEAN), Stay(StayReason.NODE_UNKNOWN)):
-            self.totals.unseen += 1  # The taint was removed, too, before anything of this was seen.
+            self.totals.unseen += 1  # The taint was also removed before any of this was seen.
             return
-        # Otherwise its end has nothing to do with the taints that the node has now.
+        # Otherwise its end is unrelated to the taints that the node has now.
         if min((each.start_at for each in known.decision.verdicts), default=end.at) <= end.at + SAME_SECONDS:
             self._ended_before(tracked, end, known, now)
 
     def _vanished(self, tracked: TrackedPod, now: Moment) -> None:
-        """Take in that a pod is gone or is no longer watched, and nobody saw how it went."""
+        """Note that a pod is gone or no longer watched, and that its end was not seen."""
         end = end_of(tracked.pod, now)
         if end.reason == BUILT_IN_REASON and end.marked_at is not None and end.is_built_in(_expected_at(tracked)):
             self._ended(tracked, end._replace(at=min(end.at, max(end.marked_at, tracked.seen_at))), now)
@@ -148,7 +148,7 @@ class Shadow:
     # What was done here
 
     def report(self, effect: Effect, now: Moment) -> None:
-        """Take in an effect of the dry run."""
+        """Observe an effect of the dry run."""
         match effect:
             case Scheduled():
                 self._scheduled(effect, now)
@@ -177,7 +177,7 @@ class Shadow:
             return
         if tracked.is_open:
             if effect.decision.fire_at <= now.at:
-                return  # It is still due: a dry run begins again where a list shows that its deletion did nothing.
+                return  # It is still due: a dry run begins again if a list shows that the deletion changed nothing.
             self._call_off(tracked, now.at, "its deadline was moved", now)
         if tracked.evicted_at is not None:
             tracked.begin_anew()
@@ -185,7 +185,7 @@ class Shadow:
         tracked.deadlines.append(effect.decision.fire_at)
         tracked.cancelled_at = None
 
-    # What becomes of it
+    # Outcomes
 
     def _ended(self, tracked: TrackedPod, end: PodEnd, now: Moment) -> None:
         if tracked.compared:
@@ -272,10 +272,10 @@ class Shadow:
         self._compared(comparison, now)  # Before it is counted: a new file of the journal begins with the totals.
         self.totals.add(comparison)
 
-    # What time brings
+    # The passing of time
 
     def advance(self, now: Moment) -> None:
-        """Look after pods that were evicted here and still exist, and those that were held for a moment. Call often."""
+        """Check pods that were evicted here and still exist, and pods that were held briefly. Call this often."""
         for uid, (tracked, end, decision) in list(self._passing.items()):
             if now.at >= end.at + _PASSING_SECONDS:
                 del self._passing[uid]
@@ -296,7 +296,7 @@ class Shadow:
         elif tracked.called_off_at is None:
             tracked.called_off_at = now.at
         if tracked.called_off_at is not None:
-            # What the built-in controller had sent by then may still arrive.
+            # Requests that the built-in controller had sent by then may still arrive.
             if now.at >= tracked.called_off_at + SAME_SECONDS:
                 why = "" if known is None else f" ({reading(known.decision)})"
                 self._call_off(tracked, tracked.called_off_at, f"until it no longer had to leave{why}", now)
@@ -316,7 +316,7 @@ class Shadow:
 
     @property
     def unseen(self) -> int:
-        """Count the evictions here of which it was not seen what the built-in controller did."""
+        """Count the evictions here for which the built-in controller's action was not seen."""
         return self.totals.unseen + len(self._evicted_epochs)
 
     # What is remembered
@@ -355,7 +355,7 @@ def _lacks(fact: PodsSwept, tracked: TrackedPod) -> bool:
 
 
 def _patience(decision: Evict) -> float:
-    """Return for how long the built-in controller is waited for: it may begin any of the tolerations anew."""
+    """Return for how long to wait for the built-in controller: it may restart any of the tolerations."""
     tolerations = [verdict.toleration for verdict in decision.verdicts if verdict.toleration is not None]
     longest = max((each.toleration_seconds or 0 for each in tolerations), default=0)
     return PATIENCE_SECONDS + min(max(longest, 0), _MAX_TOLERATED_SECONDS)

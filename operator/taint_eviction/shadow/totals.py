@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 
 from taint_eviction.shadow.comparison import Comparison, ComparisonResult
 
-# So many differences are kept, the newest; all are counted.
+# How many differences are kept, the newest; all are counted.
 MAX_DIFFERENCES = 1000
 
 
 @dataclass(slots=True)
 class ComparisonTotals:
-    """All comparisons since ``since_epoch``, None before the first sight of anything.
+    """All comparisons since ``since_epoch``, None before anything was seen.
 
     ``later``: the least and the most seconds by which the built-in controller was later, None if it never was.
-    ``unseen``: evictions here of which it was not seen what the built-in controller did.
+    ``unseen``: evictions here for which the built-in controller's action was not seen.
     """
 
     since_epoch: float | None = None

@@ -1,4 +1,4 @@
-"""What the shadow remembers of pods while their evictions are compared."""
+"""The pods that the shadow remembers while their evictions are compared."""
 
 from collections import OrderedDict, deque
 
@@ -12,10 +12,10 @@ _MAX_DEADLINES = 8
 class TrackedPod:
     """One pod (one UID) that is to be evicted, here or by the built-in controller.
 
-    ``pod``: as it was seen last, at ``seen_at``. ``deadlines``: all that it had here, the latest last.
-    ``cancelled_at``: when it lost the latest. ``evicted_at``: when it was evicted here, by ``decision``;
+    ``pod``: as it was last seen, at ``seen_at``. ``deadlines``: all its deadlines here, the latest last.
+    ``cancelled_at``: when the latest was cancelled. ``evicted_at``: when it was evicted here, by ``decision``;
     ``called_off_at``: when that was no longer wanted. ``marked``: the built-in controller has set its condition.
-    ``compared``: what became of this eviction is known.
+    ``compared``: the outcome of this eviction is known.
     """
 
     __slots__ = (
@@ -38,7 +38,7 @@ class TrackedPod:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Compare another eviction of the same pod: what became of the last one is known."""
+        """Begin to compare another eviction of the same pod: the outcome of the last one is known."""
         self.decision: Evict | None = None
         self.evicted_at: float | None = None
         self.called_off_at: float | None = None
@@ -47,7 +47,7 @@ class TrackedPod:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it was evicted here, and what the built-in controller does is not known yet."""
+        """Return whether it was evicted here, and the built-in controller's action is not known yet."""
         return self.evicted_at is not None and not self.compared
 
     @property
@@ -57,9 +57,8 @@ class TrackedPod:
 
 
 class TrackedPods:
-    """All of them, in the order in which they were added; found by UID, name and node.
-
-    So what is learned of one node costs no more than its own pods.
+    """All tracked pods, in the order in which they were added; found by UID, name and node.
+    So a fact about one node costs only a look at that node's pods.
     """
 
     def __init__(self) -> None:
@@ -80,7 +79,7 @@ class TrackedPods:
         return self._by_uid.get(self._uids.get(key, ""))
 
     def on_node(self, name: str | None) -> list[TrackedPod]:
-        """List the pods of a node, those of all nodes where ``name`` is None."""
+        """Return the pods of a node, or of all nodes if ``name`` is None."""
         return list((self._by_uid if name is None else self._on_nodes.get(name, {})).values())
 
     def oldest(self) -> TrackedPod:
@@ -95,7 +94,7 @@ class TrackedPods:
         self._on_nodes.setdefault(tracked.pod.node_name, {})[ref.uid] = tracked
 
     def see(self, tracked: TrackedPod, pod: Pod, at: float) -> None:
-        """Note how a pod is now."""
+        """Note the present state of a pod."""
         if pod.node_name != tracked.pod.node_name:
             self._leave_node(tracked)
             self._on_nodes.setdefault(pod.node_name, {})[pod.ref.uid] = tracked

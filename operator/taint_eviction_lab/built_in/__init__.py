@@ -1,5 +1,4 @@
-"""A model of Kubernetes' own taint-eviction-controller, with its faults: what this controller is compared with.
-
-It is written from what ``pkg/controller/tainteviction`` of Kubernetes 1.36 does and shares no code with this project's
-controller but its values. What it is said to get wrong is listed, with how that is known, in tests/built_in/README.md.
+"""A model of Kubernetes' own taint-eviction-controller, with its faults, for comparisons with this controller.
+It follows ``pkg/controller/tainteviction`` of Kubernetes 1.36, and shares only value types with this project's
+controller. tests/built_in/README.md lists the faults of the original and the evidence for each.
 """

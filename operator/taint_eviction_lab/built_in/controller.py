@@ -1,8 +1,7 @@
-"""The model: what it knows of nodes and pods, and when it adds work to its queue or cancels it.
-
-It is told what its informers have, and answers changes of NoExecute taints, of tolerations and of a pod's node, and
-nothing else: a pod that is another one under its name goes unnoticed where a single change shows it. Node updates go
-before pod updates. Handling takes no time here.
+"""The model: what it knows about nodes and pods, and when it adds work to its queue or cancels it.
+It reads what its informers have, and reacts to changes of NoExecute taints, of tolerations and of a pod's node, and to
+nothing else: it does not notice that a pod was replaced under its name if a single change shows both. Node updates are
+handled before pod updates. Handling takes no time here.
 
 Reference: pkg/controller/tainteviction/taint_eviction.go.
 """
@@ -21,7 +20,7 @@ _NANOSECONDS = 10**9
 
 
 class BuiltInController:
-    """One process of it, from the moment it leads; ``deletion`` deletes."""
+    """One process of the built-in controller, from the moment it leads; ``deletion`` deletes pods."""
 
     def __init__(self, version: BuiltInVersion, client: PodClient, reporter: BuiltInReporter) -> None:
         self.deletion = PodDeletion(version, client, reporter)
@@ -31,7 +30,7 @@ class BuiltInController:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[NamespacedName, Pod] = {}
         self._pods_on: dict[str, dict[NamespacedName, None]] = {}
-        # What is to be handled: names only, each once.
+        # The work to handle: names only, each once.
         self._node_updates: dict[str, None] = {}
         self._pod_updates: dict[tuple[NamespacedName, str], None] = {}
         self._tainted: dict[str, tuple[Taint, ...]] = {}
@@ -40,7 +39,7 @@ class BuiltInController:
 
     @property
     def busy(self) -> bool:
-        """Tell whether a timer is set or a pod is being deleted."""
+        """Return whether a timer is set or a pod is being deleted."""
         return self._queue.busy
 
     def synced(self) -> None:
@@ -56,7 +55,7 @@ class BuiltInController:
     # What the informers bring; None: it was deleted
 
     def node_changed(self, name: str, node: Node | None) -> None:
-        """Take in a node; only its NoExecute taints matter."""
+        """Observe a node; only its NoExecute taints matter."""
         before = self._nodes.pop(name, None)
         if node is not None:
             self._nodes[name] = node
@@ -65,7 +64,7 @@ class BuiltInController:
             self._wake()
 
     def pod_changed(self, key: NamespacedName, pod: Pod | None) -> None:
-        """Take in a pod; only its tolerations and its node matter."""
+        """Observe a pod; only its tolerations and its node matter."""
         before = self._pods.pop(key, None)
         if before is not None:
             self._pods_on[before.node_name or ""].pop(key)
@@ -107,7 +106,7 @@ class BuiltInController:
     def _handle_node(self, name: str) -> None:
         node = self._nodes.get(name)
         if node is None:
-            # The timers of its pods run on.
+            # The timers of its pods keep running.
             self._tainted.pop(name, None)
             return
         taints = _no_execute(node)

@@ -1,4 +1,4 @@
-"""What the model needs from outside: a client for pods, and somebody to tell what it does."""
+"""What the model needs from outside: a client for pods, and a reporter."""
 
 from typing import Protocol
 
@@ -6,10 +6,10 @@ from taint_eviction.core.objects import NamespacedName, Pod
 
 
 class PodClient(Protocol):
-    """The calls of the model. All raise ``CallFailed``, also where there is no such pod."""
+    """The calls of the model. All raise ``CallFailed``, also if the pod does not exist."""
 
     async def get(self, key: NamespacedName) -> Pod:
-        """Read whichever pod bears this name."""
+        """Read the pod that has this name at present."""
         ...
 
     async def mark(self, pod: Pod) -> None:
@@ -17,12 +17,12 @@ class PodClient(Protocol):
         ...
 
     async def delete(self, key: NamespacedName) -> None:
-        """Delete whichever pod bears this name."""
+        """Delete the pod that has this name at present."""
         ...
 
 
 class BuiltInReporter(Protocol):
-    """Is told what the model does, when it does it."""
+    """Receives what the model does, when it does it."""
 
     def armed(self, key: NamespacedName, fire_at: float) -> None:
         """Note that a timer was set; ``fire_at`` is an instant of the event loop."""

@@ -1,7 +1,7 @@
 """The model at work on an embedded API server, in real time.
 
-Its calls go there over HTTP, and so through the faults. What its informers have comes straight from the server's store,
-without a watch; ``fall_behind`` lets that come later.
+Its calls use HTTP, and so are subject to the faults. Its informers read the server's store directly, without a watch;
+``fall_behind`` delays them.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class LiveBuiltIn:
         self._waiting: deque[Callable[[], None]] | None = None
 
     async def start(self) -> None:
-        """Start a process that knows nothing but what there is."""
+        """Start a process that knows only the present state."""
         self._session = aiohttp.ClientSession(headers={"User-Agent": MANAGER})
         client = HttpPodClient(self._server, self._session)
         self._controller = controller = BuiltInController(self._version, client, self._reporter)
@@ -93,7 +93,7 @@ class LiveBuiltIn:
         await self.start()
 
     def fall_behind(self, seconds: float) -> None:
-        """Let all that changes from now on be noticed when so many seconds are over."""
+        """Delay the informers: from now on the process notices each change this many seconds later."""
         if self._waiting is None:
             self._waiting = deque()
             asyncio.get_running_loop().call_later(seconds, self._catch_up)

@@ -1,6 +1,6 @@
 """How the model deletes a pod: an event, and five tries of GET, PATCH of the condition, and DELETE.
 
-The pod is known by its name alone. Nothing is decided again between the timer and the last call. An answer with a
+The pod is identified by its name only. Nothing is decided again between the timer and the last call. An answer with a
 Retry-After is no failure for Kubernetes' client: it tries again up to ten times within one call.
 
 Reference: ``deletePodHandler`` and ``addConditionAndDeletePod`` in pkg/controller/tainteviction/taint_eviction.go,
@@ -26,7 +26,7 @@ _NANOSECONDS = 10**9
 
 
 def go_int64(number: int) -> int:
-    """Return what is left of a number in Go's int64, which wraps around."""
+    """Return a number as Go's int64, which wraps around."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -84,7 +84,7 @@ class PodDeletion:
     # Events
 
     def post(self, key: NamespacedName, message: str) -> None:
-        """Have an event posted when its turn comes."""
+        """Queue an event, to be posted in its turn."""
         self._events.put_nowait((key, message))
 
     async def post_events(self) -> None:

@@ -1,4 +1,4 @@
-"""The rate limit of a Kubernetes client: a token bucket that serves in the order of asking.
+"""The rate limit of a Kubernetes client: a token bucket that serves requests in their order.
 
 Reference: k8s.io/client-go/util/flowcontrol, with kube-controller-manager's defaults of --kube-api-qps and
 --kube-api-burst. The model's calls and its events share one client, and so one bucket.
@@ -18,7 +18,7 @@ class ClientRateLimit:
         self._counted_at = asyncio.get_running_loop().time()
 
     async def wait(self) -> None:
-        """Take a token; wait for as long as it takes to be there."""
+        """Take a token; wait until there is one."""
         now = asyncio.get_running_loop().time()
         self._tokens = min(float(self._burst), self._tokens + (now - self._counted_at) * self._qps) - 1.0
         self._counted_at = now

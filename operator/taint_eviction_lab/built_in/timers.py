@@ -1,4 +1,4 @@
-"""The queue of the model: one worker for each ``namespace/name``, with a timer, or at work already.
+"""The queue of the model: one worker for each ``namespace/name``, with a timer, or already running.
 
 Reference: pkg/controller/tainteviction/timed_workers.go. Times are those of the event loop.
 """
@@ -24,15 +24,15 @@ class TimerQueue:
 
     @property
     def busy(self) -> bool:
-        """Tell whether a timer is set or work goes on."""
+        """Return whether a timer is set or work is running."""
         return bool(self._running) or any(worker is not None for worker in self._workers.values())
 
     def has_timer(self, key: NamespacedName) -> bool:
-        """Tell whether a timer was set for this name, even if its work goes on already."""
+        """Return whether a timer was set for this name, even if its work has already begun."""
         return self._workers.get(key) is not None
 
     def add(self, key: NamespacedName, now: float, fire_at: float) -> bool:
-        """Add work, and tell whether that has set a timer; where the name has an entry, nothing happens."""
+        """Add work; return whether that has set a timer. If the name has an entry, nothing happens."""
         if key in self._workers:
             return False
         delay = fire_at - now
@@ -44,7 +44,7 @@ class TimerQueue:
         return True
 
     def cancel(self, key: NamespacedName) -> bool:
-        """Forget the entry of a name; True if it had a timer, even if its work goes on already."""
+        """Forget the entry of a name; return whether it had a timer, even if its work has already begun."""
         worker = self._workers.pop(key, None)
         if worker is None:
             return False
@@ -52,7 +52,7 @@ class TimerQueue:
         return True
 
     async def cancel_all(self) -> None:
-        """Cancel all timers, and all work that goes on."""
+        """Cancel all timers, and all running work."""
         for worker in self._workers.values():
             if worker is not None:
                 worker.cancel()
@@ -67,7 +67,7 @@ class TimerQueue:
         task.add_done_callback(self._running.discard)
 
     async def _run(self, key: NamespacedName, fire_at: float) -> None:
-        # The entry that goes in the end is whichever bears the name by then: it may be that of another pod.
+        # This removes the entry that has the name by then, which may belong to another pod.
         if await self._work(key, fire_at) and self._keeps_key:
             self._workers[key] = None
         else:

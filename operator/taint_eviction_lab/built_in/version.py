@@ -1,4 +1,4 @@
-"""Which Kubernetes the model stands for, and in what its versions differ."""
+"""The version of Kubernetes that the model represents, and how versions differ."""
 
 import re
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ class BuiltInVersion:
 
     @property
     def keeps_key(self) -> bool:
-        """Tell whether the key of an evicted pod stays in the queue until its end is noticed (#107543)."""
+        """Return whether the key of an evicted pod stays in the queue until its end is noticed (#107543)."""
         return self.minor < _STALE_KEY_UNTIL
 
     @property
     def measures_seconds(self) -> bool:
-        """Tell whether the duration metric is in seconds.
+        """Return whether the duration metric is in seconds.
 
         That is the change of #141311, which was open when it was read; 1.38 itself was not.
         """
@@ -40,7 +40,7 @@ class BuiltIn:
     alone: bool = False
 
 
-# The one that was measured, and whose source was read throughout.
+# The version that was measured, and whose source was read completely.
 MEASURED = BuiltInVersion(36)
 
 

@@ -5,12 +5,12 @@ from collections import Counter
 from taint_eviction.cli.tables import table_lines
 from taint_eviction_lab.simulation.against import AgainstModel, Difference, PodComparison
 
-# A list that is longer names the pods that differ first, and only counts the rest.
+# A longer list names the pods that differ first, and only counts the rest.
 _MAX_PODS = 40
 
 
 def comparison_lines(comparison: AgainstModel, whole: bool) -> list[str]:
-    """Write it; ``whole``: also the pods that the two treat alike."""
+    """Return the lines of a comparison; ``whole``: also pods that both treat alike."""
     pods = sorted(comparison.pods, key=lambda pod: not pod.differs) if whole else comparison.differing
     shown = pods[:_MAX_PODS]
     counts = Counter(pod.difference for pod in comparison.pods)

@@ -1,8 +1,8 @@
 """``taint-eviction demo``: the built-in controller and this one, side by side in two small simulated clusters.
 
 Starts two fake API servers on loopback. ``taint-eviction run`` talks HTTP to one of them, as a process of its own; the
-model of the built-in controller runs here, on the same clock, and talks HTTP to the other one. The story, and what is
-expected of it, are in ``simulation.demo``.
+model of the built-in controller runs here, on the same clock, and talks HTTP to the other one. ``simulation.demo`` has
+the steps and the expectations.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class _Demo:
         return read_monotonic() - self._began_at
 
     async def run(self) -> list[str]:
-        """Perform it, and say what went otherwise than told."""
+        """Perform the demo; return what differed from the expectations."""
         async with ApiServer() as own, ApiServer() as other:
             for server in (own, other):
                 server.kubelets.finish_after_seconds = 0.3
@@ -162,7 +162,7 @@ class _Demo:
         await self._until(17.2)
         story.do("allow")
         if story.keeps_key:
-            # So that the end of the old pod and the beginning of the new one are noticed together.
+            # So that the model notices the end of the old pod and the start of the new one together.
             await self._until(17.6)
             story.do("behind")
             built_in.fall_behind(2.0)
@@ -175,14 +175,14 @@ class _Demo:
 
 
 class _BuiltInTelling:
-    """What the model says, as facts of the demo."""
+    """The model's reports, as facts of the demo."""
 
     def __init__(self, now: Callable[[], float], report: Callable[[DemoFact], None]) -> None:
         self._now = now
         self._report = report
 
     def armed(self, key: NamespacedName, fire_at: float) -> None:
-        """Tell that a timer was set."""
+        """Show that a timer was set."""
         due_at = self._now() + fire_at - asyncio.get_running_loop().time()
         self._tell(key, "due", f"counts down for {key.name}, {due_at - self._now():.0f} s", due_at)
 
@@ -191,11 +191,11 @@ class _BuiltInTelling:
         self._tell(key, "not due", "")
 
     def gave_up(self, key: NamespacedName, why: str) -> None:
-        """Tell that a pod was given up."""
+        """Show that the model gave up a pod."""
         self._tell(key, "gave up", f"{key.name} is refused five times within 50 ms: given up")
 
     def event(self, key: NamespacedName, message: str) -> None:
-        """Tell nothing: what events say is shown already."""
+        """Show nothing: other facts show the same."""
 
     def _tell(self, key: NamespacedName, what: str, text: str, due_at: float | None = None) -> None:
         if key.namespace == NAMESPACE:
@@ -216,7 +216,7 @@ class _Controller:
 
     async def start(self) -> None:
         """Start one and wait until it logs that it is synced."""
-        # It gets the demo's flags, not those in the environment of whoever runs the demo.
+        # It gets the demo's flags, not those in the user's environment.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_SOURCES, environment.get("PYTHONPATH")]))
         self._ready = asyncio.Event()
@@ -233,7 +233,7 @@ class _Controller:
             raise click.ClickException(f"the controller did not get ready; the end of its log: {self.end_of_log()}")
 
     async def stop(self) -> int:
-        """Ask it to end, and return its exit code."""
+        """Stop it, and return its exit code."""
         if self._process.returncode is None:
             self._process.terminate()
         try:
@@ -275,7 +275,8 @@ class _Controller:
             return None
         match what:
             case "scheduled":
-                # Logged up to a second early: in whole seconds, cut off, of a time that is half a second late.
+                # The log shows it up to a second early: the time is truncated to whole seconds, of a clock that is half
+                # a second late.
                 left = datetime.fromisoformat(logged["deadline"]) - self._server.clock.now()
                 due_at = at + left.total_seconds() + 1.0
                 if due_at < at + 1.5:

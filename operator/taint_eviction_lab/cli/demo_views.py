@@ -17,7 +17,7 @@ from taint_eviction.cli.visible import visible
 from taint_eviction_lab.simulation.demo import SHOP, DemoFact, DemoPod, Side
 
 _STYLES = {"evicted": "red", "runs": "green", "gave up": "bold red", "stopped": "bold green", "step": "bold"}
-# So many lines tell what happened, fewer in a terminal of fewer than 24.
+# How many lines of recent facts are shown; fewer in a terminal of fewer than 24 lines.
 _LINES, _MIN_LINES = 13, 4
 _TITLE = "The same happens in two clusters. Which controller evicts what?"
 _ABOUT = "Left: a model of the one in Kubernetes. Right: this one itself. In real time."
@@ -31,7 +31,7 @@ class View(AbstractContextManager["View"], Protocol):
         ...
 
     def conclude(self, verdict: Sequence[str], as_told: bool) -> None:
-        """Show what has come of it all."""
+        """Show the verdict."""
         ...
 
 
@@ -49,7 +49,7 @@ class DemoTable:
         self._given_up: set[tuple[Side, str]] = set()
 
     def take_in(self, fact: DemoFact) -> None:
-        """Take in a fact."""
+        """Add a fact."""
         key = fact.side, fact.pod
         match fact.what:
             case "evicted":
@@ -67,7 +67,7 @@ class DemoTable:
                 self._given_up.add(key)
 
     def lines(self) -> list[list[tuple[str, str]]]:
-        """Return header and rows, each a list of (text, style), every one as wide as the others."""
+        """Return header and rows, each a list of (text, style), all of the same width."""
         header = [("pod", "dim"), ("what it tolerates", "dim"), (self.name, "dim"), ("this controller", "dim")]
         rows = [
             [(pod.name, "bold"), (pod.about, ""), self._cell(Side.BUILT_IN, pod), self._cell(Side.OWN, pod)]
@@ -179,7 +179,7 @@ def _line(fact: DemoFact) -> str:
 
 
 class LiveTable:
-    """The pods as they are and the latest lines, redrawn in place: always as many lines, none wider than the screen."""
+    """The present pods and the latest lines, redrawn in place: a constant number of lines that fit the screen."""
 
     def __init__(self, table: DemoTable, console: Console | None = None) -> None:
         self._table = table

@@ -56,7 +56,7 @@ def _read_against(_: click.Context, __: click.Parameter, value: str | None) -> B
     allow_from_autoenv=False,
     help="Timelines for people, or one JSON document.",
 )
-@flag("--timeline", is_flag=True, help="Show what happened second by second, also where there are many pods.")
+@flag("--timeline", is_flag=True, help="Show what happened second by second, also for many pods.")
 @html_option
 @click.option(
     "--to-scenario",
@@ -86,10 +86,9 @@ def replay(
     scenario; - is stdin.
 
     Records are played, too: a journal (run --journal), an audit log (run --audit-log) or a log (run --log-format json).
-    What the controller did then is expected now.
-
-    One file is told with what happened second by second, or, if it has more than 20 pods, with a line per pod. Of
-    several files this is told of those in which an expectation fails.
+    The controller is expected to do the same as in the record.
+    For a single file the output shows what happened second by second, or, with more than 20 pods, one line per pod. For
+    several files it shows this only for those in which an expectation fails.
 
     Exit codes: 0 all as expected; 1 an expectation fails; 2 wrong usage, or a file is malformed.
     """
@@ -113,7 +112,7 @@ def replay(
 def _write(
     results: Sequence[ReplayResult], records: Mapping[str, RunRecord], html: str | None, to_scenario: str | None
 ) -> None:
-    """Write the picture and the scenario that were asked for; of a record, the picture shows the record itself."""
+    """Write the picture and the scenario that were asked for; for a record, the picture shows the record itself."""
     if (html or to_scenario) and max(len(results), len(records)) > 1:
         raise click.UsageError("--html and --to-scenario take one scenario or record, not several")
     record = next(iter(records.values()), None)
@@ -133,7 +132,7 @@ def _play(
     against: BuiltInVersion | None,
     comparisons: dict[str, AgainstModel],
 ) -> tuple[list[ReplayResult], list[Problem]]:
-    """Play all files; records among them are put into ``records``, and what was compared into ``comparisons``."""
+    """Play all files; put records among them into ``records``, and comparisons into ``comparisons``."""
     results: list[ReplayResult] = []
     problems: list[Problem] = []
     found = [file for name in files for file in _found(name)]
@@ -155,7 +154,7 @@ def _play(
 
 
 def _found(name: str) -> list[str]:
-    """List the scenario files below a directory; a file, stdin or an empty directory stands for itself."""
+    """Return the scenario files below a directory; a file, stdin or an empty directory is returned as it is."""
     if name == _STDIN or not Path(name).is_dir():
         return [name]
     found = sorted(file for file in Path(name).rglob("*") if file.suffix in _SUFFIXES and file.is_file())

@@ -1,4 +1,4 @@
-"""How ``replay`` tells people what was played: headings, timelines or a line per pod, and what was expected."""
+"""How ``replay`` shows results to people: headings, timelines or a line per pod, and expectations."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from taint_eviction_lab.simulation.expectations import PodTimeline, Verdict, hap
 from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.timeline import TimelineEntry, What
 
-# Nobody reads what happened to more pods second by second.
+# For more pods a timeline is too long to read.
 _MAX_PODS = 20
 _MAX_WIDTH = 40
 _PROGRESS_WIDTH = 78
@@ -33,7 +33,7 @@ _COLOURS = {
 
 @contextmanager
 def playing_progress(count: int, stderr: TextIO) -> Iterator[Callable[[str], None]]:
-    """Give a function that tells which of ``count`` files is played: in place, and only on a terminal."""
+    """Yield a function that shows which of ``count`` files is played: in place, and only on a terminal."""
     told = 0
 
     def begin(file: str) -> None:
@@ -89,7 +89,7 @@ def _mark(ok: bool) -> str:
 
 
 def _print_pods(result: ReplayResult, alone: bool) -> None:
-    """Print what became of each pod; among several files only what fails."""
+    """Print the outcome of each pod; for several files only failures."""
     names = {history.name for history in result.histories}
     failed = {verdict.pod for verdict in result.broken}
     width = min(max(len(visible(name)) for name in names), _MAX_WIDTH)
@@ -103,7 +103,7 @@ def _print_pods(result: ReplayResult, alone: bool) -> None:
 
 
 def _became(history: PodTimeline) -> str:
-    """Say what became of a pod, and when."""
+    """Return the outcome of a pod, and when it came."""
     evicted = history.of(What.EVICTED)
     told = [happens("evicted", seconds_of(evicted))] if evicted else []
     if not evicted and (gone := history.of(What.GONE)):
@@ -117,7 +117,7 @@ def _became(history: PodTimeline) -> str:
 
 
 def _due(history: PodTimeline) -> list[str]:
-    """Say when it would go, if the last that was said of its deadline is that there is one."""
+    """Return when the pod is due, if the last entry about its deadline says that it has one."""
     said = history.of(What.SCHEDULED, What.CANCELLED, What.DROPPED, What.SAID_EVICTED)
     return [f"due at {said[-1].due_at or 0.0:.3f}"] if said and said[-1].what is What.SCHEDULED else []
 
@@ -134,7 +134,7 @@ def _print_timeline(entries: Sequence[TimelineEntry]) -> None:
 
 
 def _subject(entry: TimelineEntry) -> str:
-    """Name pod or node; a pod that was recreated under its name with its UID."""
+    """Return the name of a pod or node; with the UID if the pod was recreated under its name."""
     return entry.subject if not entry.uid or entry.uid.endswith("-1") else f"{entry.subject} [{entry.uid}]"
 
 

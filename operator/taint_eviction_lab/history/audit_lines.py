@@ -1,4 +1,4 @@
-"""The audit log as a record: the attempts, and what can be concluded from them about the time before.
+"""The audit log as a record: the attempts, and conclusions from them about the time before.
 
 A line names the taints, the tolerations that counted, and since when. So a taint was on its node from the earliest of
 these times on, and the pod had a countdown. No line says when a taint was removed or which pods stayed.
@@ -8,7 +8,7 @@ from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.core.text import JsonObject
 from taint_eviction_lab.history.happening import Happening
 
-# By an attempt's outcome, what the journal calls it. Other outcomes are left out: an attempt that was held back changed
+# The journal's name of each outcome of an attempt. Other outcomes are left out: an attempt that was held back changed
 # nothing, and one that was cut off may or may not have.
 _WORDS = {
     "evicted": "evicted",
@@ -20,7 +20,7 @@ _WORDS = {
 
 
 def is_audit_line(told: JsonObject) -> bool:
-    """Tell whether a line is one of an audit log."""
+    """Return whether a line is one of an audit log."""
     return "action" in told and "outcome" in told
 
 
@@ -37,7 +37,7 @@ class AuditReading:
         self._taints: dict[tuple[str, str], Happening] = {}
 
     def read(self, told: JsonObject) -> str | None:
-        """Take in a line; return what is wrong with it, None if nothing is."""
+        """Add a line; return what is wrong with it, None if nothing is."""
         at = parse_rfc3339(told.get("time"))
         if at is None:
             return "the line has no time"

@@ -1,8 +1,7 @@
-"""The circumstances of a record as settings and steps of a scenario: above all, what kept pods from being evicted.
-
-A journal has settings, restarts and pauses as they were. Of a failed attempt it has the error, but not which call
-failed: the scenario refuses the call that ends the pod, for as long as attempts failed. Records lack budgets: what they
-blocked is refused, too. An open breaker becomes a pause of all evictions. ``notes`` names each of these substitutes.
+"""The circumstances of a record as settings and steps of a scenario: above all, what held evictions. A journal has
+settings, restarts and pauses as they were. For a failed attempt it has the error, but not which call failed: the
+scenario refuses the call that ends the pod, for as long as attempts failed. Records lack budgets: evictions that they
+blocked are refused, too. An open breaker becomes a pause of all evictions. ``notes`` names each of these substitutes.
 """
 
 import re
@@ -13,14 +12,14 @@ from taint_eviction.core.control_state import EVERYTHING, PauseScope
 from taint_eviction.core.text import JsonObject
 from taint_eviction_lab.history.happening import Happening
 
-# The controller of a scenario has read a pause at most so long after its step.
+# The longest time until the controller of a scenario has read a pause after its step.
 _POLL_SECONDS = 2.0
-# What is recorded so soon after the beginning was there before it.
+# Objects that are recorded this soon after the beginning existed before it.
 _AT_THE_BEGINNING_SECONDS = 3.0
-# A controller needs so long after its start to ask for the time and to list everything before it records anything; and
-# what it records then may be dated so much later than what follows, as its clock settles.
+# How long a controller needs after its start to learn the time and to list everything before it records anything; its
+# first records may also be dated this much later than the following ones, until its clock settles.
 _LOOKING_AROUND_SECONDS = 1.5
-# An attempt may have begun so long before its end is recorded.
+# How long before the record of its end an attempt may have begun.
 _ATTEMPT_SECONDS = 0.5
 _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 30.0
 _STATUS = re.compile(r"\(HTTP ([45][0-9]{2})\)$")
@@ -73,7 +72,7 @@ class Circumstances:
         self._late = 0
 
     def report(self, happening: Happening, at: float, nodes: Collection[str]) -> None:
-        """Take in what happened at a second of the scenario, which has these ``nodes`` by then."""
+        """Add what happened at a second of the scenario, which has these ``nodes`` by then."""
         match happening.what:
             case "journal":
                 self._start(happening, at)
@@ -97,7 +96,7 @@ class Circumstances:
     # The controller
 
     def _start(self, happening: Happening, at: float) -> None:
-        """Take in the beginning of a journal: the controller starts; or restarts, if there were lines before it."""
+        """Add the beginning of a journal: the controller starts; or restarts, if there were lines before it."""
         if isinstance(told := happening.fields.get("settings"), dict):
             self._settings = {name: told[name] for name in _SETTINGS if isinstance(told.get(name), str | int | float)}
         self._has_rules = self._has_rules or bool(happening.number("rules"))
@@ -148,7 +147,7 @@ class Circumstances:
             return
         self._holds[scope] = _Hold(what, at, None)
         if at > _AT_THE_BEGINNING_SECONDS:
-            # As early as possible, so that the controller has read it by then; but not before the last eviction.
+            # As early as possible, so that the controller has read the pause by then; but not before the last eviction.
             ordered_at = max(at - _POLL_SECONDS, min(self._last_evicted + 0.05, at))
             why = ": ".join(filter(None, (_BREAKER if scope == _BREAKER else "", reason)))
             pause = _selection(what) | ({"reason": why} if why else {})
@@ -173,7 +172,7 @@ class Circumstances:
     # What to expect
 
     def evicted(self, happening: Happening, at: float, due: float, within: float) -> JsonObject:
-        """Say when an eviction is expected that was due at ``due`` and came at ``at``; call this before ``report``."""
+        """Return when to expect an eviction that was due at ``due`` and came at ``at``; call this before ``report``."""
         begin, retry = due, 0.0
         refusals = self._refusals.get(happening.text("uid"))
         if refusals is not None:
@@ -194,13 +193,13 @@ class Circumstances:
     # At the end
 
     def finish(self) -> None:
-        """Refuse indefinitely what was still refused at the end."""
+        """Refuse indefinitely the calls that were still refused at the end."""
         for refusals in self._refusals.values():
             self._add(refusals, {})
         self._refusals.clear()
 
     def notes(self) -> list[str]:
-        """Say where the scenario differs from what happened, a sentence each."""
+        """Return where the scenario differs from what happened, one sentence each."""
         found = ["The rules of the policy are missing."] if self._has_rules else []
         if self._restarted:
             found.append(

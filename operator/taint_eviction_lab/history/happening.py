@@ -39,7 +39,7 @@ class Happening:
 
     @property
     def scope(self) -> PauseScope | None:
-        """What a pause that began or ended is about; None where it does not say."""
+        """The scope of a pause that began or ended; None if the line does not say."""
         match self.fields.get("scope_kind"):
             case "all":
                 return EVERYTHING
@@ -52,5 +52,5 @@ class Happening:
 
     @property
     def due(self) -> float | None:
-        """The deadline in it, as Unix time; None: there is none."""
+        """The deadline in the line, as Unix time; None: there is none."""
         return self.number("due") or parse_rfc3339(self.fields.get("deadline"))

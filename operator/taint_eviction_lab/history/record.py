@@ -28,7 +28,7 @@ _MAX_PROBLEMS = 50
 class RunRecord:
     """What a controller observed and did, by time.
 
-    ``audit``: its attempts alone, and what follows from them. ``stormed``: a log told of many evictions in few lines.
+    ``audit``: only its attempts, and conclusions from them. ``stormed``: a log reported many evictions in few lines.
     """
 
     name: str
@@ -40,12 +40,12 @@ class RunRecord:
 
     @property
     def observed(self) -> bool:
-        """Tell whether nodes and pods were recorded, as in a journal."""
+        """Return whether nodes and pods were recorded, as in a journal."""
         return any(happening.what in ("node", "pod") for happening in self.happenings)
 
     @property
     def missing(self) -> str:
-        """Say what it lacks, "" if it lacks nothing that matters."""
+        """Return a sentence on what the record lacks, "" if it lacks nothing that matters."""
         found = []
         if self.audit:
             found.append("This was an audit log: pods that stayed and taints that were removed are missing.")
@@ -59,7 +59,7 @@ class RunRecord:
 
     @property
     def begins_at(self) -> float:
-        """When it begins, as Unix time; 0 if it is empty."""
+        """When the record begins, as Unix time; 0 if it is empty."""
         return self.happenings[0].at if self.happenings else 0.0
 
 
@@ -92,7 +92,7 @@ def _spread(happenings: list[Happening]) -> list[Happening]:
 
 
 def _read_line(raw: bytes, record: RunRecord, audit: AuditReading) -> str | None:
-    """Take in a line; return what is wrong with it, None if nothing is."""
+    """Add a line; return what is wrong with it, None if nothing is."""
     try:
         told = orjson.loads(raw)
     except ValueError:
@@ -116,5 +116,5 @@ def _read_line(raw: bytes, record: RunRecord, audit: AuditReading) -> str | None
 
 
 def looks_like_record(head: bytes) -> bool:
-    """Tell from its beginning whether a file is a record (a JSON object a line) or a scenario (YAML)."""
+    """Return whether a file with this beginning is a record (one JSON object per line), not a scenario (YAML)."""
     return head.lstrip().startswith(b"{") and (b'"what"' in head or b'"time"' in head)

@@ -1,6 +1,6 @@
 """A record as a scenario file: the same nodes, pods, taints and instants, to replay, change, and keep as a test.
 
-What the controller did becomes what is expected. A log says less than a journal: it has only the pods with a deadline,
+The actions of the controller become the expectations. A log has less than a journal: only the pods with a deadline,
 and of their tolerations only the one that counted. An audit log has only the pods that were to be evicted.
 """
 
@@ -16,7 +16,7 @@ from taint_eviction_lab.history.circumstances import Circumstances
 from taint_eviction_lab.history.happening import Happening, finite_number
 from taint_eviction_lab.history.record import RunRecord
 
-# What is recorded so soon after the beginning was there before it.
+# Objects that are recorded this soon after the beginning existed before it.
 _AT_THE_BEGINNING_SECONDS = 3.0
 _WITHIN_SECONDS = 2.0
 _FOR = re.compile(r"for (-?[0-9]{1,19}) s$")
@@ -70,7 +70,7 @@ class _Story:
         self._tainted_at: dict[tuple[str, str], float] = {}
 
     def report(self, happening: Happening) -> None:
-        """Take in what happened next."""
+        """Add what happened next."""
         at = round(happening.at - self._begin, 3)
         pod = happening.text("pod")
         self._tell_of_circumstances(happening, at)
@@ -121,7 +121,7 @@ class _Story:
         self._node(name, [self._taint(taint) for taint in happening.objects("taints")], at, more)
 
     def _node(self, name: str, taints: list[JsonObject], at: float, more: JsonObject | None = None) -> None:
-        """Take in a node's taints; ``more``: what else it has if it is new."""
+        """Add a node's taints; ``more``: its other fields if it is new."""
         known = self._taints.get(name)
         if known == taints:
             return
@@ -141,11 +141,13 @@ class _Story:
     # Pods
 
     def _since(self, happening: Happening, at: float) -> float:
-        """Say since when a pod exists, 0: from the beginning. It is recorded only once its node is tainted."""
+        """Return since when a pod has existed, 0: from the beginning. Pods are recorded only once their node is
+        tainted.
+        """
         bound_at = happening.number("bound")
         if bound_at is None:
             return 0.0 if at <= _AT_THE_BEGINNING_SECONDS else at
-        # Cut off to whole seconds: it may have been up to a second later.
+        # Truncated to whole seconds: it may have been up to a second later.
         return min(at, bound_at + 1.0 - self._begin) if bound_at >= self._begin else 0.0
 
     def _body(self, happening: Happening) -> JsonObject:
@@ -196,7 +198,8 @@ class _Story:
             self._step(at, "setHold", {"pod": pod, "hold": body.get("hold")})
 
     def _pod_gone(self, pod: str, uid: str, at: float) -> None:
-        # The replay's controller evicts what was evicted, and perhaps what was due when somebody else deleted it.
+        # The replay's controller evicts pods that were evicted, and perhaps pods that were due when somebody else
+        # deleted them.
         _, due = self._pending.pop(uid, ("", math.inf))
         if uid not in self._gone and pod in self._bodies:
             if due > at or self._audit:
@@ -207,7 +210,7 @@ class _Story:
         self._gone.add(uid)
 
     def _scheduled(self, happening: Happening, at: float) -> None:
-        """Take pod, node and taint from the line, where a log has nothing else."""
+        """Take pod, node and taint from the line, if a log has nothing else."""
         if self._observed:
             return
         node, pod, uid = happening.text("node"), happening.text("pod"), happening.text("uid")
@@ -249,13 +252,13 @@ class _Story:
         self.steps.append({"at": max(0.0, at), action: value})
 
     def until(self) -> float:
-        """Say when the scenario ends: with the record, or with the last expectation."""
+        """Return when the scenario ends: at the end of the record, or at the last expectation."""
         expected = [each["at"] + each["within"] for found in self._evictions.values() for each in found]
         last: float = max([self._end + self._slack, *expected])
         return round(last, 3)
 
     def expectations(self) -> JsonObject:
-        """Expect what the controller did, and nothing of pods that were due after the record's end."""
+        """Expect the controller's actions; expect nothing for pods that were due after the record's end."""
         expected: JsonObject = {pod: {"evicted": found} for pod, found in self._evictions.items()}
         if self._audit:
             # It does not say what happened to the others; only that nothing did after its end.
@@ -283,7 +286,7 @@ def _causes(happening: Happening) -> list[tuple[str, object]]:
 
 
 def _only(told: JsonObject, names: tuple[str, ...]) -> JsonObject:
-    """Pick those of these fields that have a value that a scenario takes."""
+    """Return the fields of these names whose values a scenario accepts."""
     return {name: told[name] for name in names if isinstance(told.get(name), str | int)}
 
 

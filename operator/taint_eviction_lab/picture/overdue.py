@@ -17,18 +17,18 @@ _TEXTS = {
 
 
 class Holds:
-    """The pauses and open breakers, from when to when."""
+    """The pauses and open breakers, with begin and end."""
 
     def __init__(self) -> None:
         self._open: dict[PauseScope | str, Band] = {}
         self._ended: list[tuple[PauseScope | str, Band]] = []
 
     def begin(self, scope: PauseScope | str, at: float, reason: str) -> None:
-        """Take in the beginning of one; the same report by another process changes nothing."""
+        """Add the beginning of one; the same report by another process changes nothing."""
         self._open.setdefault(scope, Band(f"{scope}: {reason}" if reason else str(scope), at, None, False))
 
     def end(self, scope: PauseScope | str, at: float) -> None:
-        """Take in its end."""
+        """Add its end."""
         band = self._open.pop(scope, None)
         if band is not None:
             self._ended.append((scope, Band(band.text, band.begin, at, False)))
@@ -56,7 +56,7 @@ class Holds:
             row.bars.append(Bar(begin, end, kind, f"{_TEXTS[kind]}, {end - (row.deadline or 0.0):.3f} s so far"))
 
     def _held(self, row: PodRow, at: float, stop: float) -> Iterator[tuple[float, float]]:
-        """Yield the spans between these instants in which evictions of the pod were held back, without overlaps."""
+        """Yield the spans between these instants in which evictions of the pod were held, without overlaps."""
         spans = [(band.begin or 0.0, stop if band.end is None else band.end) for band in self._about(row)]
         for begin, end in sorted(spans):
             begin, end = max(begin, at), min(end, stop)  # noqa: PLW2901 - cut to what is still left
@@ -75,7 +75,7 @@ class Holds:
 
 
 def _last_word(row: PodRow) -> Kind:
-    """Say why an overdue pod has not been evicted, by the last attempt."""
+    """Return why an overdue pod has not been evicted, by the last attempt."""
     said = [mark.kind for mark in row.marks if mark.kind in (Kind.BLOCKED, Kind.REFUSED)]
     if not said:
         return Kind.LATE

@@ -1,4 +1,4 @@
-"""Reads the actions of a scenario's timeline: which keyword takes what.
+"""Reads the actions of a scenario's timeline: the keywords and their values.
 
 Most take a short form, as a command line would have it (``taint: node-1 maintenance=now:NoExecute``), or a mapping.
 """
@@ -17,7 +17,7 @@ class ActionReading(LifecycleReading):
     """Reads actions; None where a problem leaves nothing to do."""
 
     def action(self, keyword: str, at: Marked) -> do.Action | None:
-        """Read what stands behind a keyword of ``ACTIONS``."""
+        """Read the value of a keyword in ``ACTIONS``."""
         return _READERS[keyword](self, at)
 
     # Nodes

@@ -1,6 +1,5 @@
-"""What a scenario's timeline can do: a closed union of values, one for each action's keyword.
-
-Not here: how they are written (``action_file``), and what they do (``stage``).
+"""The actions of a scenario's timeline: a closed union of values, one for each keyword.
+``action_file`` reads them, and ``stage`` performs them.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.lifecycle_actions import LifecycleAction
 from taint_eviction_lab.simulation.suspension_actions import SuspensionAction
 
-# Who changes taints, as managedFields tell it, where a scenario names nobody.
+# The manager in managedFields that changes taints, if a scenario names none.
 KUBECTL = "kubectl-taint"
 # The number of the replica that is the model of the built-in controller; all others count from 1.
 BUILT_IN = -1
@@ -94,8 +93,7 @@ class CreatePods:
 @dataclass(frozen=True, slots=True)
 class DeletePod:
     """Somebody else deletes a pod; ``force``: it is gone at once.
-
-    ``built_in``: the built-in controller does, with its condition first; ``refused``: that is all that it can do.
+    ``built_in``: the built-in controller deletes it, after it has set its condition; ``refused``: the deletion fails.
     """
 
     pod: NamespacedName
@@ -142,7 +140,7 @@ class FinishPod:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizers:
-    """Let go of a pod that finalizers hold."""
+    """Remove the finalizers of a pod."""
 
     pod: NamespacedName
 
@@ -156,7 +154,7 @@ class ResetCondition:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Kill the controller (of replicas: this one) and start it anew ``after_seconds`` later."""
+    """Kill the controller (with replicas: this one) and start it again ``after_seconds`` later."""
 
     after_seconds: float
     replica: int = 1
@@ -164,7 +162,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Let a controller process take no step for so long; what it has sent arrives, and what comes waits for it."""
+    """Freeze a controller process for a time: requests already sent arrive, and answers and events wait for it."""
 
     for_seconds: float
     replica: int = 1
@@ -172,7 +170,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Cut one replica off from the API server for so long."""
+    """Cut one replica off from the API server for a time."""
 
     for_seconds: float
     replica: int = 1
@@ -212,7 +210,7 @@ class Watches:
 
 @dataclass(frozen=True, slots=True)
 class LagWatches:
-    """Let events take so long from now on."""
+    """Delay events by a time from now on."""
 
     watches: Watches
     by_seconds: float
@@ -220,7 +218,7 @@ class LagWatches:
 
 @dataclass(frozen=True, slots=True)
 class CutWatches:
-    """End watches, and let none be opened for so long."""
+    """End watches, and let none be opened for a time."""
 
     watches: Watches
     for_seconds: float
@@ -228,7 +226,7 @@ class CutWatches:
 
 @dataclass(frozen=True, slots=True)
 class LoseEvents:
-    """Lose events for so long, without the watches noticing."""
+    """Lose events for a time, without the watches noticing."""
 
     watches: Watches
     for_seconds: float
@@ -236,7 +234,7 @@ class LoseEvents:
 
 @dataclass(frozen=True, slots=True)
 class RepeatEvents:
-    """Bring the events of so long more than once."""
+    """Deliver the events of a time more than once."""
 
     watches: Watches
     for_seconds: float

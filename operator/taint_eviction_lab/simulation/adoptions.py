@@ -1,7 +1,5 @@
-"""The door of adoption of one controller process: production's own, over calls to the simulated cluster.
-
-Notes, patches, and what follows a conflict are production's. Here its requests become calls, with all that can go wrong
-with calls.
+"""The ``AdoptionDoor`` of one controller process: production's own, over calls to the simulated cluster.
+Notes, patches, and the handling of conflicts are production's. Here its requests become calls, with all their faults.
 """
 
 from collections.abc import Callable
@@ -106,7 +104,7 @@ class _Confirmation:
         self._control_state = control_state
 
     async def confirm_no_adoption(self, holder: str) -> None:
-        """Write who obeys."""
+        """Write which holder confirms."""
         await self._calls.call(
             CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.confirm_no_adoption(holder)
         )

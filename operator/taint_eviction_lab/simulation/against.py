@@ -13,7 +13,7 @@ from taint_eviction_lab.simulation.replay import ReplayResult
 from taint_eviction_lab.simulation.scenario import Scenario
 from taint_eviction_lab.simulation.timeline import TimelineEntry, What
 
-# Evictions that are no further apart than this are the same.
+# Evictions at most this far apart are the same.
 _SAME_SECONDS = 2.0
 
 
@@ -30,7 +30,7 @@ class Difference(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodComparison:
-    """When each of the two has evicted a pod, None: never; ``why`` is what the model said of it besides."""
+    """When each of the two has evicted a pod, None: never; ``why``: further reports of the model."""
 
     pod: str
     uid: str
@@ -40,7 +40,7 @@ class PodComparison:
 
     @property
     def difference(self) -> Difference:
-        """Tell what differs."""
+        """Return the difference."""
         if self.evicted_at is None:
             return Difference.NEITHER if self.built_in_at is None else Difference.ALONE
         if self.built_in_at is None:
@@ -52,7 +52,7 @@ class PodComparison:
 
     @property
     def differs(self) -> bool:
-        """Tell whether it is worth a line."""
+        """Return whether the two controllers differ."""
         return self.difference not in (Difference.SAME, Difference.NEITHER)
 
     def as_json(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class AgainstModel:
 
     @property
     def differing(self) -> tuple[PodComparison, ...]:
-        """The pods that the two treat otherwise."""
+        """The pods that the two treat differently."""
         return tuple(pod for pod in self.pods if pod.differs)
 
     def as_json(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _evictions(result: ReplayResult) -> dict[tuple[str, str], float]:
 
 
 def _said(result: ReplayResult, pod: str, uid: str) -> str:
-    """Say why: it gave up, and how often it deleted a pod that was terminating already."""
+    """Return the model's reports: that it gave up, and how often it deleted a pod that was already terminating."""
     words = [entry.why for entry in result.timeline if entry.subject == pod and entry.what is What.GAVE_UP]
     again = sum(entry.what is What.DELETED_AGAIN and entry.uid == uid for entry in result.timeline)
     last = [f"gave up {words[-1]}"] if words else []

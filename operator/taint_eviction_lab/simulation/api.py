@@ -1,6 +1,5 @@
-"""The doors of the runtime for reading and writing, onto the simulated cluster.
-
-They answer by what is in the store when a call arrives. Not here: how calls get there and back (``calls``).
+"""The runtime's ports for reads and writes, on the simulated cluster.
+They answer from the store as it is when a call arrives. ``calls`` carries calls and answers.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -30,7 +29,7 @@ class Calls(Protocol):
 class SimulatedApi:
     """``ClusterReader`` and ``ClusterWriter`` of one controller process.
 
-    ``cache_age`` says how old that is which the API server has at hand, in seconds.
+    ``cache_age`` returns the age of the API server's watch cache, in seconds.
     """
 
     def __init__(self, world: World, calls: Calls, cache_age: Callable[[], float] = lambda: 0.0) -> None:
@@ -58,7 +57,7 @@ class SimulatedApi:
             yield Page(pods, _uids(part), version)
 
     async def cached_pods(self, node_name: str) -> tuple[Pod, ...]:
-        """List the pods bound to one node, as the API server has them at hand."""
+        """List the pods bound to one node from the API server's watch cache."""
 
         def at_hand() -> list[JsonObject]:
             return self._cluster.pods_at(virtual_now() - self._cache_age(), node_name)
@@ -123,7 +122,7 @@ class SimulatedApi:
         return await self._calls.call(CallKind.DELETE, str(ref), lambda: self._writes.delete(ref), ref.uid, ready)
 
     async def evict(self, ref: PodRef, ready: Ready) -> bool:
-        """Ask the eviction API for it; True once accepted, ``CallFailed`` with its ``block`` where a budget says no."""
+        """Evict the pod by the eviction API; True once accepted, ``CallFailed`` with ``block`` if a budget refuses."""
         return await self._calls.call(CallKind.EVICT, str(ref), lambda: self._writes.evict(ref), ref.uid, ready)
 
 

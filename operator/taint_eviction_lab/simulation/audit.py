@@ -1,6 +1,5 @@
-"""What an auditor of a simulated world is told: every call when it is sent, arrives, is carried out and is answered.
-
-Complete and independent of what the controller says of itself. Carries no judgement.
+"""The reports to an auditor of a simulated world: every call when it is sent, arrives, is carried out and is answered.
+They are complete, independent of the controller's own reports, and make no judgement.
 """
 
 from collections.abc import Callable
@@ -50,4 +49,4 @@ Auditor = Callable[[Trace], None]
 
 
 def unaudited(trace: Trace) -> None:
-    """Take no notice."""
+    """Ignore the trace."""

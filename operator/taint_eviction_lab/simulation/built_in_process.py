@@ -1,7 +1,7 @@
 """One process of kube-controller-manager in a simulated world: the model of its taint-eviction-controller.
 
-It stands behind the same network and faults as a controller process, with a client and watches of its own. What it
-reports is on the timeline in words of its own, so that nothing is mistaken for what this project's controller says.
+It uses the same network and faults as a controller process, with its own client and watches. Its reports have their
+own kinds of timeline entries, so that they are not mistaken for reports of this project's controller.
 
 A process that no longer leads ends, and another one starts, as kube-controller-manager does; a standby watches nothing.
 """
@@ -33,7 +33,7 @@ MANAGER = "kube-controller-manager"
 
 # How long the API server may take for an answer by default; the client has no limit of its own.
 _REQUEST_TIMEOUT_SECONDS = 60.0
-# How often it is asked who leads.
+# How often the process checks who leads.
 _LOOK_SECONDS = 0.25
 # How long an informer waits after a watch that could not be opened: as a reflector, but without its jitter.
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.8, 30.0
@@ -131,7 +131,7 @@ class BuiltInProcess(Killable):
 
     async def _lead_again_and_again(self) -> None:
         while True:
-            while not self._gate.may_act():  # noqa: ASYNC110 - nobody tells
+            while not self._gate.may_act():  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(_LOOK_SECONDS)
             term = asyncio.create_task(self._lead(), name="term")
             try:
@@ -144,7 +144,7 @@ class BuiltInProcess(Killable):
                 raise bug
 
     async def _lead(self) -> None:
-        """Be the controller of one term; the next one knows nothing of it."""
+        """Run the controller for one term; the next term knows nothing of it."""
         reporter = BuiltInTimelineReporter(self._world.timeline)
         controller = BuiltInController(self._version, SimulatedPodClient(self._world, self._calls), reporter)
         nodes = NodeInformer(self._world.parsing, controller)
@@ -163,7 +163,7 @@ class BuiltInProcess(Killable):
             await controller.stop()
 
     async def _inform(self, scope: WatchScope, listener: InformerListener) -> None:
-        """Keep a watch open: it goes on where it was cut, except that nodes are listed again."""
+        """Keep a watch open: it resumes where it was cut, except that nodes are listed again."""
         watcher = SimulatedWatcher(self._world, self._calls, self._surroundings.nodes, self._surroundings.pods)
         wait_seconds = _FIRST_WAIT_SECONDS
         while True:
@@ -178,8 +178,8 @@ class BuiltInProcess(Killable):
                 wait_seconds = min(wait_seconds * 2, _MAX_WAIT_SECONDS)
 
     def has_plans(self) -> bool:
-        """Tell whether a timer is set or a pod is being deleted."""
+        """Return whether a timer is set or a pod is being deleted."""
         return self.controller is not None and self.controller.busy
 
     def change_policy(self, policy: EvictionPolicy) -> None:
-        """Take no notice: it has no policy."""
+        """Do nothing: the model has no policy."""

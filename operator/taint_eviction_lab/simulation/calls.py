@@ -1,7 +1,7 @@
 """Calls of one controller process to the simulated API server: through network and faults to the store, and back.
 
 A call travels, is carried out at one instant, and its answer travels back with the server's ``Date``. Once sent, it
-arrives even if the process that made it is frozen or has given up waiting; what arrives is on the timeline. A process
+arrives even if the process that made it is frozen or has stopped waiting; the timeline shows every arrival. A process
 that was killed makes no more calls, and those of its calls that had not arrived never arrive.
 """
 
@@ -55,7 +55,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that a controller process finds outside itself."""
+    """Everything outside a controller process."""
 
     cluster: SimulatedCluster
     faults: CallFaults
@@ -81,7 +81,7 @@ class _Journey:
 class SimulatedCalls:
     """The calls of one controller process, called ``name``.
 
-    ``own_faults`` go before the world's: they are this process's alone.
+    ``own_faults`` apply before the world's, and to this process only.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SimulatedCalls:
         self._calls = 0
 
     async def sharpen_clock(self) -> None:
-        """Ask as often as it takes for a median, as production does at its start."""
+        """Ask as often as a median needs, as production does at its start."""
         with contextlib.suppress(TimeoutError, CallFailed):
             async with asyncio.timeout(_LONGEST_SHARPENING_SECONDS):
                 for number in range(MIN_ANSWERS):
@@ -107,7 +107,7 @@ class SimulatedCalls:
     ) -> AnswerT:
         """Make a call: carry it there, do what it asks for, carry the answer back; raise ``CallFailed``.
 
-        ``ready`` is asked on the connection that stands.
+        ``ready`` is called when the connection is open.
         """
         self._check_open()
         fault = self._fault_of(call, subject)
@@ -197,12 +197,12 @@ class SimulatedCalls:
         self._world.auditor(Trace(self.name, 0, Phase.SAW, None, "", body["metadata"]["uid"], virtual_now(), body))
 
     def close(self) -> None:
-        """Let nothing through any more: the process was killed."""
+        """Stop all calls: the process was killed."""
         self._closed = True
 
 
 def _outcome(act: Callable[[], object]) -> object:
-    """Do it; return the answer, or the refusal."""
+    """Carry out the call; return the answer, or the refusal."""
     try:
         return act()
     except CallFailed as refusal:

@@ -29,7 +29,7 @@ FIRST_VERSION = 100
 # How long after a change the disruption controller has counted.
 _COUNTING_SECONDS = 0.1
 
-# What happens in the cluster runs in no process's context: it goes on while those are frozen.
+# Callbacks of the cluster run in no process's context: they continue while processes are frozen.
 _SERVER = contextvars.Context()
 
 _NODES, _PODS = RESOURCES["nodes"], RESOURCES["pods"]
@@ -40,7 +40,7 @@ class Impossible(Exception):
 
 
 def later(seconds: float, act: Callable[..., object], *args: object) -> Timer:
-    """Call a function so many virtual seconds later, on the cluster's side."""
+    """Call a function this many virtual seconds later, on the cluster's side."""
     return asyncio.get_running_loop().call_later(seconds, act, *args, context=_SERVER.copy())
 
 

@@ -1,7 +1,7 @@
-"""The ConfigMap with pauses and the breaker's state in a simulated cluster, and the door of one process to it.
+"""The ConfigMap with pauses and the breaker's state in a simulated cluster, and the access of one process to it.
 
 Kept as values, with times to the microsecond: the adapters read and write its text. When the breaker opens and closes
-is on the timeline. Not here: what follows from the ConfigMap (``runtime.control_state_sync``).
+is on the timeline. ``runtime.control_state_sync`` acts on the ConfigMap.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class SimulatedControlState:
     # What people do
 
     def pause(self, node: str | None, namespace: str | None, reason: str, seconds: float | None = None) -> None:
-        """Pause the evictions of a node, of a namespace, or all; for so long, None: until somebody resumes."""
+        """Pause the evictions of a node, of a namespace, or all, for some seconds; None: until somebody resumes."""
         now = server_time(virtual_now())
         pause = Pause(now, reason, None if seconds is None else now + seconds)
         before = self.control_state or ControlState()
@@ -56,7 +56,7 @@ class SimulatedControlState:
             self.control_state = replace(before, cluster=None)
 
     def scribble(self, key: str, value: str) -> None:
-        """Write one key by hand, as text; what its key was about is held or not by what that means."""
+        """Write one key by hand, as text; the new value decides what is held."""
         before, written = self.control_state or ControlState(), self._read({"data": {key: value}})
         nodes, namespaces = {**before.nodes, **written.nodes}, {**before.namespaces, **written.namespaces}
         self.control_state = replace(
@@ -68,7 +68,7 @@ class SimulatedControlState:
             self.reset(written.reset_epoch, "a human")
 
     def hand_back(self, undo: bool) -> None:
-        """Let nothing be adopted, as the command of that name does first; ``undo``: let it be adopted again."""
+        """Order the end of adoption, as the command ``hand-back`` does first; ``undo``: allow adoption again."""
         before, now = self.control_state or ControlState(), server_time(virtual_now())
         if (before.no_adoption is None) == undo:
             raise Impossible("countdowns may be adopted at this moment" if undo else "nothing is adopted already")

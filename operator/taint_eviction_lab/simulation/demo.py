@@ -1,7 +1,7 @@
-"""The demo's story: two clusters in which the same happens, and what must have come of it in each.
+"""The demo's story: two clusters in which the same happens, and the expected result in each.
 
-In one, a model of the built-in controller evicts; in the other, this project's controller. Told from the API servers'
-side: which deletions they accepted. What the two say they plan is added by whoever runs them (``cli.demo``).
+In one, a model of the built-in controller evicts; in the other, this project's controller. The facts come from the API
+servers: which deletions they accepted. ``cli.demo`` adds what the two controllers report of their plans.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,8 +11,8 @@ from typing import Any
 
 from fake_apiserver import ApiServer, Fault, LoggedRequest, node_object
 
-# A deadline counts as met when the DELETE arrives within so many seconds of it: after a restart the controller is up to
-# 1.5 s late, since times in objects are whole seconds, and the breaker takes another half.
+# A deadline counts as met when the DELETE arrives within this many seconds of it: after a restart the controller is up
+# to 1.5 s late, since times in objects are whole seconds, and the breaker takes another half.
 IN_TIME_SECONDS = 2.5
 _EARLY_SECONDS = 0.05
 
@@ -190,7 +190,7 @@ class DemoStory:
     # The verdict
 
     def broken(self) -> list[str]:
-        """Say what went otherwise than told, a sentence each; empty if nothing did."""
+        """Return what differed from the expectations, one sentence each; empty if nothing did."""
         return self._broken_here() + self._broken_there()
 
     def _broken_here(self) -> list[str]:
@@ -235,7 +235,9 @@ class DemoStory:
         return sum(shop.name in cluster.evicted for shop in SHOPS)
 
     def verdict(self, version: str) -> list[str]:
-        """Sum up in three lines what each has done, and whether it went as told; ``version``: the built-in one's."""
+        """Return three lines: what each controller has done, and whether all went as expected; ``version``: the
+        built-in one's.
+        """
         late = [
             f"{pod.name} {seconds:.0f} s late"
             for pod in (CACHE, DB)
@@ -267,7 +269,7 @@ STEPS: Mapping[str, str] = {
 
 
 def with_lateness(story: DemoStory, fact: DemoFact) -> DemoFact:
-    """Add to an eviction how late it is; evictions by mistake are told once all of them are through."""
+    """Add to an eviction how late it is; evictions by mistake are reported once all of them are done."""
     if fact.what != "evicted":
         return fact
     if fact.pod.startswith(SHOP):

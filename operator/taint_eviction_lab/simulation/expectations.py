@@ -25,7 +25,7 @@ class Instant:
     within_seconds: float = 1.0
 
     def met_by(self, seen: float) -> bool:
-        """Tell whether what was seen then came in time."""
+        """Return whether what was seen then came in time."""
         return -_EARLY_SECONDS <= seen - self.at < self.within_seconds
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Claim(Protocol):
     """One thing that is expected of a pod."""
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
-        """Say what is expected, what was seen, and whether the claim holds."""
+        """Return what is expected, what was seen, and whether the claim holds."""
         ...
 
 
@@ -132,7 +132,7 @@ class Scheduling:
     at: Instant | None = None
 
     def met_by(self, entry: TimelineEntry) -> bool:
-        """Tell whether this is what was expected."""
+        """Return whether this is what was expected."""
         due = entry.due_at is not None and self.due.met_by(entry.due_at)
         return due and (self.at is None or self.at.met_by(entry.at))
 
@@ -160,12 +160,12 @@ class IsScheduled:
 
 @dataclass(frozen=True, slots=True)
 class LateAtMost:
-    """The controller itself measures each eviction at no more than so many seconds after its deadline."""
+    """By the controller's own measurement, each eviction is at most ``seconds`` after its deadline."""
 
     seconds: float
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
-        """Look at what it says."""
+        """Compare with its own reports."""
         late = [entry.late_seconds or 0.0 for entry in history.of(What.SAID_EVICTED)]
         seen = f"{', '.join(f'{seconds:.3f}' for seconds in late)} s late" if late else "never evicted"
         return f"at most {self.seconds:g} s late", seen, bool(late) and max(late) <= self.seconds
@@ -202,7 +202,7 @@ class IsCompared:
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """So many DELETE calls for the pod arrive at the API server, refused ones included."""
+    """``count`` DELETE calls for the pod arrive at the API server, including refused ones."""
 
     count: int
 
@@ -258,7 +258,7 @@ def _delete_calls(history: PodTimeline) -> list[TimelineEntry]:
 
 @dataclass(frozen=True, slots=True)
 class HowMany:
-    """Of all pods that the pattern matches, so many are evicted from ``since`` on, before ``until``; None: no bound."""
+    """How many of all pods that the pattern matches are evicted from ``since`` on, before ``until``; None: no bound."""
 
     least: int | None
     most: int | None
@@ -290,7 +290,7 @@ class Expectation:
 
     @property
     def is_about_evictions(self) -> bool:
-        """Tell whether it says which evictions are right."""
+        """Return whether it says which evictions are right."""
         return bool(self.how_many) or any(
             isinstance(claim, NotEvicted) or (isinstance(claim, Happens) and claim.what is What.EVICTED)
             for claim in self.claims
@@ -298,7 +298,7 @@ class Expectation:
 
     @property
     def counts_deletes(self) -> bool:
-        """Tell whether it says how many DELETE calls are right."""
+        """Return whether it says how many DELETE calls are right."""
         return any(isinstance(claim, Deletes) for claim in self.claims)
 
 
@@ -317,7 +317,7 @@ def judge(expectations: Sequence[Expectation], histories: Sequence[PodTimeline])
 
 
 def _undisturbed(expectations: Sequence[Expectation], history: PodTimeline) -> list[Verdict]:
-    """Check what holds for every pod unless an expectation says otherwise; only what is broken is told."""
+    """Check what holds for every pod unless an expectation says otherwise; return only violations."""
     about = [expectation for expectation in expectations if fnmatch.fnmatchcase(history.name, expectation.pattern)]
     line = about[0].line if about else 0
     verdicts = []

@@ -37,12 +37,12 @@ class CallKind(Enum):
 class CallFault:
     """What happens to a call.
 
-    ``connect_seconds``: its connection takes so long, before it is sent. ``delay_seconds``: it takes so much longer to
-    arrive; ``back_seconds``: so much longer its answer. ``fails``: it is
+    ``connect_seconds``: the time for its connection, before it is sent. ``delay_seconds``: the delay until it
+    arrives; ``back_seconds``: the delay of its answer. ``fails``: it is
     answered with ``status`` (None: no answer, the connection breaks), ``message`` and ``retry_after_seconds``.
     ``hangs``: it is never answered. ``takes_effect``: the call does what it should although its answer is a failure,
-    or none. ``date_ahead_seconds``: the ``Date`` of its answer is so much ahead (behind where negative) of the API
-    server's clock.
+    or none. ``date_ahead_seconds``: how far the ``Date`` of its answer is ahead of the API
+    server's clock (negative: behind).
     """
 
     connect_seconds: float = 0.0
@@ -89,7 +89,7 @@ class CallFaults:
         self._rules.clear()
 
     def next(self, call: CallKind, subject: str, now: float) -> CallFault:
-        """Say what happens to a call that is made now; ``subject`` is the object's name, "" where there is none."""
+        """Return what happens to a call that is made now; ``subject`` is the object's name, "" if there is none."""
         self._rules = [
             rule for rule in self._rules if rule.left != 0 and (rule.picked.until is None or now < rule.picked.until)
         ]

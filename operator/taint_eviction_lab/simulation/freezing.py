@@ -1,7 +1,7 @@
 """Freezes one process of a simulated world: none of its steps runs until it is thawed, and then all in their order.
 
 Which process a callback belongs to is in the context in which it was scheduled (``FREEZER``); tasks and timers inherit
-it. What belongs to none, as the API server's side of a call, goes on meanwhile.
+it. Callbacks that belong to none, as the API server's side of a call, continue meanwhile.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Freezer:
         self.frozen = True
 
     def thaw(self) -> None:
-        """Let all steps run that should have run meanwhile, in their order, and all later ones."""
+        """Run all steps that should have run meanwhile, in their order, and allow all later ones."""
         self.frozen = False
         held, self._held = self._held, []
         loop = asyncio.get_running_loop()

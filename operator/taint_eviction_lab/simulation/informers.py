@@ -1,4 +1,4 @@
-"""The model's informers: what a watch brings becomes what it knows.
+"""The model's informers: they turn the events of a watch into the model's knowledge.
 
 An object that cannot be read keeps its last known state. After a list, what was not listed counts as deleted; an
 object that was deleted and created meanwhile is seen as one change.
@@ -31,7 +31,7 @@ class InformerListener:
         self._in_list.clear()
 
     def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
-        """Take in an object."""
+        """Observe an object."""
         version = int(body["metadata"]["resourceVersion"])
         self.version = version if self.version is None else max(self.version, version)
         if event_type is None:

@@ -7,18 +7,18 @@ from taint_eviction_lab.simulation.freezing import Freezer
 
 
 class Killable:
-    """What has ``_calls``, runs as ``_task``, and can be frozen by ``freezer``; whoever derives from it sets them."""
+    """A process with ``_calls`` that runs as ``_task`` and can be frozen by ``freezer``; subclasses set these."""
 
     freezer: Freezer
     _calls: SimulatedCalls
     _task: asyncio.Task[None]
 
     def fall_silent(self) -> None:
-        """Let nothing out any more from this very moment on; to be killed next."""
+        """Send nothing from this moment on; the process is killed next."""
         self._calls.close()
 
     async def kill(self) -> None:
-        """End it at once; raise what had ended it already: a bug of its own."""
+        """End the process at once; raise the bug that had already ended it, if one did."""
         self.fall_silent()
         self._task.cancel()
         self.freezer.thaw()

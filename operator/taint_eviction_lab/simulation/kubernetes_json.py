@@ -1,6 +1,7 @@
 """Nodes and pods as Kubernetes JSON: pure functions from an object to a new one.
 
-What a scenario gives verbatim may be malformed anywhere but in its metadata: parts that are none are taken for empty.
+An object that a scenario gives verbatim may be malformed anywhere except in its metadata: malformed parts count as
+empty.
 """
 
 from collections.abc import Mapping, Sequence
@@ -144,7 +145,7 @@ def toleration_seconds(pod: Mapping[str, Any]) -> tuple[int | None, ...]:
 
 
 def tells_when_bound(pod: Mapping[str, Any]) -> bool:
-    """Tell whether somebody has already written when the pod was bound, or that nobody did."""
+    """Return whether the pod already says when it was bound, or that it is not bound."""
     status = pod.get("status", {})
     return not isinstance(status, Mapping) or "conditions" in status or "startTime" in status
 
@@ -156,5 +157,5 @@ def node_name_of(pod: Mapping[str, Any]) -> str | None:
 
 
 def is_terminating(pod: Mapping[str, Any]) -> bool:
-    """Tell whether the pod is being deleted."""
+    """Return whether the pod is being deleted."""
     return bool(pod["metadata"].get("deletionTimestamp"))

@@ -19,7 +19,7 @@ class SimulatedLease:
         self._version = 0
 
     def swap(self, record: LeaseRecord) -> LeaseRecord:
-        """Store the record if nobody has written since its version; raise ``CallFailed`` (409) otherwise."""
+        """Store the record if there was no write since its version; raise ``CallFailed`` (409) otherwise."""
         if record.version != ("" if self.record is None else self.record.version):
             raise CallFailed("the lease has been modified", reason=FailureReason.CONFLICT)
         self._version += 1

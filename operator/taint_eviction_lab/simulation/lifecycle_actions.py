@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SilenceKubelets:
-    """Let kubelets reach nobody: no heartbeats, and none of their pods starts or ends."""
+    """Cut kubelets off: no heartbeats, and none of their pods starts or ends."""
 
     nodes: tuple[str, ...]
 
@@ -22,7 +22,7 @@ class HearKubelets:
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """Let a node shut down gracefully: it is not ready, and after so long silent."""
+    """Let a node shut down gracefully: it is not ready, and silent after a time."""
 
     node: str
     for_seconds: float

@@ -18,7 +18,7 @@ class LifecycleReading(SuspensionReading):
     """Reads them; None where a problem leaves nothing to do."""
 
     def node_lifecycle(self, at: Marked) -> NodeLifecycleSettings:
-        """Read ``nodeLifecycle``: whoever mentions it has it."""
+        """Read ``nodeLifecycle``: a scenario with this key has a node lifecycle controller."""
         fields = self.fields(at, LIFECYCLE_SETTINGS, "nodeLifecycle")
         changes: dict[str, Any] = {
             own: self.seconds(fields[name], name, _LEAST_SECONDS) for name, own in _SPANS.items() if name in fields

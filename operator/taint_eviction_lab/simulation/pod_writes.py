@@ -42,7 +42,7 @@ _PODS = RESOURCES["pods"]
 class PodWrites:
     """Carries out writes; raises ``CallFailed`` where the API server refuses.
 
-    ``manager`` is who writes, and ``by`` what the timeline says of that besides.
+    ``manager`` is who writes, and ``by`` an addition for the timeline.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class PodWrites:
         return self._cluster.recorder.body(written)
 
     def delete(self, ref: PodRef, how: str = "") -> bool:
-        """Begin the pod's deletion; ``how`` is told besides. False if the pod is gone."""
+        """Begin the pod's deletion; ``how`` is added to the timeline. False if the pod is gone."""
         body = self.pod_of(ref)
         if body is not None:
             self._note_deletion(ref, body, how)
@@ -172,7 +172,7 @@ def _raise_unless_gone(error: StatusError, ref: PodRef) -> Outcome:
 
 
 def failure_of(error: StatusError) -> CallFailed:
-    """Return a refusal as callers are told of it."""
+    """Return a refusal as the failure that callers receive."""
     refusal = read_refusal(orjson.dumps(error.body()))
     return CallFailed(
         refusal_text(error.code, refusal),

@@ -1,7 +1,7 @@
 """One controller process of a simulated world: the production runtime, unchanged, behind simulated doors.
 
-Killed at any moment, as SIGKILL does: nothing it had not sent yet is ever sent, and nothing it knew is left. Frozen, it
-takes no step; what it had sent arrives. With a Lease it stands for election as production does.
+It can be killed at any moment, as by SIGKILL: requests not yet sent are never sent, and its knowledge is lost. Frozen,
+it takes no step; what it had sent arrives. With a Lease it stands for election as production does.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _MONOTONIC_OFFSET_SECONDS = 4096.0
 
 
 def no_reporters(timeline: Timeline, gate: Gate) -> Iterable[Reporter]:
-    """Tell nobody but the timeline."""
+    """Report to the timeline only."""
     return ()
 
 
@@ -52,10 +52,10 @@ class SimulatedGate:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a process is started in: the world, the host, its settings, the watches' fate, and who else is told.
+    """The surroundings of a process: the world, the host, its settings, the state of watches, and further reporters.
 
     ``seed`` decides all that is left to chance, as the lengths of waits. ``own_faults`` befall its calls alone.
-    ``lease`` None: ``gate`` says whether it acts; otherwise whoever is elected does.
+    ``lease`` None: ``gate`` says whether it acts; otherwise the election decides.
     """
 
     world: World
@@ -125,10 +125,10 @@ class ControllerProcess(Killable):
                 group.create_task(look_after(self._shadow, self.live.clock), name="shadow")
 
     def has_plans(self) -> bool:
-        """Tell whether anything is scheduled or in flight."""
+        """Return whether anything is scheduled or in flight."""
         next_at = self.live.next_at(self.live.clock.now().at)
         return next_at is not None or self.live.controller.status.pending_count() > 0
 
     def change_policy(self, policy: EvictionPolicy) -> None:
-        """Take in another policy."""
+        """Apply another policy."""
         self.live.change_policy(policy)

@@ -21,7 +21,7 @@ class ProcessReading(ObjectReading):
         self.servers_named: list[tuple[int, int]] = []
 
     def words(self, at: Marked, least: int, what: str) -> list[Marked]:
-        """Read a text of at least so many words."""
+        """Read a text of at least ``least`` words."""
         words = [Marked(word, at.line, {}) for word in str(at.value).split()]
         if not isinstance(at.value, str) or len(words) < least:
             self.problem(at.line, f"{what}, not {described(at)}")

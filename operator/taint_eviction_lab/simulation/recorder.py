@@ -1,6 +1,5 @@
-"""What was so at any instant: every version of every node and pod, and when it was written.
-
-It is told of each change by the store, within the write. It decodes each version once: readers share the object and
+"""The state at any instant: every version of every node and pod, and when it was written.
+The store reports each change to it, within the write. It decodes each version once: readers share the object and
 never change it.
 """
 
@@ -54,7 +53,7 @@ class ClusterRecorder:
         self._subscribers.append(subscriber)
 
     def body(self, record: StoredObject) -> JsonObject:
-        """Return the object of a record; nobody may change it."""
+        """Return the object of a record; callers must not change it."""
         found = self._bodies.get(record.resource_version)
         return record.decode() if found is None else found
 

@@ -1,8 +1,8 @@
 """Plays a scenario: the production runtime on a virtual clock in a simulated cluster, then checks what was expected.
 
 Steps before second 0 happen before the controller is started; it is started at second 0. What is given is there from
-the beginning. Without ``until`` the run goes on for a minute after the last step and the last expected second, and
-then for as long as the controller has plans, at most an hour.
+the beginning. Without ``until`` the run continues for a minute after the last step and the last expected second, and
+then as long as the controller has plans, at most an hour.
 
 Deterministic: the same scenario gives the same timeline, entry by entry.
 """
@@ -89,7 +89,7 @@ def replay(
 ) -> ReplayResult:
     """Play a scenario; raise ``Malformed`` if a step cannot be done when its time comes.
 
-    ``reporters`` makes those who are told of effects besides the timeline, anew for each controller process.
+    ``reporters`` makes the reporters of effects besides the timeline, new ones for each controller process.
     ``leaves_out``: a step that cannot be done is left out instead, and the timeline says so.
     """
     begin = min([0.0, *(step.at for step in scenario.steps)])
@@ -120,7 +120,7 @@ class _Replay:
             node_lifecycle=scenario.node_lifecycle,
             built_in=scenario.built_in,
         )
-        # Every pod that ever was, so that one that came and went is judged, too.
+        # Every pod that ever existed, so that a pod that is already gone is judged, too.
         self._names: set[NamespacedName] = set()
         self._pods: set[tuple[str, str]] = set()
 
@@ -166,7 +166,7 @@ class _Replay:
             return
         last = max([0.0, *(step.at for step in self._scenario.steps), *self._expected_seconds()])
         await sleep_until(last + _AT_LEAST_AFTER_SECONDS)
-        while self._stage.busy() and virtual_now() < last + _AT_MOST_AFTER_SECONDS:  # noqa: ASYNC110 - nobody tells
+        while self._stage.busy() and virtual_now() < last + _AT_MOST_AFTER_SECONDS:  # noqa: ASYNC110 - no event to wait for
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _expected_seconds(self) -> list[float]:

@@ -90,7 +90,7 @@ class SimulatedReplica:
             self._timeline.add(TimelineEntry(virtual_now(), What.KILLED, self._process_name))
 
     async def restart(self, after_seconds: float) -> None:
-        """End the process and start another one so much later."""
+        """End the process and start another one ``after_seconds`` later."""
         await self.kill()
         if after_seconds > 0:
             self._starting = asyncio.get_running_loop().call_later(after_seconds, self.start)
@@ -98,20 +98,20 @@ class SimulatedReplica:
             self.start()
 
     def freeze(self, for_seconds: float) -> None:
-        """Let the process take no step for so long."""
+        """Freeze the process for a time."""
         if self.process is not None:
             freezer = self.process.freezer
             freezer.freeze()
             asyncio.get_running_loop().call_later(for_seconds, freezer.thaw)
 
     def partition(self, for_seconds: float) -> None:
-        """Cut it off from the API server for so long: no call arrives, no watch stays open."""
+        """Cut the replica off from the API server for a time: no call arrives, no watch stays open."""
         self._own_faults.add(Picked(frozenset(CallKind), until=virtual_now() + for_seconds), CallFault(hangs=True))
         self.nodes.cut(for_seconds)
         self.pods.cut(for_seconds)
 
     def change_rules(self, rules: tuple[PolicyRule, ...]) -> None:
-        """Let the process read other rules for evictions, as later ones will."""
+        """Apply other rules for evictions to the process, and to later ones."""
         settings = self._surroundings.settings
         policy = dataclasses.replace(settings.policy, rules=rules)
         settings = dataclasses.replace(settings, policy=policy)
@@ -128,7 +128,7 @@ class SimulatedReplica:
             self.process.freezer.thaw()
 
     def busy(self) -> bool:
-        """Tell whether the process has plans, or is yet to be started; raise a bug that has ended it."""
+        """Return whether the process has plans, or is yet to be started; raise a bug that has ended it."""
         if self.process is None:
             return self._starting is not None
         self.process.check()

@@ -1,4 +1,4 @@
-"""A scenario: what there is, what happens when, and what is expected; and how its file is read.
+"""A scenario: the given objects, the steps, and the expectations; and the reader of its file.
 
 ``read_scenario`` raises ``Malformed`` with all problems of a file at once: file, line, and what was expected. The
 format is documented in tests/scenarios/README.md.
@@ -36,7 +36,7 @@ class Scenario:
 
     ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
     no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
-    there are, the one that is elected acts; None: one, without election. ``control_state`` is what stands in the
+    there are, the one that is elected acts; None: one, without election. ``control_state`` is the content of the
     ConfigMap at the beginning; None: there is none. ``breaker`` None: it is expected never to open. ``clocks``: of API
     servers and controllers. ``node_lifecycle``: how nodes are tainted whose kubelets are silent; None: they are not.
     ``built_in``: the model of the built-in controller is there, too; None: it is not.

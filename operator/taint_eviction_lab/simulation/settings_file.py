@@ -52,7 +52,7 @@ BREAKER_SETTINGS = frozenset(
 _PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?)%", re.ASCII)
 _EXEMPT, _FOR_EVER = "exempt", "forever"
 
-# A clock that ran back would be none.
+# A clock must not run backwards.
 _MAX_DRIFT_PPM = 1_000_000
 
 Fields = dict[str, Marked]
@@ -185,7 +185,7 @@ class SettingsReading(LifecycleReading):
     # The breaker
 
     def _breaker(self, at: Marked) -> BreakerPolicy:
-        """Read ``breaker``: whoever mentions it has it."""
+        """Read ``breaker``: a scenario with this key has a circuit breaker."""
         fields = self.fields(at, BREAKER_SETTINGS, "breaker")
         changes: dict[str, Any] = self._spans(fields, _BREAKER_SPANS)
         policy = BreakerPolicy(enabled=True)

@@ -41,9 +41,10 @@ from taint_eviction_lab.simulation.watches import Streams
 
 
 class ReplayStage:
-    """One world with its controllers in it: one that always acts unless told otherwise, or replicas with a Lease.
+    """One world with its controllers in it: one that always acts unless a step says otherwise, or replicas with a
+    Lease.
 
-    ``built_in``: the model of the built-in controller stands beside them, or in their place. ``auditor`` is told of
+    ``built_in``: the model of the built-in controller stands beside them, or in their place. ``auditor`` receives
     every call. ``ready_seconds``: how long it takes a pod to get ready. ``nodes`` and ``pods`` are the watches of the
     first replica.
     """
@@ -114,7 +115,7 @@ class ReplayStage:
         budgets: Iterable[kube.JsonObject] = (),
         control_state: ControlState | None = None,
     ) -> None:
-        """Put there what is there from the beginning; budgets are counted already, and kubelets have spoken."""
+        """Create the objects that exist from the beginning; budgets are already counted, and kubelets have reported."""
         for node in nodes:
             create_node(self.cluster, node)
         for pod in pods:
@@ -150,7 +151,7 @@ class ReplayStage:
             await replica.kill()
 
     def busy(self) -> bool:
-        """Tell whether a controller has plans, or is yet to be started; raise a bug that has ended it."""
+        """Return whether a controller has plans, or is yet to be started; raise a bug that has ended it."""
         return any([replica.busy() for replica in self._all_replicas])
 
     def make_peace(self) -> None:

@@ -14,7 +14,7 @@ from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 class PauseEvictions:
     """Pause the evictions of a node or a namespace; all evictions where neither is named.
 
-    ``seconds``: it ends by itself after so long; None: when somebody resumes.
+    ``seconds``: it ends by itself after this time; None: when somebody resumes.
     """
 
     node: str | None = None
@@ -34,7 +34,7 @@ class ResumeEvictions:
 
 @dataclass(frozen=True, slots=True)
 class ResetBreaker:
-    """Close the circuit breaker, as a human does whose clock is so much ahead of the API server's."""
+    """Close the circuit breaker, as a person whose clock is ahead of the API server's by this much."""
 
     ahead_seconds: float = 0.0
 
@@ -46,7 +46,7 @@ class LoseControlState:
 
 @dataclass(frozen=True, slots=True)
 class Scribble:
-    """Somebody writes a key of that ConfigMap by hand; perhaps one that nobody knows, or with nonsense for a value."""
+    """Somebody writes a key of that ConfigMap by hand; the key may be unknown, or its value malformed."""
 
     key: str
     value: str

@@ -12,9 +12,8 @@ from taint_eviction_lab.simulation.timeline import BREAKER, BY_EVICTION, Timelin
 
 @dataclass(frozen=True, slots=True)
 class IsBlocked:
-    """The eviction API says no to the pod at this instant for the first time; None: it never does.
-
-    ``by``: names of the budgets because of which it does, empty: whichever they are.
+    """The eviction API first refuses the pod at this instant; None: it never does.
+    ``by``: the names of the budgets that cause it, empty: any.
     """
 
     at: Instant | None
@@ -33,7 +32,7 @@ class IsBlocked:
 
 @dataclass(frozen=True, slots=True)
 class EvictCalls:
-    """So many calls to the eviction API arrive for the pod, refused ones included."""
+    """This many calls to the eviction API arrive for the pod, including refused ones."""
 
     count: int
 
@@ -59,7 +58,7 @@ _NEVER_OPENED = BreakerExpectation((), None, 0)
 
 
 def judge_breaker(expectation: BreakerExpectation | None, timeline: Timeline) -> tuple[Verdict, ...]:
-    """Check when it opened and closed; where nothing is expected, only what is broken is told."""
+    """Check when it opened and closed; without an expectation, return only violations."""
     expected = expectation or _NEVER_OPENED
     verdicts = []
     for what, instants in ((What.BREAKER_OPENED, expected.opened), (What.BREAKER_CLOSED, expected.closed)):

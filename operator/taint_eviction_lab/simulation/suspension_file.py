@@ -18,7 +18,7 @@ class SuspensionReading(BudgetReading):
     """Reads them; None where a problem leaves nothing to do."""
 
     def control_state(self, at: Marked) -> ControlState:
-        """Read what stands in the ConfigMap."""
+        """Read the content of the ConfigMap."""
         fields = self.fields(at, ("pause", "nodes", "namespaces", "breaker"), "orders")
         whole = Pause() if "pause" in fields and self.boolean(fields["pause"], "pause") else None
         nodes = {self.use_node(item): Pause() for item in self.items(fields.get("nodes"), "nodes")}
@@ -60,7 +60,7 @@ class SuspensionReading(BudgetReading):
         return node, self.text(fields["namespace"], "namespace") if "namespace" in fields else None
 
     def reset_breaker(self, at: Marked) -> Action | None:
-        """Read ``resetBreaker``: nothing, or by how much the clock of whoever does it is ahead."""
+        """Read ``resetBreaker``: nothing, or by how much the person's clock is ahead."""
         if at.value in (None, {}):
             return suspend.ResetBreaker()
         fields = self.needed(at, ("ahead",), ("ahead",), "resetBreaker")

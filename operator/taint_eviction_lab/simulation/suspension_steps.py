@@ -40,7 +40,7 @@ def change_suspension(
 
 
 def create_budget(cluster: SimulatedCluster, body: JsonObject) -> None:
-    """Create a PodDisruptionBudget, which nobody has counted for yet."""
+    """Create a PodDisruptionBudget without a status."""
     cluster.registry.create(_BUDGETS, body["metadata"]["namespace"], deepcopy(body), WriteOptions())
 
 

@@ -1,7 +1,7 @@
 """The timeline: what happened in a replay, as values, in the order in which it happened.
 
-Two sides write it: the API server (calls as they arrive, objects as they change) and the controller (what it reports as
-scheduled, cancelled and done). Expectations about evictions read the API server's entries only.
+Two sides write it: the API server (calls as they arrive, objects as they change) and the controller (its reports of
+scheduled, cancelled and completed evictions). Expectations about evictions read the API server's entries only.
 """
 
 from collections.abc import Iterator
@@ -79,11 +79,10 @@ class What(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """One thing that happened: at this second of the scenario, to this pod (``namespace/name``), node, or the breaker.
-
-    ``uid`` is "" where it does not matter which bearer of the name it was. ``due_at``: for ``SCHEDULED``, when, and
-    ``held_seconds``, how much of that is its owner's doing. ``late_seconds``: for ``SAID_EVICTED``, how long after the
-    deadline. ``scope``: what ``PAUSED`` and ``RESUMED`` are about. ``why`` is for people.
+    """One event: at this second of the scenario, for this pod (``namespace/name``), node, or the breaker. ``uid`` is ""
+    if it does not matter which pod of this name it was. ``due_at``: for ``SCHEDULED``, the deadline, and
+    ``held_seconds``, how much of that is due to the owner's hold. ``late_seconds``: for ``SAID_EVICTED``, how long
+    after the deadline. ``scope``: what ``PAUSED`` and ``RESUMED`` are about. ``why`` is for people.
     """
 
     at: float
@@ -122,7 +121,7 @@ class Timeline:
         self._entries.append(entry)
 
     def __iter__(self) -> Iterator[TimelineEntry]:
-        """Go through the entries in the order in which they happened."""
+        """Yield the entries in the order in which they happened."""
         return iter(self._entries)
 
     def about(self, subject: str, *kinds: What) -> list[TimelineEntry]:

@@ -100,7 +100,7 @@ class ProcessClock:
         self.server_clock = ServerClock(monotonic=self._monotonic, wall=host.read)
 
     def scenario_second(self, instant: float) -> float:
-        """Carry an instant of this process over to the scenario's time."""
+        """Convert an instant of this process to the scenario's time."""
         return round((instant - self._offset) / self._speed, 6)
 
     def _monotonic(self) -> float:

@@ -29,7 +29,7 @@ _MAX_TURNS_AT_AN_INSTANT = 1_000_000
 
 
 class Deadlock(RuntimeError):
-    """Everything waits for something that nobody will do."""
+    """Everything waits for an event that never comes."""
 
 
 class TimeStandsStill(RuntimeError):
@@ -50,7 +50,7 @@ class _JumpingSelector(selectors.BaseSelector):
         return self._keys[fileobj]
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Let go of a file object."""
+        """Unregister a file object."""
         return self._keys.pop(fileobj)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:

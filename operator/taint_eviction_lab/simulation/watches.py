@@ -1,6 +1,5 @@
-"""The watching door of the runtime onto the simulated cluster.
-
-A watch begins at a version, or lists and tells what it listed; then it brings every later change in order, each ``lag``
+"""The runtime's ``Watcher`` on the simulated cluster.
+A watch begins at a version, or lists and reports the list; then it brings every later change in order, each ``lag``
 seconds after it happened, or after the watch began. A bookmark a minute keeps a quiet one alive. Watches of nodes and
 of pods can lag, lose and repeat events, list again by themselves, and be cut and kept from coming back, each kind by
 itself.
@@ -54,25 +53,25 @@ class Streams:
     _open: list["_OpenStream"] = field(default_factory=list)
 
     def cut(self, for_seconds: float) -> None:
-        """End all open watches, and let none be opened for so long."""
+        """End all open watches, and let none be opened for a time."""
         self.broken_until = virtual_now() + for_seconds
         for stream in list(self._open):
             stream.cut()
 
     def lose(self, for_seconds: float) -> None:
-        """Lose all events for so long, without the watches noticing."""
+        """Lose all events for a time, without the watches noticing."""
         self.losing_until = virtual_now() + for_seconds
 
     def repeat(self, for_seconds: float) -> None:
-        """Bring all events of so long more than once."""
+        """Deliver all events of a time more than once."""
         self.repeating_until = virtual_now() + for_seconds
 
     def lag(self, seconds: float) -> None:
-        """Let events take so long from now on."""
+        """Delay events by this time from now on."""
         self.lag_seconds = max(seconds, _USUAL_LAG_SECONDS)
 
     def hold_back(self, events: int) -> None:
-        """Hold back the latest so many events from now on; what is held back beyond that comes."""
+        """Hold back the latest ``events`` events from now on; deliver those held beyond that number."""
         self.lag_events = events
         for stream in list(self._open):
             stream.let_go()
@@ -107,7 +106,7 @@ class SimulatedWatcher:
     async def watch(self, scope: WatchScope, listener: WatchListener, since: int | None = None) -> None:
         """Watch until cancelled; raise ``WatchEnded`` when the watch is cut or cannot be opened.
 
-        ``since`` counts for pods only, as it does for Kopf: nodes are listed all the same.
+        ``since`` counts for pods only, as it does for Kopf: nodes are always listed.
         """
         of_nodes = isinstance(scope, NodesScope)
         streams, call = (self._nodes, CallKind.WATCH_NODES) if of_nodes else (self._pods, CallKind.WATCH_PODS)
