@@ -414,6 +414,34 @@ async def test_a_pod_that_cannot_be_given_back_is_tried_less_and_less_often() ->
 
 
 @virtually
+async def test_a_pod_whose_taint_has_come_back_is_no_longer_to_be_given_back() -> None:
+    """So one attempt that failed does not have all adopted pods listed every few seconds from then on."""
+    it = AdoptingBody()
+    it.api.ever["GIVE BACK"] = refused(403)
+    it.shows(node())
+    it.door.pods[ref()] = adopted(pod(tolerates(300)), 0)
+    async with running(it.adopter.run()):
+        await until(3)
+        it.shows(node(taint()))
+        await until(200)
+    assert it.sent("LIST adopted") == [(0, ""), (5, "")]
+
+
+@virtually
+async def test_a_refusal_is_forgotten_once_there_is_nothing_to_adopt() -> None:
+    """Another taint keeps the pod known, which tolerates it indefinitely."""
+    it = AdoptingBody()
+    it.api.ever["ADOPT"] = refused(403)
+    it.shows(node(taint("dedicated"), taint()), pod(tolerates(None, "dedicated"), tolerates(300)))
+    async with running(it.adopter.run()):
+        await until(1)
+        assert list(it.adopter.refused()) == [ref()]
+        it.shows(node(taint("dedicated")))
+        await until(12)
+        assert it.adopter.refused() == {}
+
+
+@virtually
 async def test_somebody_who_sets_seconds_again_and_again_is_told_of() -> None:
     """The controller does not fight for ever."""
     it = AdoptingBody()

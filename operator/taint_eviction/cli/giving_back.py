@@ -52,7 +52,8 @@ class Adopted:
 async def list_adopted(calls: ApiCalls) -> list[Adopted]:
     """List all pods with the label, and what the taints of their nodes mean for them."""
     labelled = ApiRequest("list", "pods", query={"labelSelector": ADOPTED})
-    bodies = [body async for body in list_items(calls, labelled)]
+    # A list that begins anew, because its next page has expired, has some pods twice.
+    bodies = list({body["metadata"]["uid"]: body async for body in list_items(calls, labelled)}.values())
     taints: dict[str, list[Taint]] = {}
     if bodies:
         async for body in list_items(calls, ApiRequest("list", "nodes")):

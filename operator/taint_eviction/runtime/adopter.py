@@ -219,12 +219,19 @@ class Adopter:
     async def _look_through(self) -> None:
         known = list(self._pods.known.values())
         refs = {record.ref for record in known}
-        for memory in (self._refusals, self._adoptions):
-            for ref in [ref for ref in memory if ref not in refs]:
+        over = {record.ref for record in known if record.ref in self._refusals and not self._counts_down(record)}
+        for memory, kept in ((self._refusals, refs - over), (self._adoptions, refs)):
+            for ref in [ref for ref in memory if ref not in kept]:
                 del memory[ref]
         for start in range(0, len(known), _AT_A_TIME):
             self._look(known[start : start + _AT_A_TIME])
             await asyncio.sleep(0)
+
+    def _counts_down(self, record: PodRecord) -> bool:
+        """Return whether a countdown of the pod is adopted, or is there to be adopted."""
+        taints = self._nodes.taints_on(record.node_name) or ()
+        to_adopt = places_to_adopt(record.pod.spec_tolerations, [each.taint for each in taints])
+        return record.pod.adoption is not None or bool(to_adopt)
 
     def _look(self, records: Collection[PodRecord]) -> None:
         for record in records:
@@ -364,9 +371,10 @@ class Adopter:
         except CallFailed as failure:
             logger.warning("the adopted pods cannot be listed, so none is given back: %s", failure)
             return now + _LIST_AGAIN_SECONDS
-        self._kept = {ref: refusal for ref, refusal in self._kept.items() if ref in pods}
-        due = [ref for ref in pods if ref not in self._kept or self._kept[ref].retry_at <= now]
-        await asyncio.gather(*(give_back(ref) for ref in due if self._may_have_back(pods[ref])))
+        may = [ref for ref, pod in pods.items() if self._may_have_back(pod)]
+        self._kept = {ref: self._kept[ref] for ref in may if ref in self._kept}
+        due = [ref for ref in may if ref not in self._kept or self._kept[ref].retry_at <= now]
+        await asyncio.gather(*(give_back(ref) for ref in due))
         return min(
             [now + _LIST_SECONDS, *(max(each.retry_at, now + _LIST_AGAIN_SECONDS) for each in self._kept.values())]
         )
