@@ -150,6 +150,14 @@ def test_what_was_written_is_read() -> None:
     assert control_state(breaker=reset_text(EPOCH + 0.5)).reset_epoch == EPOCH + 0.5
 
 
+@pytest.mark.parametrize(("until", "read"), [(0.0, 0.0), (0.001, 1.0), (0.5, 1.0), (1.0, 1.0)])
+def test_a_pause_does_not_end_before_its_time(until: float, read: float) -> None:
+    """Times are whole seconds: one that is not ends with the second that has begun."""
+    assert control_state(pause=pause_text(Pause(EPOCH - 9.5, until_epoch=EPOCH + until))).cluster == Pause(
+        EPOCH - 10, until_epoch=EPOCH + read
+    )
+
+
 def test_texts_are_short_lines() -> None:
     """Whatever people write, in the cluster or here: no control reaches a terminal, no novel the log."""
     novel = "a\nb\x1b[31m \u202e" + "x" * 5000

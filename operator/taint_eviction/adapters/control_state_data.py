@@ -31,6 +31,8 @@ _SCOPED = re.compile(r"pause-(node|namespace)\.(.+)", re.DOTALL)
 _MAX_KEY = 253
 _KEY = re.compile(rf"[-._a-zA-Z0-9]{{1,{_MAX_KEY}}}")
 _MAX_EXCERPT = 40
+# Added to an instant before it is cut off to whole seconds, so that it is not earlier then.
+_ALMOST_A_SECOND = 0.999
 
 
 def key_of(scope: PauseScope) -> str:
@@ -171,8 +173,9 @@ def _time(fields: Mapping[str, Any], field: str) -> float | None:
 
 
 def pause_text(pause: Pause) -> str:
-    """Return a pause as the value of a key. Reading it gives the same pause, in whole seconds."""
-    times = {"since": pause.since_epoch, "until": pause.until_epoch}
+    """Return a pause as the value of a key. Reading it gives the same pause, in whole seconds: never a shorter one."""
+    until_epoch = None if pause.until_epoch is None else pause.until_epoch + _ALMOST_A_SECOND
+    times = {"since": pause.since_epoch, "until": until_epoch}
     words = {"reason": pause.reason, "by": pause.by}
     fields = {name: format_rfc3339(epoch) for name, epoch in times.items() if epoch is not None}
     return _encoded(fields | {name: one_line(text) for name, text in words.items() if text} or True)
