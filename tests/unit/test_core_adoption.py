@@ -61,3 +61,10 @@ def test_the_built_in_controller_evicts_at_once_what_a_taint_finds_without_toler
 def test_the_built_in_controller_never_evicts_what_tolerates_without_seconds() -> None:
     """So a pod whose countdown is adopted is safe from it."""
     assert builtin_seconds(bare(SLOW), [TAINT]) is None
+
+
+def test_the_built_in_controller_evicts_when_the_first_of_several_tolerations_ends() -> None:
+    """Seconds below zero are none."""
+    fast = Taint("fast", NO_EXECUTE, "x")
+    assert builtin_seconds((SLOW, FAST), [TAINT, fast]) == 5.0
+    assert builtin_seconds((replace(SLOW, toleration_seconds=-1),), [TAINT]) == 0.0
