@@ -166,7 +166,7 @@ class Answerer:
         if not breaks:
             return await self._operate(request, info, body, entry)
         if fault.when == "after":
-            # The request takes effect, whatever its own answer would have been; only that answer is lost.
+            # The request takes effect, and its answer is lost.
             self._take_effect(info, body, entry)
         if fault.hang:
             await hang()

@@ -67,7 +67,7 @@ class Kubelets:
         self.catch_up()
 
     def resume(self) -> None:
-        """With the server up: does what was due meanwhile."""
+        """Continue after the server is up again, with what became due while it was down."""
         self._suspended = False
         self.catch_up()
 

@@ -30,6 +30,16 @@ LABELS = {"app.kubernetes.io/name": "taint-eviction-controller"}
 
 
 @contextlib.asynccontextmanager
+async def cluster(tmp_path: Path, *nodes: str) -> AsyncIterator[tuple[ApiServer, int, tuple[str, ...]]]:
+    """Run an API server with these nodes; yield it, the port of its replicas, and the flags that find both."""
+    async with ApiServer(seed=1) as server:
+        server.admission.default_toleration_seconds = None
+        add_nodes(server, *nodes, "cp")
+        port = free_port()
+        yield server, port, ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
+
+
+@contextlib.asynccontextmanager
 async def replica(server: ApiServer, settings: Settings, host: str, port: int) -> AsyncIterator[Controlled]:
     """Run a replica in a pod of its own at ``host``."""
     name = "at-" + host.replace(".", "-")
@@ -53,11 +63,7 @@ async def listed(*words: str) -> list[dict[str, Any]]:
 
 async def test_a_dry_run_beside_the_controller_evicts_nobody_in_any_answer(tmp_path: Path) -> None:
     """What it would have done is told only where it is asked for, and as such."""
-    async with ApiServer(seed=1) as server:
-        server.admission.default_toleration_seconds = None
-        add_nodes(server, "n1", "cp")
-        port = free_port()
-        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
+    async with cluster(tmp_path, "n1") as (server, port, flags):
         # Of the two, only the dry run does not ask the budget.
         blocked = replace(REAL, policy=EvictionPolicy(EvictionMode.EVICT))
         async with (
@@ -97,106 +103,90 @@ async def test_a_dry_run_beside_the_controller_evicts_nobody_in_any_answer(tmp_p
 
 async def test_since_is_any_duration(tmp_path: Path) -> None:
     """Also the longest one that flags take; what is none is wrong usage."""
-    async with ApiServer(seed=1) as server:
-        server.admission.default_toleration_seconds = None
-        add_nodes(server, "n1", "cp")
-        port = free_port()
-        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
-        async with replica(server, REAL, "127.0.0.1", port) as leader:
-            await until(leader.application.gate.may_act)
-            server.taint("n1", KEY)
-            add_pod(server, "leaves", "n1")
-            await until(lambda: server.get("pods", "leaves") is None)
-            for long in ("1h", "277777h"):
-                assert [each["name"] for each in await listed(*flags, "--since", long)] == ["leaves"], long
-            said = await invoked("history", "--since", "yesterday", *flags)
-            assert (said.code, said.out) == (2, "")
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as leader:
+        await until(leader.application.gate.may_act)
+        server.taint("n1", KEY)
+        add_pod(server, "leaves", "n1")
+        await until(lambda: server.get("pods", "leaves") is None)
+        for long in ("1h", "277777h"):
+            assert [each["name"] for each in await listed(*flags, "--since", long)] == ["leaves"], long
+        said = await invoked("history", "--since", "yesterday", *flags)
+        assert (said.code, said.out) == (2, "")
 
 
 async def test_the_memory_is_drawn_with_the_filters_of_the_text(tmp_path: Path) -> None:
     """The page holds the same outcomes, and says what was asked and who answered."""
-    async with ApiServer(seed=1) as server:
-        server.admission.default_toleration_seconds = None
-        add_nodes(server, "n1", "n2", "cp")
-        port, page = free_port(), tmp_path / "page.html"
-        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
-        async with replica(server, REAL, "127.0.0.1", port) as leader:
-            await until(leader.application.gate.may_act)
-            for name, node in (("leaves", "n1"), ("other", "n2")):
-                server.taint(node, KEY)
-                add_pod(server, name, node)
-            await until(lambda: all(server.get("pods", name) is None for name in ("leaves", "other")))
-            said = await invoked("history", *flags, "--node", "n1", "--since", "1h", "--html", str(page))
-            assert (said.code, "default/leaves" in said.out) == (0, True)
-            text = page.read_text()
-            assert ("default/leaves" in text, "default/other" in text) == (True, False)
-            assert "<b>Asked:</b> at most 1000 outcomes of node n1 since " in text
-            assert "; answered by at-127-0-0-1_" in text
+    page = tmp_path / "page.html"
+    async with (
+        cluster(tmp_path, "n1", "n2") as (server, port, flags),
+        replica(server, REAL, "127.0.0.1", port) as leader,
+    ):
+        await until(leader.application.gate.may_act)
+        for name, node in (("leaves", "n1"), ("other", "n2")):
+            server.taint(node, KEY)
+            add_pod(server, name, node)
+        await until(lambda: all(server.get("pods", name) is None for name in ("leaves", "other")))
+        said = await invoked("history", *flags, "--node", "n1", "--since", "1h", "--html", str(page))
+        assert (said.code, "default/leaves" in said.out) == (0, True)
+        text = page.read_text()
+        assert ("default/leaves" in text, "default/other" in text) == (True, False)
+        assert "<b>Asked:</b> at most 1000 outcomes of node n1 since " in text
+        assert "; answered by at-127-0-0-1_" in text
 
 
 async def test_a_standby_that_becomes_the_leader_answers_for_the_one_before(tmp_path: Path) -> None:
     """It saw the pods go that the leader before evicted, and tells these beside its own."""
-    async with ApiServer(seed=1) as server:
-        server.admission.default_toleration_seconds = None
-        add_nodes(server, "n1", "cp")
-        port = free_port()
-        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
-        async with contextlib.AsyncExitStack() as stack:
-            leader = await stack.enter_async_context(replica(server, REAL, "127.0.0.1", port))
-            await until(leader.application.gate.may_act)
-            standby = await stack.enter_async_context(replica(server, REAL, "127.0.0.2", port))
-            server.taint("n1", KEY)
-            await standby.watching_pods_of("n1")
-            # Both know the pod before it goes.
-            add_pod(server, "first", "n1", tolerates(1))
-            await until(lambda: server.get("pods", "first") is None)
-            at_standby = ("--server", f"http://{standby.listen}")
+    async with cluster(tmp_path, "n1") as (server, port, flags), contextlib.AsyncExitStack() as stack:
+        leader = await stack.enter_async_context(replica(server, REAL, "127.0.0.1", port))
+        await until(leader.application.gate.may_act)
+        standby = await stack.enter_async_context(replica(server, REAL, "127.0.0.2", port))
+        server.taint("n1", KEY)
+        await standby.watching_pods_of("n1")
+        # Both know the pod before it goes.
+        add_pod(server, "first", "n1", tolerates(1))
+        await until(lambda: server.get("pods", "first") is None)
+        at_standby = ("--server", f"http://{standby.listen}")
 
-            async def standby_remembers() -> bool:
-                return len(await listed(*at_standby)) == 1
+        async def standby_remembers() -> bool:
+            return len(await listed(*at_standby)) == 1
 
-            await until(standby_remembers)
-            [seen] = await listed(*at_standby)
-            assert (seen["outcome"], seen["call"]) in {("deleted", None), ("gone", None)}
-            [told] = await listed(*flags)
-            assert (told["outcome"], told["call"], told["toldBy"].startswith("at-127-0-0-1")) == (
-                "evicted",
-                "delete",
-                True,
-            )
-            await leader.end()
-            server.delete("pods", "at-127-0-0-1", LEASE.lease_namespace, grace_period_seconds=0)
-            await until(standby.application.gate.may_act)
-            add_pod(server, "second", "n1")
-            await until(lambda: server.get("pods", "second") is None)
-            outcomes = [(each["name"], each["outcome"]) for each in await listed(*flags)]
-            assert outcomes == [("second", "evicted"), ("first", seen["outcome"])]
-            explained = await invoked("explain", "default/first", *flags)
-            assert (explained.code, f"taint {KEY}" in explained.out) == (0, True)
+        await until(standby_remembers)
+        [seen] = await listed(*at_standby)
+        assert (seen["outcome"], seen["call"]) in {("deleted", None), ("gone", None)}
+        [told] = await listed(*flags)
+        assert (told["outcome"], told["call"], told["toldBy"].startswith("at-127-0-0-1")) == (
+            "evicted",
+            "delete",
+            True,
+        )
+        await leader.end()
+        server.delete("pods", "at-127-0-0-1", LEASE.lease_namespace, grace_period_seconds=0)
+        await until(standby.application.gate.may_act)
+        add_pod(server, "second", "n1")
+        await until(lambda: server.get("pods", "second") is None)
+        outcomes = [(each["name"], each["outcome"]) for each in await listed(*flags)]
+        assert outcomes == [("second", "evicted"), ("first", seen["outcome"])]
+        explained = await invoked("explain", "default/first", *flags)
+        assert (explained.code, f"taint {KEY}" in explained.out) == (0, True)
 
 
 async def test_what_only_the_leader_before_saw_is_told_by_it(tmp_path: Path) -> None:
     """It runs on as a standby; the pod was gone before the present leader began."""
-    async with ApiServer(seed=1) as server:
-        server.admission.default_toleration_seconds = None
-        add_nodes(server, "n1", "cp")
-        port = free_port()
-        flags = ("--kubeconfig", str(write_kubeconfig(tmp_path / "config", server)), "--port", str(port))
-        async with replica(server, REAL, "127.0.0.1", port) as before:
-            await until(before.application.gate.may_act)
-            server.taint("n1", KEY)
-            add_pod(server, "early", "n1")
-            await until(lambda: server.get("pods", "early") is None)
-            async with replica(server, REAL, "127.0.0.2", port) as leader:
-                gate = leader.application.gate
-                assert isinstance(gate, Elector)
-                holder = {"spec": {"holderIdentity": gate.identity}}
-                server.patch("leases", LEASE.lease_name, holder, LEASE.lease_namespace)
-                await until(lambda: gate.may_act() and not before.application.gate.may_act())
-                assert await listed("--server", f"http://{leader.listen}") == []
-                [told] = await listed(*flags)
-                assert (told["name"], told["outcome"], told["call"]) == ("early", "evicted", "delete")
-                assert told["toldBy"].startswith("at-127-0-0-1")
-                explained = (await invoked("explain", "default/early", *flags)).out
-                assert "default/early was evicted from node n1" in explained
-                assert "told by   at-127-0-0-1" in explained
+    async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as before:
+        await until(before.application.gate.may_act)
+        server.taint("n1", KEY)
+        add_pod(server, "early", "n1")
+        await until(lambda: server.get("pods", "early") is None)
+        async with replica(server, REAL, "127.0.0.2", port) as leader:
+            gate = leader.application.gate
+            assert isinstance(gate, Elector)
+            holder = {"spec": {"holderIdentity": gate.identity}}
+            server.patch("leases", LEASE.lease_name, holder, LEASE.lease_namespace)
+            await until(lambda: gate.may_act() and not before.application.gate.may_act())
+            assert await listed("--server", f"http://{leader.listen}") == []
+            [told] = await listed(*flags)
+            assert (told["name"], told["outcome"], told["call"]) == ("early", "evicted", "delete")
+            assert told["toldBy"].startswith("at-127-0-0-1")
+            explained = (await invoked("explain", "default/early", *flags)).out
+            assert "default/early was evicted from node n1" in explained
+            assert "told by   at-127-0-0-1" in explained

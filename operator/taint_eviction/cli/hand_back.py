@@ -39,10 +39,10 @@ _MAX_ROUNDS = 5
 def hand_back(**flags: Any) -> None:
     """Give all adopted pods back to the built-in controller.
 
-    From then on no pod is adopted, whatever the flags of the controller say, until `taint-eviction hand-back --undo`.
-    When the leader has confirmed this, or its Lease has expired, every adopted pod gets its tolerationSeconds back. The
-    built-in controller then starts to count them from the beginning; before that, this command shows what it will
-    evict, and asks.
+    Stops adoption, even if the controller runs with --adopt, until `taint-eviction hand-back --undo`. When the leader
+    has confirmed this, or its Lease has expired, the command restores the tolerationSeconds of every adopted pod. The
+    built-in controller then counts them from the beginning. Before it restores them, the command shows which pods the
+    built-in controller will evict, and asks for confirmation.
 
     Remove the component adopt-at-admission first: pods that it adopts later are not given back.
 

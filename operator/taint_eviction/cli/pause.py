@@ -53,14 +53,14 @@ def pause(**flags: Any) -> None:
 
     Without flags this pauses all evictions, until `taint-eviction resume`.
 
-    The pause takes effect within seconds, whichever replica leads. Calls that the controller has already sent to the
-    API server are not taken back. Deadlines keep running: after a resume, pods whose deadline has passed are evicted at
-    once. This command asks nothing, and works while no controller runs: a controller that starts later obeys the pause.
-    The pause records who paused, by the name of the user in the kubeconfig. A pause that is already in force keeps its
-    time and reason, unless the new one lasts longer. With --for, a running controller uses its own clock, whatever
-    happens to the API server's. A controller that starts later has only the API server's time: a pause ends early if
-    that clock was set forward meanwhile. If the API server's time is wrong by years, the pause does not end by itself,
-    and this command says so.
+    The pause takes effect within seconds, whichever replica leads. Requests that the controller has already sent to
+    the API server cannot be cancelled. Deadlines keep running: after a resume, pods whose deadline has passed are
+    evicted at once. This command asks nothing, and works while no controller runs: a controller that starts later
+    obeys the pause. The pause records who paused, by the name of the user in the kubeconfig. A pause that is
+    already in force keeps its time and reason, unless the new one lasts longer. With --for, a running controller
+    uses its own clock, whatever happens to the API server's. A controller that starts later has only the API
+    server's time: a pause ends early if that clock was set forward meanwhile. If the API server's time is wrong by
+    years, the pause does not end by itself, and this command says so.
 
     Exit codes: 0 paused; 2 wrong usage; 3 the API server cannot be reached, or rights are missing.
     """

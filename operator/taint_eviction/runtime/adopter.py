@@ -219,19 +219,16 @@ class Adopter:
     async def _look_through(self) -> None:
         known = list(self._pods.known.values())
         refs = {record.ref for record in known}
-        over = {record.ref for record in known if record.ref in self._refusals and not self._counts_down(record)}
-        for memory, kept in ((self._refusals, refs - over), (self._adoptions, refs)):
-            for ref in [ref for ref in memory if ref not in kept]:
-                del memory[ref]
+        counting = {each.ref for each in known if each.ref in self._refusals and self._counts_down(each)}
+        self._refusals = {ref: refusal for ref, refusal in self._refusals.items() if ref in counting}
+        self._adoptions = {ref: count for ref, count in self._adoptions.items() if ref in refs}
         for start in range(0, len(known), _AT_A_TIME):
             self._look(known[start : start + _AT_A_TIME])
             await asyncio.sleep(0)
 
     def _counts_down(self, record: PodRecord) -> bool:
         """Return whether a countdown of the pod is adopted, or is there to be adopted."""
-        taints = self._nodes.taints_on(record.node_name) or ()
-        to_adopt = places_to_adopt(record.pod.spec_tolerations, [each.taint for each in taints])
-        return record.pod.adoption is not None or bool(to_adopt)
+        return record.pod.adoption is not None or bool(self._to_adopt(record, record.pod))
 
     def _look(self, records: Collection[PodRecord]) -> None:
         for record in records:
@@ -329,6 +326,9 @@ class Adopter:
         """Return the positions of the tolerations that lose their seconds, for the pod as it is now."""
         if record.in_flight or record.deleted or self._ends_at(record, pod) is None:
             return ()
+        return self._to_adopt(record, pod)
+
+    def _to_adopt(self, record: PodRecord, pod: Pod) -> Collection[int]:
         seen = self._nodes.taints_on(record.node_name) or ()
         return places_to_adopt(pod.spec_tolerations, [each.taint for each in seen])
 
