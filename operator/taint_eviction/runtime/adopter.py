@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 # How often this process checks whether it leads, and whether people have ordered something.
 _NOTICE_SECONDS = 0.5
 
+# How long hints are gathered: the pods of one list come one by one, and the nearest deadline of all goes first.
+_GATHER_SECONDS = 0.02
+
 # How often all known pods are checked, and how many pods at a time.
 _LOOK_SECONDS = 10.0
 _AT_A_TIME = 500
@@ -209,6 +212,7 @@ class Adopter:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_NOTICE_SECONDS):
                     await self._hints.changed.wait()
+                    await asyncio.sleep(_GATHER_SECONDS)
 
     def _look_where_taints_changed(self) -> None:
         before = self._taints

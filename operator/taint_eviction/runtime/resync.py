@@ -7,7 +7,8 @@ than the list.
 A consistent list may take the API server a tenth of a second. If nothing is known yet, a list from the API server's
 cache is requested as well and observed as if a watch had brought it: perhaps late, and never as proof that something is
 gone. After a pause the first list has the API server for itself until the cached list is observed, or for a moment if
-none is requested, so that the first pods are evicted before the lists of other nodes use all its CPU.
+none is requested, so that the first pods are evicted before the lists of other nodes use all its CPU. For the same
+reason evictions get their turn after each pod of these two lists.
 """
 
 import asyncio
@@ -18,9 +19,6 @@ from taint_eviction.core.facts import NodeSeen, NodesSwept, PodSeen, PodsSwept
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, NodesScope, WatchScope
 from taint_eviction.runtime.slow_start import SlowStart
-
-# How many pods of a cached list are observed before evictions get their turn.
-_CACHED_AT_ONCE = 5
 
 
 class Resync:
@@ -51,7 +49,7 @@ class Resync:
             if not (first and self._cached_lists) or scope.node_name is None or self._slow_start.crowded:
                 return await self._pods(scope.node_name)
             async with self._cached_list(scope.node_name):
-                return await self._pods(scope.node_name)
+                return await self._pods(scope.node_name, one_by_one=True)
 
     @contextlib.asynccontextmanager
     async def _cached_list(self, node_name: str) -> AsyncIterator[None]:
@@ -70,10 +68,9 @@ class Resync:
 
     async def _observe_cached(self, node_name: str) -> None:
         with contextlib.suppress(CallFailed):  # The consistent list reports failures.
-            for number, pod in enumerate(await self._reader.cached_pods(node_name), start=1):
+            for pod in await self._reader.cached_pods(node_name):
                 self._live.observe(PodSeen(pod))
-                if number % _CACHED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
         self._slow_start.let_more()
 
     async def _nodes(self, after_gap: bool) -> int | None:
@@ -90,7 +87,7 @@ class Resync:
         self._live.observe(NodesSwept(frozenset(present), asked_at, version))
         return version
 
-    async def _pods(self, node_name: str | None) -> int | None:
+    async def _pods(self, node_name: str | None, *, one_by_one: bool = False) -> int | None:
         asked_at = self._clock.now().at
         present: set[str] = set()
         version: int | None = None
@@ -100,6 +97,8 @@ class Resync:
                 version = page.resource_version
                 for pod in page.objects:
                     self._live.observe(PodSeen(pod, asked_at=asked_at))
+                    if one_by_one:
+                        await asyncio.sleep(0)
                 await asyncio.sleep(0)
         self._live.observe(PodsSwept(node_name, frozenset(present), asked_at, version))
         return version
