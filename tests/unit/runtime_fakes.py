@@ -179,7 +179,7 @@ class SentCall(NamedTuple):
 
 _VERBS = {
     CallKind.LIST_NODES: "LIST nodes",
-    CallKind.LIST_CACHED_PODS: "GLANCE",
+    CallKind.LIST_CACHED_PODS: "CACHED LIST",
     CallKind.READ_NODE: "GET node",
     CallKind.READ_POD: "GET pod",
     CallKind.MARK: "PATCH",

@@ -219,7 +219,7 @@ async def test_a_first_list_does_not_keep_waiting_what_is_at_hand() -> None:
     async with running(resync(it).resync(PodsScope("n1"), first=True)):
         await until(0.1)
         assert names(it) == {"n1-0", "n1-1"}
-    assert it.api.verbs() == ["GLANCE", "LIST n1"]
+    assert it.api.verbs() == ["CACHED LIST", "LIST n1"]
 
 
 @virtually
@@ -243,11 +243,11 @@ async def test_a_glance_that_fails_or_hangs_changes_nothing(how: How) -> None:
     it = Body()
     it.sees(node(taint()))
     it.api.put(*pods(2))
-    it.api.will("GLANCE", how)
+    it.api.will("CACHED LIST", how)
     it.api.will("LIST n1", slow(1))
     await resync(it).resync(PodsScope("n1"), first=True)
     assert (now(), names(it)) == (1, {"n1-0", "n1-1"})
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("glance")]
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("cached list of the pods")]
 
 
 @virtually
@@ -259,7 +259,7 @@ async def test_where_more_lists_are_wanted_than_may_be_under_way_none_is_precede
         it.api.ever[f"LIST {name}"] = slow(1)
     await asyncio.gather(*(shared.resync(PodsScope(name), first=name != "n3") for name in ("n1", "n2", "n3")))
     await shared.resync(PodsScope("n1"))
-    assert it.api.verbs() == ["GLANCE", "LIST n1", "LIST n2", "LIST n3", "LIST n1"]
+    assert it.api.verbs() == ["CACHED LIST", "LIST n1", "LIST n2", "LIST n3", "LIST n1"]
 
 
 @virtually
@@ -267,13 +267,13 @@ async def test_where_more_lists_are_wanted_than_may_be_under_way_none_is_precede
 async def test_the_first_list_is_alone_until_what_is_at_hand_was_told(how: How) -> None:
     """Its node's pods can be marked before the API server is kept busy with the lists of twenty others."""
     it = Body()
-    it.api.will("GLANCE", how)
+    it.api.will("CACHED LIST", how)
     for name in ("n1", "n2", "n3"):
         it.api.ever[f"LIST {name}"] = slow(1)
     shared = resync(it)
     await asyncio.gather(*(shared.resync(PodsScope(name), first=name == "n1") for name in ("n1", "n2", "n3")))
     assert [(call.at, call.verb) for call in it.api.calls] == [
-        (0, "GLANCE"),
+        (0, "CACHED LIST"),
         (0, "LIST n1"),
         (0.1, "LIST n2"),
         (0.2, "LIST n3"),
@@ -281,7 +281,7 @@ async def test_the_first_list_is_alone_until_what_is_at_hand_was_told(how: How) 
 
 
 @virtually
-@pytest.mark.parametrize("later", ["LIST n1", "GLANCE"])
+@pytest.mark.parametrize("later", ["LIST n1", "CACHED LIST"])
 async def test_the_first_pods_of_a_first_list_are_evicted_before_all_are_observed(later: str) -> None:
     """The loop turns after every pod, whichever of the two lists is answered first."""
     it = Body()
@@ -300,10 +300,10 @@ async def test_the_first_pods_of_a_first_list_are_evicted_before_all_are_observe
 async def test_cancelled_it_leaves_no_glance_behind() -> None:
     """A watch that is no longer needed."""
     it = Body()
-    it.api.ever["GLANCE"] = it.api.ever["LIST n1"] = HANGS
+    it.api.ever["CACHED LIST"] = it.api.ever["LIST n1"] = HANGS
     async with running(resync(it).resync(PodsScope("n1"), first=True)):
         await until(1)
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("glance")]
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("cached list of the pods")]
 
 
 @virtually
