@@ -1,4 +1,5 @@
 """The laboratory: scenarios and their replay on a virtual clock, the demo, and journals made into scenarios.
 
-The controller (``taint_eviction``) never imports it; its verbs are found by entry points.
+The controller (``taint_eviction``) never imports the laboratory; its command finds the laboratory's verbs by entry
+points.
 """

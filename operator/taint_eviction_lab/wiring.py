@@ -24,7 +24,7 @@ ObjectT = TypeVar("ObjectT", Node, Pod)
 
 
 def replay_scenario(scenario: Scenario) -> ReplayResult:
-    """Play a scenario behind production's skins; raise ``Malformed`` if a step cannot be done."""
+    """Play a scenario with production's adapters; raise ``Malformed`` if a step is impossible."""
     return replay(scenario, production_parsing(), production_reporters)
 
 
@@ -36,7 +36,7 @@ def replay_against(scenario: Scenario, version: BuiltInVersion) -> tuple[ReplayR
 
 
 def production_parsing() -> Parsing:
-    """Read objects as production does; malformed ones are logged, and keep their last known state."""
+    """Return parsers that read objects as production does; malformed objects are logged and keep their last state."""
     malformed = MalformedObjects(lambda kind: None)
 
     def reading(read: Callable[[object], Parsed[ObjectT]]) -> Callable[[Mapping[str, Any]], ObjectT | None]:
@@ -70,5 +70,5 @@ class _Recorder:
 
 
 def production_reporters(timeline: Timeline, gate: Gate) -> Iterable[Reporter]:
-    """Tell of effects in Kubernetes events, on the timeline."""
+    """Return reporters that put the Kubernetes events of effects on the timeline."""
     return [LeaderReporter(gate, [EventReporter(cast(EventRecorder, _Recorder(timeline)))])]

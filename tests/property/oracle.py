@@ -1,7 +1,7 @@
-"""A second opinion on when pods leave: everything computed from scratch, in a few plain lines, at every question.
+"""An oracle for when pods are evicted: it computes each answer from scratch, in a few plain lines.
 
-Knows the true cluster, what the controller was told of it, and what became of the work that was given out; shares no
-code with ``core.decision``, ``core.matching`` or ``core.cluster``.
+It knows the true cluster, what the controller has observed of the cluster, and how the controller's work ended. It
+shares no code with ``core.decision``, ``core.matching`` or ``core.cluster``.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from taint_eviction.core.objects import Node, Pod, Taint
 
 @dataclass
 class ExpectedDecisions:
-    """The true cluster by name, and what the controller must make of it. ``nodes`` and ``pods`` are the truth."""
+    """The true cluster, by name (``nodes`` and ``pods``), and what the controller must decide about it."""
 
     now: float = 0.0
     version: int = 0
@@ -31,12 +31,12 @@ class ExpectedDecisions:
     control_state: ControlState = field(default_factory=ControlState)
 
     def next_version(self) -> int:
-        """Versions grow with time across all objects."""
+        """Return the next resource version; versions grow with time across all objects."""
         self.version += 1
         return self.version
 
     def node_told(self, name: str) -> None:
-        """Take in that the controller was told how a node is: its taints' starts, and whether its pods matter."""
+        """Note that the controller has observed a node: when its taints start, and whether its pods are watched."""
         node = self.nodes.get(name)
         here = {(node.uid, taint): taint for taint in node.taints} if node else {}
         uids = {uid for uid, _ in here}
@@ -50,15 +50,17 @@ class ExpectedDecisions:
 
     @staticmethod
     def was_on(key: tuple[str, Taint], name: str) -> bool:
-        """Tell whether a taint's start belongs to a node of this name, by the spelling of its UID."""
+        """Return whether a taint's start belongs to a node of this name, by the spelling of the node's UID."""
         return key[0].startswith(f"{name}-")
 
     def known(self) -> dict[str, Pod]:
-        """The pods that matter, by UID."""
+        """Return the pods on watched nodes, by UID."""
         return {pod.ref.uid: pod for pod in self.pods.values() if pod.node_name in self.watched}
 
     def pods_told(self) -> None:
-        """Take in that the controller was told all pods that matter: bindings start once, what is gone is forgotten."""
+        """Note that the controller has observed all pods on watched nodes: a binding keeps its first start, and pods
+        that are gone are forgotten.
+        """
         known = self.known()
         self.bound_since = {uid: since for uid, since in self.bound_since.items() if uid in known}
         for uid, pod in known.items():
@@ -69,7 +71,7 @@ class ExpectedDecisions:
         self.retry_at = {uid: at for uid, at in self.retry_at.items() if uid in due or uid in self.in_flight}
 
     def leaves_at(self, pod: Pod) -> float | None:
-        """Say from scratch when a pod that matters is to leave, None for never."""
+        """Compute from scratch when a pod on a watched node must be evicted; None means never."""
         node = self.nodes.get(pod.node_name or "")
         if node is None or pod.terminating or pod.mirror:
             return None
@@ -83,34 +85,36 @@ class ExpectedDecisions:
         return min(deadlines, default=None)
 
     def wanted(self) -> dict[str, float]:
-        """Say when each pod that is to leave does so, by UID."""
+        """Return the deadline of each pod that must be evicted, by UID."""
         known = {uid: self.leaves_at(pod) for uid, pod in self.known().items() if uid not in self.accepted}
         return {uid: at for uid, at in known.items() if at is not None}
 
     def due(self) -> dict[str, float]:
-        """Say which pods are to leave by now."""
+        """Return the pods that are due now, with their deadlines."""
         return {uid: at for uid, at in self.wanted().items() if at <= self.now}
 
     def free(self) -> set[str]:
-        """Say who is not paused."""
+        """Return the UIDs of the pods that no pause holds."""
         if self.control_state.cluster is not None:
             return set()
         return {uid for uid, pod in self.known().items() if pod.node_name not in self.control_state.nodes}
 
     def takeable(self) -> set[str]:
-        """Say whose eviction may be begun now: due, not in flight, not paused, and not before its retry."""
+        """Return the pods whose eviction may begin now: due, not in flight, not paused, and not before their retry."""
         due = (set(self.due()) - set(self.in_flight)) & self.free()
         return {uid for uid in due if self.retry_at.get(uid, self.now) <= self.now}
 
     def goes_on(self, uid: str) -> bool:
-        """Say whether what is in flight may go on: an eviction while it is due at the instant it was begun for."""
+        """Return whether work in flight may go on. An eviction may as long as the pod's deadline is the one for which
+        the eviction began.
+        """
         work, due_at = self.in_flight[uid], self.due().get(uid)
         if not isinstance(work, Eviction):
             return due_at is None
         return due_at == work.decision.fire_at and uid in self.free() and uid not in self.outdated
 
     def evictions_in_flight(self) -> list[Eviction]:
-        """List the evictions that have not ended."""
+        """Return the evictions that have not ended."""
         return [work for work in self.in_flight.values() if isinstance(work, Eviction)]
 
     def holder(self, uid: str) -> Pod | None:
@@ -118,7 +122,7 @@ class ExpectedDecisions:
         return next((pod for pod in self.pods.values() if pod.ref.uid == uid), None)
 
     def change(self, pod: Pod, *, terminating: bool | None = None, marked: bool | None = None) -> Pod:
-        """Change a pod of the true cluster, which gives it a new version."""
+        """Change a pod of the true cluster; the pod gets a new version."""
         changed = replace(
             pod,
             resource_version=self.next_version(),

@@ -1,4 +1,4 @@
-"""What comes from outside: real objects as JSON, and the ways in which they are spoilt."""
+"""Input from outside: real objects as JSON, and the ways in which they are malformed."""
 
 import random
 from typing import Any
@@ -27,7 +27,7 @@ any_json: st.SearchStrategy[Any] = st.recursive(
 
 
 def node_json(version: object, *taints: str, name: str = "n1") -> dict[str, Any]:
-    """A node; its NoExecute taints were set 10 s ago."""
+    """Return a node whose NoExecute taints were set 10 s ago."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -52,7 +52,7 @@ def node_json(version: object, *taints: str, name: str = "n1") -> dict[str, Any]
 
 
 def pod_json(version: object, name: str, *tolerations: dict[str, Any], on: str = "n1") -> dict[str, Any]:
-    """A pod, bound an hour ago; it has no hold and was never marked."""
+    """Return a pod that was bound an hour ago; it has no hold and was never marked."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -79,18 +79,18 @@ def pod_json(version: object, name: str, *tolerations: dict[str, Any], on: str =
 
 
 def tolerates_json(key: str, seconds: int | None = None) -> dict[str, Any]:
-    """A toleration of every value of a key, None: indefinitely."""
+    """Return a toleration of every value of a key; with ``seconds`` None it tolerates indefinitely."""
     told: dict[str, Any] = {"key": key, "operator": "Exists", "effect": "NoExecute"}
     return told if seconds is None else {**told, "tolerationSeconds": seconds}
 
 
 def is_of_another_type(value: object, than: object) -> bool:
-    """Tell whether it cannot be meant; null can: it is as if nothing stood there."""
+    """Return whether a value has the wrong type. Null is never wrong: it counts as a missing field."""
     return value is not None and type(value) is not type(than)
 
 
 def spoilt(document: Any, rng: random.Random, value: Any) -> Any:
-    """Put ``value`` in the place of something in a document that is of another type; not in place of all of it."""
+    """Replace some part of a document, never all of it, by ``value``, if that part is of another type."""
     if isinstance(document, list) and document:
         at = rng.randrange(len(document))
         return [*document[:at], _spoilt_or_put(document[at], rng, value), *document[at + 1 :]]

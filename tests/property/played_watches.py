@@ -1,6 +1,7 @@
-"""Watches on a stage: bytes and lists go the real way, through tap and sieve to the brain.
+"""Watches in a test: bytes and lists pass through the real watch interceptor and watch filter to the core.
 
-Kopf between the two is played: it ends at what is no JSON or no event, and shows its handler the rest.
+This module plays Kopf between the two: the watch ends at a line that is no JSON or no event, and Kopf's handler
+receives all other lines.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ TOLERATED = tolerates_json("k1")
 
 
 class ReadAnswer(RewrittenResponse):
-    """An answer with this content."""
+    """A response with the given content."""
 
     def __init__(self, content: Any) -> None:
         self.status = 200
@@ -43,19 +44,19 @@ class ReadAnswer(RewrittenResponse):
         self.content = content
 
     async def read(self) -> bytes:
-        """Read it."""
+        """Read the content."""
         return bytes(await self.content.read())
 
 
 class PlayedRequest:
-    """As much of a request as is looked at."""
+    """The part of a request that the interceptor reads."""
 
     def __init__(self, url: URL) -> None:
         self.url = url
 
 
 class ReadSession:
-    """A session in which every answer is read like this."""
+    """A session that passes each response to one function."""
 
     def __init__(self, read: Callable[[RewrittenResponse], Any]) -> None:
         self._read = read
@@ -68,32 +69,32 @@ class ReadSession:
 
     @contextlib.asynccontextmanager
     async def get(self, _url: str, **_options: object) -> AsyncIterator[RewrittenResponse]:
-        """Answer."""
+        """Yield a response."""
         answer = ReadAnswer(Chunks([b"{}"]))
         answer.rewrite = lambda _status, _found: self._read(answer)
         yield answer
 
 
 class Chunks:
-    """A stream in pieces."""
+    """A response body that arrives in pieces."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self._pieces = pieces
 
     async def read(self) -> bytes:
-        """Give all of it."""
+        """Return the whole body."""
         return b"".join(self._pieces)
 
     async def iter_chunked(self, _most: int) -> AsyncIterator[bytes]:
-        """Give one after the other."""
+        """Yield the pieces one after another."""
         for piece in self._pieces:
             yield piece
 
 
 class WatchedBrain:
-    """A brain that knows a tainted node and two pods on it, and watches of both kinds.
+    """A controller core that knows a tainted node and two pods on it, with a watch of nodes and one of pods.
 
-    One pod tolerates the taint indefinitely, the other for 300 s from 10 s before the beginning.
+    One pod tolerates the taint indefinitely, the other for 300 s, counted from 10 s before the test starts.
     """
 
     def __init__(self) -> None:
@@ -104,13 +105,13 @@ class WatchedBrain:
         self.ended: list[str] = []
 
     async def begin(self) -> None:
-        """List and watch both kinds."""
+        """List and watch nodes and pods."""
         await self.watch(NodesScope(), [node_json(1, "k1")])
         pods = [pod_json(2, "stays", TOLERATED), pod_json(3, "leaves", tolerates_json("k1", 300))]
         await self.watch(PodsScope("n1"), pods)
 
     async def watch(self, scope: WatchScope, items: list[Any]) -> Any:
-        """Watch anew, behind a list with these items, and return what Kopf sees of it."""
+        """Start a new watch after a list with these items, and return the list as Kopf sees it."""
         listener = _Listener(self, scope)
         watch_filter = WatchFilter(
             "Node" if isinstance(scope, NodesScope) else "Pod",
@@ -123,7 +124,7 @@ class WatchedBrain:
         )
 
     async def show_list(self, kind: str, page: Any) -> Any:
-        """Let Kopf list."""
+        """Let Kopf list objects, and return the list as Kopf sees it."""
         answer = ReadAnswer(Chunks([]))
         await self._ask(kind, URL_OF[kind].without_query_params("watch"), answer)
         assert answer.rewrite is not None
@@ -134,7 +135,7 @@ class WatchedBrain:
         return seen
 
     async def stream(self, kind: str, pieces: list[bytes]) -> None:
-        """Let the stream of a watch bring these bytes."""
+        """Let a watch receive these bytes."""
         answer = ReadAnswer(Chunks(pieces))
         await self._ask(kind, URL_OF[kind], answer)
         rest = b""
@@ -154,7 +155,7 @@ class WatchedBrain:
         await self.taps[kind].listen_in(cast(aiohttp.ClientRequest, PlayedRequest(url)), send)
 
     def _read(self, kind: str, line: bytes) -> bool:
-        """Play Kopf: show the handler an event; return whether the watch goes on."""
+        """Play Kopf: pass an event to the handler, and return whether the watch continues."""
         try:
             event = json.loads(line.decode("utf-8"))
             event_type, body = event["type"], event["object"]
@@ -167,30 +168,30 @@ class WatchedBrain:
         return True
 
     def told(self, kind: str, event: Mapping[str, Any]) -> None:
-        """Let Kopf's handler be given an event."""
+        """Pass an event to Kopf's handler."""
         if isinstance(event["object"], dict):
             self.taps[kind].on_event(event)
 
     def observe(self, scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> None:
-        """Let the brain hear of an object, as a watch's listener does."""
+        """Let the core observe an object, as the listener of a watch does."""
         fact = self._observations.interpret(scope, event_type, body)
         if fact is not None:
             self.brain.observe(fact, self.moment)
 
     @property
     def moment(self) -> Moment:
-        """What time it is."""
+        """The current time."""
         return Moment(self.now, EPOCH + self.now)
 
     def due_at(self, now: float) -> set[str]:
-        """List the pods that are due."""
+        """Return the names of the pods that are due at ``now``."""
         self.now = now
         self.brain.evaluate(self.moment)
         works = self.brain.attempts.take_due(self.moment, 10, 10)
         return {work.ref.key.name for work in works if isinstance(work, Eviction)}
 
     def assert_sound(self) -> None:
-        """Nothing that was told was too much for whoever listens."""
+        """Assert that no interceptor met a bug, and that each watch's failure is one short line."""
         for interceptor in self.taps.values():
             if interceptor.bug.done():
                 interceptor.bug.result()
@@ -202,7 +203,7 @@ class _Listener:
         self._stage, self._scope = stage, scope
 
     def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
-        """Pass it on."""
+        """Pass the event to the core."""
         self._stage.observe(self._scope, event_type, body)
 
     def on_listed(self) -> None:
@@ -212,13 +213,13 @@ class _Listener:
         """Do nothing."""
 
     def on_progress(self, version: int | None) -> None:
-        """Let the brain know, as a watch's listener does."""
+        """Report the progress of the node watch to the core, as the listener of a watch does."""
         if isinstance(self._scope, NodesScope):
             self._stage.brain.observe(NodesHeard(version), self._stage.moment)
 
 
 def on_stage(play: Callable[[WatchedBrain], Any]) -> None:
-    """Play something on a stage that is set, and see that it is sound at the end."""
+    """Run a test on a ``WatchedBrain`` that has begun, and check the brain at the end."""
 
     async def run() -> None:
         stage = WatchedBrain()

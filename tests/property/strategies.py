@@ -1,8 +1,8 @@
-"""What the properties are tried on, and the profiles they run under.
+"""The examples that properties are tested with, and the Hypothesis profiles.
 
-In CI the examples are always the same; elsewhere they are new each time. Either way a failure prints the blob that
-reproduces it, and ``--hypothesis-seed`` repeats a whole run. With ``HYPOTHESIS_PROFILE=long`` 20,000 of
-each are tried; ``brief`` is for what is broken on purpose.
+In CI the examples are always the same; elsewhere each run uses new ones. In both cases a failure prints the blob that
+reproduces it, and ``--hypothesis-seed`` repeats a whole run. ``HYPOTHESIS_PROFILE=long`` tries 20,000 examples of each
+property; ``brief`` is for runs of code that was broken on purpose.
 """
 
 import os
@@ -19,7 +19,7 @@ settings.register_profile(
     deadline=None,
     max_examples=200,
     print_blob=True,
-    report_multiple_bugs=False,  # the first one is enough, and found sooner
+    report_multiple_bugs=False,  # the first bug is enough, and is found sooner
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("repeatable", settings.get_profile("anew"), derandomize=True)
@@ -29,7 +29,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("repeatable" if o
 
 
 def examples(share: float) -> int:
-    """Return how many examples a test shall try that takes more or less time than others do."""
+    """Return how many examples a test tries: this share of the profile's number, as tests differ in time."""
     return max(1, int(settings().max_examples * share))
 
 

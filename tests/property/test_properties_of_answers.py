@@ -1,6 +1,6 @@
-"""What the API server answers, or whoever stands before it: a value or a refusal, never a wrong conclusion.
+"""Answers of the API server, or of a proxy before it, become a value or a refusal, never a wrong conclusion.
 
-Each door is asked over a connection that answers anything: any status, headers, and body.
+Each door is one request of the adapters. The server in these tests answers with any status, headers and body.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from taint_eviction.runtime.ports import CallFailed
 
 REF = PodRef(NamespacedName("shop", "web"), "uid-web")
 NOW = Moment(0.0, EPOCH)
-# More answers than any door needs where nothing is paged; then the server is broken.
+# More answers than any door needs without paging; after them the server answers 500.
 _MAX_ANSWERS = 12
 
 LEASE = {
@@ -84,7 +84,7 @@ REAL = (
 
 
 class PlayedServer:
-    """Answers the same, so many times; as a session of aiohttp's, as much as is used of one."""
+    """An aiohttp session, as far as the adapters use one, that gives the same answer a limited number of times."""
 
     closed = False
 
@@ -93,7 +93,7 @@ class PlayedServer:
         self._left = _MAX_ANSWERS
 
     async def request(self, _method: str, _url: str, **_options: object) -> Any:
-        """Answer."""
+        """Answer a request."""
         self._left -= 1
         status, headers, content = self._answer if self._left >= 0 else (500, CIMultiDict[str](), b"")
 
@@ -103,7 +103,7 @@ class PlayedServer:
         return SimpleNamespace(status=status, headers=headers, read=read)
 
     def calls(self) -> ApiCalls:
-        """Return calls to this server."""
+        """Return API calls to this server."""
         client = SimpleNamespace(
             rest_client=SimpleNamespace(pool_manager=self), configuration=SimpleNamespace(host="http://api")
         )
@@ -111,27 +111,27 @@ class PlayedServer:
 
     @staticmethod
     def heard(epoch: float) -> None:
-        """Hear a Date."""
+        """Receive the time of a ``Date`` header."""
         assert math.isfinite(epoch)
 
 
 def reader(calls: ApiCalls) -> ApiReader:
-    """Make what reads."""
+    """Make an API reader."""
     return ApiReader(calls, MalformedObjects(lambda _kind: None))
 
 
 def writer(calls: ApiCalls) -> ApiWriter:
-    """Make what writes."""
+    """Make an API writer."""
     return ApiWriter(calls, MalformedObjects(lambda _kind: None))
 
 
 async def every(pages: Any) -> list[Any]:
-    """Go through a list."""
+    """Return all pages of a list."""
     return [page async for page in pages]
 
 
 Door = Callable[[ApiCalls], Awaitable[Any]]
-# What says by its answer that the pod is gone, or that there is no such thing.
+# Doors whose answer can mean that the pod is gone, or that there is no such object.
 GONE: dict[str, Door] = {
     "read_node": lambda calls: reader(calls).read_node("web"),
     "read_pod": lambda calls: reader(calls).read_pod(REF),
@@ -145,7 +145,7 @@ GONE: dict[str, Door] = {
 
 
 async def taken_over(calls: ApiCalls) -> None:
-    """Read a Lease and write it again, as whoever takes it does."""
+    """Read a Lease and write it again, as a new leader does."""
     lease = KubernetesLease(calls, "shop", "web")
     if (record := await lease.read()) is not None:
         assert isinstance(record.version, str)
@@ -178,7 +178,7 @@ doors = st.sampled_from(sorted(DOORS))
 
 
 async def outcome(door: str, server: PlayedServer) -> Any:
-    """Ask by a door; return what came of it, or the refusal."""
+    """Make the request of a door; return its result, or the refusal."""
     try:
         return await DOORS[door](server.calls())
     except CallFailed as refusal:
@@ -186,7 +186,7 @@ async def outcome(door: str, server: PlayedServer) -> Any:
 
 
 def names_the_object(status: int, body: bytes) -> bool:
-    """Tell whether it is the API server itself that says of the object that it is not there, or another."""
+    """Return whether the API server itself answers that this object does not exist, or is another one."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         told = json.loads(body)
         return status in (404, 409, 422) and told["kind"] == "Status" and told["details"]["name"] == "web"
@@ -197,7 +197,9 @@ def names_the_object(status: int, body: bytes) -> bool:
 @example("take_over", 200, {}, orjson.dumps({**LEASE, "spec": {"leaseTransitions": 2**64 - 1}}))
 @example("take_over", 200, {}, orjson.dumps({**LEASE, "metadata": {"resourceVersion": []}}))
 def test_any_answer_is_a_value_or_a_refusal(door: str, status: int, head: dict[str, str], body: bytes) -> None:
-    """A refusal is one short line, and its advice to wait is a span."""
+    """Any answer to any request becomes a value or a refusal. A refusal is one short line, and its advice to wait is
+    a positive, finite number of seconds.
+    """
     found = asyncio.run(outcome(door, PlayedServer(status, head, body)))
     if isinstance(found, CallFailed):
         assert len(str(found)) < 600
@@ -208,10 +210,10 @@ def test_any_answer_is_a_value_or_a_refusal(door: str, status: int, head: dict[s
 
 
 @given(st.sampled_from(sorted(GONE)), statuses, headers, bodies)
-def test_only_who_names_the_object_can_say_that_it_is_gone(
+def test_only_an_answer_that_names_the_object_means_that_it_is_gone(
     door: str, status: int, head: dict[str, str], body: bytes
 ) -> None:
-    """A proxy's 404 is no evicted pod, no deleted node, and no cluster without a pause."""
+    """A proxy's 404 never means that a pod is evicted, that a node is deleted, or that nothing is paused."""
     found = asyncio.run(outcome(door, PlayedServer(status, head, body)))
     if found is None or found is False:
         another_uid = door in ("read_pod", "mark", "unmark") and status < 300
@@ -219,15 +221,15 @@ def test_only_who_names_the_object_can_say_that_it_is_gone(
 
 
 @given(statuses.filter(lambda status: status >= 300), headers, bodies)
-def test_no_refusal_is_an_eviction(status: int, head: dict[str, str], body: bytes) -> None:
-    """Neither of a DELETE nor of the eviction API."""
+def test_a_refused_call_never_counts_as_an_eviction(status: int, head: dict[str, str], body: bytes) -> None:
+    """This holds for a DELETE and for the eviction API."""
     for door in ("delete", "evict"):
         assert asyncio.run(outcome(door, PlayedServer(status, head, body))) is not True
 
 
 @given(rngs, any_json)
-def test_a_pod_that_is_read_in_part_is_not_read(rng: random.Random, value: Any) -> None:
-    """What decides in it is as it was sent, or the answer cannot be used."""
+def test_a_malformed_pod_is_never_used_in_part(rng: random.Random, value: Any) -> None:
+    """If some field of a pod is malformed, its tolerations and its node are read as sent, or the answer is refused."""
     sent = pod_json(2, "web", tolerates_json("k1"))
     found = asyncio.run(outcome("read_pod", PlayedServer(200, {}, orjson.dumps(spoilt(sent, rng, value)))))
     if isinstance(found, Pod):
@@ -236,8 +238,8 @@ def test_a_pod_that_is_read_in_part_is_not_read(rng: random.Random, value: Any) 
 
 
 @pytest.mark.parametrize("door", sorted(DOORS))
-def test_every_door_is_tried_with_an_answer_it_takes(door: str) -> None:
-    """Else these tests would only see refusals."""
+def test_every_door_accepts_some_answer_of_these_tests(door: str) -> None:
+    """A door that accepted none would turn the tests above into tests of refusals only."""
     taken = {200: [*REAL], 404: [STATUS]}
     found = [
         asyncio.run(outcome(door, PlayedServer(status, {}, orjson.dumps(body))))

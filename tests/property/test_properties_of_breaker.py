@@ -1,4 +1,4 @@
-"""The circuit breaker on a whole controller, against an oracle that counts everything anew at every look."""
+"""The circuit breaker of a whole controller, against an oracle that counts from scratch at each evaluation."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -37,9 +37,9 @@ POLICIES = st.builds(
 
 @dataclass
 class TrueNode:
-    """A node; ``evicts``: while it has had this taint, a pod had to go because of it.
+    """A node. ``evicts``: since the node has had this taint, some pod had to be evicted because of the taint.
 
-    ``found``: the taint was there before this process, and does not say since when.
+    ``found``: the taint was there before this process started, and has no ``timeAdded``.
     """
 
     uid: str
@@ -51,9 +51,9 @@ class TrueNode:
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """Nodes are tainted and untainted, pods come and go, people pause, resume and reset, processes restart.
+    """Nodes are tainted and untainted, pods come and go, people pause, resume and reset, the process restarts.
 
-    The pods of nodes are listed at once where ``lists_at_once``, else now and then.
+    With ``lists_at_once``, the pods of a node are listed as soon as the node is reported, otherwise now and then.
     """
 
     @initialize(policy=POLICIES, lists_at_once=st.booleans())
@@ -61,13 +61,13 @@ class BreakerMachine(RuleBasedStateMachine):
         """Start with six clean nodes."""
         self.policy = policy
         self.lists_at_once = lists_at_once
-        # By name of its node: since when one whose pods matter has been unlisted, None once it is listed.
+        # By name of the node: since when a watched node has been without its list of pods; None once it is listed.
         self.unlisted: dict[str, float | None] = {}
-        # Until when lists were waited for in vain.
+        # The latest instant until which pods waited for a list in vain.
         self.waited_until = -math.inf
-        # By UID of each pod that will have to go: when, and since when that is known.
+        # By UID of the pod: the deadline, and since when that deadline is known.
         self.known: dict[str, tuple[float, float]] = {}
-        # UIDs of those that have waited for a wave to show itself, and for lists, or were held back anyway.
+        # UIDs of the pods that have waited for a taint surge to show and for lists, or that a pause held meanwhile.
         self.settled: set[str] = set()
         self.version = self.lives = 0
         self.stage = Stage(breaker=policy)
@@ -85,12 +85,12 @@ class BreakerMachine(RuleBasedStateMachine):
     # The cluster
 
     def new_node(self) -> TrueNode:
-        """No UID is used twice."""
+        """Return a node with a UID that was never used before."""
         self.lives += 1
         return TrueNode(f"node-{self.lives}")
 
     def report(self, name: str) -> None:
-        """Tell how a node is, and its pods."""
+        """Report a node and its pods to the controller."""
         self.version += 1
         one = self.nodes[name]
         taints = [] if one.taint is None else [one.taint]
@@ -104,7 +104,7 @@ class BreakerMachine(RuleBasedStateMachine):
             self.list_pods(name)
 
     def note(self, name: str) -> None:
-        """Remember which pods have to go, and since when that is known."""
+        """Note which deadlines the pods of a node have, and since when each is known."""
         one = self.nodes[name]
         for each in one.pods.values():
             fires_at = self.fires_at(one, each)
@@ -118,12 +118,14 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @staticmethod
     def shows_evicting(one: TrueNode, each: Pod) -> bool:
-        """Say whether a pod has to go because of a taint that is new; that it tolerates what may be old is no proof."""
+        """Return whether a pod shows that its node's taint evicts. A taint that this process found shows nothing:
+        nobody knows since when the node has it.
+        """
         return each.tolerations[0].toleration_seconds is not None and not one.found
 
     @rule(name=NODES)
     def list_pods(self, name: str) -> None:
-        """The list of a node's pods is there."""
+        """The list of a node's pods arrives."""
         if name in self.nodes:
             self.stage.lists(name)
             if name in self.unlisted:
@@ -131,7 +133,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(name=NODES)
     def release(self, name: str) -> None:
-        """Its pods are watched no longer."""
+        """The pods of a clean or deleted node are no longer watched."""
         if name not in self.nodes or self.nodes[name].taint is None:
             self.stage.observe(PodsReleased(name))
             self.unlisted.pop(name, None)
@@ -143,41 +145,41 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(name=NODES, key=KEYS, ago=st.sampled_from([0, 0, 0, 3, 30]), dated=st.booleans())
     def taint_node(self, name: str, key: str, ago: int, dated: bool) -> None:
-        """Some time ago, or right now, in place of what was there; a node that was gone is created."""
+        """A node gets this taint instead of the one it has, now or some time ago; a deleted node is created again."""
         now, which = self.stage.now, taint(key, added_at=self.stage.now - ago - 1 if dated else None)
         if name in self.nodes and self.nodes[name].taint == which:
             return
-        # What says not since when it has been there begins as it is seen.
+        # A taint without ``timeAdded`` starts when it is first seen.
         ago = ago if dated else 0
         self.nodes[name] = replace(self.nodes.get(name) or self.new_node(), since=now - ago, evicts=False, found=False)
-        # Object times are a second early, as they are cut off; so a taint begins when it was really added.
+        # Object times are cut off to whole seconds: a second earlier here, so that the taint starts when really added.
         self.nodes[name].taint = which
         self.report(name)
 
     @rule(names=st.sets(NODES, min_size=1, max_size=3), dated=st.booleans())
     def drain(self, names: set[str], dated: bool) -> None:
-        """Several nodes at once, each with a pod that has to go at once."""
+        """Several nodes are tainted at once, each with a pod that is due at once."""
         for name in sorted(names):
             self.taint_node(name, "k1", 0, dated)
             self.create_pods(name, 0, 1)
 
     @rule(name=NODES)
     def untaint_node(self, name: str) -> None:
-        """Clean."""
+        """A node loses its taint."""
         if name in self.nodes:
             self.nodes[name].taint = None
             self.report(name)
 
     @rule(name=NODES)
     def delete_node(self, name: str) -> None:
-        """Gone with its pods."""
+        """A node is deleted with its pods."""
         if name in self.nodes:
             one = self.nodes.pop(name)
             self.stage.observe(*(PodGone(each.ref) for each in one.pods.values()), NodeGone(name, one.uid))
 
     @rule(name=NODES, seconds=SECONDS, count=st.integers(1, 3))
     def create_pods(self, name: str, seconds: int | None, count: int) -> None:
-        """Bound right now."""
+        """Pods are created and bound now."""
         for _ in range(count if name in self.nodes else 0):
             self.lives += 1
             uid = f"p{self.lives}"
@@ -188,13 +190,13 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule(name=NODES)
     def delete_pods(self, name: str) -> None:
-        """By somebody else."""
+        """Somebody else deletes the pods of a node."""
         if name in self.nodes:
             for each in self.nodes[name].pods.values():
                 self.stage.observe(PodGone(each.ref))
             self.nodes[name].pods.clear()
 
-    # What follows from scratch
+    # The oracle
 
     def due(self) -> int:
         """Count the pods that are due and not paused."""
@@ -203,30 +205,30 @@ class BreakerMachine(RuleBasedStateMachine):
         return sum(self.fires_at(one, each) <= self.stage.now for one, each in self.free())
 
     def free(self) -> list[tuple[TrueNode, Pod]]:
-        """List the pods on nodes that are not paused."""
+        """Return the pods on nodes that are not paused, each with its node."""
         free = [one for name, one in self.nodes.items() if name not in self.control_state.nodes]
         return [(one, each) for one in free for each in one.pods.values()]
 
     @staticmethod
     def fires_at(one: TrueNode, each: Pod) -> float:
-        """Say when a pod has to go."""
+        """Return the deadline of a pod, infinity for none."""
         seconds = each.tolerations[0].toleration_seconds
         if one.taint is None or seconds is None or each.bound_at is None:
             return math.inf
         return max(one.since, each.bound_at + 1 - EPOCH) + seconds
 
     def newest_old(self) -> float:
-        """Say which taints are new: later ones."""
+        """Return the instant after which a taint counts as new."""
         latest = self.stage.now if self.opened_at is None else min(self.stage.now, self.opened_at)
         return max(latest - self.policy.window_seconds, self.reset_at)
 
     def unlisted_since(self, name: str) -> float:
-        """Say since when a tainted node has not been listed."""
+        """Return since when a tainted node has been without its list, infinity if it is listed."""
         one, since = self.nodes.get(name), self.unlisted.get(name)
         return math.inf if one is None or one.taint is None or since is None else since
 
     def settle(self) -> None:
-        """Let those go on that have waited long enough, or for whom there is nothing left to wait for."""
+        """Note the pods that have waited long enough, or that have nothing left to wait for."""
         new = [name for name, one in self.nodes.items() if one.since > self.newest_old()]
         unlisted_since = min((self.unlisted_since(name) for name in new), default=math.inf)
         for name, one in self.nodes.items():
@@ -244,7 +246,7 @@ class BreakerMachine(RuleBasedStateMachine):
                         self.waited_until = max(self.waited_until, settled_at)
 
     def affected(self, name: str) -> bool:
-        """Say whether pods of a node have to go, or may have to, since its list was waited for in vain."""
+        """Return whether pods of a node must be evicted, or may have to be because its list was awaited in vain."""
         one = self.nodes[name]
         if one.evicts or one.taint is None:
             return one.evicts
@@ -254,7 +256,7 @@ class BreakerMachine(RuleBasedStateMachine):
         return presumed and self.unlisted_since(name) <= self.waited_until
 
     def exceeded(self, due: int) -> bool:
-        """Say whether it is too much."""
+        """Return whether a threshold of the breaker is exceeded."""
         new = [one for name, one in self.nodes.items() if self.affected(name) and one.since > self.newest_old()]
         lifecycle = sum(one.taint is not None and one.taint.key != "k1" for one in new)
         max_due = self.policy.max_due
@@ -267,13 +269,14 @@ class BreakerMachine(RuleBasedStateMachine):
             or (max_due is not None and due - self.known_due > max_due)
         )
 
-    # What people and processes do
+    # People and processes
 
     @rule()
     def evaluate(self) -> None:
-        """It opens if and only if it is too much, and may close by itself once that was seen and is no longer so.
+        """The breaker opens if and only if a threshold is exceeded. It may close by itself after this process has seen
+        the cause and the cause has ended.
 
-        Whoever has never seen it waits for a window.
+        A process that never saw the cause waits for a whole window.
         """
         effects = self.stage.evaluate()
         self.settle()
@@ -293,13 +296,13 @@ class BreakerMachine(RuleBasedStateMachine):
             self.first_look_at = now if self.first_look_at is None else self.first_look_at
 
     def may_close(self) -> bool:
-        """The cause was seen, or would have been."""
+        """Return whether this process has seen the cause, or has evaluated for a whole window without it."""
         looked_at = math.inf if self.first_look_at is None else self.first_look_at
         return self.cause_seen_at is not None or self.stage.now >= looked_at + self.policy.window_seconds
 
     @rule(seconds=st.sampled_from([0, 0, 2, 3]))
     def evict(self, seconds: int) -> None:
-        """Only what is due and has settled goes, and nothing while it is open."""
+        """Only pods that are due and have settled are evicted, and none while the breaker is open."""
         self.time_passes(seconds)
         self.evaluate()
         taken = self.stage.take()
@@ -315,7 +318,7 @@ class BreakerMachine(RuleBasedStateMachine):
             del one.pods[work.ref.uid]
 
     def order(self, control_state: ControlState) -> None:
-        """Order, on both sides."""
+        """Give a new control state to the controller and the oracle."""
         before, self.control_state = self.control_state, control_state
         self.stage.order(control_state)
         if (before.cluster and not control_state.cluster) or set(before.nodes) - set(control_state.nodes):
@@ -333,19 +336,19 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @rule()
     def reset(self) -> None:
-        """A human closes it."""
+        """Somebody resets the breaker."""
         self.order(replace(self.control_state, reset_epoch=epoch(self.stage.now)))
 
     @rule(whole=st.booleans(), names=st.sets(NODES, max_size=2))
     def pause(self, whole: bool, names: set[str]) -> None:
-        """And resume what was paused."""
+        """Some nodes or the whole cluster are paused; what was paused before is resumed."""
         self.order(
             replace(self.control_state, cluster=Pause() if whole else None, nodes={name: Pause() for name in names})
         )
 
     @rule()
     def restart(self) -> None:
-        """Everything is seen anew; what stands in the cluster is known, also of the breaker."""
+        """The process restarts: it observes everything anew, and reads the control state and the breaker's latch."""
         latch = self.stage.brain.breaker.latch
         reset_epoch = None if self.reset_at == -math.inf else epoch(self.reset_at)
         now = self.stage.now
@@ -360,7 +363,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.stage.order(replace(self.control_state, latch=latch, reset_epoch=None if latch else reset_epoch))
         self.cause_seen_at = self.first_look_at = None
         self.settle()
-        # What was reset is forgotten with the process where a newer latch stands in its place.
+        # A newer latch replaces the reset in the ConfigMap, so the new process does not know the reset.
         self.reset_at = self.reset_at if latch is None else -math.inf
         self.known_due = 0.0
 
@@ -368,12 +371,12 @@ class BreakerMachine(RuleBasedStateMachine):
 
     @invariant()
     def it_is_open_or_it_is_not(self) -> None:
-        """As the oracle says."""
+        """The breaker is open if and only if the oracle says so."""
         assert (self.stage.brain.breaker.latch is not None) == (self.opened_at is not None)
 
     @invariant()
     def only_what_is_there_is_remembered(self) -> None:
-        """The nodes with a taint that evicts, and that taint."""
+        """The breaker remembers exactly the nodes with a taint that evicts, each with that taint."""
         kept = self.stage.brain.breaker._evicting
         assert kept == {name: {one.taint} for name, one in self.nodes.items() if one.evicts}
 

@@ -1,4 +1,4 @@
-"""Whatever stands in the state ConfigMap, it can be read, and holds rather too much than too little."""
+"""The state ConfigMap can be read whatever it contains; malformed content pauses too much rather than too little."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ epochs = st.floats(1.0, 4e9)
 
 
 def is_false(value: object) -> bool:
-    """Tell whether a key's value says in so many words that nothing is paused."""
+    """Return whether a key's value is the JSON ``false``, which says that nothing is paused."""
     try:
         return isinstance(value, str) and json.loads(value) is False
     except (ValueError, RecursionError):
@@ -53,8 +53,8 @@ def is_false(value: object) -> bool:
 
 
 @given(any_json | maps, any_json | maps, any_json)
-def test_anything_can_be_read(data: object, binary: object, metadata: object) -> None:
-    """JSON of any shape, in either map; what is said about it is short."""
+def test_any_content_of_the_config_map_can_be_read(data: object, binary: object, metadata: object) -> None:
+    """``data`` and ``binaryData`` may be JSON of any shape; each complaint about them is short."""
     control_state, complaints = read_control_state({"data": data, "binaryData": binary, "metadata": metadata})
     if not all(isinstance(entries, dict | None) for entries in (data, binary)):
         assert control_state.cluster is not None
@@ -62,8 +62,8 @@ def test_anything_can_be_read(data: object, binary: object, metadata: object) ->
 
 
 @given(scopes, values | any_json)
-def test_whatever_does_not_say_false_pauses_its_scope(scope: PauseScope, value: object) -> None:
-    """And no other."""
+def test_any_value_but_false_pauses_its_scope(scope: PauseScope, value: object) -> None:
+    """The value pauses no other scope, and does not open the breaker."""
     control_state, complaints = read_control_state({"data": {key_of(scope): value}})
     assert list(control_state.pauses()) == ([] if is_false(value) else [scope])
     assert (control_state.latch, control_state.reset_epoch) == (None, None)
@@ -71,8 +71,8 @@ def test_whatever_does_not_say_false_pauses_its_scope(scope: PauseScope, value: 
 
 
 @given(values | any_json)
-def test_whatever_does_not_say_when_it_was_closed_opens_the_breaker(value: object) -> None:
-    """And pauses nothing."""
+def test_any_breaker_value_without_the_time_of_a_reset_opens_the_breaker(value: object) -> None:
+    """The value pauses nothing."""
     control_state, complaints = read_control_state({"data": {BREAKER_KEY: value}})
     assert (control_state.latch is None) == (control_state.reset_epoch is not None)
     assert control_state.pauses() == {}
@@ -82,8 +82,8 @@ def test_whatever_does_not_say_when_it_was_closed_opens_the_breaker(value: objec
 
 
 @given(maps, st.dictionaries(scopes, st.just("true")))
-def test_a_pause_is_seen_among_anything_else(others: dict[str, Any], paused: dict[PauseScope, str]) -> None:
-    """Keys don't depend on each other."""
+def test_a_pause_is_read_whatever_the_other_keys_contain(others: dict[str, Any], paused: dict[PauseScope, str]) -> None:
+    """Keys of the ConfigMap do not depend on each other."""
     control_state, _ = read_control_state(
         {"data": {**others, **{key_of(scope): value for scope, value in paused.items()}}}
     )
@@ -91,8 +91,8 @@ def test_a_pause_is_seen_among_anything_else(others: dict[str, Any], paused: dic
 
 
 @given(st.none() | epochs, st.text(), epochs)
-def test_what_was_written_is_read(since_epoch: float | None, text: str, epoch: float) -> None:
-    """Pauses to the second, cut off; the breaker to the microsecond."""
+def test_a_written_control_state_is_read_back(since_epoch: float | None, text: str, epoch: float) -> None:
+    """The time of a pause is cut off to the second, the times of the breaker are kept to about a microsecond."""
     data = {"pause": pause_text(Pause(since_epoch, text)), BREAKER_KEY: latch_text(Latch(epoch, text))}
     control_state, complaints = read_control_state({"data": data})
     assert complaints == []

@@ -1,4 +1,4 @@
-"""The controller against an oracle that computes everything from scratch after every step."""
+"""The controller against an oracle that computes every deadline from scratch after each step."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 
 NODES = st.sampled_from(["n1", "n2"])
 NAMES = st.sampled_from(["p1", "p2", "p3"])
-# Instants are whole, so that they are exact; -7 and -1 are object times: that long ago.
+# Instants are whole seconds, so that floats hold them exactly. An object time lies 7 s or 1 s in the past.
 AGES = st.sampled_from([None, 7.0, 1.0])
 TAINTS = st.lists(
     st.tuples(st.sampled_from(["k1", "k2"]), st.sampled_from(["", "x"]), AGES), max_size=2, unique_by=lambda one: one[0]
@@ -52,7 +52,7 @@ WAYS_TO_GO = st.sampled_from(["told", "told late", "not told"])
 
 
 class ControllerMachine(RuleBasedStateMachine):
-    """A true cluster that changes, a controller that is told, and work that ends in every possible way."""
+    """A true cluster changes, the controller observes it, and work ends in every possible way."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,10 +64,10 @@ class ControllerMachine(RuleBasedStateMachine):
         self.evicted: set[str] = set()
         self.mode = EvictionMode.DELETE
 
-    # Telling
+    # Reporting to the controller
 
     def report(self, *facts: Fact) -> None:
-        """Tell facts; the pods of a node that becomes tainted are told again. Then the oracle takes it in."""
+        """Report facts to the controller and then to the oracle; a node that becomes tainted has its pods reported."""
         for fact in facts:
             if isinstance(fact, NodeSeen | PodSeen):
                 self.told.append(fact)
@@ -78,7 +78,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.oracle.pods_told()
 
     def tell_node(self, name: str, uid: str, taints: list[tuple[str, str, float | None]]) -> None:
-        """Let a node be so and tell it."""
+        """Give a node a UID and taints, and report it; a taint that was there before keeps its time."""
         marks = [
             taint(key, value, added_at=None if age is None else self.stage.now - age) for key, value, age in taints
         ]
@@ -87,7 +87,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.put_node(name, uid, [kept.get((mark.key, mark.value), mark) for mark in marks])
 
     def put_node(self, name: str, uid: str, taints: list[Taint]) -> None:
-        """Let a node have these taints and tell it."""
+        """Give a node these taints, and report it."""
         self.oracle.nodes[name] = node(*taints, name=name, uid=uid, version=self.oracle.next_version())
         self.oracle.node_told(name)
         self.report(NodeSeen(self.oracle.nodes[name]))
@@ -108,14 +108,14 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(name=NODES, taints=TAINTS)
     def recreate_node(self, name: str, taints: list[tuple[str, str, float | None]]) -> None:
-        """W12: a node is deleted and created again; nobody sees it go."""
+        """W12: a node is deleted and created again, and no event reports the deletion."""
         if name in self.oracle.nodes:
             self.gone.add(self.oracle.nodes[name].uid)
         self.tell_node(name, self.new_uid(name), taints)
 
     @rule(name=NODES, by_uid=st.booleans())
     def delete_node(self, name: str, by_uid: bool) -> None:
-        """W12: told by a watch, or found out by a live read."""
+        """W12: a node is deleted; a watch reports it by its UID, or a live read does not find it."""
         known = self.oracle.nodes.pop(name, None)
         if known is not None:
             self.gone.add(known.uid)
@@ -133,7 +133,7 @@ class ControllerMachine(RuleBasedStateMachine):
     # Pods
 
     def new_uid(self, name: str) -> str:
-        """No UID is used twice."""
+        """Return a UID that was never used before."""
         self.lives += 1
         return f"{name}-{self.lives}"
 
@@ -141,7 +141,7 @@ class ControllerMachine(RuleBasedStateMachine):
     def create_pod(
         self, name: str, on: str, tolerations: tuple[Toleration, ...], age: float | None, mirror: int, how: str
     ) -> None:
-        """W1, W4: a pod is created, or deleted and created again with its deletion told before, after or never."""
+        """W1, W4: a pod is created, or deleted and created again; its deletion is reported before, after or never."""
         before = self.oracle.pods.pop(name, None)
         if before is not None:
             self.gone.add(before.ref.uid)
@@ -162,12 +162,12 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, tolerations=TOLERATIONS)
     def change_tolerations(self, name: str, tolerations: tuple[Toleration, ...]) -> None:
-        """W5: in any way."""
+        """W5: the tolerations of a pod change in any way."""
         if name in self.oracle.pods:
             self.tell_pod(self.oracle.pods[name], tolerations)
 
     def tell_pod(self, which: Pod, tolerations: tuple[Toleration, ...]) -> None:
-        """Let a pod have these tolerations and tell it."""
+        """Give a pod these tolerations, and report it."""
         changed = replace(which, tolerations=tolerations, resource_version=self.oracle.next_version())
         self.oracle.pods[which.ref.key.name] = changed
         self.report(PodSeen(changed))
@@ -180,7 +180,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, swept=st.booleans())
     def delete_pod(self, name: str, swept: bool) -> None:
-        """W21: a pod goes, told by a watch, or found out by a list."""
+        """W21: a pod is deleted; a watch reports it, or a list does not contain it."""
         known = self.oracle.pods.pop(name, None)
         if known is not None:
             self.gone.add(known.ref.uid)
@@ -188,12 +188,12 @@ class ControllerMachine(RuleBasedStateMachine):
             sweep = PodsSwept(None, uids, self.stage.now, self.oracle.next_version())
             self.report(sweep if swept else PodGone(known.ref))
 
-    # Old news
+    # Stale facts
 
     @precondition(lambda self: self.told)
     @rule(data=st.data())
     def repeat_old_news(self, data: st.DataObject) -> None:
-        """Whatever was told of known or deleted objects changes nothing when it is told once more."""
+        """A fact about a known or deleted object changes nothing when it is reported again."""
         fact = data.draw(st.sampled_from(self.told))
         if isinstance(fact, NodeSeen):
             harmless = fact.node.name in self.oracle.nodes or fact.node.uid in self.gone
@@ -209,7 +209,9 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(most=st.sampled_from([1, 2, 100]), retries=st.sampled_from([0, 1, 100]))
     def take(self, most: int, retries: int) -> None:
-        """W14: only what is due is begun, first tries before retries, of a node most overdue first, within bounds."""
+        """W14: only due pods are evicted: first tries before retries, on each node the most overdue first, and within
+        both limits.
+        """
         takeable = self.oracle.takeable()
         taken = self.stage.take(most, retries)
         assert len(taken) <= most
@@ -225,7 +227,7 @@ class ControllerMachine(RuleBasedStateMachine):
             assert self.oracle.takeable() == set()
 
     def check_begun(self, work: Work, takeable: set[str]) -> None:
-        """One piece of work for one pod, and an eviction only if the oracle says that it is due."""
+        """A pod has at most one piece of work, and an eviction begins only if the oracle says that the pod is due."""
         uid = work.ref.uid
         assert uid not in self.oracle.in_flight
         if isinstance(work, Eviction):
@@ -240,7 +242,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.oracle.evictions_in_flight())
     @rule(data=st.data(), works=st.booleans())
     def mark(self, data: st.DataObject, works: bool) -> None:
-        """The condition is written, or refused; the answer is the live pod."""
+        """The DisruptionTarget patch is accepted or refused; the answer to an accepted one is the live pod."""
         work = data.draw(st.sampled_from(self.oracle.evictions_in_flight()))
         self.stage.brain.attempts.will_mark(work.ref)
         holder = self.oracle.holder(work.ref.uid)
@@ -250,7 +252,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.oracle.in_flight)
     @rule(data=st.data(), ending=st.sampled_from(["done", "failed", *UNDONE]), wait=st.integers(0, 9))
     def settle(self, data: st.DataObject, ending: str, wait: int) -> None:
-        """Any work ends in any way, early or late; on a pod that is no more, done is gone."""
+        """Work ends in any way, early or late. If the pod no longer exists, work that is done ends as ``PodIsGone``."""
         uid = data.draw(st.sampled_from(sorted(self.oracle.in_flight)))
         work, holder = self.oracle.in_flight[uid], self.oracle.holder(uid)
         if ending == "done" and holder is None:
@@ -265,7 +267,9 @@ class ControllerMachine(RuleBasedStateMachine):
             self.end(work, UNDONE[ending])
 
     def end_well(self, work: Work, holder: Pod) -> None:
-        """An accepted deletion makes the pod terminate, which is told later; a take-back's answer is told first."""
+        """Let work succeed. An accepted DELETE makes the pod terminate, which is reported later; the pod in the answer
+        to a take-back is reported at once.
+        """
         uid = work.ref.uid
         if not isinstance(work, Eviction):
             self.report(PodSeen(self.oracle.change(holder, marked=False)))
@@ -279,7 +283,7 @@ class ControllerMachine(RuleBasedStateMachine):
         self.end(work, Done())
 
     def end(self, work: Work, outcome: WorkOutcome) -> None:
-        """Settle, on both sides."""
+        """Settle a piece of work in the controller and the oracle."""
         effects = self.stage.settle(work, outcome)
         del self.oracle.in_flight[work.ref.uid]
         assert any(isinstance(effect, Evicted) for effect in effects) == (
@@ -287,17 +291,17 @@ class ControllerMachine(RuleBasedStateMachine):
         )
         self.oracle.pods_told()
 
-    # What people order
+    # Pauses and policies
 
     @rule(whole=st.integers(0, 3), names=st.sets(NODES, max_size=1))
     def pause(self, whole: int, names: set[str]) -> None:
-        """And resume what was paused: deadlines run on."""
+        """A node or the whole cluster is paused, and what was paused before is resumed; deadlines run on."""
         self.oracle.control_state = ControlState(Pause() if whole == 3 else None, {name: Pause() for name in names})
         self.stage.order(self.oracle.control_state)
 
     @rule(mode=st.sampled_from([EvictionMode.DELETE, EvictionMode.EVICT]))
     def change_policy(self, mode: EvictionMode) -> None:
-        """What is in flight was begun under another one."""
+        """The policy changes: evictions in flight began under the old one."""
         self.mode = mode
         assert self.stage.change_policy(EvictionPolicy(mode)) == []
         self.oracle.outdated = set(self.oracle.in_flight)
@@ -306,20 +310,22 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def deadlines_are_the_oracles(self) -> None:
-        """Of every pod that is not in flight."""
+        """Every pod that is not in flight has the deadline that the oracle computes."""
         flying = set(self.oracle.in_flight)
         mine = {uid: at for uid, at in self.stage.deadlines().items() if uid not in flying}
         assert mine == {uid: at for uid, at in self.oracle.wanted().items() if uid not in flying}
 
     @invariant()
     def decide_again_is_the_oracles(self) -> None:
-        """W11: an eviction in flight goes on if and only if it is due and not held, a take-back if it is not due."""
+        """W11: an eviction in flight goes on if and only if the oracle says that the pod is still due and not paused;
+        a take-back goes on if and only if the pod is not due.
+        """
         for uid, work in self.oracle.in_flight.items():
             assert self.stage.decide_again(work) == self.oracle.goes_on(uid)
 
     @invariant()
     def every_pod_is_in_one_place(self) -> None:
-        """In flight, or armed once: as a first try or as a retry."""
+        """Each pod to be evicted is either in flight, or in the queue once: as a first try or as a retry."""
         brain = self.stage.brain
         found = hints(brain._queue)
         assert all(len(places(brain._queue, uid)) == 1 for uid in found)
@@ -329,10 +335,12 @@ class ControllerMachine(RuleBasedStateMachine):
         assert set(found) == set(self.oracle.wanted()) - set(self.oracle.in_flight)
         assert {record.ref.uid for record in brain.pods.known.values()} == set(self.oracle.known())
 
-    # How it ends
+    # The end of a run
 
     def teardown(self) -> None:
-        """W10: conditions of pods that need not leave are taken back; then all goes, and nothing is left."""
+        """W10: conditions of pods that are not due are taken back; then every object is deleted, and the controller
+        remembers nothing.
+        """
         self.stage.at(self.stage.now + 100)
         self.oracle.now = self.stage.now
         for work in list(self.oracle.in_flight.values()):
@@ -349,12 +357,12 @@ class ControllerMachine(RuleBasedStateMachine):
         self.vanish()
 
     def begin_last(self, work: Work) -> bool:
-        """Leave evictions in flight, go on with take-backs."""
+        """Note work as in flight, and return whether it is a take-back, which is to be finished."""
         self.oracle.in_flight[work.ref.uid] = work
         return not isinstance(work, Eviction)
 
     def end_last(self, work: Work) -> None:
-        """Take a condition back."""
+        """Finish a take-back of a condition."""
         holder = self.oracle.holder(work.ref.uid)
         if holder is None:
             self.end(work, PodIsGone())
@@ -362,7 +370,7 @@ class ControllerMachine(RuleBasedStateMachine):
             self.end_well(work, holder)
 
     def vanish(self) -> None:
-        """Everything is deleted; the late ends of what is in flight come last."""
+        """Delete all objects, then let the work in flight end late."""
         for one in list(self.oracle.pods.values()):
             self.stage.observe(PodGone(one.ref))
         for name in ("n1", "n2"):

@@ -1,4 +1,4 @@
-"""What holds for every decision."""
+"""Properties of every decision."""
 
 from random import Random
 
@@ -33,10 +33,10 @@ def leaves_at(tolerations: tuple[Toleration, ...], taints: list[SeenTaint], boun
 
 
 @given(toleration_lists, taint_lists, instants)
-def test_the_deadline_is_what_the_definition_says(
+def test_the_deadline_follows_its_definition(
     tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float
 ) -> None:
-    """min over taints of max(taint, pod) + the first match's seconds, spelled out."""
+    """The deadline is the minimum over all taints of max(taint's start, pod's start) + seconds of the first match."""
     deadlines = [NEVER]
     for one in taints:
         seconds: float | None = 0
@@ -53,7 +53,7 @@ def test_the_deadline_is_what_the_definition_says(
 def test_the_order_of_taints_does_not_matter(
     tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float, rng: Random
 ) -> None:
-    """Nodes may list their taints as they like."""
+    """A node may list its taints in any order without changing when a pod is evicted."""
     shuffled = list(taints)
     rng.shuffle(shuffled)
     assert leaves_at(tolerations, shuffled, bound_at) == leaves_at(tolerations, taints, bound_at)
@@ -63,7 +63,7 @@ def test_the_order_of_taints_does_not_matter(
 def test_a_toleration_added_at_the_end_never_hastens(
     tolerations: tuple[Toleration, ...], added: Toleration, taints: list[SeenTaint], bound_at: float
 ) -> None:
-    """W5: tolerations may only be added to a running pod; whoever appends one can only win time."""
+    """W5: a toleration that is appended to a running pod's list can only delay the eviction."""
     assert leaves_at((*tolerations, added), taints, bound_at) >= leaves_at(tolerations, taints, bound_at)
 
 
@@ -71,7 +71,7 @@ def test_a_toleration_added_at_the_end_never_hastens(
 def test_a_taint_that_is_added_never_delays(
     tolerations: tuple[Toleration, ...], taints: list[SeenTaint], added: SeenTaint, bound_at: float
 ) -> None:
-    """W6: and so one that is removed never hastens."""
+    """W6: a second taint can only bring the deadline forward, so removing one never does."""
     assert leaves_at(tolerations, [*taints, added], bound_at) <= leaves_at(tolerations, taints, bound_at)
 
 
@@ -79,7 +79,7 @@ def test_a_taint_that_is_added_never_delays(
 def test_a_later_start_is_never_an_earlier_deadline(
     tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float, later: int
 ) -> None:
-    """Never early: knowing later of a binding can only delay."""
+    """A pod is never evicted early: a binding that is known later can only delay its eviction."""
     assert leaves_at(tolerations, taints, bound_at + later) >= leaves_at(tolerations, taints, bound_at)
 
 
@@ -87,7 +87,7 @@ def test_a_later_start_is_never_an_earlier_deadline(
 def test_a_decision_explains_itself(
     tolerations: tuple[Toleration, ...], taints: list[SeenTaint], bound_at: float
 ) -> None:
-    """One verdict a taint; the deciding one is among them, and no other is earlier."""
+    """A decision has one verdict per taint; the deciding verdict is among them, and no other is earlier."""
     decision = decided(tolerations, taints, bound_at)
     assert [verdict.taint for verdict in decision.verdicts] == [one.taint for one in taints]
     instants_of = [verdict.fire_at for verdict in decision.verdicts if verdict.fire_at is not None]

@@ -1,4 +1,4 @@
-"""However facts arrive - late, twice, out of order, or lost until a fresh list - the same pods leave."""
+"""The same pods are evicted whether facts arrive late, twice, out of order, or only with a fresh list."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -15,7 +15,7 @@ from taint_eviction.core.objects import Node, Pod
 NODES = ("n1", "n2")
 NAMES = ("p1", "p2", "p3")
 
-# All times lie long before the first fact is told, so that it does not matter when it is.
+# All times lie long before the first fact is reported, so that the instant of the report does not matter.
 long_ago = st.integers(-900, -800).map(float)
 taint_sets = st.lists(
     st.builds(lambda key, at: taint(key, added_at=at), st.sampled_from(["k1", "k2"]), long_ago),
@@ -34,7 +34,7 @@ toleration_lists = st.lists(
 
 @dataclass
 class TrueHistory:
-    """All that ever happened, as facts in true order, and how it ended."""
+    """All facts in true order, and the nodes and pods that exist at the end."""
 
     facts: list[Fact] = field(default_factory=list)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -42,12 +42,12 @@ class TrueHistory:
     version: int = 0
 
     def next_version(self) -> int:
-        """Versions grow with time across all objects."""
+        """Return the next resource version; versions grow with time across all objects."""
         self.version += 1
         return self.version
 
     def leaving(self) -> dict[str, float]:
-        """Say from the end alone which pods leave when: taints, tolerations and times by themselves."""
+        """Compute from the final objects alone which pods are evicted and when."""
         deadlines = {}
         for one in self.pods.values():
             home = self.nodes.get(one.node_name or "")
@@ -68,7 +68,7 @@ EPOCH_OF_ZERO = taint(added_at=0.0).time_added or 0.0
 
 
 def live_nodes(draw: st.DrawFn, history: TrueHistory, name: str) -> None:
-    """A node is tainted, cleared, deleted and created again."""
+    """Let a node be tainted, cleared, deleted and created again."""
     for life in range(draw(st.integers(1, 2))):
         if name in history.nodes:
             history.facts.append(NodeGone(name, history.nodes.pop(name).uid))
@@ -80,7 +80,7 @@ def live_nodes(draw: st.DrawFn, history: TrueHistory, name: str) -> None:
 
 
 def live_pods(draw: st.DrawFn, history: TrueHistory, name: str) -> None:
-    """A pod is changed, deleted and created again."""
+    """Let a pod be changed, deleted and created again."""
     for life in range(draw(st.integers(1, 2))):
         if name in history.pods:
             history.facts.append(PodGone(history.pods.pop(name).ref))
@@ -97,7 +97,7 @@ def live_pods(draw: st.DrawFn, history: TrueHistory, name: str) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> TrueHistory:
-    """Nodes and pods, each with a life or two."""
+    """Draw nodes and pods that are each created once or twice."""
     history = TrueHistory()
     for name in NODES:
         live_nodes(draw, history, name)
@@ -106,12 +106,12 @@ def histories(draw: st.DrawFn) -> TrueHistory:
     return history
 
 
-# A seed each: shuffling by drawn numbers takes most of the time.
+# Each example draws one seed: shuffling by drawn numbers would take most of the time.
 rngs = st.integers(0, 2**32).map(Random)
 
 
 def report(stage: Stage, fact: Fact, history: TrueHistory) -> None:
-    """Tell a fact; where a node becomes tainted by it, its pods are listed and told again, as they are by then."""
+    """Report a fact; if a node becomes tainted by it, report that node's pods, too, as they are at the end."""
     effects: list[Effect] = stage.observe(fact)
     for effect in effects:
         if isinstance(effect, NodeTainted):
@@ -120,7 +120,7 @@ def report(stage: Stage, fact: Fact, history: TrueHistory) -> None:
 
 
 def resync(stage: Stage, history: TrueHistory) -> None:
-    """List all nodes, then all bound pods, sweeping what is not there."""
+    """List all nodes, then all bound pods; objects that are missing from the lists are gone."""
     asked_at = stage.now
     for one in history.nodes.values():
         report(stage, NodeSeen(one, after_gap=True, asked_at=asked_at), history)
@@ -141,7 +141,7 @@ def in_some_order(facts: list[Fact], rng: Random, twice: int) -> list[Fact]:
 @settings(max_examples=examples(0.75))
 @given(histories())
 def test_facts_in_true_order_lead_to_the_deadlines_of_the_end(history: TrueHistory) -> None:
-    """The simplest order first: nothing lost, late or twice."""
+    """If no fact is lost, late or repeated, the deadlines are those of the final objects."""
     stage = Stage()
     for step, fact in enumerate(history.facts):
         stage.at(step / 8)  # eighths are exact in binary
@@ -152,7 +152,7 @@ def test_facts_in_true_order_lead_to_the_deadlines_of_the_end(history: TrueHisto
 @settings(max_examples=examples(0.75))
 @given(histories(), rngs, st.integers(0, 12))
 def test_the_order_of_facts_does_not_matter(history: TrueHistory, rng: Random, twice: int) -> None:
-    """Any interleaving, with repeats and with stale facts after fresh ones, ends in the same deadlines."""
+    """Facts in any order, with repeats and with stale facts after fresh ones, lead to the same deadlines."""
     stage = Stage()
     for step, fact in enumerate(in_some_order(history.facts, rng, twice)):
         stage.at(step / 8)  # eighths are exact in binary
@@ -165,7 +165,7 @@ def test_the_order_of_facts_does_not_matter(history: TrueHistory, rng: Random, t
 def test_after_a_gap_the_state_is_what_a_fresh_list_says(
     history: TrueHistory, rng: Random, data: st.DataObject
 ) -> None:
-    """W21: whichever facts were lost, and whatever ghosts they left, one resync puts all right."""
+    """W21: whichever facts were lost, one resync corrects all deadlines, and drops objects that no longer exist."""
     kept = data.draw(st.lists(st.sampled_from(history.facts), max_size=len(history.facts)))
     stage = Stage()
     for step, fact in enumerate(in_some_order(kept, rng, 0)):
@@ -178,8 +178,8 @@ def test_after_a_gap_the_state_is_what_a_fresh_list_says(
 
 @settings(max_examples=examples(0.75))
 @given(histories(), rngs, st.data())
-def test_old_facts_change_nothing_after_a_resync(history: TrueHistory, rng: Random, data: st.DataObject) -> None:
-    """W21: what a slow watch still brings of known objects afterwards is dropped."""
+def test_stale_facts_after_a_resync_change_nothing(history: TrueHistory, rng: Random, data: st.DataObject) -> None:
+    """W21: stale events that a slow watch delivers after a resync are dropped."""
     stage = Stage()
     for step, fact in enumerate(history.facts):
         stage.at(step / 8)  # eighths are exact in binary

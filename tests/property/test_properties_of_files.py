@@ -1,6 +1,6 @@
-"""Files that people write: whatever stands in them, they are read, or it is said what is wrong with which line.
+"""Files that people write: whatever their content, reading succeeds or names each problem with its line.
 
-Nothing else ever comes of them: no other exception, and no problem without a place.
+Reading never raises another exception, and never reports a problem without a line.
 """
 
 import random
@@ -40,7 +40,7 @@ rules:
     pause: true
 """
 
-# What people and attackers write into YAML.
+# Odd YAML that people and attackers write.
 ODD = (
     *("", " ", "\t", "-", "- ", ":", "? ", "---", "...", "#", "'", '"', "[", "]", "{", "}", ",", "&a", "*a", "<<: *a"),
     *("null", "~", "yes", "no", ".nan", ".inf", "-.inf", "1e999", "0", "-1", "0x", "0b", "1_0", "1:30", "9" * 40),
@@ -67,7 +67,7 @@ rngs = st.integers(0, 2**32).map(random.Random)
 
 
 def problems(read: Callable[[str, str], object], text: str) -> tuple[Problem, ...]:
-    """List what is said about a text, nothing if it can be read; each problem is one line about a line of the file."""
+    """Return the problems of a text, none if it can be read; each is one line and names a line of the file."""
     found: tuple[Problem, ...] = ()
     try:
         read(text, "f.yaml")
@@ -84,7 +84,7 @@ def policy(text: str, file: str) -> EvictionPolicy:
 
 
 def with_other_lines(text: str, rng: random.Random) -> str:
-    """Leave out, repeat, move, indent or spoil some lines."""
+    """Remove, repeat, overwrite, indent, dedent or corrupt some lines."""
     lines = text.splitlines()
     for _ in range(rng.randint(1, 3)):
         at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
@@ -106,7 +106,7 @@ def with_other_lines(text: str, rng: random.Random) -> str:
 
 
 def with_another_value(document: Any, rng: random.Random, value: Any) -> Any:
-    """Put ``value`` somewhere into a document."""
+    """Replace some part of a document by ``value``."""
     if not document or not isinstance(document, dict | list) or rng.random() < 0.1:
         return value
     if isinstance(document, list):
@@ -125,32 +125,32 @@ def written(document: Any) -> str:
 @example("\x85a: [")
 @example("a: |\n\u2028")
 def test_any_text_is_a_policy_or_malformed(text: str) -> None:
-    """Binary waste, and bits of YAML in any order."""
+    """Any characters, and pieces of YAML in any order, are read as a policy or reported as malformed."""
     problems(policy, text)
 
 
 @given(values)
 def test_any_value_is_a_policy_or_malformed(value: Any) -> None:
-    """Whatever a document may hold; as its whole, and as its rules."""
+    """Any value is tried twice: as the whole document, and as its ``rules``."""
     problems(policy, written(value))
     problems(policy, written({"apiVersion": "taint-eviction/v1", "kind": "EvictionPolicy", "rules": value}))
 
 
 @given(rngs)
 def test_a_policy_with_other_lines_is_a_policy_or_malformed(rng: random.Random) -> None:
-    """Slips of an editor."""
+    """A policy whose lines were edited by mistake is read as a policy or reported as malformed."""
     problems(policy, with_other_lines(POLICY, rng))
 
 
 @given(rngs, values)
 def test_a_policy_with_another_value_is_a_policy_or_malformed(rng: random.Random, value: Any) -> None:
-    """Anything in any place."""
+    """A policy with any value in any place is read as a policy or reported as malformed."""
     problems(policy, written(with_another_value(yaml.safe_load(POLICY), rng, value)))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4, unique=True), st.data())
-def test_each_rule_of_a_policy_that_is_read_can_count(names: list[str], data: st.DataObject) -> None:
-    """For every rule there is a pod that it matches and none before it does."""
+def test_each_rule_of_an_accepted_policy_can_match_a_pod_first(names: list[str], data: st.DataObject) -> None:
+    """No single earlier rule of an accepted policy matches all pods of a later rule."""
     patterns = st.none() | st.lists(st.sampled_from(["*", "a", "a*", "ab", "ab*", "b"]), min_size=1, max_size=2)
     labels = st.none() | st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"))
     written_rules = []
@@ -172,7 +172,7 @@ def _selector(labels: dict[str, str] | None) -> dict[str, Any] | None:
 
 
 def _is_not_covered_by_one(before: tuple[PolicyRule, ...], rule: PolicyRule) -> bool:
-    """Tell by trying whether there is, for each rule before this one, a pod that only this one matches."""
+    """Return whether each earlier rule leaves some pod to this rule, by trying a small set of pods."""
     names = ["a", "ab", "abc", "ac", "b", "c"]
     pods = [
         (key, namespace, {label: value for label, value in (("x", x), ("y", y)) if value})
@@ -182,17 +182,17 @@ def _is_not_covered_by_one(before: tuple[PolicyRule, ...], rule: PolicyRule) -> 
         for y in ("", "1", "2")
     ]
     matched = [pod for pod in pods if rule.matches(*pod)]
-    # Labels that contradict each other choose no pod at all.
+    # A rule that matches none of these pods needs no comparison.
     return not matched or all(any(not earlier.matches(*pod) for pod in matched) for earlier in before)
 
 
 @given(st.sampled_from(SCENARIOS), rngs)
 def test_a_scenario_with_other_lines_is_a_scenario_or_malformed(text: str, rng: random.Random) -> None:
-    """Slips of an editor, in each file of the catalogue."""
+    """Any scenario file whose lines were edited by mistake is read as a scenario or reported as malformed."""
     problems(read_scenario, with_other_lines(text, rng))
 
 
 @given(st.sampled_from(SCENARIOS), rngs, values)
 def test_a_scenario_with_another_value_is_a_scenario_or_malformed(text: str, rng: random.Random, value: Any) -> None:
-    """Anything in any place of each file of the catalogue."""
+    """Any scenario file with any value in any place is read as a scenario or reported as malformed."""
     problems(read_scenario, written(with_another_value(yaml.safe_load(text), rng, value)))

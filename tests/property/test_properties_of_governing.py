@@ -1,4 +1,4 @@
-"""Which of several due taints decides, against the contract's words taken one after the other."""
+"""Which of several due taints decides (W24), against an oracle that applies the contract's criteria one by one."""
 
 import math
 
@@ -14,14 +14,14 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, Poli
 
 DELETE, EVICT, EVICT_THEN_DELETE = EvictionMode
 
-# Few values, so that rules are often alike in something.
+# There are few values, so that rules often agree in one of them.
 limits = st.builds(Limit, st.sampled_from([None, 1.0, 2.0]), st.just(None), st.sampled_from([None, 1, 2])) | st.builds(
     Limit, st.sampled_from([1.0, 2.0]), st.sampled_from([1, 2, 3]), st.sampled_from([None, 1, 2])
 )
 
 
 def rule_of(key: str) -> st.SearchStrategy[PolicyRule]:
-    """Make up a rule for one taint."""
+    """Draw a rule for one taint."""
     return st.builds(
         PolicyRule,
         st.just(key),
@@ -49,7 +49,7 @@ tolerations = st.lists(
 
 @st.composite
 def decisions(draw: st.DrawFn) -> tuple[Evict, Pod]:
-    """Decide on a pod that some taints drive away, at different times; its owner may hold it."""
+    """Draw a pod that some taints evict at different times, possibly with its owner's hold, and decide about it."""
     keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, unique=True))
     taints = [SeenTaint(Taint(key, NO_EXECUTE), since(draw(starts))) for key in keys]
     which = pod(*draw(tolerations), hold_seconds=draw(st.sampled_from([None, 3.0])))
@@ -60,7 +60,7 @@ def decisions(draw: st.DrawFn) -> tuple[Evict, Pod]:
 
 
 def decides(decision: Evict, which: Pod, policy: EvictionPolicy, at: float) -> TaintVerdict:
-    """Of all taints that are due: paused ones drop out, then mode, patience, limit; else the earliest."""
+    """Choose among the due taints: paused ones drop out, then mode, patience and limit count, then the earliest."""
     due = [one for one in decision.verdicts if one.fire_at is not None and one.fire_at + decision.held_seconds <= at]
     due.sort(key=lambda one: one.fire_at or 0.0)
     handling = {one: handling_of(one, which, policy) for one in due}
@@ -79,31 +79,29 @@ def decides(decision: Evict, which: Pod, policy: EvictionPolicy, at: float) -> T
 
 
 def rate_of(rule: PolicyRule | None) -> float:
-    """Say how many a second a rule lets go."""
+    """Return how many evictions per second a rule allows."""
     return math.inf if rule is None or rule.limit.per_second is None else rule.limit.per_second
 
 
 def burst_of(rule: PolicyRule | None) -> float:
-    """Say how many a rule lets go without waiting."""
+    """Return how many evictions a rule allows without waiting."""
     return math.inf if rule is None else rule.limit.max_tokens
 
 
 def at_once_of(rule: PolicyRule | None) -> float:
-    """Say how many a rule lets go at a time."""
+    """Return how many evictions a rule allows at the same time."""
     return math.inf if rule is None or rule.limit.at_once is None else rule.limit.at_once
 
 
 def instants(decision: Evict) -> list[float]:
-    """Say when anything may change from the deadline on."""
+    """Return the instants, from the deadline on, at which another taint may decide."""
     found = {one.fire_at + decision.held_seconds for one in decision.verdicts if one.fire_at is not None}
     return sorted(at for at in found if at >= decision.fire_at)
 
 
 @given(decisions(), policies)
-def test_of_those_that_are_due_the_one_decides_whose_rule_lets_it_go_soonest(
-    made: tuple[Evict, Pod], policy: EvictionPolicy
-) -> None:
-    """At each instant; the deadline and everything else stay as they are."""
+def test_the_due_taint_whose_rule_evicts_soonest_decides(made: tuple[Evict, Pod], policy: EvictionPolicy) -> None:
+    """W24: this holds at each instant at which a taint becomes due; the deadline and all verdicts stay the same."""
     decision, which = made
     for at in instants(decision):
         found = governed(decision, which, policy, at)
@@ -114,8 +112,8 @@ def test_of_those_that_are_due_the_one_decides_whose_rule_lets_it_go_soonest(
 
 
 @given(decisions(), policies)
-def test_when_another_decides_is_known_beforehand(made: tuple[Evict, Pod], policy: EvictionPolicy) -> None:
-    """From the deadline on, each instant at which another does, and none besides."""
+def test_all_later_changes_of_the_deciding_taint_are_foreseen(made: tuple[Evict, Pod], policy: EvictionPolicy) -> None:
+    """The forecast lists, from the deadline on, exactly the instants at which another taint starts to decide."""
     decision, which = made
     expected: list[tuple[float, TaintVerdict]] = []
     for at in instants(decision):
@@ -128,10 +126,12 @@ def test_when_another_decides_is_known_beforehand(made: tuple[Evict, Pod], polic
 
 
 @given(decisions(), policies)
-def test_a_plan_foresees_when_a_rule_lets_it_go_and_when_it_is_deleted(
+def test_a_plan_foresees_when_a_pod_may_be_evicted_and_when_it_is_deleted(
     made: tuple[Evict, Pod], policy: EvictionPolicy
 ) -> None:
-    """Not while it is paused; refused from then on, it is deleted once a rule that decides has had its patience."""
+    """A pod may be evicted once the deciding rule is not paused. If its budget refuses from then on, the pod is
+    deleted when the patience of a deciding rule has passed.
+    """
     decision, which = made
     times = instants(decision)
     handlings = [handling_of(decides(decision, which, policy, at), which, policy) for at in times]

@@ -1,7 +1,7 @@
-"""Queues hold hints only: filled anew from the records at any moment, everything goes on as if they had not been.
+"""Queues hold only hints: they can be refilled from the records at any moment without changing anything.
 
-Two controllers are told the same. The queues of one are thrown away and filled anew now and then; both have to begin
-the same work at the same time, and to tell the same effects.
+Two controllers observe the same facts. The queues of one of them are emptied and refilled now and then; both must
+begin the same work at the same time and return the same effects.
 """
 
 from collections.abc import Callable
@@ -75,27 +75,27 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class TakenTwice:
-    """One piece of work, as each of both gave it out."""
+    """The same piece of work of both controllers."""
 
     works: tuple[Work, Work]
 
     @property
     def ref(self) -> PodRef:
-        """Whose it is."""
+        """The pod of this work."""
         return self.works[0].ref
 
 
 def plain(state: PodState) -> object:
-    """Describe a state without the tokens, which are each controller's own."""
+    """Describe a state without its tokens, as each controller has its own."""
     return (state.work, state.step, state.tokens is None) if isinstance(state, InFlight) else state
 
 
 class HintsMachine(RuleBasedStateMachine):
-    """Whatever happens, happens to both."""
+    """Both controllers observe the same facts and receive the same orders."""
 
     @initialize(policy=POLICIES, breaker=BREAKERS)
     def begin(self, policy: EvictionPolicy, breaker: BreakerPolicy) -> None:
-        """Both start alike, with two nodes that are tainted and pods on them."""
+        """Start both controllers with two tainted nodes and pods on them."""
         self.plain, self.refilled = (Controller(eviction_policy=policy, breaker=breaker) for _ in range(2))
         self.now, self.lives, self.versions = 0.0, 0, 0
         self.pods: dict[str, Pod] = {}
@@ -106,13 +106,13 @@ class HintsMachine(RuleBasedStateMachine):
         self.see_pods(NAMES[3:6], "n2", 2, new=True, marked=False)
 
     def both(self, ask: Callable[[Controller], Answer]) -> Answer:
-        """Ask both, and compare what they answer."""
+        """Ask both controllers, and compare their answers."""
         answer, other = ask(self.plain), ask(self.refilled)
         assert answer == other
         return answer
 
     def tell(self, *facts: Fact) -> None:
-        """Tell both."""
+        """Report facts to both controllers."""
         for fact in facts:
             effects = self.both(lambda brain, fact=fact: brain.observe(fact, moment(self.now)))  # type: ignore[misc]
             for effect in effects:
@@ -122,22 +122,22 @@ class HintsMachine(RuleBasedStateMachine):
 
     @rule()
     def fill_anew(self) -> None:
-        """What one of them has in its queues is thrown away, and placed anew."""
+        """The queues of one controller are emptied and refilled."""
         fill_anew(self.refilled)
 
     @rule(max_works=st.sampled_from([1, 2, 100]))
     def fill_anew_and_take(self, max_works: int) -> None:
-        """Who is next is the same."""
+        """After a refill, both controllers begin the same work."""
         fill_anew(self.refilled)
         self.take(max_works, 100)
 
     @rule(seconds=st.sampled_from([0.5, 1, 2, 5]))
     def time_passes(self, seconds: float) -> None:
-        """And whoever acts evaluates."""
+        """Time passes, and both controllers evaluate."""
         self.now += seconds
         self.both(lambda brain: brain.evaluate(moment(self.now)))
 
-    # What is seen
+    # Observations
 
     @rule(name=NODES, keys=KEYS)
     def taint_node(self, name: str, keys: tuple[str, ...]) -> None:
@@ -181,11 +181,11 @@ class HintsMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def lose_pod(self, name: str) -> None:
-        """A pod is gone."""
+        """A pod is deleted."""
         if name in self.pods:
             self.tell(PodGone(self.pods.pop(name).ref))
 
-    # What is ordered
+    # Orders
 
     @rule(cluster=st.integers(0, 4), names=st.sets(NODES, max_size=2))
     def order(self, cluster: int, names: set[str]) -> None:
@@ -195,10 +195,10 @@ class HintsMachine(RuleBasedStateMachine):
 
     @rule(policy=POLICIES)
     def change_policy(self, policy: EvictionPolicy) -> None:
-        """Other limits, rules and modes."""
+        """Limits, rules and modes change."""
         self.both(lambda brain: brain.change_policy(policy, moment(self.now)))
 
-    # What is done
+    # Work
 
     @rule(max_works=st.sampled_from([1, 2, 100]), max_retries=st.sampled_from([0, 1, 100]))
     def take(self, max_works: int, max_retries: int) -> None:
@@ -213,7 +213,7 @@ class HintsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), marks=st.booleans(), sends=st.booleans())
     def go_on(self, data: st.DataObject, marks: bool, sends: bool) -> None:
-        """The next call of one is made."""
+        """Work in flight makes its next call, if the recheck allows it."""
         begun = data.draw(st.sampled_from(self.flying))
         first, second = (
             brain.attempts.recheck(work, moment(self.now))
@@ -229,7 +229,7 @@ class HintsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), how=st.sampled_from(["done", "gone", "off", "cut", "held", "failed", "blocked"]))
     def settle(self, data: st.DataObject, how: str) -> None:
-        """One ends."""
+        """A piece of work ends."""
         begun = data.draw(st.sampled_from(self.flying))
         self.flying.remove(begun)
         outcomes: dict[str, WorkOutcome] = {
@@ -252,7 +252,7 @@ class HintsMachine(RuleBasedStateMachine):
 
     @invariant()
     def records_are_the_same(self) -> None:
-        """Their states, and what is told of them."""
+        """Both controllers have the same records, and report the same status."""
         if not hasattr(self, "plain"):
             return
         self.both(lambda brain: [(record.ref, plain(record.state), record.condition) for record in brain.pods])
@@ -265,9 +265,9 @@ class HintsMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_slept_through(self) -> None:
-        """Once its hints were placed anew it may wake for nothing (limits are asked once more), and never too late.
+        """After a refill a controller may wake for nothing, as it asks the limits once more, but never too late.
 
-        Where nothing is to be done either may wake for nothing: the hint of a limit outlives the pod that it was for.
+        If nothing is to be done, either controller may wake for nothing: the hint of a limit outlives its pod.
         """
         if not hasattr(self, "plain") or not any(map(_is_to_be_done, self.plain.pods)):
             return

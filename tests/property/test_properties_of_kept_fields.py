@@ -1,4 +1,4 @@
-"""What the watch filter keeps of an object reads like the whole object, whatever the object is."""
+"""The fields that the watch filter keeps of an object are read like the whole object, whatever the object contains."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -23,18 +23,18 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 def mostly(usual: st.SearchStrategy[Any], odd: st.SearchStrategy[Any] = JSON) -> st.SearchStrategy[Any]:
-    """Mostly as it should be, now and then anything at all."""
+    """Draw mostly a usual value, now and then an odd one."""
     return st.one_of([usual] * 7 + [odd])
 
 
 def objects(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects in which each of these fields is there or not, with others that nobody reads."""
+    """Draw objects that have any of these fields, and a field that nobody reads."""
     named = {name.replace("_", ":"): values for name, values in fields.items()}
     return mostly(st.fixed_dictionaries({}, optional={**named, "unread": JSON}))
 
 
 def lists(entries: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Lists of these."""
+    """Draw lists of these entries."""
     return mostly(st.lists(mostly(entries), max_size=3))
 
 
@@ -90,7 +90,7 @@ BODIES = st.fixed_dictionaries({}, optional={"kind": TEXTS, "metadata": METADATA
 
 
 def outcome(read: Callable[[object], Any], body: object) -> Any:
-    """What reading an object gives: its value with all complaints, or its fault."""
+    """Return what reading an object gives: its value with all complaints, or the error."""
     try:
         return read(body)
     except MalformedObject as malformed:
@@ -99,7 +99,7 @@ def outcome(read: Callable[[object], Any], body: object) -> Any:
 
 @given(BODIES)
 def test_a_node_reads_the_same_after_the_filter(body: dict[str, Any]) -> None:
-    """The same node with the same complaints, or the same fault; the whole object is not changed."""
+    """Reading gives the same node with the same complaints, or the same error; the filter does not change its input."""
     whole = deepcopy(body)
     assert outcome(read_node, node_fields(body)) == outcome(read_node, body)
     assert body == whole
@@ -107,14 +107,14 @@ def test_a_node_reads_the_same_after_the_filter(body: dict[str, Any]) -> None:
 
 @given(BODIES)
 def test_a_pod_reads_the_same_after_the_filter(body: dict[str, Any]) -> None:
-    """The same pod with the same complaints, or the same fault; the whole object is not changed."""
+    """Reading gives the same pod with the same complaints, or the same error; the filter does not change its input."""
     whole = deepcopy(body)
     assert outcome(read_pod, pod_fields(body)) == outcome(read_pod, body)
     assert body == whole
 
 
 @given(BODIES)
-def test_what_is_kept_is_kept_again(body: dict[str, Any]) -> None:
-    """Filtering twice is filtering once."""
+def test_filtering_twice_gives_the_same_as_filtering_once(body: dict[str, Any]) -> None:
+    """The filter keeps all fields of an object that was filtered already."""
     assert node_fields(node_fields(body)) == node_fields(body)
     assert pod_fields(pod_fields(body)) == pod_fields(body)

@@ -1,6 +1,6 @@
-"""Limits, pauses and turns against an oracle that recomputes from the whole history, at every question, what may go.
+"""Limits, pauses and turns, against an oracle that recomputes from the whole history which pods may be evicted.
 
-Instants are quarters of a second and rates powers of two, so that everything is exact.
+Instants are quarters of a second and rates are powers of two, so that floats hold them exactly.
 """
 
 import math
@@ -53,14 +53,14 @@ Scope = tuple[str, str]
 
 
 def scopes_of(key: FlowKey) -> tuple[Scope, ...]:
-    """Name all that may limit a lane; nothing limits an exempt one."""
+    """Return the scopes that may limit a flow; nothing limits an exempt one."""
     if key.exempt:
         return ()
     return ("total", ""), ("node", key.node_name), ("namespace", key.namespace), ("rule", key.rule)
 
 
 def limit_of(policy: EvictionPolicy, scope: Scope) -> Limit:
-    """Say by how much a policy limits it."""
+    """Return the limit of a scope under a policy."""
     if scope[0] == "rule":
         return next((rule.limit for rule in policy.rules if rule.name == scope[1]), UNLIMITED)
     return {"total": policy.total, "node": policy.per_node, "namespace": policy.per_namespace}[scope[0]]
@@ -68,9 +68,10 @@ def limit_of(policy: EvictionPolicy, scope: Scope) -> Limit:
 
 @dataclass
 class Begun:
-    """An eviction that was let through. ``counts``: under each scope that limited it, as long as it does.
+    """An eviction that began. ``counts``: the scopes whose limit still counts this eviction.
 
-    ``ended_pod`` None: not known yet; of what was sent before another policy came, nothing comes back after it.
+    ``ended_pod`` None: not known yet. If a request was sent before the policy changed, its token is never given back
+    (``certain``).
     """
 
     key: FlowKey
@@ -82,13 +83,13 @@ class Begun:
     certain: bool = False
 
     def spent(self) -> bool:
-        """Tell whether its token is used up, as far as is known."""
+        """Return whether the eviction's token is used up, as far as is known."""
         return self.sent_at is not None and (self.ended_pod is not False or self.certain)
 
 
 @dataclass
 class History:
-    """Everything that has happened, and what follows from it. ``order``: what has happened, one after the other."""
+    """All events, and what follows from them. ``order``: policies and sent evictions in the order of time."""
 
     policies: list[tuple[float, EvictionPolicy]]
     begun: list[Begun] = field(default_factory=list)
@@ -96,11 +97,11 @@ class History:
 
     @property
     def policy(self) -> EvictionPolicy:
-        """The one in force."""
+        """The policy in force."""
         return self.policies[-1][1]
 
     def has_room(self, scope: Scope, now: float) -> bool:
-        """Say from scratch whether one more may begin."""
+        """Compute from scratch whether one more eviction may begin."""
         limit = limit_of(self.policy, scope)
         open_ones = [one for one in self.begun if scope in one.counts and not one.over]
         if limit.at_once is not None and len(open_ones) >= limit.at_once:
@@ -108,7 +109,7 @@ class History:
         return self.tokens(scope, now) - sum(one.sent_at is None for one in open_ones) >= 1
 
     def tokens(self, scope: Scope, now: float) -> float:
-        """Go through all policies and all that was sent, in order."""
+        """Compute the tokens of a scope now, from all policies and all sent evictions."""
         tokens, last, limit = math.inf, -math.inf, UNLIMITED
         policies = iter(self.policies)
         for event in self.order:
@@ -125,13 +126,13 @@ class History:
 
     @staticmethod
     def grown(tokens: float, seconds: float, limit: Limit) -> float:
-        """Let tokens grow."""
+        """Return the number of tokens after these seconds."""
         if limit.per_second is None or seconds == math.inf:
             return limit.max_tokens
         return min(tokens + seconds * limit.per_second, limit.max_tokens)
 
     def allowed(self, scope: Scope, start: float, end: float) -> float:
-        """Say how many pods may be ended in a span: the largest burst of all in force, and what grows."""
+        """Return how many pods may be evicted in a span: the largest burst in force in it, and the tokens that grow."""
         spans = [*pairwise(self.policies), (self.policies[-1], (math.inf, self.policy))]
         touching = [
             (max(a, start), min(b, end), limit_of(p, scope)) for (a, p), (b, _) in spans if a <= end and b >= start
@@ -143,9 +144,9 @@ class History:
 
 
 class LimitsMachine(RuleBasedStateMachine):
-    """Pods that wait, evictions that begin and end in every way, policies and pauses that change.
+    """Pods wait, evictions begin and end in every way, policies and pauses change.
 
-    What is stale is thrown away at once, which else happens only where there is much of it.
+    The queue removes stale entries at once here; in production it does so only when there are many.
     """
 
     def __init__(self) -> None:
@@ -155,7 +156,7 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @initialize(policy=POLICIES)
     def begin(self, policy: EvictionPolicy) -> None:
-        """Start under some policy."""
+        """Start with a policy."""
         self.now = 0.0
         self.held: set[str] = set()
         self.pods = KnownPods(GoneObjects())
@@ -166,7 +167,7 @@ class LimitsMachine(RuleBasedStateMachine):
         self.waits: dict[bool, dict[str, Counter[str]]] = {False: {}, True: {}}
 
     def may_go(self, retry: bool) -> dict[str, tuple[FlowKey, float]]:
-        """Say from scratch who may go."""
+        """Compute from scratch which pods may be evicted, each with its flow and deadline."""
         room = {
             scope: self.history.has_room(scope, self.now)
             for key, _, _ in self.wanted.values()
@@ -181,11 +182,11 @@ class LimitsMachine(RuleBasedStateMachine):
             and all(room[scope] for scope in scopes_of(key))
         }
 
-    # What happens
+    # Events
 
     @rule(quarters=st.integers(1, 12))
     def time_passes(self, quarters: int) -> None:
-        """Whoever may go afterwards was to be waited for no longer than that."""
+        """Time passes; if a pod may be evicted afterwards, the queue had announced an instant no later than that."""
         woken = self.queue.next_at(self.now, retries=True, stopped=False)
         self.now += quarters / 4
         if self.may_go(retry=False) or self.may_go(retry=True):
@@ -194,7 +195,7 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @rule(uid=UIDS, key=KEYS, wait=st.integers(-8, 8), retry=st.booleans())
     def want(self, uid: str, key: FlowKey, wait: int, retry: bool) -> None:
-        """A pod's eviction is wanted, or wanted otherwise than before."""
+        """A pod's eviction is scheduled, or scheduled differently."""
         if uid not in self.flying:
             self.leave(uid)
             self.wanted[uid] = (key, self.now + wait / 4, retry)
@@ -202,13 +203,13 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @rule(uid=UIDS)
     def forget(self, uid: str) -> None:
-        """Wanted or not, in flight or not: what is in flight has to end."""
+        """The queue forgets a pod, whether it is scheduled, in flight or neither; an eviction in flight still ends."""
         self.leave(uid)
         self.wanted.pop(uid, None)
         self.queue.forget(self.record(uid))
 
     def record(self, uid: str) -> PodRecord:
-        """Find the record of a pod; of one that is not known yet it begins."""
+        """Return the record of a pod; create it if the pod is not known yet."""
         if (record := self.pods.find(ref(uid, uid))) is not None:
             return record
         change = self.pods.put(PodSeen(pod(name=uid, uid=uid)), moment(0))
@@ -216,22 +217,22 @@ class LimitsMachine(RuleBasedStateMachine):
         return change[0]
 
     def tokens(self, uid: str) -> tuple[Token, ...] | None:
-        """Say what one that was begun has of its limits."""
+        """Return the tokens that an eviction in flight holds."""
         state = self.record(uid).state
         assert isinstance(state, InFlight)
         return state.tokens
 
     def leave(self, uid: str) -> None:
-        """A node that leaves its place, or changes it, begins to wait anew."""
+        """Note that a pod leaves its place in the queue: the turns of its node are counted anew."""
         if uid in self.wanted:
             key, _, retry = self.wanted[uid]
             self.waits[retry].pop(key.node_name, None)
 
     @rule(retry=st.booleans(), most=st.integers(1, 6))
     def take(self, retry: bool, most: int) -> None:
-        """Something is taken if and only if something may go; of a node the most overdue; and nodes take turns.
+        """An eviction begins if and only if a pod may be evicted: the most overdue of its node, and nodes take turns.
 
-        What is exempt goes before all else, the most overdue first, and takes no turn.
+        Exempt pods go before all others, the most overdue first, and use no node's turn.
         """
         self.queue.advance(self.now)
         for _ in range(most):
@@ -256,7 +257,7 @@ class LimitsMachine(RuleBasedStateMachine):
             del self.wanted[uid]
 
     def check_turns(self, waiting: set[str], served: str, retry: bool) -> None:
-        """While a node waits and may go, no other has more than one turn more than it."""
+        """Assert that no node gets more than one turn more than another that waits and may evict."""
         waits = self.waits[retry] = {name: self.waits[retry].get(name, Counter()) for name in waiting}
         for name, counts in waits.items():
             counts[served] += 1
@@ -265,7 +266,7 @@ class LimitsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(data=st.data())
     def send(self, data: st.DataObject) -> None:
-        """The request is sent if it still may be; never are more pods ended in any span than are allowed."""
+        """A request is sent unless the policy has changed since; no span ever contains more evictions than allowed."""
         uid = data.draw(st.sampled_from(sorted(self.flying)))
         one = self.flying[uid]
         if one.sent_at is not None:
@@ -279,7 +280,7 @@ class LimitsMachine(RuleBasedStateMachine):
                 self.check_spans(scope)
 
     def check_spans(self, scope: Scope) -> None:
-        """Count what may have ended pods, in all spans that end now."""
+        """Count the requests that may have evicted pods, in all spans that end now."""
         sent = [
             one.sent_at
             for one in self.history.begun
@@ -291,7 +292,7 @@ class LimitsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), ended_pod=st.booleans())
     def end(self, data: st.DataObject, ended_pod: bool) -> None:
-        """Sent or not, it ends; what was sent may turn out to have ended nothing."""
+        """An eviction ends, whether its request was sent or not; a sent request may turn out to have evicted no pod."""
         uid = data.draw(st.sampled_from(sorted(self.flying)))
         one = self.flying.pop(uid)
         one.over, one.ended_pod = True, ended_pod
@@ -300,7 +301,9 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @rule(policy=POLICIES)
     def change_policy(self, policy: EvictionPolicy) -> None:
-        """What was sent counts for good under limits that stay; what was not may not be sent."""
+        """The policy changes: requests already sent count for good under limits that stay, and evictions whose request
+        was not sent yet may no longer send it.
+        """
         for one in self.history.begun:
             one.certain = one.certain or (one.sent_at is not None and one.ended_pod is not False)
             one.outdated = one.outdated or one.sent_at is None
@@ -322,20 +325,20 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @invariant()
     def whoever_is_wanted_waits_in_one_place(self) -> None:
-        """And nobody else does."""
+        """Exactly the pods whose eviction is wanted wait in the queue, each in one place."""
         assert waiting_uids(self.pods) == sorted(self.wanted) == sorted(hints(self.queue))
         assert all(len(found) == 1 for found in hints(self.queue).values())
 
     @invariant()
     def due_pods_are_counted(self) -> None:
-        """First tries that are due and not held, once they have moved on."""
+        """The queue counts the first tries that are due and not paused."""
         self.queue.advance(self.now)
         free = [key for key, at, retry in self.wanted.values() if not retry and at <= self.now]
         assert self.queue.due() == sum(key.node_name not in self.held for key in free)
 
     @invariant()
     def nobody_wakes_for_nothing(self) -> None:
-        """Once all that may go has gone, what is next is later."""
+        """If no pod may be evicted, the queue announces a later instant or none."""
         self.queue.advance(self.now)
         if not self.may_go(retry=False) and not self.may_go(retry=True):
             for retry in (False, True):
@@ -344,7 +347,7 @@ class LimitsMachine(RuleBasedStateMachine):
             assert woken is None or woken > self.now
 
     def teardown(self) -> None:
-        """All is let go of: nothing is left."""
+        """After all evictions have ended and all pods are forgotten, the queue holds nothing."""
         self.patch.undo()
         for uid in list(self.flying):
             self.queue.end(self.tokens(uid) or (), ended_pod=True)

@@ -1,4 +1,4 @@
-"""Matching against a table of its own."""
+"""Matching of tolerations and taints, against a table that was written by hand."""
 
 from itertools import product
 
@@ -9,7 +9,7 @@ from tests.property.strategies import KEYS, OPERATORS, VALUES, any_taints, any_t
 from taint_eviction.core.matching import canonical_int64, matches
 from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 
-# For each value, the number that it is for Gt and Lt, by hand.
+# The number that each value means for Gt and Lt; None if it is no canonical integer.
 NUMBERS: dict[str, int | None] = {
     "": None,
     "v": None,
@@ -26,7 +26,7 @@ NUMBERS: dict[str, int | None] = {
 
 
 def accepted(operator: str, mine: str, theirs: str) -> bool:
-    """Say by the table whether an operator accepts a taint's value."""
+    """Return whether an operator accepts a taint's value according to the table."""
     numbers = NUMBERS[mine], NUMBERS[theirs]
     table = {
         "": mine == theirs,
@@ -39,7 +39,7 @@ def accepted(operator: str, mine: str, theirs: str) -> bool:
 
 
 def expected(toleration: Toleration, taint: Taint) -> bool:
-    """Say by the table whether a toleration matches a taint."""
+    """Return whether a toleration matches a taint according to the table."""
     keys = {taint.key, ""} if toleration.operator == "Exists" else {taint.key}
     return (
         toleration.effect in {"", taint.effect}
@@ -49,7 +49,7 @@ def expected(toleration: Toleration, taint: Taint) -> bool:
 
 
 def test_every_combination_is_as_in_the_table() -> None:
-    """All effects, keys, operators and values of a small world, each with each."""
+    """The test tries every combination of a few effects, keys, operators and values."""
     taints = [Taint("k1", NO_EXECUTE, value) for value in VALUES]
     combinations = product(("", *KEYS), OPERATORS, VALUES, ("", NO_EXECUTE, NO_SCHEDULE), taints)
     for key, operator, value, effect, taint in combinations:
@@ -59,26 +59,26 @@ def test_every_combination_is_as_in_the_table() -> None:
 
 @given(any_tolerations, any_taints)
 def test_matching_is_as_in_the_table(toleration: Toleration, taint: Taint) -> None:
-    """The same on any pair, seconds and all."""
+    """Random tolerations, with any ``tolerationSeconds``, match random taints as the table says."""
     assert matches(toleration, taint) is expected(toleration, taint)
 
 
 @given(st.integers(-(2**70), 2**70))
-def test_exactly_the_int64_are_integers(number: int) -> None:
-    """A number is read if and only if 64 bits hold it."""
+def test_a_number_is_read_only_if_it_fits_into_64_bits(number: int) -> None:
+    """``Gt`` and ``Lt`` read a canonical number if and only if it is a signed 64-bit integer."""
     assert canonical_int64(str(number)) == (number if -(2**63) <= number < 2**63 else None)
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[+-]?[0-9_. ]{1,22}", fullmatch=True))
-def test_what_is_read_is_written_back_the_same(text: str) -> None:
-    """Whatever is taken for an integer is its one canonical spelling."""
+def test_a_text_that_is_read_as_an_integer_is_its_canonical_spelling(text: str) -> None:
+    """A text with leading zeros, a plus sign, spaces or underscores is no integer."""
     number = canonical_int64(text)
     assert number is None or str(number) == text
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
-def test_gt_equal_and_lt_divide_the_integers_among_them(mine: int, theirs: int) -> None:
-    """Of two integers exactly one of the three holds."""
+def test_exactly_one_of_gt_equal_and_lt_matches(mine: int, theirs: int) -> None:
+    """For any two integers, the operator that matches is the one that compares them rightly."""
     taint = Taint("k", NO_EXECUTE, str(theirs))
     holding = [operator for operator in ("Gt", "Equal", "Lt") if matches(Toleration("k", operator, str(mine)), taint)]
     assert holding == ["Gt" if theirs > mine else "Lt" if theirs < mine else "Equal"]

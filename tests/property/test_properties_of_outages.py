@@ -1,4 +1,6 @@
-"""Whatever happens to a node's lifecycle taint: no countdown is older than its outage, and nobody goes without it."""
+"""Lifecycle taints of nodes that change in any way: no countdown starts before its outage (W22), and no pod is due
+while the taint is absent.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +19,7 @@ KEYS = (UNREACHABLE, NOT_READY)
 
 @dataclass(frozen=True)
 class OutageTurn:
-    """What happens to a node ``after`` so many seconds, and how the controller learns of it: perhaps not at once."""
+    """A change of a node ``after`` this many seconds, and how the controller learns of the change, if it does."""
 
     after: int
     name: str
@@ -41,7 +43,7 @@ turns = st.lists(
 
 
 class TrueOutages:
-    """What is really so: the nodes, and since when each taint of n1 has been there without the node being ready."""
+    """The true nodes, and for each lifecycle taint of n1 the instant at which its outage began."""
 
     def __init__(self) -> None:
         self.nodes = {name: replace(node(name=name, version=1), ready=Readiness("True", EPOCH - 99)) for name in NAMES}
@@ -68,7 +70,7 @@ class TrueOutages:
 
 
 def learn(stage: Stage, truth: TrueOutages, how: str) -> None:
-    """Tell what is so, as a watch, a list after a gap, a list beside the watch, or a live read does."""
+    """Report the true state by a watch, a list after a gap, a list beside the watch, or a live read."""
     match how:
         case "watch":
             stage.observe(*(NodeSeen(one) for one in truth.unseen), NodesHeard(truth.version))
@@ -78,7 +80,7 @@ def learn(stage: Stage, truth: TrueOutages, how: str) -> None:
             stage.observe(*listed, NodesSwept(uids, stage.now, truth.version))
         case "resync":
             stage.observe(*(NodeSeen(one, asked_at=stage.now) for one in truth.nodes.values()))
-            return  # The watch is yet to bring what it shows.
+            return  # The watch still has to deliver these changes.
         case "read":
             stage.observe(NodeSeen(truth.nodes["n1"], asked_at=stage.now))
             return
@@ -89,8 +91,8 @@ def learn(stage: Stage, truth: TrueOutages, how: str) -> None:
 
 @settings(max_examples=examples(1))
 @given(turns)
-def test_no_countdown_is_older_than_its_outage_and_nobody_goes_without_its_taint(story: list[OutageTurn]) -> None:
-    """A start that is carried over is one of this outage; while the taint is absent, its pods stay."""
+def test_no_countdown_starts_before_its_outage_and_no_pod_is_due_without_its_taint(story: list[OutageTurn]) -> None:
+    """W22: a start that is carried over belongs to the same outage; while the taint is absent, its pods stay."""
     stage, truth = Stage(), TrueOutages()
     learn(stage, truth, "list")
     for turn in story:

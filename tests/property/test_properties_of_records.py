@@ -1,6 +1,6 @@
-"""Journals, audit logs and logs, as they are after a crash, an editor, or somebody's tools.
+"""Journals, audit logs and logs that a crash, an editor or some tool has damaged.
 
-Whatever stands in a line, the others are used; and what comes of them can be drawn, and written as a scenario.
+Whatever one line contains, the other lines are used, and the result can be drawn and written as a scenario.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def written(told: object) -> bytes:
 
 
 def assert_usable(record: RunRecord) -> None:
-    """Draw it and write it as a scenario; that can be malformed, as what was recorded was, but no worse."""
+    """Draw a record and write it as a scenario; the scenario may be malformed, but reading it raises nothing else."""
     page = render_page(picture_of_record(record))
     text = scenario_text(record)
     (page + text).encode()
@@ -85,7 +85,7 @@ def assert_usable(record: RunRecord) -> None:
 def test_lines_of_any_shape_are_skipped_or_used(
     lines: tuple[dict[str, Any], ...], odd: list[Any], rng: random.Random
 ) -> None:
-    """And those that are as they should be are used all the same."""
+    """Odd lines among the real ones do not reduce what is read from the real ones."""
     told = [*lines, *odd]
     rng.shuffle(told)
     whole = read_record([written(each) for each in lines], "record")
@@ -99,7 +99,7 @@ def test_lines_of_any_shape_are_skipped_or_used(
 def test_fields_of_another_type_are_left_out(
     lines: tuple[dict[str, Any], ...], rng: random.Random, values: list[Any]
 ) -> None:
-    """Of a line whose other fields can be used, or with the whole line."""
+    """A field of the wrong type is skipped alone or with its whole line; the record stays usable."""
     told = list(lines)
     for value in values:
         at = rng.randrange(len(told))
@@ -112,7 +112,7 @@ def test_fields_of_another_type_are_left_out(
 def test_any_bytes_in_a_record_cost_their_line_at_most(
     lines: tuple[dict[str, Any], ...], rng: random.Random, waste: bytes
 ) -> None:
-    """Cut by a full disk, or with waste in it; whoever has to tell what it is says so or not."""
+    """A record that was cut, or that contains random bytes or an extra line break, loses at most the damaged lines."""
     content = b"".join(map(written, lines))
     at = rng.randrange(len(content) + 1)
     content = rng.choice([content[:at], content[:at] + waste + content[at:], content[:at] + b"\n" + content[at:]])

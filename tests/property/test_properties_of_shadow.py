@@ -1,4 +1,6 @@
-"""Whatever happens to nodes and pods: a built-in controller that does the same is never called different."""
+"""The shadow comparison, for any changes of nodes and pods: a built-in controller that does the same as this
+controller is never reported as different.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +20,7 @@ seconds = st.one_of(st.none(), st.integers(0, 20))
 
 
 class PlayedChange(NamedTuple):
-    """Something that somebody does to a node (0) or to one of its pods, after so many half seconds."""
+    """A change of the node or of one of its pods, after this many half seconds."""
 
     after: int
     what: str
@@ -39,7 +41,7 @@ changes = st.lists(
 
 
 class ShadowedWorld:
-    """One node and four pods, and what is done to them."""
+    """One node and four pods that change."""
 
     def __init__(self, tolerated: list[int | None]) -> None:
         self.on = ShadowStage()
@@ -52,14 +54,14 @@ class ShadowedWorld:
         self.on.sees(node(version=1), *self.pods.values())
 
     def written(self, number: int, **fields: object) -> Pod:
-        """PlayedChange a pod; return its next version."""
+        """Change a pod, and return its next version."""
         self.version += 1
         changed = replace(self.pods[number], resource_version=self.version, **fields)  # type: ignore[arg-type]
         self.pods[number] = changed
         return changed
 
     def change(self, change: PlayedChange) -> None:
-        """Let somebody do it, if it can be done."""
+        """Make a change, if it is possible."""
         if change.what in ("taint", "untaint"):
             self.version += 1
             key = KEYS[change.number % 2]
@@ -88,7 +90,7 @@ class ShadowedWorld:
         (self.on.evicts if built_in else self.on.deletes)(ended)
 
     def due(self, late_seconds: float) -> list[int]:
-        """Name the pods whose deadline passed so long ago."""
+        """Return the numbers of the pods whose deadline passed this many seconds ago."""
         found = []
         for number, each in self.pods.items():
             known = self.on.brain.status.explain(each.ref.key, moment(self.on.now))
@@ -98,10 +100,10 @@ class ShadowedWorld:
 
 
 @given(st.lists(seconds, min_size=4, max_size=4), changes, st.sampled_from([0.0, 0.5, 1.5]))
-def test_who_does_the_same_within_two_seconds_is_never_called_different(
+def test_a_built_in_controller_that_is_at_most_two_seconds_late_is_never_called_different(
     tolerated: list[int | None], some: list[PlayedChange], late_seconds: float
 ) -> None:
-    """Taints, swaps, tolerations that change, pods that others delete: same, or somebody else."""
+    """Under changing taints and tolerations, and deletions by others, each comparison says same or somebody else."""
     world = ShadowedWorld(tolerated)
     for change in [
         *some,
@@ -122,7 +124,7 @@ def test_who_does_the_same_within_two_seconds_is_never_called_different(
 
 @given(st.lists(seconds, min_size=4, max_size=4), changes)
 def test_an_end_counts_once_and_leaves_nothing_behind(tolerated: list[int | None], some: list[PlayedChange]) -> None:
-    """Whoever does what to whom, in time or not."""
+    """Each end of a pod is counted once, whoever deletes the pod and whether in time or not."""
     world = ShadowedWorld(tolerated)
     for change in some:
         world.on.at(world.on.now + change.after / 2)

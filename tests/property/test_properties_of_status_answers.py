@@ -1,4 +1,4 @@
-"""What ``status`` and ``explain`` are answered: it is shown, or it is said that it is no such answer."""
+"""Answers that ``status`` and ``explain`` receive are shown, or refused as no answer of this version."""
 
 import contextlib
 import random
@@ -22,7 +22,7 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 
 
 def answers() -> tuple[dict[str, Any], dict[str, Any]]:
-    """A status and an explanation with all that there may be in them."""
+    """Return a status and an explanation with as many of their fields as possible."""
     failed = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT))
     fail(failed, Block(BlockReason.BUDGET, "web"))
     failed.sees(pod(tolerates(90), name="longer-name", uid="b"))
@@ -36,7 +36,7 @@ anything = st.just({"apiVersion": API_VERSION}) | st.dictionaries(st.sampled_fro
 
 
 def test_answers_of_this_version_are_shown() -> None:
-    """Else the others would tell nothing."""
+    """A status and an explanation of this version are shown; otherwise the other test would prove nothing."""
     assert put(status_lines, STATUS)
     assert put(explanation_lines, EXPLANATION)
 
@@ -44,7 +44,7 @@ def test_answers_of_this_version_are_shown() -> None:
 @given(anything, rngs, any_json)
 @example({}, random.Random(0), {})
 def test_any_answer_is_shown_or_refused(told: dict[str, Any], rng: random.Random, value: Any) -> None:
-    """One of another version, of another program, or with something in it that cannot be meant."""
+    """An answer of another version or program, or one with a malformed field, is shown or refused."""
     for document in (told, spoilt(STATUS, rng, value)):
         with contextlib.suppress(Unanswered):
             assert all(isinstance(line, str) for line in put(status_lines, document))

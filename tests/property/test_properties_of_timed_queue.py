@@ -1,4 +1,4 @@
-"""The timed-worker queue against a dict."""
+"""The timed worker queue, against a dict."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,12 +13,12 @@ refs = st.builds(
     st.builds(NamespacedName, st.just("shop"), st.sampled_from([f"p{number}" for number in range(6)])),
     st.sampled_from("abc"),
 )
-# Few seconds, and several instants in each: the queue keeps its entries by second.
+# A few seconds with several instants in each, as the queue groups its entries by second.
 instants = st.integers(0, 40).map(lambda quarters: quarters / 4)
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Whatever is done to both, the queue and a dict of who is due when, and since which turn, agree."""
+    """After any operations, the queue agrees with a dict of each key's time, turn and UID."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(ref=refs, fire_at=instants)
     def schedule(self, ref: PodRef, fire_at: float) -> None:
-        """The last one to be scheduled has the key; the same again keeps its turn."""
+        """The last scheduled pod takes the key; scheduling the same pod for the same time again keeps its turn."""
         before = self.due.get(ref.key)
         replaced = self.queue.schedule(ref, fire_at)
         assert (replaced is None) == (before is None)
@@ -45,7 +45,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(ref=refs)
     def cancel(self, ref: PodRef) -> None:
-        """W3: the owner cancels, nobody else does."""
+        """W3: only the UID that is scheduled under a key can cancel the entry."""
         mine = ref.key in self.due and self.due[ref.key][2] == ref.uid
         entry = self.queue.cancel(ref)
         assert (entry is not None) is mine
@@ -54,7 +54,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(now=instants)
     def pop_due(self, now: float) -> None:
-        """The most overdue comes out, and nothing of it remains."""
+        """The most overdue entry is returned and removed."""
         entry = self.queue.pop_due(now)
         first = min(self.due.items(), key=lambda item: item[1], default=None)
         if first is None or first[1][0] > now:
@@ -67,7 +67,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def pop_everything(self) -> None:
-        """In order of time and turn."""
+        """All entries are returned in the order of time and turn."""
         popped = []
         while (entry := self.queue.pop_due(1e9)) is not None:
             popped.append(entry.ref.uid)
@@ -77,12 +77,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def next_fire_at_is_the_earliest(self) -> None:
-        """None if and only if there is nothing."""
+        """The next time is that of the earliest entry, None if and only if the queue is empty."""
         assert self.queue.next_fire_at() == min((entry[0] for entry in self.due.values()), default=None)
 
     @invariant()
     def entries_are_those_of_the_dict(self) -> None:
-        """One entry a key, each with its UID."""
+        """The queue has one entry per key, with the key's UID and time."""
         assert len(self.queue) == len(self.due)
         assert {entry.ref.key: (entry.fire_at, entry.ref.uid) for entry in self.queue} == {
             key: (fire_at, uid) for key, (fire_at, _, uid) in self.due.items()
@@ -93,11 +93,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def heap_stays_bounded(self) -> None:
-        """Heap size <= 2 x live + 64, as documented."""
+        """The heap has at most 2 x live + 64 entries, as documented."""
         self.heap_is_bounded(len(self.due))
 
     def heap_is_bounded(self, live: int) -> None:
-        """Look at what is held, how much of it is said to be stale, and at what is noted of seconds."""
+        """Assert the bound, and that the counts of stale entries and the notes about seconds are right."""
         held = len(self.queue._front) + sum(map(len, self.queue._by_second.values()))
         assert held == live + self.queue._stale <= 2 * live + 64
         assert self.queue._by_second.keys() == set(self.queue._seconds)

@@ -1,6 +1,6 @@
-"""What a watch brings, down to its bytes: nothing of it breaks anything, and what is malformed changes nothing.
+"""Malformed data from a watch, down to its bytes, breaks nothing and changes no deadline.
 
-It goes the real way, through tap and sieve to the brain (``played_watches``).
+The bytes pass through the real watch interceptor and watch filter to the core (``played_watches``).
 """
 
 import asyncio
@@ -45,18 +45,18 @@ GARBAGE = (
 
 
 def line(event_type: Any, body: Any) -> bytes:
-    """Write an event."""
+    """Return an event as a line of a watch."""
     return orjson.dumps({"type": event_type, "object": body}) + b"\n"
 
 
 def in_pieces(content: bytes, rng: random.Random) -> list[bytes]:
-    """Cut it anywhere."""
+    """Cut content at random places."""
     cuts = sorted(rng.randrange(len(content) + 1) for _ in range(rng.randrange(4)))
     return [content[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(content)], strict=True)]
 
 
 def spoilt_line(kind: str, rng: random.Random, value: Any) -> bytes:
-    """Write an event of an object that is known, with something in it that cannot be meant, or cut, or run together."""
+    """Return a malformed event of a known object: with a wrong field, cut off, or two events in one line."""
     body = node_json(5, "k1") if kind == "nodes" else pod_json(5, "stays", TOLERATED)
     match rng.randrange(8):
         case 0:
@@ -80,14 +80,14 @@ kinds = st.sampled_from(["nodes", "pods"])
 
 
 def assert_deadlines_stay(stage: WatchedBrain) -> None:
-    """One pod leaves at its time; at most 10 s later where it can't be read any more when the taint was added."""
+    """Assert that one pod is due at its time, or up to 10 s later if the taint's time can no longer be read."""
     assert stage.due_at(289.9) == set()
     assert stage.due_at(301.0) == {"leaves"}
     assert stage.due_at(3600.0 * 24 * 365) == set()
 
 
 async def assert_still_understood(stage: WatchedBrain) -> None:
-    """A second taint, which nobody tolerates: what is not gone leaves, on the same stream or on the next."""
+    """Assert that both pods become due by a second taint that nobody tolerates, on the same stream or on the next."""
     if "nodes" in stage.ended:
         await stage.watch(NodesScope(), [node_json(90, "k1")])
     await stage.stream("nodes", [line("MODIFIED", node_json(100, "k1", "k2"))])
@@ -99,8 +99,8 @@ async def assert_still_understood(stage: WatchedBrain) -> None:
 
 
 @given(kinds, rngs, st.lists(any_json, min_size=1, max_size=4))
-def test_what_is_malformed_changes_no_deadline(kind: str, rng: random.Random, values: list[Any]) -> None:
-    """What was last known stays, of the node and of the pods."""
+def test_malformed_events_change_no_deadline(kind: str, rng: random.Random, values: list[Any]) -> None:
+    """After malformed events, the last known state of the node and its pods still counts."""
 
     async def play(stage: WatchedBrain) -> None:
         content = b"".join(spoilt_line(kind, rng, value) for value in values)
@@ -111,8 +111,8 @@ def test_what_is_malformed_changes_no_deadline(kind: str, rng: random.Random, va
 
 
 @given(kinds, rngs, st.lists(any_json, min_size=1, max_size=4))
-def test_a_line_after_what_is_malformed_is_understood(kind: str, rng: random.Random, values: list[Any]) -> None:
-    """And nobody who is to leave by it is forgotten for what came before."""
+def test_a_line_after_malformed_events_is_read(kind: str, rng: random.Random, values: list[Any]) -> None:
+    """Malformed events do not make the controller miss a taint that arrives after them."""
 
     async def play(stage: WatchedBrain) -> None:
         content = b"".join(spoilt_line(kind, rng, value) for value in values)
@@ -124,7 +124,7 @@ def test_a_line_after_what_is_malformed_is_understood(kind: str, rng: random.Ran
 
 @given(kinds, rngs, any_json)
 def test_a_malformed_list_changes_no_deadline(kind: str, rng: random.Random, value: Any) -> None:
-    """Of any shape, or with something in it that cannot be meant; other items are seen all the same."""
+    """A list of any shape, or with malformed items, changes no deadline."""
 
     async def play(stage: WatchedBrain) -> None:
         known = node_json(5, "k1") if kind == "nodes" else pod_json(5, "stays", TOLERATED)
@@ -139,7 +139,7 @@ def test_a_malformed_list_changes_no_deadline(kind: str, rng: random.Random, val
 
 @given(st.lists(st.binary(max_size=40) | st.sampled_from(GARBAGE), max_size=6), rngs)
 def test_any_bytes_change_no_deadline(lines: list[bytes], rng: random.Random) -> None:
-    """Binary waste, pages of proxies, halves of events."""
+    """Random bytes, pages of proxies and incomplete events change no deadline."""
 
     async def play(stage: WatchedBrain) -> None:
         for kind in ("nodes", "pods"):
@@ -151,7 +151,7 @@ def test_any_bytes_change_no_deadline(lines: list[bytes], rng: random.Random) ->
 
 @given(rngs)
 def test_how_a_stream_is_cut_into_pieces_does_not_matter(rng: random.Random) -> None:
-    """Events are whole, wherever the network cuts."""
+    """Events are read as a whole, wherever the network cuts the stream."""
 
     async def play(stage: WatchedBrain) -> None:
         content = b"".join(line("MODIFIED", pod_json(version, "stays", tolerates_json("k3"))) for version in (7, 8))
@@ -166,7 +166,7 @@ def test_how_a_stream_is_cut_into_pieces_does_not_matter(rng: random.Random) -> 
 @example({"resources": [{"name": {}}, 7]})
 @example({"groups": 7, "resources": {"a": "b"}})
 def test_any_answer_about_resources_ends_a_watch_at_worst(found: Any) -> None:
-    """The process goes on."""
+    """A malformed answer to discovery ends a watch at worst; the process goes on."""
 
     async def run() -> None:
         discovery = Discovery("http://api", 1.0)

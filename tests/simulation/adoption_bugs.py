@@ -15,12 +15,12 @@ from taint_eviction.runtime.adopter import Adopter, AdoptionHints
 
 
 def adopted_are_never_given_back(patch: pytest.MonkeyPatch) -> None:
-    """An adopted pod stays adopted, whatever becomes of its node's taints."""
+    """The controller never gives back an adopted pod, whatever happens to its node's taints."""
     patch.setattr(Adopter, "_may_have_back", lambda self, pod: False)
 
 
 def given_back_by_hints_alone(patch: pytest.MonkeyPatch) -> None:
-    """Who begins to lead lists nobody: what lost its reason before that is never given back."""
+    """A new leader lists no adopted pods: a pod whose reason for adoption ended before is never given back."""
     give_back = Adopter._give_back_what_may
     begun = set[Adopter]()
 
@@ -35,7 +35,7 @@ def given_back_by_hints_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def whoever_bears_the_name_is_adopted(patch: pytest.MonkeyPatch) -> None:
-    """The patches test neither the UID nor the version of the pod that was read."""
+    """The patches test neither the UID nor the version of the pod, so they change any pod of that name."""
     for made in (adopt_patch, return_patch):
 
         def untested(*args: Any, made: Any = made) -> JsonPatch:
@@ -45,7 +45,7 @@ def whoever_bears_the_name_is_adopted(patch: pytest.MonkeyPatch) -> None:
 
 
 def notes_name_places(patch: pytest.MonkeyPatch) -> None:
-    """A note says which place of the list its seconds belong to, whatever toleration is there by now."""
+    """A note names positions in the list of tolerations, whatever toleration stands there now."""
 
     def by_place(tolerations: Sequence[Toleration]) -> Iterator[TolerationKey]:
         yield from (TolerationKey(Toleration(), place) for place, _ in enumerate(tolerations))
@@ -54,7 +54,7 @@ def notes_name_places(patch: pytest.MonkeyPatch) -> None:
 
 
 def notes_do_not_count(patch: pytest.MonkeyPatch) -> None:
-    """Who is adopted tolerates its taint indefinitely, by the spec alone."""
+    """An adopted pod tolerates its taint indefinitely, because only the spec counts and the note does not."""
 
     def as_in_the_spec(tolerations: Sequence[Toleration], _: Mapping[TolerationKey, int]) -> tuple[Toleration, ...]:
         return tuple(tolerations)
@@ -63,12 +63,12 @@ def notes_do_not_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def orders_stop_no_adoption(patch: pytest.MonkeyPatch) -> None:
-    """Pods are adopted and given back although somebody ordered ``hand-back``."""
+    """The controller adopts pods and gives them back although somebody ordered ``hand-back``."""
     patch.setattr(Adopter, "stopped_by", None)
 
 
 def adopted_before_orders_are_read(patch: pytest.MonkeyPatch) -> None:
-    """Who begins to lead adopts at once, whatever may have been ordered."""
+    """A new leader adopts at once, before it has read the control state."""
     patch.setattr(Adopter, "_may_change", lambda self: self._gate.may_act() and self.stopped_by is None)
 
 
@@ -80,14 +80,14 @@ def adopted_without_leading(patch: pytest.MonkeyPatch) -> None:
 
 
 def adopted_by_the_minute(patch: pytest.MonkeyPatch) -> None:
-    """All that is known is looked through once a minute, and no hint makes it sooner."""
+    """The controller checks once a minute which pods to adopt, and no hint makes it check sooner."""
     patch.setattr("taint_eviction.runtime.adopter._LOOK_SECONDS", 60.0)
     patch.setattr(Adopter, "_look_where_taints_changed", lambda self: None)
     patch.setattr(AdoptionHints, "heard", lambda self, fact: None)
 
 
 def nobody_is_adopted_twice(patch: pytest.MonkeyPatch) -> None:
-    """Further countdowns of an adopted pod stay the built-in controller's."""
+    """The controller does not adopt further countdowns of a pod that is already adopted."""
 
     def unless_adopted(pod: Pod, *rest: Any) -> float | None:
         return None if pod.adoption is not None else adoptable_until(pod, *rest)
@@ -96,7 +96,7 @@ def nobody_is_adopted_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def one_toleration_is_adopted(patch: pytest.MonkeyPatch) -> None:
-    """Only one of several tolerations whose seconds count loses them."""
+    """If several tolerations of a pod run countdowns, the controller takes the seconds of only one."""
 
     def first(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> tuple[int, ...]:
         return places_to_adopt(tolerations, taints)[:1]
@@ -105,7 +105,7 @@ def one_toleration_is_adopted(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_finished_are_adopted(patch: pytest.MonkeyPatch) -> None:
-    """Pods that have ended are adopted like any others."""
+    """Finished pods are adopted like any other pod."""
 
     def as_if_running(pod: Pod, *rest: Any) -> float | None:
         return adoptable_until(dataclasses.replace(pod, finished=False), *rest)
@@ -114,7 +114,7 @@ def the_finished_are_adopted(patch: pytest.MonkeyPatch) -> None:
 
 
 def labels_stay(patch: pytest.MonkeyPatch) -> None:
-    """Who is given back keeps the label."""
+    """A pod that is given back keeps the label."""
     label = f"/metadata/labels/{ADOPTED.replace('/', '~1')}"
 
     def without_the_label(*args: Any) -> JsonPatch:

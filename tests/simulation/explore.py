@@ -1,8 +1,8 @@
-"""The one command for long explorations: ``python -m tests.simulation.explore``, from the project's root.
+"""The command for long explorations: ``python -m tests.simulation.explore``, from the project's root.
 
-Without options it plays new seeds for ten minutes; ``--seed`` plays one, ``--file`` a scenario, ``--sieve`` the three
-patterns of Sieve over the whole catalogue, ``--bug`` puts one of upstream's mistakes back first. Prints what broke with
-a command that replays it and a shrunk timeline; exit code 1 if anything did.
+Without options it plays new seeds for ten minutes. ``--seed`` plays one seed, ``--file`` a scenario, ``--sieve`` the
+three patterns of Sieve over the whole catalogue; ``--bug`` first puts a known mistake into the controller. For each
+broken rule it prints a command that replays the run, and a shrunk timeline; then the exit code is 1.
 """
 
 import itertools
@@ -25,7 +25,7 @@ from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction_lab.simulation.scenario import read_scenario
 
 COMMAND = "PYTHONPATH=operator:. python -m tests.simulation.explore"
-# So many failures are shrunk and shown; of the others the seeds.
+# At most this many failures are shrunk and shown; for the others only the seeds are printed.
 _MAX_SHOWN = 3
 
 
@@ -55,7 +55,7 @@ def main(
     jobs: int,
     write: Path | None,
 ) -> None:
-    """Explore, and say what was found."""
+    """Explore, and print what was found."""
     if bug is not None:
         KNOWN_BUGS[bug](pytest.MonkeyPatch())
     if file is not None:
@@ -80,7 +80,7 @@ def _for_minutes(begin: int, minutes: float) -> Iterator[int]:
 
 
 def explore(seeds: Iterable[int], jobs: int, write: Path | None, bug: str | None) -> bool:
-    """Play seeds, name those that fail and show the first, and count; tell whether all was well."""
+    """Play seeds, print those that fail, show the first few failures, and count. Return whether no rule was broken."""
     started_at = read_monotonic()
     runs, simulated, deletes, failed = 0, 0.0, 0, dict[str, list[int]]()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
@@ -120,7 +120,7 @@ def _play_seed(seed: int) -> tuple[int, str, float, int]:
 
 
 def explain(seed: int, write: Path | None = None, bug: str | None = None) -> bool:
-    """Play a seed; if it fails, shrink it and show it, and write it as a scenario file. Tell whether all was well."""
+    """Play a seed; if it fails, shrink it, show it and write it as a scenario file. Return whether it was all right."""
     document = made_up(seed)
     played = play(document)
     if not played.violations:
@@ -140,7 +140,7 @@ def explain(seed: int, write: Path | None = None, bug: str | None = None) -> boo
 
 
 def show(title: str, played: Played) -> None:
-    """Print a timeline and what was broken."""
+    """Print a timeline and the broken rules."""
     for entry in played.timeline:
         if not entry.subject.startswith(LEFT_OUT):
             click.echo(f"{entry.at:9.3f} {entry.what.value:13} {entry.uid or entry.subject}  {entry.why}")

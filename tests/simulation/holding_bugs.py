@@ -1,4 +1,4 @@
-"""Known mistakes that holding evictions back invites: limits, pauses, budgets, the breaker; see ``known_bugs``."""
+"""Known mistakes about what holds evictions back: limits, pauses, budgets, the breaker; see ``known_bugs``."""
 
 import dataclasses
 import math
@@ -29,7 +29,7 @@ from taint_eviction.runtime.control_state_sync import ControlStateSync
 
 
 def limits_count_when_begun(patch: pytest.MonkeyPatch) -> None:
-    """A limit counts an eviction when it begins, so that slow ones catch up with each other and are sent together."""
+    """A limit counts an eviction when it begins, so that several slow ones can send their requests at the same time."""
     has_room = TokenBucket.has_room
     asked_at: dict[TokenBucket, float] = {}
 
@@ -57,7 +57,7 @@ def limits_count_when_begun(patch: pytest.MonkeyPatch) -> None:
 
 
 def tokens_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """What was called off before it was sent keeps its token indefinitely."""
+    """An eviction that is called off before its request is sent keeps its token indefinitely."""
     end = TokenBucket.end
 
     def unless_unsent(self: TokenBucket, token: Token, ended_pod: bool) -> None:
@@ -68,7 +68,7 @@ def tokens_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def pauses_are_asked_when_taken(patch: pytest.MonkeyPatch) -> None:
-    """Whether it is paused is asked when an eviction begins, and not before each call."""
+    """The controller checks pauses when an eviction begins, and not before each call."""
 
     def once_begun(_: Dispatch, __: PodRecord, ___: Evict, begun: InFlight) -> bool:
         return begun.tokens is not None
@@ -77,7 +77,7 @@ def pauses_are_asked_when_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def breaker_counts_by_first_sight(patch: pytest.MonkeyPatch) -> None:
-    """New is what this process sees for the first time, however long it has been there."""
+    """The breaker counts a taint as new when this process sees it first, however long the taint has been there."""
     surge = Breaker.surge
 
     def by_first_sight(self: Breaker, nodes: Mapping[str, KnownNode], due: int, now: Moment) -> TaintSurge:
@@ -96,13 +96,13 @@ def breaker_counts_by_first_sight(patch: pytest.MonkeyPatch) -> None:
 
 
 def breaker_counts_lost_nodes_by_taints(patch: pytest.MonkeyPatch) -> None:
-    """Whether nodes are ready does not matter: those count that the node lifecycle controller has tainted so far."""
+    """The breaker counts lost nodes by their lifecycle taints, and does not look at their condition Ready."""
     patch.setattr("taint_eviction.core.breaker.is_dated", lambda _: False)
     patch.setattr(UnreadyNodes, "too_much", lambda *_: None)
 
 
 def latch_is_lost_at_restart(patch: pytest.MonkeyPatch) -> None:
-    """The latch is written, and never read: whoever comes next begins with a closed breaker."""
+    """The latch is written but never read: a new process begins with a closed breaker."""
     take_latch = Suspension._take_latch
     patch.setattr(
         Suspension,
@@ -112,7 +112,7 @@ def latch_is_lost_at_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def waves_do_not_settle(patch: pytest.MonkeyPatch) -> None:
-    """The first pods of a wave go before the rest of it is seen."""
+    """The first pods of a taint surge are evicted before the rest of the surge is seen."""
     begin = EvictionQueue.__init__
 
     def without_settling(
@@ -129,12 +129,12 @@ def waves_do_not_settle(patch: pytest.MonkeyPatch) -> None:
 
 
 def budgets_are_hammered(patch: pytest.MonkeyPatch) -> None:
-    """A budget's no is a failure like any other, and asked again as soon."""
+    """A refusal by a budget counts as any other failure, and the eviction is tried again as soon."""
     patch.setattr("taint_eviction.runtime.evictor.blocked_seconds", backoff_seconds)
 
 
 def budgets_hold_no_longer_than_deadlines(patch: pytest.MonkeyPatch) -> None:
-    """Whoever the eviction API keeps once is deleted, without waiting for the timeout."""
+    """A pod that the eviction API refuses once is deleted without waiting for the timeout."""
     handling = Dispatch.handling
 
     def impatient(self: Dispatch, record: PodRecord, decision: Evict) -> Handling:
@@ -144,29 +144,29 @@ def budgets_hold_no_longer_than_deadlines(patch: pytest.MonkeyPatch) -> None:
 
 
 def nonsense_holds_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Keys whose values make no sense are left out."""
+    """Keys of the ConfigMap with unreadable values are ignored."""
     patch.setattr("taint_eviction_lab.wiring.read_control_state", lambda config_map: (ControlState(), []))
 
 
 def first_taints_rule_shields(patch: pytest.MonkeyPatch) -> None:
-    """W24: the taint with the earliest deadline decides by whose rule a pod goes, whatever else is due."""
+    """W24: the rule of the taint with the earliest deadline decides, whatever other taints are due."""
     patch.setattr("taint_eviction.core.dispatch.governed", lambda decision, *_: decision)
     patch.setattr("taint_eviction.core.dispatch.governed_in_turn", lambda decision, _, __, at: iter([(at, decision)]))
 
 
 def out_of_service_waits(patch: pytest.MonkeyPatch) -> None:
-    """W23: the taint out-of-service is one like any other, so budgets, limits and the breaker hold what it is about."""
+    """W23: the taint out-of-service counts as any other, so budgets, limits and the breaker hold its pods back."""
     patch.setattr("taint_eviction.core.policy.EvictionPolicy.on", lambda policy, _: policy)
 
 
 def out_of_service_passes_when_ready(patch: pytest.MonkeyPatch) -> None:
-    """W23: whether a node that is said to be out of service is ready again is not asked."""
+    """W23: the taint out-of-service counts even if its node is ready."""
     carries = property(lambda node: node.carries(OUT_OF_SERVICE, NO_EXECUTE))
     patch.setattr("taint_eviction.core.objects.Node.is_out_of_service", carries)
 
 
 def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
-    """Time in which a pod was held, or nobody led, is patience with a budget, too."""
+    """A budget's patience counts from the deadline, and includes time in which the pod was held back or nobody led."""
     failed = Attempts._failed
 
     def since_its_deadline(
@@ -184,26 +184,26 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
 
 
 def holds_interrupt_nothing(patch: pytest.MonkeyPatch) -> None:
-    """Time in which a pod was held, or nobody led, is patience with a budget, once it has refused."""
+    """After a budget's first refusal, time in which the pod is held back or nobody leads counts as patience, too."""
     patch.setattr(FailedAttempts, "interrupted", property(lambda self: self))
 
 
 def breaker_judges_what_is_listed(patch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the lists of newly tainted nodes: the first that are listed go while others are under way."""
+    """Evictions do not wait for the lists of newly tainted nodes: pods of the first lists go while other lists run."""
     patch.setattr(Breaker, "unlisted_since", lambda *_: math.inf)
 
 
 def breaker_takes_last_writes_for_dates(patch: pytest.MonkeyPatch) -> None:
-    """A taint that was there before the process is new if its manager has written anything lately."""
+    """A taint that the process finds at its start counts as new if the taint's manager wrote the node recently."""
     patch.setattr(Breaker, "node_found", lambda *_: None)
 
 
 def dated_ahead_counts_as_dated(patch: pytest.MonkeyPatch) -> None:
-    """A reset by somebody whose clock is fast is in force until the API server's clock has come as far."""
+    """A reset that somebody dates ahead stays in force until the API server's clock reaches that time."""
     patch.setattr(ControlStateSync, "_dated", lambda _, control_state: control_state)
     patch.setattr(Breaker, "date_back", lambda *_: None)
 
 
 def nonsense_is_never_put_right(patch: pytest.MonkeyPatch) -> None:
-    """What nobody could read holds although somebody has put it right: only a reset ends it."""
+    """An unreadable value holds evictions back although somebody has corrected it: only a reset ends that."""
     patch.setattr(Breaker, "correct", lambda _: None)

@@ -1,7 +1,8 @@
-"""Known mistakes, put into the controller one at a time: an exploration that misses them proves nothing.
+"""Known mistakes, put into the controller one at a time: explorations that cannot find them prove nothing.
 
-Each is a patch of the smallest piece that decides it. Those called W are upstream's, in the spirit of what it does, by
-the number that section 3 of the contract gives them; the others are what holding evictions back invites, and the world.
+Each mistake patches the smallest piece of code that decides. Mistakes called W resemble upstream's, with the numbers of
+sections 3 and 6 of the contract. The others are about holding evictions back, about wrong assumptions on the
+environment, and about adoption.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 class _KeepsTheKey(TimedWorkerQueue):
-    """A key whose work was done stays, "to prevent subsequent additions"."""
+    """A queue in which a key stays after its work is done, "to prevent subsequent additions"."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,12 +49,12 @@ class _KeepsTheKey(TimedWorkerQueue):
 
 
 def stale_key(patch: pytest.MonkeyPatch) -> None:
-    """W1: the queue never lets go of a key, as upstream's before 1.33, so a recreated pod is never evicted."""
+    """W1: the queue never forgets a key, as upstream's before 1.33, so a recreated pod is never evicted."""
     patch.setattr("taint_eviction.core.eviction_queue.TimedWorkerQueue", _KeepsTheKey)
 
 
 def deletes_by_name(patch: pytest.MonkeyPatch) -> None:
-    """W2: PATCH and DELETE carry no UID, so they hit whoever bears the name when they arrive."""
+    """W2: PATCH and DELETE carry no UID, so they hit the pod that has the name when they arrive."""
     delete, mark, pod_of = PodWrites.delete, PodWrites.mark, PodWrites.pod_of
 
     def bearer(self: PodWrites, ref: PodRef) -> PodRef:
@@ -66,7 +67,7 @@ def deletes_by_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_worker_settles_its_successor(patch: pytest.MonkeyPatch) -> None:
-    """W3: work that ends is noted down by name, although the name is another UID's by then."""
+    """W3: the end of an eviction is recorded by name, although the name may belong to another UID by then."""
     done = Attempts._done
 
     def settle_by_name(self: Attempts, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
@@ -81,7 +82,7 @@ def late_worker_settles_its_successor(patch: pytest.MonkeyPatch) -> None:
 
 
 def changed_tolerations_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """W5: what a pod tolerates is what it tolerated when its timer was armed."""
+    """W5: a pod's tolerations count as they were when its timer was armed."""
     put = KnownPods.put
 
     def put_as_first_seen(self: KnownPods, fact: PodSeen, now: Moment) -> tuple[PodRecord, list[PodRecord]] | None:
@@ -95,7 +96,7 @@ def changed_tolerations_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def restart_begins_the_countdown_anew(patch: pytest.MonkeyPatch) -> None:
-    """W7: every process counts from when it first saw things itself."""
+    """W7: every process counts from its own first sighting of taints and bindings."""
 
     def sight_now(now: Moment, object_time: float | None, *_: object) -> Sighting:
         return Sighting(now.at, TimeSource.FIRST_SIGHT, object_time)
@@ -105,7 +106,7 @@ def restart_begins_the_countdown_anew(patch: pytest.MonkeyPatch) -> None:
 
 
 def gives_up_after_five_tries(patch: pytest.MonkeyPatch) -> None:
-    """W8: after 5 tries, 10 ms apart, an eviction is forgotten."""
+    """W8: the controller gives up an eviction after 5 tries, 10 ms apart."""
     carry_out = Evictor.carry_out
     given_up: set[str] = set()
 
@@ -132,7 +133,7 @@ def gives_up_after_five_tries(patch: pytest.MonkeyPatch) -> None:
 
 
 def trusts_its_watch(patch: pytest.MonkeyPatch) -> None:
-    """W11: decides on the node as its watch has brought it, without a live read before the kill."""
+    """W11: the controller decides by the node as its watch delivered it, without a live read before the DELETE."""
 
     async def as_known(self: NodeReads, name: str) -> float | None:
         return self._live.clock.now().at if name in self._nodes.known else None
@@ -141,7 +142,7 @@ def trusts_its_watch(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletes_the_terminating_again(patch: pytest.MonkeyPatch) -> None:
-    """W13: pods that are being deleted already are deleted again on every change."""
+    """W13: terminating pods are deleted again on every change."""
     decide = Deciding.decide
     redecide = Deciding.redecide
 

@@ -1,12 +1,13 @@
-"""Mutation testing of the brain: ``python -m tests.simulation.mutate_core [--sample N] [MODULE…]``.
+"""Mutation testing of the core: ``python -m tests.simulation.mutate_core [--sample N] [MODULE…]``.
 
-Changes one comparison, operator, constant, condition or statement of ``core`` at a time, in a copy of the tree, and
-runs the tests of the brain: those of the module first, then those of the others, then the catalogue. A mutant that no
-test notices survives, and is printed with its place (``mutations`` has what is changed, ``MUTANTS.md`` what survives).
+It changes one comparison, operator, constant, condition or statement of ``core`` at a time, in a copy of the tree, and
+runs the tests of the core: first those of the module, then those of the other modules, then the catalogue. A mutant
+that no test notices survives, and is printed with its place (``mutations`` makes the changes, ``MUTANTS.md`` lists the
+survivors).
 
-Each mutant has a process of its own, forked from one that has imported what the tests need, and bounded: a mutant that
-takes much more CPU, time or memory than the tests need is noticed by that. Which mutants died is noted in a file; run
-again, only the others are tried, be they new or survivors.
+Each mutant runs in a process of its own, forked from one that has imported what the tests need. A mutant that needs
+much more CPU, time or memory than the unchanged code is noticed by limits. A file records which mutants died; the next
+run tries only the others, new ones and survivors.
 """
 
 import gc
@@ -29,7 +30,7 @@ from tests.simulation.mutations import Mutant, mutants
 ROOT = Path(__file__).parent.parent.parent
 CORE = Path("operator/taint_eviction/core")
 
-# The tests of a module are those that bear its name; here, those of modules that are tested under other names too.
+# The tests of a module have its name. This table is for modules that are tested under other names, too.
 FIRST = {
     "attempts": ["tests/unit/test_core_controller*.py"],
     "controller": ["tests/unit/test_core_controller*.py", "tests/unit/test_adapters_observations.py"],
@@ -63,17 +64,17 @@ THEN = [
 ]
 LAST = ["tests/simulation/test_simulation_catalogue.py"]
 
-# What the tests import, and the mutants need not.
+# Modules that the tests need; imported once here, so that no mutant's process imports them again.
 _IMPORTED = ("freezegun", "hypothesis.stateful", "orjson", "prometheus_client", "pytest_asyncio", "yaml")
 _LONGEST_SECONDS = 240
 _MAX_MEMORY_BYTES = 3 << 30
 
 
-# What notices
+# Running the tests
 
 
 class Trials:
-    """A copy of the tree, in which one mutant at a time is tried."""
+    """A copy of the tree in which mutants are tried one at a time."""
 
     def __init__(self, tree: Path) -> None:
         self._tree = tree
@@ -81,7 +82,7 @@ class Trials:
         self._cpu_seconds: dict[str, float] = {}
 
     def prepare(self, module: str) -> None:
-        """See that the tests pass as it is, how long they take, and that they fail on a module that is broken."""
+        """Check that the tests pass on the unchanged tree and fail on a broken module, and measure their CPU time."""
         for files in self._stages(module):
             if " ".join(files) in self._cpu_seconds:
                 continue
@@ -90,12 +91,12 @@ class Trials:
                 raise click.ClickException(f"the tests fail as it is:\n{self._output.read_text(encoding='utf-8')}")
             self._cpu_seconds[" ".join(files)] = seconds
         for compiled in (self._tree / CORE / "__pycache__").glob("*"):
-            compiled.unlink()  # told from the source by its second and size only
+            compiled.unlink()  # Python compares it with its source only by second and size.
         if self.survives(module, "raise SystemError"):
             raise click.ClickException("the tests don't import what is mutated")
 
     def survives(self, module: str, source: str) -> bool:
-        """Run the tests on a mutant; tell whether none of them fails."""
+        """Run the tests on a mutant; return whether all pass."""
         place = self._tree / CORE / f"{module}.py"
         before = place.read_text(encoding="utf-8")
         place.write_text(source, encoding="utf-8")
@@ -109,7 +110,7 @@ class Trials:
         return [files for patterns in (own, THEN, LAST) if (files := _files(self._tree, patterns))]
 
     def _limit(self, files: list[str]) -> int:
-        # Twice as much, as other work takes its share of caches, and some for a start.
+        # Twice the measured time, as other processes use the caches, too, and some seconds for the start.
         return int(self._cpu_seconds[" ".join(files)] * 2 + 4)
 
     def _run(self, files: list[str], cpu_seconds: int, writing: bool = True) -> tuple[bool, float]:
@@ -127,7 +128,7 @@ def _files(tree: Path, patterns: list[str]) -> list[str]:
 
 
 def _test(tree: Path, files: list[str], cpu_seconds: int, output: Path) -> None:
-    """Run tests in this process, which ends with it."""
+    """Run tests in this process, then end the process."""
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -147,7 +148,7 @@ def _test(tree: Path, files: list[str], cpu_seconds: int, output: Path) -> None:
         os._exit(code)
 
 
-# All of them
+# Trying all mutants
 
 
 def _known_dead(notes: Path) -> set[str]:
@@ -158,7 +159,7 @@ def _known_dead(notes: Path) -> set[str]:
 
 
 def _try_all(chosen: list[Mutant], trials: Trials, notes: Path) -> list[str]:
-    """Try mutants of one module; return where those are that survive."""
+    """Try mutants of one module; return the places of the survivors."""
     dead = _known_dead(notes)
     untried = [mutant for mutant in chosen if mutant.key not in dead]
     if untried:
@@ -187,7 +188,7 @@ def _try_all(chosen: list[Mutant], trials: Trials, notes: Path) -> list[str]:
     help="Where it is noted which have died, so that they are not tried again.",
 )
 def main(modules: tuple[str, ...], sample: int | None, seed: int, notes: Path) -> None:
-    """Mutate the brain, all of it or MODULEs (decision, timed_queue…), and say what survives."""
+    """Mutate the core, all of it or only MODULEs (decision, timed_queue…), and print which mutants survive."""
     os.nice(10)
     for name in _IMPORTED:
         importlib.import_module(name)

@@ -1,7 +1,7 @@
-"""What mutation testing changes: one comparison, operator, constant, condition or statement of a module at a time.
+"""The mutants of a module: each has one comparison, operator, constant, condition or statement changed.
 
-Only what decides: no docstrings, annotations, fields of dataclasses, nor what can never be reached. Runs nothing
-(``mutate_core``).
+Only code in functions is changed: no docstrings, annotations or fields of dataclasses, and not ``assert_never``. This
+module runs no test (``mutate_core``).
 """
 
 import ast
@@ -33,7 +33,7 @@ _FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """``source`` is the whole module; ``where`` names the line and what was changed in it."""
+    """A changed module. ``source`` is the whole module; ``where`` names the line and its change."""
 
     module: str
     where: str
@@ -41,12 +41,12 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """The same as long as the module is."""
+        """A key that stays the same as long as the module does."""
         return hashlib.sha256(f"{self.module}\n{self.source}".encode()).hexdigest()[:24]
 
 
 def changes(node: ast.AST) -> Iterator[str]:
-    """Change ``node`` in place in each way that there is, one after the other; yield what was done, and undo it."""
+    """Change ``node`` in place in each possible way, one after another; yield a description, and undo the change."""
     match node:
         case ast.Compare(ops=ops):
             for at, op in enumerate(ops):
@@ -83,7 +83,7 @@ def changes(node: ast.AST) -> Iterator[str]:
 
 
 def _omissions(node: ast.AST) -> Iterator[str]:
-    """Leave out a not, a call, an assignment or a condition."""
+    """Remove a ``not``, a call, an assignment or a condition."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             node.operand = ast.UnaryOp(ast.Not(), operand)
@@ -108,7 +108,7 @@ def _omissions(node: ast.AST) -> Iterator[str]:
 
 
 def _is_plain(test: ast.expr) -> bool:
-    """Tell whether negating it is not done by changing the comparison or the not in it."""
+    """Return whether a test is neither a comparison nor a ``not``: those are negated by other changes."""
     return not isinstance(test, ast.Compare | ast.UnaryOp)
 
 
@@ -120,7 +120,7 @@ def mutants(path: Path) -> list[Mutant]:
     """List the mutants of a module."""
     module, tree = path.stem, ast.parse(path.read_text(encoding="utf-8"))
     functions = [function for function in ast.walk(tree) if isinstance(function, ast.FunctionDef)]
-    # Functions inside of functions are met twice.
+    # Functions inside functions are visited twice.
     nodes = {id(node): node for function in functions for line in function.body for node in ast.walk(line)}
     found = []
     for node in nodes.values():

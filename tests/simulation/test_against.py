@@ -1,4 +1,4 @@
-"""``replay --against built-in``: what the built-in controller would have done, pod by pod."""
+"""``replay --against built-in`` shows for each pod what the built-in controller would have done."""
 
 import json
 from pathlib import Path
@@ -34,15 +34,15 @@ def run(*arguments: str, stdin: str | None = None) -> Result:
         ("pause-of-all", Difference.EARLIER),
     ],
 )
-def test_each_kind_of_difference(name: str, difference: Difference) -> None:
-    """Scenarios of the catalogue end with the model as they should without this controller."""
+def test_each_kind_of_difference_is_found(name: str, difference: Difference) -> None:
+    """Scenarios of the catalogue differ with the model of the built-in controller in the ways that are expected."""
     file = CATALOGUE / f"{name}.yaml"
     _, comparison = replay_against(read_scenario(file.read_text(encoding="utf-8"), file.name), MEASURED)
     assert {pod.difference for pod in comparison.pods} >= {difference}
 
 
 def test_people_read_both_times_and_the_difference() -> None:
-    """A table below the expectations; its difference is no broken expectation."""
+    """A table below the expectations shows both times; a difference does not break an expectation."""
     text = ONE_POD.replace("expect:", "  - {at: 20, restart: {}}\nexpect:").replace("evicted: 40", "evicted: 41")
     result = run("-", "--against", "built-in=1.33", stdin=text)
     assert result.exit_code == 0
@@ -53,7 +53,7 @@ def test_people_read_both_times_and_the_difference() -> None:
     ]
 
 
-def test_machines_read_the_same() -> None:
+def test_json_has_the_same_comparison() -> None:
     """The JSON of a replay has the comparison beside its timeline."""
     replays = json.loads(run("-", "-o", "json", "--against", "built-in", stdin=ONE_POD).stdout)["replays"]
     assert replays[0]["against"] == {
@@ -73,14 +73,14 @@ def test_machines_read_the_same() -> None:
 
 
 def test_several_files_are_summed_up() -> None:
-    """A line each, and how many end otherwise."""
+    """The last line of a replay of several files says how many scenarios end differently with the model."""
     files = [str(CATALOGUE / f"{name}.yaml") for name in ("evict-taint-added", "restart-countdown-goes-on")]
     lines = run(*files, "--against", "built-in").stdout.splitlines()
     assert lines[-1] == "1 of them end otherwise with the model of the built-in controller"
 
 
-def test_a_step_that_cannot_be_done_there_is_left_out_and_told() -> None:
-    """The model has evicted a pod that stays with this controller: what befalls that pod later is no error."""
+def test_a_step_that_is_impossible_with_the_model_is_left_out_and_reported() -> None:
+    """The model evicts a pod that stays with this controller, so a later step about that pod is no error."""
     text = """
 about: A hold keeps a pod that the built-in controller evicts.
 settings: {honourHolds: forever}
@@ -98,8 +98,8 @@ expect: {}
 
 
 @pytest.mark.parametrize("value", ["upstream", "built-in=1.31", "built-in="])
-def test_others_are_refused(value: str) -> None:
-    """The model is the only one to compare with, in the versions that it knows."""
+def test_any_other_controller_or_version_is_refused(value: str) -> None:
+    """A replay compares only with the model of the built-in controller, in the versions that it covers."""
     result = run("-", "--against", value, stdin=ONE_POD)
     assert result.exit_code == 2
     assert "is not built-in" in result.stderr or "from 1.32 to 1.38" in result.stderr

@@ -1,4 +1,4 @@
-"""The model of the built-in controller gets wrong what the real one was seen, or read, to get wrong."""
+"""The model of the built-in controller has the faults that were measured or read in the real one."""
 
 import asyncio
 from pathlib import Path
@@ -28,8 +28,8 @@ def play(settings: str, timeline: str, tolerations: str = "") -> ReplayResult:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_model(file: Path) -> None:
-    """What the file says of the model is what the model does."""
+def test_the_model_meets_the_expectations_of_its_file(file: Path) -> None:
+    """The model does what each file of ``tests/built_in`` expects."""
     result = replay_scenario(read_scenario(file.read_text(encoding="utf-8"), file.name))
     broken = [f"{verdict.pod}: expected {verdict.expected}, seen {verdict.seen}" for verdict in result.broken]
     timeline = [f"{entry.at:.3f} {entry.what.value} {entry.subject} {entry.why}" for entry in result.timeline]
@@ -38,14 +38,14 @@ def test_model(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_each_fault_names_its_source(file: Path) -> None:
-    """Nothing is claimed of the real controller that was neither measured nor read, and the table lists all of it."""
+    """Each file says where its fault was measured or read, and the table in the README lists the file."""
     about = read_scenario(file.read_text(encoding="utf-8"), file.name).about
     assert "Measured on 1.3" in about or "Read in " in about
     assert f"({file.name})" in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
 def test_events_say_cancelling_right_before_a_deletion() -> None:
-    """Where a taint that is not tolerated joins one that is, the timer is cancelled for the deletion (measured)."""
+    """If a taint that is not tolerated joins a tolerated one, the timer is cancelled before the deletion (measured)."""
     taints = "  - {at: 1, taint: 'node-1 a:NoExecute'}\n  - {at: 5, taint: 'node-1 b:NoExecute'}"
     result = play('builtIn: {version: "1.36", alone: true}', taints, "a for 30")
     texts = [
@@ -60,7 +60,7 @@ def test_events_say_cancelling_right_before_a_deletion() -> None:
 
 
 def test_events_name_no_uid() -> None:
-    """Events are about a name (measured), so that they are found with no pod."""
+    """Events of the model name no UID (measured), so they cannot be found by their pod."""
     result = play('builtIn: {version: "1.36", alone: true}', "  - {at: 1, taint: 'node-1 a:NoExecute'}")
     assert {entry.uid for entry in result.timeline if entry.what is What.BUILT_IN_EVENT} == {""}
 
@@ -95,7 +95,7 @@ class _Silent:
     [("1.36", 2.0, 2e18), ("1.37", 30.0, -6893488147419103232.0), ("1.38", 2.0, 2.0)],
 )
 def test_duration_metric_is_no_duration_before_1_38(version: str, late: float, observed: float) -> None:
-    """Nanoseconds times 10⁹, which 64 bits do not hold beyond 9.2 s (read in deletePodHandler, #141311)."""
+    """The metric is nanoseconds times 10⁹, which overflows 64 bits beyond 9.2 s (read in deletePodHandler, #141311)."""
 
     async def measure() -> list[float]:
         deletion = PodDeletion(read_version(version), _Willing(), _Silent())
@@ -105,16 +105,16 @@ def test_duration_metric_is_no_duration_before_1_38(version: str, late: float, o
     assert run_virtually(measure()) == [observed]
 
 
-def test_versions() -> None:
-    """1.32 to 1.38 are modelled, and others are refused with what is expected."""
+def test_only_modelled_versions_are_read() -> None:
+    """Versions 1.32 to 1.38 are modelled; any other text is refused with a message that names this range."""
     assert read_version("1.36") == BuiltInVersion(36)
     for text in ("1.31", "1.39", "1.3", "36", "v1.36", ""):
         with pytest.raises(ValueError, match=r"from 1\.32 to 1\.38"):
             read_version(text)
 
 
-def test_both_in_one_cluster_are_told_apart() -> None:
-    """Beside this controller, the timeline says which of the two a call came from; the first one evicts."""
+def test_both_in_one_cluster_evict_a_pod_once() -> None:
+    """If both controllers run, the pod is evicted once, and at most one DELETE comes from the built-in controller."""
     both = play('builtIn: "1.36"', "  - {at: 1, taint: 'node-1 a:NoExecute'}")
     deletes = [entry.why for entry in both.timeline if entry.what in (What.EVICTED, What.DELETE_MISSED)]
     assert len([why for why in deletes if why.endswith(", by the built-in controller")]) <= 1
@@ -123,7 +123,7 @@ def test_both_in_one_cluster_are_told_apart() -> None:
 
 @pytest.mark.parametrize(("by_built_in", "broken"), [("11", 0), ("[]", 1), ("20", 1)])
 def test_an_expectation_says_which_of_the_two_evicts(by_built_in: str, broken: int) -> None:
-    """A pod that a cut-off controller cannot evict goes by the built-in one; the expectation tells them apart."""
+    """While this controller is frozen, the built-in one evicts the pod, and ``evictedByBuiltIn`` expects that."""
     text = f"""
 about: x
 settings: {{builtIn: "1.36"}}
@@ -137,7 +137,7 @@ expect:
     assert len(replay_scenario(read_scenario(text, "test.yaml")).broken) == broken
 
 
-def test_restart_of_the_built_in_one_leaves_this_one_alone() -> None:
+def test_a_restart_of_the_built_in_controller_does_not_affect_this_one() -> None:
     """A restart of kube-controller-manager starts its countdowns anew; this controller evicts at the deadline."""
     steps = "  - {at: 1, taint: 'node-1 a:NoExecute'}\n  - {at: 8, restart: {replica: built-in}}"
     both = play('builtIn: "1.36"', steps, "a for 10")

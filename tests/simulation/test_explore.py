@@ -1,4 +1,4 @@
-"""Explorations within a fixed budget: fixed seeds, and new ones with each run; see README.md for long ones."""
+"""Explorations of a fixed size, with fixed seeds and with new ones in each run; README.md describes long ones."""
 
 import os
 import random
@@ -27,9 +27,9 @@ from taint_eviction_lab.simulation.scenario import read_scenario
 ROOT = Path(__file__).parent.parent.parent
 FIXED_SEEDS = range(64)
 NEW_SEEDS = 24
-# So many runs a scenario may take to be made short for the failure that tells it.
+# At most this many runs shrink a scenario for the message of a failure.
 SHRINKING_PLAYS = 30
-# For each mistake one of the fixed seeds that finds it, and the rule by which it does.
+# For each known mistake, one of the fixed seeds that finds it, and the rule that the mistake breaks.
 CAUGHT_BY = {
     "W1": (0, "not evicted"),
     "W2": (4, "another UID"),
@@ -89,20 +89,20 @@ CAUGHT_BY = {
     "finished-adopted": (14, "adopted wrongly"),
     "labels-stay": (12, "note and label differ"),
 }
-# One in so many of all disturbances of a scenario, and one in so many scenarios: the rest is for the long command.
+# The sample: every 17th disturbance of every 7th scenario; the long command tries all.
 EVERY_DISTURBANCE, EVERY_SCENARIO = 17, 7
 SIEVED = [file for file in catalogue()[::EVERY_SCENARIO] if file.stem not in RIGHTLY_DIFFERENT]
 
 
 def told(seed: int, result: Played) -> str:
-    """Say what was broken first, how to see it again, and a scenario that shows it, as short as a few runs make it."""
+    """Return the first broken rules, the command that repeats the run, and a scenario that a few runs have shrunk."""
     again = f"seed {seed}: {COMMAND} --seed {seed}"
     scenario = as_text(shrunk(made_up(seed), result.rule, max_plays=SHRINKING_PLAYS))
     return "\n".join([again, *(str(violation) for violation in result.violations[:5]), scenario])
 
 
 def explored(seeds: Iterable[int], record_property: Callable[[str, object], None]) -> int:
-    """Play seeds, and fail with what was broken; return how many calls ended pods. The figures are told in the end."""
+    """Play seeds, record their figures, fail with the broken rules if any, and return how many calls ended pods."""
     results = {seed: play(made_up(seed)) for seed in seeds}
     record_property("runs", len(results))
     record_property("seconds", sum(result.seconds for result in results.values()))
@@ -114,18 +114,18 @@ def explored(seeds: Iterable[int], record_property: Callable[[str, object], None
 
 @pytest.mark.parametrize("seeds", [range(first, first + 8) for first in FIXED_SEEDS[::8]], ids=str)
 def test_nothing_breaks_for_fixed_seeds(seeds: range, record_property: Callable[[str, object], None]) -> None:
-    """Whatever happens to cluster, network, watches, clocks and replicas: no wrong kill, no lost eviction."""
+    """With faults of cluster, network, watches, clocks and replicas, no pod is evicted wrongly and none is missed."""
     assert explored(seeds, record_property) > 20
 
 
 @pytest.mark.parametrize("part", range(3))
 def test_nothing_breaks_for_new_seeds(part: int, record_property: Callable[[str, object], None]) -> None:
-    """With each run of the tests other seeds than ever before: what one of them breaks must be looked into."""
+    """Each run of the tests draws new seeds; a rule that one of them breaks must be examined."""
     explored(random.SystemRandom().sample(range(10**6, 10**9), NEW_SEEDS // 3), record_property)
 
 
-def test_what_a_seed_breaks_is_told_with_a_scenario_that_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The failure has the command for the seed, the rule that was broken, and a file that breaks it, too."""
+def test_a_failing_seed_is_reported_with_a_scenario_that_breaks_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the command for the seed, the broken rule, and a scenario that breaks the same rule."""
     seed, rule = CAUGHT_BY["W5"]
     KNOWN_BUGS["W5"](monkeypatch)
     monkeypatch.setattr(sys.modules[__name__], "SHRINKING_PLAYS", 3)
@@ -139,7 +139,7 @@ def test_what_a_seed_breaks_is_told_with_a_scenario_that_shows_it(monkeypatch: p
 
 @pytest.mark.parametrize("name", KNOWN_BUGS)
 def test_every_known_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A simulation that cannot find them proves nothing; without them nothing breaks for any of the fixed seeds."""
+    """A fixed seed finds each known mistake; without a mistake, the fixed seeds break no rule."""
     seed, rule = CAUGHT_BY[name]
     assert seed in FIXED_SEEDS
     KNOWN_BUGS[name](monkeypatch)
@@ -147,7 +147,7 @@ def test_every_known_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
-    """Bit for bit: neither the order of sets nor addresses of objects, nor what ran before, decide anything."""
+    """A run does not depend on the order of sets, on addresses of objects, or on earlier runs of the process."""
     code = (
         "from tests.simulation.exploring.generator import made_up; from tests.simulation.exploring.playing import play;"
         "print(*(play(made_up(seed)).digest for seed in (3, 5)))"
@@ -161,8 +161,8 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
         assert run.stdout.split() == here
 
 
-def test_a_failure_is_shrunk_to_what_a_person_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps, pods, nodes and settings that do not matter are left out; what is left still breaks the same rule."""
+def test_a_failure_is_shrunk_to_at_most_half_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shrinking removes what the failure does not need; the rest still breaks the same rule."""
     seed, rule = CAUGHT_BY["W5"]
     KNOWN_BUGS["W5"](monkeypatch)
     document = made_up(seed)
@@ -173,7 +173,7 @@ def test_a_failure_is_shrunk_to_what_a_person_can_read(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("file", SIEVED, ids=lambda file: file.stem)
 def test_a_disturbed_run_ends_as_the_undisturbed_one(file: Path) -> None:
-    """Sieve's patterns, a sample: a crash around a call, a watch that lags by events, an event that is lost."""
+    """A sample of Sieve's patterns: a crash around a call, a watch that lags by some events, an event that is lost."""
     scenario = read_scenario(file.read_text(encoding="utf-8"), file.name)
     undisturbed = played(scenario)
     assert not undisturbed.broken
@@ -183,5 +183,5 @@ def test_a_disturbed_run_ends_as_the_undisturbed_one(file: Path) -> None:
 
 
 def sample(every: list[Disturbance]) -> list[Disturbance]:
-    """Take the same few of all, spread evenly."""
+    """Take a few of the disturbances, the same ones in each run and evenly spread."""
     return every[EVERY_DISTURBANCE // 2 :: EVERY_DISTURBANCE][:2]

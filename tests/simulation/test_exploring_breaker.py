@@ -1,4 +1,4 @@
-"""How explorations judge a breaker that closes by itself: what it does not count is no cause that stands."""
+"""How explorations judge a breaker that closes by itself: nodes that it cannot count do not keep it open."""
 
 import pytest
 from tests.simulation.exploring.playing import play_scenario
@@ -6,7 +6,7 @@ from tests.simulation.exploring.playing import play_scenario
 from taint_eviction.core.breaker import Breaker
 from taint_eviction_lab.simulation.scenario import read_scenario
 
-# The breaker opens at 10. The killed leader's Lease ends at 58, and the new one may close it a window later.
+# The breaker opens at 10. The killed leader's Lease ends at 58, and the new leader may close the breaker 5 s later.
 RESTARTED = """
 about: The breaker is open for three nodes that stay tainted, and its process is restarted.
 settings: {breaker: {nodes: "25%", window: 5, closesByItself: true}}
@@ -25,7 +25,7 @@ timeline:
 until: 100
 expect: {}
 """
-# It opens at 10, closes at 40, opens at 60 and closes at 100: each time with two of three new nodes left.
+# The breaker opens at 10, closes at 40, opens at 60 and closes at 100: each time with two of three new nodes left.
 CLOSED_BEFORE = """
 about: The breaker closes by itself, opens again for other nodes, and closes by itself again.
 settings: {breaker: {nodes: "25%", closesByItself: true}}
@@ -60,19 +60,21 @@ def closings_and_rules(text: str) -> tuple[list[int], list[str]]:
 
 
 def test_after_a_restart_a_breaker_may_close_over_undated_taints_that_pods_tolerate() -> None:
-    """The new process cannot tell since when these taints have been there, so it does not count them."""
+    """The new process cannot know since when these taints have been there, so it does not count their nodes."""
     assert closings_and_rules(RESTARTED.replace("TOLERATIONS", "maintenance for 1h")) == ([63], [])
 
 
 def test_taints_that_were_there_when_a_breaker_closed_are_no_cause_of_the_next_opening() -> None:
-    """Four nodes are tainted at 100, more than a quarter; two of them were at 40 already, and are known since."""
+    """At 100 four nodes are tainted, more than a quarter; two of them were known when the breaker closed at 40."""
     assert closings_and_rules(CLOSED_BEFORE) == ([40, 100], [])
 
 
 def test_a_breaker_that_closes_over_undated_taints_that_must_be_new_closes_too_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Pods that are older than the taints, and do not tolerate them, would be gone if these were not new."""
+    """Pods that are older than the taints and do not tolerate them prove that the taints are new: otherwise these pods
+    would be gone.
+    """
     text = RESTARTED.replace("TOLERATIONS", "")
     assert closings_and_rules(text) == ([], [])
     evicts = Breaker.evicts

@@ -1,4 +1,4 @@
-"""Adoption in replays: what the simulated API server has of it, and how its calls go wrong."""
+"""Adoption in replays: what the simulated API server does, and how its calls fail."""
 
 import pytest
 from tests.simulation.scenario_texts import played
@@ -37,12 +37,12 @@ def play(
 
 
 def calls_failed(result: ReplayResult) -> list[str]:
-    """List the calls that failed."""
+    """Return why calls failed, one text for each."""
     return [entry.why for entry in result.timeline if entry.what is What.CALL_FAILED]
 
 
-def test_what_is_on_the_timeline() -> None:
-    """What the API server did, with the seconds before and after."""
+def test_the_timeline_shows_each_adoption_and_return() -> None:
+    """The timeline has the change of a pod's seconds when it is adopted and when it is given back."""
     result = play("annotate: {pod: web-0, annotations: {a: b}}", "{adopted: 10, givenBack: {at: 20, within: 6}}")
     assert not result.broken
     whys = {entry.what: entry.why for entry in result.timeline if entry.subject == "default/web-0"}
@@ -53,8 +53,8 @@ def test_what_is_on_the_timeline() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 422, 429, 500])
-def test_a_refused_patch_is_a_refusal(status: int) -> None:
-    """Whatever its status; without one, nobody has answered. It is tried again."""
+def test_a_refused_patch_is_tried_again(status: int) -> None:
+    """A patch that is refused with any of these statuses counts as a refusal, and the next try adopts the pod."""
     fault = f"refuse: {{call: adopt, status: {status}, times: 1, message: not now}}"
     result = play(fault, "{adoptionRefused: 10, adopted: 11, givenBack: {at: 20, within: 6}}")
     assert not result.broken
@@ -62,26 +62,26 @@ def test_a_refused_patch_is_a_refusal(status: int) -> None:
 
 
 def test_a_conflict_is_no_refusal() -> None:
-    """The pod is read again, and patched again at once."""
+    """After a conflict, the controller reads the pod again and patches it again at once."""
     result = play("refuse: {call: adopt, status: 409, times: 3}", "{adoptionRefused: [], adopted: 10}")
     assert not result.broken
     assert calls_failed(result) == ["adopt: 409"] * 3
 
 
-def test_a_list_of_adopted_pods_that_fails_gives_nobody_back() -> None:
-    """It is asked for again."""
+def test_a_failed_list_of_adopted_pods_is_repeated() -> None:
+    """The controller lists adopted pods again, and gives the pod back after the list succeeds."""
     result = play("refuse: {call: listAdopted, for: 30}", "{adopted: 10, givenBack: {at: 35, within: 6}}")
     assert not result.broken
 
 
-def test_a_toleration_that_no_api_server_has_cannot_be_given_back() -> None:
-    """Seconds without the effect NoExecute: the rules of a real one hold for these writes."""
+def test_seconds_without_the_effect_no_execute_cannot_be_given_back() -> None:
+    """A toleration with seconds must have the effect NoExecute: the simulated API server refuses to restore others."""
     result = play("annotate: {pod: web-0, annotations: {a: b}}", "{adopted: 10, givenBack: []}", "a for 60")
     assert not result.broken
 
 
 def test_seconds_at_the_end_are_compared() -> None:
-    """Those of all tolerations, in their order."""
+    """``tolerationSeconds`` expects the seconds of all tolerations at the end, in their order."""
     given_back = "{tolerationSeconds: [60]}"
     result = play("annotate: {pod: web-0, annotations: {a: b}}", given_back)
     assert not result.broken
@@ -89,16 +89,16 @@ def test_seconds_at_the_end_are_compared() -> None:
     assert (wrong.expected, wrong.seen) == ("tolerationSeconds: none, 5", "tolerationSeconds: 60")
 
 
-def test_settings_of_adoption() -> None:
-    """Off by default."""
+def test_adoption_can_be_switched_on_and_off() -> None:
+    """A scenario can switch adoption on and off, and set how long a countdown must at least be to be adopted."""
     text = ONE.format(fault="handBack: null", expected="{notEvicted: true}", toleration="a")
     assert read_scenario(text, "s.yaml").settings.adoption == AdoptionSettings(enabled=True)
     own = text.replace("adopt: true", "adopt: false, adoptFrom: 3s")
     assert read_scenario(own, "s.yaml").settings.adoption == AdoptionSettings(enabled=False, from_seconds=3.0)
 
 
-def test_a_hand_back_is_confirmed_by_whoever_leads() -> None:
-    """That, and the order itself, are on the timeline; undoing it asks for an order."""
+def test_a_hand_back_is_confirmed_by_the_leader() -> None:
+    """The order and its confirmation are on the timeline; undoing an order that nobody gave is an error."""
     result = play("handBack: null", "{adopted: [], notEvicted: true}")
     about = [(entry.what, entry.why) for entry in result.timeline if entry.subject == ADOPTION]
     assert about == [(What.ADOPTION_ENDED, ""), (What.ADOPTION_CONFIRMED, "by controller 1")]
@@ -106,8 +106,8 @@ def test_a_hand_back_is_confirmed_by_whoever_leads() -> None:
         play("handBack: undo")
 
 
-def test_a_confirmation_counts_for_the_order_that_stands() -> None:
-    """Without an order it is none; a new order forgets it."""
+def test_a_confirmation_counts_only_for_a_current_order() -> None:
+    """A confirmation without an order has no effect, and undoing an order removes its confirmation."""
 
     async def main() -> None:
         timeline = Timeline()

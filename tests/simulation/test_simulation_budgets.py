@@ -1,4 +1,4 @@
-"""Budgets in replays: how many pods a workload wants, when it is counted, and what each refusal says."""
+"""Budgets in replays: how many pods a workload wants, when a budget counts them, and what each refusal says."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ SELECTOR = {"matchLabels": {"app": "web"}}
 
 
 def budget(name: str = "web", selector: dict[str, Any] = SELECTOR, **spec: Any) -> dict[str, Any]:
-    """Make a budget."""
+    """Make a budget's JSON."""
     return {"metadata": {"namespace": "default", "name": name}, "spec": {"selector": selector, **spec}}
 
 
@@ -41,12 +41,12 @@ class BudgetScene:
         self.stage.give([{"metadata": {"name": "node-1"}}], bodies, budgets)
 
     def body(self, name: str) -> dict[str, Any]:
-        """Make a pod."""
+        """Make a pod's JSON."""
         metadata = {"namespace": "default", "name": name, "labels": {"app": "web"}}
         return {"metadata": metadata, "spec": {"nodeName": "node-1"}}
 
     async def perform(self, action: do.Action) -> None:
-        """Do what a scenario can do."""
+        """Perform an action of a scenario."""
         await self.stage.perform(do.ScenarioStep(0.0, action, 1, ""))
 
     def ref(self, number: int) -> PodRef:
@@ -67,7 +67,7 @@ class BudgetScene:
         return raised.value
 
     def evicted(self, pods: int) -> int:
-        """Ask for one pod's eviction after the other, all at one instant; count those that may go."""
+        """Ask for the evictions of pods one after another at the same instant; count those that are allowed."""
         gone = 0
         for number in range(pods):
             with contextlib.suppress(CallFailed):
@@ -80,8 +80,8 @@ def play(main: Coroutine[Any, Any, None]) -> None:
     run_virtually(main)
 
 
-def test_what_went_is_wanted_back() -> None:
-    """A workload wants as many pods as it had: half of four is two, however many are left."""
+def test_a_budget_in_percent_counts_evicted_pods_as_desired() -> None:
+    """A workload wants as many pods as it had: ``minAvailable: 50%`` of four is two, however many are left."""
 
     async def main() -> None:
         scene = BudgetScene(4, budget(minAvailable="50%"))
@@ -93,7 +93,7 @@ def test_what_went_is_wanted_back() -> None:
 
 
 def test_a_successor_counts_once_it_is_ready() -> None:
-    """It is counted a moment after that, and then the next may go."""
+    """A budget allows the next eviction a moment after the successor of an evicted pod is ready."""
 
     async def main() -> None:
         scene = BudgetScene(2, budget(minAvailable=1), ready_seconds=20)
@@ -110,7 +110,7 @@ def test_a_successor_counts_once_it_is_ready() -> None:
 
 
 def test_a_new_budget_is_counted_after_a_moment() -> None:
-    """Until then it says so, with an advice; one that has been counted advises nothing."""
+    """Until a budget is counted, its refusal says so and advises when to ask again; later refusals advise nothing."""
 
     async def main() -> None:
         scene = BudgetScene(1)
@@ -130,8 +130,8 @@ def test_a_new_budget_is_counted_after_a_moment() -> None:
     play(main())
 
 
-def test_two_budgets_are_one_too_many() -> None:
-    """The eviction API answers 500, whatever they allow."""
+def test_two_budgets_for_one_pod_block_its_eviction() -> None:
+    """If two budgets select a pod, the eviction API refuses with an error, whatever both allow."""
 
     async def main() -> None:
         scene = BudgetScene(1, budget(minAvailable=0), budget("all", {}, minAvailable=0))
@@ -144,8 +144,8 @@ def test_two_budgets_are_one_too_many() -> None:
     play(main())
 
 
-def test_an_eviction_marks_and_deletes_exactly_the_pod_that_was_meant() -> None:
-    """With the eviction API's own condition; another UID is not touched."""
+def test_an_eviction_marks_and_deletes_only_the_pod_with_its_uid() -> None:
+    """The pod gets the eviction API's own condition; a pod of the same name with another UID is not touched."""
 
     async def main() -> None:
         scene = BudgetScene(1)
@@ -164,8 +164,8 @@ def test_an_eviction_marks_and_deletes_exactly_the_pod_that_was_meant() -> None:
     play(main())
 
 
-def test_what_cannot_be_done_to_budgets_is_said() -> None:
-    """Names are unique, and what is not there cannot be changed."""
+def test_impossible_changes_of_budgets_are_errors() -> None:
+    """A second budget of the same name cannot be created, and a missing one cannot be changed."""
 
     async def main() -> None:
         scene = BudgetScene(1, budget(minAvailable=0))
@@ -213,8 +213,8 @@ expect:
         ("pods: {atMost: 0, to: 15}", "pods: {atLeast: 1, from: 17}", "at least 1 pods evicted from 17 on", "0 pods"),
     ],
 )
-def test_what_is_expected_of_budgets_can_be_broken(held: str, broken: str, expected: str, seen: str) -> None:
-    """Each says what it expected and what it saw."""
+def test_every_expectation_about_budgets_can_be_broken(held: str, broken: str, expected: str, seen: str) -> None:
+    """A broken expectation says what was expected and what happened."""
     assert not played(BLOCKED.replace("CLAIM", held)).broken
     (verdict,) = played(BLOCKED.replace("CLAIM", broken)).broken
     assert verdict.expected == expected

@@ -1,4 +1,4 @@
-"""The scenarios of lying clocks and of answers ahead of the watch: each is broken by the mistakes that it is about."""
+"""Scenarios about wrong clocks and answers ahead of the watch: the mistake that each is about breaks it."""
 
 from pathlib import Path
 
@@ -26,14 +26,14 @@ SCENARIOS = Path(__file__).parent.parent / "scenarios"
     ],
 )
 def test_a_mistake_breaks_the_scenario_about_it(scenario: str, bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the scenario would have found it."""
+    """With the mistake in the controller, its scenario fails, so the scenario would find the mistake."""
     bug(monkeypatch)
     path = SCENARIOS / f"{scenario}.yaml"
     assert replay_scenario(read_scenario(path.read_text(encoding="utf-8"), str(path))).broken
 
 
-def test_two_mistakes_break_what_either_alone_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One wrong Date on the way ends a tolerance only where neither the median nor what was seen counts."""
+def test_one_misdated_answer_breaks_a_scenario_only_by_two_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong Date ends a tolerance early if the clock ignores the median and dates count against sightings."""
     world_bugs.dates_are_believed(monkeypatch)
     path = SCENARIOS / "clock-one-misdated-answer.yaml"
     broken = replay_scenario(read_scenario(path.read_text(encoding="utf-8"), str(path))).broken

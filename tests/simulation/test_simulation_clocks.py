@@ -1,4 +1,4 @@
-"""Clocks that lie: what a simulated API server writes into answers and objects, and a quartz that drifts."""
+"""Wrong clocks in simulations: the times in answers and objects of an API server, and a monotonic clock that drifts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,14 +28,14 @@ from taint_eviction_lab.wiring import production_parsing
 
 
 class Dates(ServerClock):
-    """A clock that keeps how far each date it hears is ahead."""
+    """A clock that records how far each ``Date`` it receives is ahead."""
 
     def __init__(self, ahead: list[float]) -> None:
         super().__init__()
         self._ahead = ahead
 
     def heard_date(self, epoch: float) -> None:
-        """Take note."""
+        """Record how far this time is ahead."""
         self._ahead.append(epoch - date_of(virtual_now()))
 
 
@@ -55,13 +55,13 @@ class ClockScene:
         self.api = SimulatedApi(world, self.calls)
 
     async def ask(self, times: int = 1) -> None:
-        """Read a node so often; whether it is there does not matter."""
+        """Read a node this many times; the node need not exist."""
         for _ in range(times):
             await self.api.read_node("n1")
 
 
 def on_scene(play: Callable[[ClockScene], Awaitable[None]], clocks: ClockSettings = RIGHT_CLOCKS) -> None:
-    """Play in virtual time."""
+    """Run a test's coroutine in virtual time."""
 
     async def main() -> None:
         await play(ClockScene(clocks))
@@ -70,7 +70,7 @@ def on_scene(play: Callable[[ClockScene], Awaitable[None]], clocks: ClockSetting
 
 
 def test_api_servers_answer_in_turn_each_by_its_own_clock() -> None:
-    """One of three is ahead, then all of them are stepped back."""
+    """One of three API servers is ahead, then all of them are stepped back."""
 
     async def play(scene: ClockScene) -> None:
         scene.cluster.clocks.step(3600, server=2)
@@ -84,7 +84,7 @@ def test_api_servers_answer_in_turn_each_by_its_own_clock() -> None:
 
 
 def test_objects_are_dated_by_the_first_api_server() -> None:
-    """What others write goes there."""
+    """The creation time of an object follows the clock of the first API server, not that of the second."""
 
     async def play(scene: ClockScene) -> None:
         scene.cluster.clocks.step(3600, server=1)
@@ -96,7 +96,7 @@ def test_objects_are_dated_by_the_first_api_server() -> None:
 
 
 def test_an_answer_may_be_misdated_and_so_may_a_refusal() -> None:
-    """So often as it is said, and nothing else changes."""
+    """A fault changes the date of as many answers as it says; later answers have the right date."""
 
     async def play(scene: ClockScene) -> None:
         picked = Picked(frozenset({CallKind.READ_NODE}), times=1)
@@ -111,8 +111,8 @@ def test_an_answer_may_be_misdated_and_so_may_a_refusal() -> None:
     on_scene(play)
 
 
-def test_a_quartz_that_drifts_shows_in_instants_and_not_on_the_timeline() -> None:
-    """1,000 millionths fast: a second in a thousand."""
+def test_a_clock_that_drifts_changes_instants_and_not_the_timeline() -> None:
+    """A process whose clock runs 1,000 ppm fast measures one second more in a thousand."""
 
     async def main() -> None:
         clock = ProcessClock(HostClock(drift_ppm=1000), 500.0)

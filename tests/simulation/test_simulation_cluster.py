@@ -1,4 +1,4 @@
-"""The simulated cluster and its doors: honest about versions, UIDs, deletion, and the order of events."""
+"""The simulated cluster and its API: versions, UIDs, deletion and the order of events are as in a real one."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -30,7 +30,7 @@ TAINT = {"key": "a", "effect": "NoExecute"}
 
 
 class DoorScene:
-    """A stage with one node and one pod, and the doors of a process that is not there."""
+    """A stage with one node and one pod, and the API clients of a process that does not run."""
 
     def __init__(self, page_size: int = 500, cache_age: float = 0.0) -> None:
         self.stage = ReplayStage(Timeline(), Settings(), production_parsing(), seed="test")
@@ -54,33 +54,33 @@ class DoorScene:
         return PodRef(key, self.pod(name)["metadata"]["uid"])
 
     def pod(self, name: str = "web-0") -> dict[str, Any]:
-        """A pod as it is now."""
+        """Return a pod as it is now."""
         return self.cluster.body("pods", name, "default")
 
     @property
     def ref(self) -> PodRef:
-        """The pod that is there now."""
+        """The pod that has the name now."""
         return PodRef(WEB, self.pod()["metadata"]["uid"])
 
     async def perform(self, *actions: do.Action) -> None:
-        """Do what a scenario can do."""
+        """Perform actions of a scenario."""
         for action in actions:
             await self.stage.perform(do.ScenarioStep(0.0, action, 1, ""))
 
 
 class Heard:
-    """A listener that writes down what it is told."""
+    """A listener that records what it receives."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
 
     def on_event(self, event_type: str | None, body: Mapping[str, Any]) -> None:
-        """Write down type, name and version."""
+        """Record an event's type, name and version."""
         metadata = body["metadata"]
         self.told.append(f"{virtual_now():.2f} {event_type} {metadata['name']} {metadata['resourceVersion']}")
 
     def on_listed(self) -> None:
-        """Write that down."""
+        """Record that the list is complete."""
         self.told.append(f"{virtual_now():.2f} listed")
 
     def on_heard(self) -> None:
@@ -96,7 +96,7 @@ def play(main: Coroutine[Any, Any, None]) -> None:
 
 
 def test_a_list_has_the_version_of_the_moment_at_which_it_was_answered() -> None:
-    """Not of that at which it arrived: else a pod that came meanwhile would seem to be gone."""
+    """If a list had the version of its arrival, a pod created meanwhile would seem to be gone."""
 
     async def main() -> None:
         scene = DoorScene()
@@ -115,8 +115,8 @@ def test_a_list_has_the_version_of_the_moment_at_which_it_was_answered() -> None
     play(main())
 
 
-def test_what_is_at_hand_is_as_old_as_watches_of_pods_lag() -> None:
-    """Ten seconds: what was deleted since is still there, what was created since is not."""
+def test_a_cached_list_is_as_old_as_the_cache() -> None:
+    """A cached list that is ten seconds old still has a pod deleted since, and lacks a pod created since."""
 
     async def main() -> None:
         scene = DoorScene(cache_age=10.0)
@@ -132,8 +132,8 @@ def test_what_is_at_hand_is_as_old_as_watches_of_pods_lag() -> None:
     play(main())
 
 
-def test_a_paged_list_is_one_moment() -> None:
-    """What comes between two pages is not in the list, and what goes still is."""
+def test_all_pages_of_a_list_show_one_moment() -> None:
+    """A pod created between two pages is not in the list, and a pod deleted between them still is."""
 
     async def main() -> None:
         scene = DoorScene(page_size=1)
@@ -151,7 +151,7 @@ def test_a_paged_list_is_one_moment() -> None:
 
 
 def test_malformed_objects_are_present_in_lists() -> None:
-    """They cannot be read, but they are not gone."""
+    """A malformed object cannot be read, but its UID is present in the list, so the object does not seem gone."""
 
     async def main() -> None:
         scene = DoorScene()
@@ -164,7 +164,7 @@ def test_malformed_objects_are_present_in_lists() -> None:
 
 
 def test_a_delete_with_another_uid_deletes_nothing() -> None:
-    """The precondition holds at the moment at which the call arrives."""
+    """Calls with the UID of a predecessor change nothing: DELETE, the condition's PATCH and GET find no such pod."""
 
     async def main() -> None:
         scene = DoorScene()
@@ -180,8 +180,8 @@ def test_a_delete_with_another_uid_deletes_nothing() -> None:
     play(main())
 
 
-def test_a_pod_goes_when_its_kubelet_and_its_finalizers_let_it() -> None:
-    """Terminating first, then gone; held by a frozen kubelet, then by a finalizer."""
+def test_a_deleted_pod_is_gone_when_its_kubelet_and_its_finalizers_allow_it() -> None:
+    """A deleted pod is Terminating until its kubelet is no longer frozen and its finalizers are removed."""
 
     async def main() -> None:
         scene = DoorScene()
@@ -201,7 +201,7 @@ def test_a_pod_goes_when_its_kubelet_and_its_finalizers_let_it() -> None:
 
 
 def test_taking_the_condition_back_needs_the_version_that_was_read() -> None:
-    """Somebody else's write in between is a conflict, as from the real server."""
+    """If somebody else writes the pod in between, the call is refused with a conflict, as by a real API server."""
 
     async def main() -> None:
         scene = DoorScene()
@@ -217,7 +217,7 @@ def test_taking_the_condition_back_needs_the_version_that_was_read() -> None:
 
 
 def test_managed_fields_tell_who_wrote_the_taints_and_when() -> None:
-    """The entry follows the list of taints, and its time every later write of the same manager."""
+    """The entry belongs to the last writer of the list of taints; its time moves with each write of that manager."""
 
     async def main() -> None:
         scene = DoorScene()
@@ -241,7 +241,7 @@ def test_managed_fields_tell_who_wrote_the_taints_and_when() -> None:
 
 
 def test_events_arrive_in_order_whatever_the_lag() -> None:
-    """One that lags less does not overtake one that lags more."""
+    """An event with a shorter lag does not overtake an earlier one with a longer lag."""
 
     async def main() -> None:
         scene, heard = DoorScene(), Heard()
@@ -265,7 +265,7 @@ def test_events_arrive_in_order_whatever_the_lag() -> None:
 
 
 def test_a_cut_watch_ends_and_cannot_be_opened_for_a_while() -> None:
-    """What happens meanwhile comes with the next list, not as an event."""
+    """Changes during the cut arrive with the next list, not as events."""
 
     async def main() -> None:
         scene, heard = DoorScene(), Heard()
@@ -291,8 +291,8 @@ def test_a_cut_watch_ends_and_cannot_be_opened_for_a_while() -> None:
     play(main())
 
 
-def test_failures_come_as_they_were_ordered() -> None:
-    """So many times, with status and advice; with or without effect; and then it works again."""
+def test_calls_fail_as_their_faults_say() -> None:
+    """A fault applies as many times as it says, with its status and advice, with or without effect on the pod."""
 
     async def main() -> None:
         scene = DoorScene()
@@ -317,7 +317,7 @@ def test_failures_come_as_they_were_ordered() -> None:
 
 
 def test_a_slow_call_gives_up_in_time() -> None:
-    """A call that would arrive after its timeout never does."""
+    """A call that would arrive after its timeout never arrives."""
 
     async def main() -> None:
         scene = DoorScene()
@@ -330,8 +330,8 @@ def test_a_slow_call_gives_up_in_time() -> None:
     play(main())
 
 
-def test_what_cannot_be_done_is_said() -> None:
-    """A cluster does not invent what is not there."""
+def test_impossible_actions_are_errors() -> None:
+    """An action that the cluster cannot perform is an error that names the reason."""
 
     async def main() -> None:
         scene = DoorScene()

@@ -1,4 +1,4 @@
-"""The simulated ConfigMap with orders, and the door of a process to it."""
+"""The simulated ConfigMap with the control state, and a process's access to it."""
 
 import pytest
 from tests.simulation.scenario_texts import played
@@ -34,8 +34,8 @@ expect:
 """
 
 
-def test_pauses_are_kept_side_by_side_and_taken_back_one_by_one() -> None:
-    """A node's, a namespace's, and that of all."""
+def test_pauses_of_different_scopes_end_one_by_one() -> None:
+    """Pauses of a node, of a namespace and of the cluster exist side by side, and each can be resumed alone."""
 
     async def main() -> None:
         control_state = SimulatedControlState(Timeline(), READ)
@@ -56,7 +56,7 @@ def test_pauses_are_kept_side_by_side_and_taken_back_one_by_one() -> None:
 
 
 def test_what_is_not_paused_cannot_be_resumed() -> None:
-    """More likely a slip of the scenario than meant."""
+    """A step that resumes what is not paused is an error, as it is probably a mistake of the scenario."""
 
     async def main() -> None:
         control_state = SimulatedControlState(Timeline(), READ)
@@ -71,7 +71,7 @@ def test_what_is_not_paused_cannot_be_resumed() -> None:
 
 
 def test_a_latch_is_kept_unless_it_was_reset_since() -> None:
-    """Pauses stay; the timeline has what was kept, and nothing twice."""
+    """An older latch than the reset is not kept. Pauses stay, and the timeline has each change once."""
 
     async def main() -> None:
         timeline = Timeline()
@@ -90,8 +90,8 @@ def test_a_latch_is_kept_unless_it_was_reset_since() -> None:
     run_virtually(main())
 
 
-def test_what_is_dated_wrong_is_dated_anew() -> None:
-    """If it is still dated so."""
+def test_a_wrong_date_of_the_breaker_is_corrected() -> None:
+    """A latch or a reset gets its new date only if it still has the old one."""
 
     async def main() -> None:
         control_state = SimulatedControlState(Timeline(), READ)
@@ -108,8 +108,8 @@ def test_what_is_dated_wrong_is_dated_anew() -> None:
     run_virtually(main())
 
 
-def test_what_is_written_by_hand_holds_what_its_key_is_about() -> None:
-    """Read as production reads it, so nonsense holds; what nobody knows changes nothing."""
+def test_an_unreadable_value_pauses_the_scope_of_its_key() -> None:
+    """Values written by hand are read as in production: unreadable ones hold back, unknown keys change nothing."""
 
     async def main() -> None:
         control_state = SimulatedControlState(Timeline(), READ)
@@ -136,8 +136,8 @@ def test_what_is_written_by_hand_holds_what_its_key_is_about() -> None:
     run_virtually(main())
 
 
-def test_orders_travel_like_every_call() -> None:
-    """There and back, and with faults of their own."""
+def test_calls_about_the_control_state_take_time_and_can_fail() -> None:
+    """Reads and writes of the control state take time on the network, as all calls do, and have faults of their own."""
 
     async def main() -> None:
         stage = ReplayStage(Timeline(), Settings(), production_parsing(), seed="test")
@@ -165,8 +165,8 @@ def test_orders_travel_like_every_call() -> None:
         ("  breaker: {opened: 10, closed: 60}\n", "", "never opened", "opened at 10.355"),
     ],
 )
-def test_what_is_expected_of_the_breaker_can_be_broken(old: str, new: str, expected: str, seen: str) -> None:
-    """Instants are complete; a breaker that nobody mentions must not open."""
+def test_every_expectation_about_the_breaker_can_be_broken(old: str, new: str, expected: str, seen: str) -> None:
+    """All openings and closings must be expected; a breaker that a scenario does not mention must not open."""
     assert not played(SURGE).broken
     assert old in SURGE
     broken = [(verdict.pod, verdict.expected, verdict.seen) for verdict in played(SURGE.replace(old, new)).broken]

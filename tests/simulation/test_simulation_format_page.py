@@ -1,4 +1,4 @@
-"""The one page about scenario files: what it shows holds, and nothing is missing from it."""
+"""The page about the format of scenario files: its example works, and every word of the format is on the page."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parent.parent / "scenarios" / "README.md").read_text(enco
 
 
 def test_the_example_on_the_page_holds() -> None:
-    """What a newcomer copies first must work."""
+    """A replay of the page's example meets at least four expectations, and breaks none."""
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     result = replay_scenario(read_scenario(example, "README.md"))
     assert len(result.verdicts) >= 4
@@ -34,11 +34,11 @@ def test_the_example_on_the_page_holds() -> None:
     ),
 )
 def test_every_word_of_the_format_is_on_the_page(word: str) -> None:
-    """Actions, expectations, settings, what is given, and calls."""
+    """The page names all actions, expectations, settings, given objects and calls."""
     assert f"`{word}`" in PAGE
 
 
-def test_what_is_expected_of_the_breaker_is_on_the_page() -> None:
-    """It stands among the pods, with words of its own."""
+def test_every_expectation_about_the_breaker_is_on_the_page() -> None:
+    """The page shows each expectation about the breaker under the key ``breaker``."""
     for word in BREAKER_CLAIMS:
         assert re.search(rf"`breaker: {{.*\b{word}:.*}}`", PAGE)

@@ -1,4 +1,4 @@
-"""Kubelets and the node lifecycle controller in scenarios: how both are written, and that they are off by default."""
+"""Kubelets and the node lifecycle controller in scenarios: their steps and settings, which are off by default."""
 
 import pytest
 from tests.simulation.scenario_texts import ONE_POD, played
@@ -26,7 +26,7 @@ expect:
 
 
 def test_the_setting_has_kubernetes_defaults_and_can_be_changed() -> None:
-    """Off where nobody mentions it."""
+    """Without the setting there is no node lifecycle controller; an empty one means Kubernetes' defaults."""
     assert read_scenario(ONE_POD, "s.yaml").node_lifecycle is None
     with_defaults = ONE_POD.replace("given:", "settings: {nodeLifecycle: {}}\ngiven:")
     assert read_scenario(with_defaults, "s.yaml").node_lifecycle == NodeLifecycleSettings()
@@ -36,7 +36,7 @@ def test_the_setting_has_kubernetes_defaults_and_can_be_changed() -> None:
 
 
 def test_the_steps_take_nodes_lists_and_ranges() -> None:
-    """And nothing, or a span, for the neighbour."""
+    """``silence`` and ``speak`` take one node, a list or a range; ``restartLifecycle`` takes a span or nothing."""
     assert with_step("silence: node-1").steps[0].action == let.SilenceKubelets(("node-1",))
     assert with_step('speak: [node-1, "node-{1..1}"]').steps[0].action == let.HearKubelets(("node-1", "node-1"))
     assert with_step("shutDown: {node: node-1, for: 30s}").steps[0].action == let.ShutDown("node-1", 30.0)
@@ -44,8 +44,8 @@ def test_the_steps_take_nodes_lists_and_ranges() -> None:
     assert with_step("restartLifecycle: {after: 2s}").steps[0].action == let.RestartLifecycle(2.0)
 
 
-def test_what_is_wrong_is_named_with_its_place() -> None:
-    """A node that is none, a span of nothing, a key that is none."""
+def test_each_problem_is_named_with_its_line() -> None:
+    """An unknown node, a span of zero and an unknown key are each reported with file and line."""
     text = OUTAGE.replace("silence: node-1", "silence: [node-7]").replace("period: 1s", "period: 0s")
     said = "\n".join(problems(text.replace("renewal", "renewals")))
     assert said.count("s.yaml:2") == 2
@@ -55,21 +55,21 @@ def test_what_is_wrong_is_named_with_its_place() -> None:
 
 
 def test_a_step_without_the_setting_cannot_be_done() -> None:
-    """It says which setting is missing."""
+    """The error names the missing setting."""
     text = ONE_POD.replace("taint: node-1 maintenance=now:NoExecute", "silence: node-1")
     with pytest.raises(Malformed, match="lack 'nodeLifecycle'"):
         played(text)
 
 
 def test_a_zone_is_a_label() -> None:
-    """Other labels stay."""
+    """``zone`` becomes the zone's label beside the node's other labels."""
     nodes = read_scenario(OUTAGE.replace("zone: a}", "zone: a, labels: {b: c}}"), "s.yaml").nodes
     assert nodes[0]["metadata"]["labels"] == {"b": "c", "topology.kubernetes.io/zone": "a"}
     assert "zone" not in nodes[0]["metadata"]
 
 
-def test_clocks_of_api_servers_do_not_concern_kubelets_and_their_judge() -> None:
-    """They are other machines, and the same scenario gives the same timeline."""
+def test_a_stepped_api_server_clock_makes_no_kubelet_seem_silent() -> None:
+    """The node lifecycle controller runs on another machine; and the same scenario gives the same timeline."""
     result = played(OUTAGE)
     assert not result.broken
     assert [entry.at for entry in result.timeline if entry.what.value == "tainted"] == [10.105]

@@ -1,4 +1,4 @@
-"""Replays: what is checked, what is noticed although nobody asked, and that two runs are one."""
+"""Replays: what expectations check, which faults show without an expectation, and that runs are repeatable."""
 
 import pytest
 from tests.simulation.known_bugs import stale_key
@@ -28,7 +28,7 @@ expect:
 
 
 def seen_and_expected(result: ReplayResult) -> list[tuple[str, str]]:
-    """List what was broken."""
+    """Return what each broken expectation expected and saw."""
     return [(verdict.expected, verdict.seen) for verdict in result.broken]
 
 
@@ -44,7 +44,7 @@ def test_W1_the_stale_key_scenario_fails_on_a_queue_that_keeps_the_key(monkeypat
 
 
 def test_two_runs_give_the_identical_timeline() -> None:
-    """Chance included: retries and their jitter come from the scenario's name."""
+    """Random values, as the jitter of retries, come from a seed that is the scenario's name."""
     text = """
         about: Much that is left to chance.
         given:
@@ -63,8 +63,8 @@ def test_two_runs_give_the_identical_timeline() -> None:
     assert len(first.timeline) > 100
 
 
-def test_an_expectation_that_is_too_early_is_broken() -> None:
-    """Never early, not by the hundredth of a second that an eviction takes, and less than a second late."""
+def test_an_eviction_that_is_early_or_late_breaks_its_expectation() -> None:
+    """``evicted: 40`` means an eviction from 40 on, never earlier, and less than a second later."""
     assert not played(ONE_POD).broken
     for second in ("41", "39", "40.1"):
         broken = played(ONE_POD.replace("evicted: 40", f"evicted: {second}")).broken
@@ -94,30 +94,30 @@ def test_an_expectation_that_is_too_early_is_broken() -> None:
     ],
 )
 def test_every_kind_of_expectation_can_be_broken(claim: str, expected: str, seen: str) -> None:
-    """A check that never fails proves nothing: each says what it expected and what it saw."""
+    """Each broken expectation says what it expected and what it saw."""
     broken = seen_and_expected(played(ONE_POD.replace("evicted: 40", claim)))
     assert len(broken) == 1
     assert broken[0][0] == expected
     assert broken[0][1].startswith(seen)
 
 
-def test_an_eviction_that_nobody_expected_is_broken() -> None:
-    """A pod that no expectation mentions, or none about evictions, must stay."""
+def test_an_eviction_that_is_not_expected_breaks_a_scenario() -> None:
+    """A pod must stay if no expectation mentions it, or none says that it is evicted."""
     unmentioned = ONE_POD.replace("expect:\n  web-0: {evicted: 40}", "expect: {}")
     assert seen_and_expected(played(unmentioned)) == [("not evicted", "evicted at 40.030")]
     other = ONE_POD.replace("evicted: 40", "ends: gone")
     assert seen_and_expected(played(other)) == [("not evicted", "evicted at 40.030")]
 
 
-def test_a_pattern_that_matches_no_pod_is_broken() -> None:
-    """An expectation about nobody would always hold."""
+def test_a_pattern_that_matches_no_pod_breaks_a_scenario() -> None:
+    """An expectation about no pod would always hold, so it counts as broken."""
     assert seen_and_expected(played(ONE_POD.replace("web-0: {", "web-0: {evicted: 40}\n  db-*: {"))) == [
         ("a pod", "no such pod, ever")
     ]
 
 
 def test_a_pod_that_is_deleted_again_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to ask for it: no pod may be deleted while it is terminating, unless the DELETE calls are counted."""
+    """A DELETE of a terminating pod breaks a scenario without an expectation, unless DELETE calls are counted."""
     done = Attempts._done
 
     def forget_deletion(self: Attempts, record: PodRecord, *args: object) -> list[Effect]:
@@ -143,8 +143,8 @@ def test_a_pod_that_is_deleted_again_is_noticed(monkeypatch: pytest.MonkeyPatch)
     assert [expected for expected, _ in seen_and_expected(played(text))] == ["never deleted while terminating"]
 
 
-def test_a_bug_that_ends_the_controller_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A controller that has died is no controller with nothing to do."""
+def test_a_bug_that_ends_the_controller_ends_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay raises the exception that ended the controller, as a dead controller must not seem an idle one."""
 
     def fail(*_: object) -> list[Evict]:
         raise ZeroDivisionError("a bug")
@@ -156,14 +156,14 @@ def test_a_bug_that_ends_the_controller_comes_out(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_step_that_cannot_be_done_is_named_with_its_line() -> None:
-    """What a step asks for may be impossible only when its time has come."""
+    """A step may be impossible only when its time comes; the error then names its line and time."""
     text = ONE_POD.replace("expect:", "  - at: 50\n    bind: web-0 node-1\nexpect:")
     with pytest.raises(Malformed, match=r'^test\.yaml:9: at 50: pods "web-0" not found$'):
         played(text)
 
 
 def test_the_run_goes_on_until_nothing_is_planned() -> None:
-    """A pod with an hour left is waited for, though the last step is long past; what comes after that is not."""
+    """A replay waits for a deadline long after the last step, and ends soon after the last eviction."""
     result = played(ONE_POD.replace("for 30", "for 3000").replace("evicted: 40", "evicted: 3010"))
     assert not result.broken
     assert 3010 < result.ended_at < 3100
@@ -174,14 +174,14 @@ def test_the_run_goes_on_until_nothing_is_planned() -> None:
 
 
 def test_until_ends_the_run() -> None:
-    """Nothing after that second is played."""
+    """A replay plays nothing after the second that ``until`` names."""
     result = played(ONE_POD.replace("evicted: 40", "notEvicted: true") + "until: 39\n")
     assert not result.broken
     assert result.ended_at == 39.0
 
 
 def test_a_restart_is_a_new_process_with_a_clock_of_its_own() -> None:
-    """The timeline speaks of scenario seconds, whatever the processes' monotonic clocks show."""
+    """The timeline shows seconds of the scenario, whatever the monotonic clock of each process shows."""
     text = ONE_POD.replace("expect:", "  - at: 20.25\n    restart: {after: 3}\nexpect:")
     text = text.replace("evicted: 40", "evicted: {at: 40, within: 1.5}")
     result = played(text)
@@ -193,7 +193,7 @@ def test_a_restart_is_a_new_process_with_a_clock_of_its_own() -> None:
 
 
 def test_a_killed_controller_sends_nothing_more() -> None:
-    """A call that had not arrived never does, and one that had arrived has taken effect."""
+    """A call that is still on its way when the process is killed never arrives; a call that arrived has its effect."""
     text = """
         about: Killed while its DELETE is under way.
         given:
@@ -228,8 +228,8 @@ def test_a_lifetime_of_an_hour_takes_a_moment() -> None:
         "status: {{conditions: {part}, startTime: {part}, phase: {part}}}, spec: {{nodeName: node-1}}",
     ],
 )
-def test_whatever_is_taken_verbatim_never_stops_a_replay(body: str, part: str) -> None:
-    """Malformed nodes and pods are for the controller to live with; the others go on as ever."""
+def test_malformed_verbatim_objects_never_stop_a_replay(body: str, part: str) -> None:
+    """The replay goes on with malformed nodes and pods, and the other pods are evicted as always."""
     text = f"""
         about: Malformed.
         given:

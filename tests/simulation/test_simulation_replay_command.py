@@ -1,4 +1,4 @@
-"""The command: what it prints, and how it exits."""
+"""The command ``replay``: its output and its exit codes."""
 
 import json
 from io import StringIO
@@ -19,7 +19,7 @@ def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Make a folder with a scenario that holds, one that is broken below it, and a file that is none."""
+    """Make a folder with a scenario that holds, one in a subfolder that fails, and a file that is no scenario."""
     (tmp_path / "holds.yaml").write_text(ONE_POD)
     (tmp_path / "notes.txt").write_text("none of them")
     (tmp_path / "below").mkdir()
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_scenario_that_holds_exits_0_with_its_timeline(folder: Path) -> None:
-    """A person reads what happened when, and why."""
+    """The output shows what happened at which time and why, then the expectations."""
     result = run(str(folder / "holds.yaml"))
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -41,7 +41,7 @@ def test_a_scenario_that_holds_exits_0_with_its_timeline(folder: Path) -> None:
 
 
 def test_a_broken_expectation_exits_1_with_expected_and_seen(folder: Path) -> None:
-    """File and line of the expectation, what it says, and what happened instead."""
+    """The output has the file and line of the expectation, what was expected, and what happened instead."""
     file = folder / "below" / "breaks.yml"
     result = run(str(file))
     assert result.exit_code == 1
@@ -54,7 +54,7 @@ def test_a_broken_expectation_exits_1_with_expected_and_seen(folder: Path) -> No
 
 
 def test_a_malformed_file_exits_2_with_all_that_is_wrong(folder: Path) -> None:
-    """All problems of all files on stderr; the others are played all the same."""
+    """All problems of all files are on stderr, and the readable files are still played."""
     bad = folder / "bad.yaml"
     bad.write_text(ONE_POD.replace("given:", "givn:").replace("evicted: 40", "evictd: 40"))
     result = run(str(folder / "below"), str(bad), str(folder / "holds.yaml"))
@@ -65,7 +65,7 @@ def test_a_malformed_file_exits_2_with_all_that_is_wrong(folder: Path) -> None:
 
 
 def test_a_folder_is_walked_and_summed_up(folder: Path) -> None:
-    """A line each; timelines only where something is broken."""
+    """Each scenario of a folder has one line; only a broken one shows its timeline."""
     result = run(str(folder))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
@@ -75,14 +75,14 @@ def test_a_folder_is_walked_and_summed_up(folder: Path) -> None:
 
 
 def test_a_dash_reads_stdin() -> None:
-    """A scenario can be piped in."""
+    """``-`` as the file reads the scenario from standard input."""
     result = run("-", stdin=ONE_POD)
     assert result.exit_code == 0
     assert result.stdout.startswith("ok  -: One pod")
 
 
 def test_json_is_one_document_for_machines(folder: Path) -> None:
-    """With scenario, timeline and expectations of each replay."""
+    """The document has the scenario, the timeline and the expectations of each replay."""
     result = run("-o", "json", str(folder))
     assert result.exit_code == 1
     document = json.loads(result.stdout)
@@ -100,8 +100,8 @@ def test_json_is_one_document_for_machines(folder: Path) -> None:
     assert scheduled["dueAt"] == 40.005
 
 
-def test_json_tells_problems_too(folder: Path) -> None:
-    """A machine finds file, line and what."""
+def test_json_has_the_problems_of_files(folder: Path) -> None:
+    """Each problem has its file, its line and a text."""
     (folder / "bad.yaml").write_text("about: x\n")
     result = run("-o", "json", str(folder / "bad.yaml"))
     assert result.exit_code == 2
@@ -112,7 +112,7 @@ def test_json_tells_problems_too(folder: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_exits_2(tmp_path: Path) -> None:
-    """Absent, empty or binary: one line, no traceback."""
+    """A missing file, an empty folder and a binary file each give one line on stderr and no traceback."""
     absent, empty, binary = tmp_path / "absent.yaml", tmp_path / "empty", tmp_path / "binary.yaml"
     empty.mkdir()
     binary.write_bytes(b"about: x\nname: \xff\xfe")
@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_read_exits_2(tmp_path: Path) -> None:
 
 
 def test_a_step_that_cannot_be_done_exits_2(tmp_path: Path) -> None:
-    """What only the replay can know is malformed all the same."""
+    """A step that proves impossible during the replay counts as malformed."""
     file = tmp_path / "late.yaml"
     file.write_text(ONE_POD.replace("expect:", "  - at: 50\n    delete: web-0\nexpect:"))
     result = run(str(file))
@@ -153,7 +153,7 @@ until: 60
 
 
 def test_many_pods_have_a_line_each(tmp_path: Path) -> None:
-    """What became of it, and when; not what happened second by second."""
+    """With many pods, the output has one line per pod with its end, and no timeline."""
     file = tmp_path / "many.yaml"
     file.write_text(MANY)
     result = run(str(file))
@@ -169,8 +169,8 @@ def test_many_pods_have_a_line_each(tmp_path: Path) -> None:
     assert lines[-1] == "23 pods: --timeline shows what happened second by second"
 
 
-def test_a_timeline_of_many_pods_is_there_for_who_asks(tmp_path: Path) -> None:
-    """As for few pods."""
+def test_the_option_timeline_shows_the_timeline_of_many_pods(tmp_path: Path) -> None:
+    """With ``--timeline`` the output for many pods is as detailed as for few."""
     file = tmp_path / "many.yaml"
     file.write_text(MANY)
     lines = run(str(file), "--timeline").stdout.splitlines()
@@ -178,8 +178,8 @@ def test_a_timeline_of_many_pods_is_there_for_who_asks(tmp_path: Path) -> None:
     assert "  ok      default/db-0: not evicted" in lines
 
 
-def test_what_fails_among_many_pods_is_said_in_full(tmp_path: Path) -> None:
-    """The pod's line, and then what was expected and seen, with its place; among many files nothing else."""
+def test_a_failure_among_many_pods_is_shown_in_full(tmp_path: Path) -> None:
+    """After the lines of the pods, the output has what was expected and seen; with several files it has only that."""
     file = tmp_path / "many.yaml"
     file.write_text(MANY.replace("db-0: {notEvicted: true}", "db-0: {evicted: 40}"))
     (tmp_path / "other.yaml").write_text(ONE_POD)
@@ -194,8 +194,8 @@ def test_what_fails_among_many_pods_is_said_in_full(tmp_path: Path) -> None:
     assert run(str(tmp_path)).stdout.splitlines()[1:-3] == failed
 
 
-def test_what_never_happens_is_said_to_be_never(tmp_path: Path) -> None:
-    """Nothing happens at never."""
+def test_an_expectation_that_nothing_happens_is_shown_as_never(tmp_path: Path) -> None:
+    """An empty list in an expectation is shown as ``never evicted``, ``never marked`` and so on."""
     file = tmp_path / "never.yaml"
     expected = "{evicted: [], marked: [], blocked: [], scheduled: [], lateAtMost: 1}\n  breaker: {opened: []}"
     file.write_text(
@@ -208,8 +208,8 @@ def test_what_never_happens_is_said_to_be_never(tmp_path: Path) -> None:
     assert "            seen:     never evicted" in out
 
 
-def test_progress_is_told_in_place_and_wiped_out() -> None:
-    """On a terminal, while several files are played."""
+def test_progress_is_shown_in_one_line_and_removed() -> None:
+    """On a terminal, a replay of several files shows which one is played."""
     written = StringIO()
     written.isatty = lambda: True  # type: ignore[method-assign]
     with playing_progress(2, written) as play:
@@ -220,8 +220,8 @@ def test_progress_is_told_in_place_and_wiped_out() -> None:
 
 
 @pytest.mark.parametrize(("files", "terminal"), [(1, True), (2, False)])
-def test_no_progress_is_told_of_one_file_or_to_a_pipe(files: int, terminal: bool) -> None:
-    """It would be noise there."""
+def test_progress_is_shown_neither_for_one_file_nor_in_a_pipe(files: int, terminal: bool) -> None:
+    """Progress is only of use on a terminal, and only with several files."""
     written = StringIO()
     written.isatty = lambda: terminal  # type: ignore[method-assign]
     with playing_progress(files, written) as play:
@@ -243,8 +243,8 @@ def test_no_progress_is_told_of_one_file_or_to_a_pipe(files: int, terminal: bool
         ("[{name: web-0,", "[{", "9: no pod of this scenario is called 'web-0'; there is none"),
     ],
 )
-def test_whatever_is_wrong_has_its_line(tmp_path: Path, good: str, bad: str, problem: str) -> None:
-    """Wrong syntax, wrong structure, an unknown word: as compilers write it, so that editors find it."""
+def test_each_problem_has_its_line(tmp_path: Path, good: str, bad: str, problem: str) -> None:
+    """Problems of syntax, structure and names begin with file and line, as those of compilers do."""
     file = tmp_path / "bad.yaml"
     assert good in ONE_POD
     file.write_text(ONE_POD.replace(good, bad, 1))
@@ -255,5 +255,5 @@ def test_whatever_is_wrong_has_its_line(tmp_path: Path, good: str, bad: str, pro
 
 
 def test_nothing_to_play_is_a_usage_error() -> None:
-    """Without a file there is nothing to say."""
+    """Without a file the command exits with code 2."""
     assert run().exit_code == 2

@@ -1,4 +1,4 @@
-"""Replicas of a simulated world: frozen, they take no step; what they sent goes on; watches repeat and hold back."""
+"""Replicas in simulations: frozen processes, the Lease between replicas, and events that watches repeat."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
 
 def test_a_frozen_process_runs_its_timers_at_the_thaw_in_their_order_but_not_cancelled_ones() -> None:
-    """As a machine that was suspended does; other processes go on meanwhile."""
+    """A frozen process behaves as on a suspended machine; other processes go on meanwhile."""
     told: list[str] = []
 
     async def sleeper(seconds: float) -> None:
@@ -40,7 +40,7 @@ def test_a_frozen_process_runs_its_timers_at_the_thaw_in_their_order_but_not_can
 
 
 def test_a_lease_is_swapped_by_version() -> None:
-    """Who was slower is told 409, and nothing of his is stored."""
+    """The second writer with the same version gets a conflict, and its record is not stored."""
     lease = SimulatedLease()
     first = lease.swap(LeaseRecord("a", 15, 0.0, 0.0, 0))
     with pytest.raises(CallFailed, match="modified"):
@@ -49,7 +49,7 @@ def test_a_lease_is_swapped_by_version() -> None:
 
 
 def test_events_that_are_repeated_change_nothing() -> None:
-    """Twice at once and once more a second later, when the pod is gone already: one eviction, one event."""
+    """Although every event arrives several times, also after the pod is gone, the pod is deleted once."""
     text = """
         about: Every event comes three times.
         given:

@@ -1,4 +1,4 @@
-"""Scenario files: what can be written, and what is said about what can't."""
+"""Scenario files: what can be written in them, and how each problem is reported."""
 
 import pytest
 from tests.simulation.scenario_texts import ONE_POD
@@ -19,7 +19,7 @@ from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 
 
 def problems(text: str) -> list[str]:
-    """Read a scenario that can't be read, and list what is said."""
+    """Read a scenario that cannot be read, and return its problems."""
     with pytest.raises(Malformed) as raised:
         read_scenario(text, "s.yaml")
     return [str(problem) for problem in raised.value.problems]
@@ -34,7 +34,7 @@ def with_step(step: str) -> Scenario:
 
 
 def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() -> None:
-    """Wherever it stands: in the scenario, an object, a toleration, a step, or an expectation."""
+    """This holds for keys of the scenario, of an object, a toleration, a step and an expectation."""
     text = """\
 about: Slips.
 gives: {}
@@ -126,8 +126,8 @@ expect:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: str) -> None:
-    """File, line, what is wrong, and what was expected instead."""
+def test_each_wrong_value_is_named_with_its_line(old: str, new: str, said: str) -> None:
+    """A problem names file and line, what is wrong, and mostly what was expected."""
     assert old in ONE_POD
     found = problems(ONE_POD.replace(old, new))
     assert any(problem.startswith(f"s.yaml:{said}") for problem in found), found
@@ -167,8 +167,8 @@ def test_what_cannot_be_meant_is_named_with_its_line(old: str, new: str, said: s
         ("changePolicy: [{name: a, mode: kill}]", "mode must be one of delete, evict, evict-then-delete, not 'kill'"),
     ],
 )
-def test_what_an_action_does_not_take_is_named(step: str, said: str) -> None:
-    """Each says what it takes instead."""
+def test_a_wrong_argument_of_an_action_is_named(step: str, said: str) -> None:
+    """The problem says what is wrong with the argument, or what the action takes."""
     with pytest.raises(Malformed) as raised:
         with_step(step)
     assert any(problem.what.startswith(said) for problem in raised.value.problems), raised.value
@@ -189,21 +189,21 @@ def test_what_an_action_does_not_take_is_named(step: str, said: str) -> None:
         ("about: \x00", "s.yaml:1: it is no YAML: unacceptable character"),
     ],
 )
-def test_what_is_no_yaml_is_named_with_its_line(text: str, said: str) -> None:
-    """Broken, doubled, endless or executable YAML is a problem like any other."""
+def test_invalid_yaml_is_named_with_its_line(text: str, said: str) -> None:
+    """Broken YAML, repeated keys, endless aliases and tags for Python objects are problems with a line."""
     found = problems(text)
     assert found[0].startswith(said), found
 
 
 def test_aliases_that_multiply_are_refused() -> None:
-    """A small file can't become a huge one."""
+    """A small file cannot become a huge document."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     assert "far too large" in problems("\n".join(lines))[0]
 
 
 def test_steps_stand_in_the_order_of_time() -> None:
-    """A step that comes before its predecessor is more likely a slip than meant."""
+    """A step that is earlier than the step before it is a problem, as it is probably a mistake."""
     text = ONE_POD.replace("expect:", "  - at: 5\n    untaint: node-1\nexpect:")
     assert problems(text) == ["s.yaml:8: at 5 comes after at 10: steps stand in the order of time"]
 
@@ -214,11 +214,11 @@ def test_two_pods_of_one_name_are_refused() -> None:
     assert problems(text) == ["s.yaml:4: 'web-0' is given twice"]
 
 
-# What can be written
+# Forms that are accepted
 
 
 def test_an_object_of_kubernetes_can_be_pasted() -> None:
-    """Kubernetes' own shape is read as it is, with what does not matter."""
+    """An object as Kubernetes writes it is read as it is, with fields that a replay does not use."""
     text = """
 about: As from kubectl get -o yaml.
 given:
@@ -249,13 +249,13 @@ expect:
 
 
 def test_times_may_be_seconds_of_the_scenario() -> None:
-    """An hour before second 0 need not be worked out."""
+    """A scenario can say ``-1h`` for an hour before second 0."""
     text = ONE_POD.replace("{name: web-0,", "{name: web-0, startTime: -1h,")
     assert read_scenario(text, "s.yaml").pods[0]["status"]["startTime"] == "2029-12-31T23:00:00Z"
 
 
 def test_short_and_long_form_are_the_same() -> None:
-    """Fields at the top of an object belong to its metadata, spec or status."""
+    """Fields at the top of an object mean the same as in its metadata, spec or status."""
     short = read_scenario(ONE_POD, "s.yaml").pods
     long = ONE_POD.replace(
         "{name: web-0, nodeName: node-1, tolerations: [maintenance for 30]}",
@@ -266,7 +266,7 @@ def test_short_and_long_form_are_the_same() -> None:
 
 
 def test_a_range_makes_many_objects() -> None:
-    """Each with its own name."""
+    """A range in a name makes one object for each number."""
     text = ONE_POD.replace("[{name: web-0,", '[{name: web-0}, {name: "db-{9..11}",')
     names = [pod["metadata"]["name"] for pod in read_scenario(text, "s.yaml").pods]
     assert names == ["web-0", "db-9", "db-10", "db-11"]
@@ -323,19 +323,19 @@ def test_a_range_makes_many_objects() -> None:
         ("changePolicy: [{name: a, pause: true}]", suspend.ChangePolicy((PolicyRule("a", pause=True),))),
     ],
 )
-def test_actions(step: str, action: do.Action) -> None:
-    """Each keyword makes its value."""
+def test_each_step_is_read_as_its_action(step: str, action: do.Action) -> None:
+    """A step in the file becomes the value of its action."""
     assert with_step(step).steps[0].action == action
 
 
 def test_a_server_that_does_not_exist_is_named() -> None:
-    """As a replica is."""
+    """A step about an API server that the settings do not have is a problem."""
     text = ONE_POD.replace("taint: node-1 maintenance=now:NoExecute", "stepServerClock: {by: 5, server: 2}")
     assert [problem.split(": ", 1)[1] for problem in problems(text)] == ["there is no API server 2: settings say 1"]
 
 
-def test_taints_in_short() -> None:
-    """As kubectl taint takes them."""
+def test_taints_have_a_short_form() -> None:
+    """Taints can be written as ``kubectl taint`` takes them."""
     assert parse_taint("a/b=c:NoExecute") == {"key": "a/b", "value": "c", "effect": "NoExecute"}
     assert parse_taint("a:NoSchedule") == {"key": "a", "effect": "NoSchedule"}
     assert parse_taint_removal("a=b:NoExecute-") == ("a", "NoExecute")
@@ -357,20 +357,20 @@ def test_taints_in_short() -> None:
         ("a for -9223372036854775808", {"key": "a", "operator": "Exists", "tolerationSeconds": -(2**63)}),
     ],
 )
-def test_tolerations_in_short(text: str, toleration: dict[str, object]) -> None:
-    """As explanations write them."""
+def test_tolerations_have_a_short_form(text: str, toleration: dict[str, object]) -> None:
+    """Tolerations can be written as explanations show them."""
     assert parse_toleration(text) == toleration
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a for", "a for 1.5", "-a", "a:Never", "for 5"])
-def test_tolerations_that_are_none(text: str) -> None:
-    """A toleration that can't be read is never one that tolerates everything."""
+def test_a_malformed_toleration_is_refused(text: str) -> None:
+    """An unreadable toleration is an error, and never one that tolerates everything."""
     with pytest.raises(ValueError, match=r"toleration|seconds"):
         parse_toleration(text)
 
 
-def test_ranges() -> None:
-    """One range in a name, and none that is endless."""
+def test_ranges_in_names() -> None:
+    """A range in a name makes one name for each number; a range that is far too long is refused."""
     assert expand_range("web-{1..3}-a") == ["web-1-a", "web-2-a", "web-3-a"]
     assert expand_range("web-0") == ["web-0"]
     with pytest.raises(ValueError, match="range"):

@@ -1,4 +1,7 @@
-"""What holds evictions back, in scenario files: budgets, orders, settings. Slips: test_simulation_scenario_file."""
+"""Budgets, the control state and settings that hold evictions back, in scenario files.
+
+Wrong values: test_simulation_scenario_file.
+"""
 
 import math
 
@@ -11,7 +14,7 @@ from taint_eviction_lab.simulation.scenario import read_scenario
 
 
 def test_a_budget_of_kubernetes_can_be_pasted() -> None:
-    """As from kubectl get -o yaml; in short its selector is the labels alone."""
+    """A budget from ``kubectl get -o yaml`` means the same as the short form, whose selector has only labels."""
     pasted = """
     - apiVersion: policy/v1
       kind: PodDisruptionBudget
@@ -29,8 +32,8 @@ def test_a_budget_of_kubernetes_can_be_pasted() -> None:
     assert (spec["minAvailable"], spec["unhealthyPodEvictionPolicy"]) == ("50%", "AlwaysAllow")
 
 
-def test_what_stands_in_the_configmap_at_the_beginning() -> None:
-    """Pauses by name, and a breaker that has been open for a while; without ``orders`` there is no ConfigMap."""
+def test_orders_give_the_control_state_at_the_start() -> None:
+    """``orders`` can give pauses by scope, and a breaker that is already open; without it there is no ConfigMap."""
     given = "  orders: {pause: true, nodes: [node-1], namespaces: [shop], breaker: {openSince: -1h}}\ntimeline:"
     control_state = read_scenario(ONE_POD.replace("timeline:", given), "s.yaml").control_state
     assert control_state == ControlState(
@@ -39,8 +42,8 @@ def test_what_stands_in_the_configmap_at_the_beginning() -> None:
     assert read_scenario(ONE_POD, "s.yaml").control_state is None
 
 
-def test_settings_of_what_holds_evictions_back() -> None:
-    """Each at its place."""
+def test_settings_that_hold_evictions_back() -> None:
+    """Each setting of a scenario becomes the controller's setting; the breaker is off by default."""
     settings = """\
 settings:
   evictionMode: evict-then-delete

@@ -1,4 +1,4 @@
-"""The virtual loop: time that passes by waiting only."""
+"""The virtual event loop: its time passes only while tasks wait."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ def now() -> float:
 
 
 def test_sleeping_lets_exactly_that_time_pass() -> None:
-    """Times are exact to the microsecond, and begin where they are told to."""
+    """The loop's times are exact to the microsecond, and start at the given time."""
 
     async def main() -> list[float]:
         seen = [now()]
@@ -28,7 +28,7 @@ def test_sleeping_lets_exactly_that_time_pass() -> None:
 
 
 def test_an_hour_of_half_second_waits_passes_in_a_moment() -> None:
-    """Nothing waits for real."""
+    """Virtual waiting takes no real time."""
 
     async def main() -> float:
         never = asyncio.Event()
@@ -46,7 +46,7 @@ def test_an_hour_of_half_second_waits_passes_in_a_moment() -> None:
 
 
 def test_timers_run_in_the_order_of_their_times() -> None:
-    """Whatever the order in which they were set."""
+    """Timers run by their times, whatever the order in which they were set."""
 
     async def main() -> list[str]:
         seen: list[str] = []
@@ -62,7 +62,7 @@ def test_timers_run_in_the_order_of_their_times() -> None:
 
 
 def test_a_wait_too_short_to_see_still_ends() -> None:
-    """Someone who waits for less than a microsecond, again and again, gets on."""
+    """A task that repeatedly waits for less than a microsecond still makes progress."""
 
     async def main() -> float:
         until = now() + 1e-9
@@ -73,8 +73,8 @@ def test_a_wait_too_short_to_see_still_ends() -> None:
     assert run_virtually(main()) == pytest.approx(1e-6)
 
 
-def test_a_deadlock_is_an_error_that_names_who_waits() -> None:
-    """Where nothing is scheduled nothing will ever happen; that is said at once."""
+def test_a_deadlock_is_an_error_that_names_the_waiting_tasks() -> None:
+    """If tasks wait and no timer is set, nothing can ever happen, and the loop raises at once."""
 
     async def main() -> None:
         await asyncio.sleep(7)
@@ -85,7 +85,7 @@ def test_a_deadlock_is_an_error_that_names_who_waits() -> None:
 
 
 def test_a_loop_that_never_waits_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Someone who is busy at one instant indefinitely would hang a replay; that is said, too."""
+    """A task that stays busy at one instant would hang a replay, so the loop raises."""
     monkeypatch.setattr(virtual_loop, "_MAX_TURNS_AT_AN_INSTANT", 100)
 
     async def main() -> None:
@@ -96,8 +96,8 @@ def test_a_loop_that_never_waits_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
         run_virtually(main())
 
 
-def test_exceptions_and_results_come_out() -> None:
-    """The loop is transparent for what its coroutine returns or raises."""
+def test_the_exception_of_a_coroutine_is_raised() -> None:
+    """The loop raises the exception of its coroutine."""
 
     async def fail() -> None:
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Known mistakes about the world: clocks that lie, watches that are behind, calls that are slow; see ``known_bugs``."""
+"""Known mistakes about the environment: wrong clocks, watches that lag, slow calls; see ``known_bugs``."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from taint_eviction_lab.simulation.faults import CallKind
 
 
 def largest_date_wins(patch: pytest.MonkeyPatch) -> None:
-    """Each answer can only put the clock forward: one wrong Date, or a quartz that runs fast, indefinitely."""
+    """An answer can only move the clock forward: one wrong ``Date``, or a fast quartz, moves it indefinitely."""
 
     def sharpen(self: ServerClock, epoch: float) -> None:
         anchor = epoch - self._monotonic()
@@ -38,7 +38,7 @@ def largest_date_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def dated_beats_seen(patch: pytest.MonkeyPatch) -> None:
-    """What objects are dated counts, though it was seen since that it was not so."""
+    """The time that an object carries counts, although the process has seen the node or pod without it later."""
 
     def by_date(now: Moment, object_time: float | None, object_source: TimeSource, _: float = 0.0) -> Sighting:
         return sight(now, object_time, object_source)
@@ -48,16 +48,16 @@ def dated_beats_seen(patch: pytest.MonkeyPatch) -> None:
 
 
 def dates_are_believed(patch: pytest.MonkeyPatch) -> None:
-    """Both: one wrong Date ends every tolerance that begins after it."""
+    """Both mistakes together: one wrong ``Date`` ends every tolerance that begins after it."""
     largest_date_wins(patch)
     dated_beats_seen(patch)
 
 
-# Watches that are behind, and answers ahead of them
+# Watches that lag, and answers ahead of them
 
 
 def answers_move_starts(patch: pytest.MonkeyPatch) -> None:
-    """A list beside a standing watch, and a live read, are judged as a list after a gap is."""
+    """A list beside an unbroken watch, and a live read, count as a list after a gap."""
     put = KnownNodes.put
 
     def put_as_after_a_gap(self: KnownNodes, fact: NodeSeen, now: Moment) -> NodeChange | None:
@@ -67,17 +67,19 @@ def answers_move_starts(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_overtake_the_watch(patch: pytest.MonkeyPatch) -> None:
-    """An answer ahead of the watch is taken in, and what the watch brings of a taint set again meanwhile is too old."""
+    """The controller observes an answer ahead of the watch at once, and then drops the watch's older events, which
+    would show that a taint was removed and set again.
+    """
     patch.setattr(KnownNodes, "_is_for_the_watch_to_bring", lambda self, fact, known: False)
 
 
 def absent_taints_wait_for_the_watch(patch: pytest.MonkeyPatch) -> None:
-    """Of an answer ahead of the watch nothing is taken in, though it shows that one taint of several is gone."""
+    """An answer ahead of the watch that shows one of several taints gone does not remove that taint."""
     patch.setattr(KnownNodes, "_let_go_of_absent", lambda *_: None)
 
 
 def answers_wait_for_no_watch(patch: pytest.MonkeyPatch) -> None:
-    """An answer ahead of the watch is decided on at once, by what the watch has brought so far."""
+    """The controller decides at once on an answer ahead of the watch, without waiting for the watch."""
 
     async def at_once(*_: object) -> None:
         return
@@ -86,7 +88,7 @@ def answers_wait_for_no_watch(patch: pytest.MonkeyPatch) -> None:
 
 
 def reads_are_dated_when_answered(patch: pytest.MonkeyPatch) -> None:
-    """A read counts as fresh from when its answer is heard, however long that has travelled."""
+    """A read counts as fresh from when its answer arrives, however long the answer took."""
     observe, serves = NodeReads._observe, NodeReads._serves
 
     async def dated(self: NodeReads, name: str, read: Any) -> Node | None:
@@ -102,30 +104,30 @@ def reads_are_dated_when_answered(patch: pytest.MonkeyPatch) -> None:
 
 
 def outages_start_again(patch: pytest.MonkeyPatch) -> None:
-    """W22: a countdown starts anew when its taint is taken back and set again, though the node was down throughout."""
+    """W22: a countdown restarts when its taint is removed and set again, although the node was down throughout."""
     patch.setattr(Outages, "_is_one", lambda *_: False)
 
 
 def ready_in_between_goes_on(patch: pytest.MonkeyPatch) -> None:
-    """A countdown goes on though the node was ready while its taint was absent."""
+    """A countdown goes on although the node was ready while its taint was absent."""
     patch.setattr("taint_eviction.core.outages._goes_on", lambda before, _: before is not None)
 
 
 def outages_need_no_witness(patch: pytest.MonkeyPatch) -> None:
-    """A countdown goes on though no other node was ready throughout."""
+    """A countdown goes on although no other node was ready throughout."""
     patch.setattr(Outages, "_is_one", lambda *_: True)
 
 
-# Calls that are slow, or never answered
+# Calls that are slow or never answered
 
 
 def workers_are_not_lent(patch: pytest.MonkeyPatch) -> None:
-    """An attempt holds its worker until its answer is there, so that calls that hang hold up everybody else."""
+    """An attempt keeps its worker until its answer arrives, so that calls that hang delay all other evictions."""
     patch.setattr(Workers, "_lend", lambda _: None)
 
 
 def lease_has_no_time_for_slow_calls(patch: pytest.MonkeyPatch) -> None:
-    """A renewal counts from before all its calls, and the next begins a retry period after its end."""
+    """A renewal counts from before its first call, and the next renewal begins a retry period after its end."""
     attempt = Elector._attempt
 
     async def counted(self: Elector, max_seconds: float) -> bool:
@@ -150,7 +152,7 @@ def lease_has_no_time_for_slow_calls(patch: pytest.MonkeyPatch) -> None:
 
 
 def connections_stand_after_reads(patch: pytest.MonkeyPatch) -> None:
-    """The node is read first, and then the connection is opened over which its pod is deleted."""
+    """The controller reads the node first, and then opens the connection for the DELETE."""
     call = SimulatedCalls.call
 
     async def ready_first(
@@ -169,7 +171,7 @@ def connections_stand_after_reads(patch: pytest.MonkeyPatch) -> None:
 
 
 def orders_are_read_within_the_interval(patch: pytest.MonkeyPatch) -> None:
-    """A read of the orders is given up when the next is due."""
+    """The controller gives up a read of the control state when the next read is due."""
     read = ControlStateSync._read
 
     async def bounded(self: ControlStateSync, asked_at: float) -> None:
@@ -181,12 +183,12 @@ def orders_are_read_within_the_interval(patch: pytest.MonkeyPatch) -> None:
 
 
 def conditions_are_tried_once(patch: pytest.MonkeyPatch) -> None:
-    """One refusal of the condition, for whatever may pass, and the pod goes without it."""
+    """After one refusal of the condition, even a temporary one, the pod is deleted without it."""
     patch.setattr("taint_eviction.runtime.evictor._MAX_MARKS", 1)
 
 
 def standbys_tell(patch: pytest.MonkeyPatch) -> None:
-    """Every replica tells what every replica sees."""
+    """Standbys report what only the leader should report."""
 
     def report(self: LeaderReporter, effect: Effect, now: Moment) -> None:
         for reporter in self._reporters:

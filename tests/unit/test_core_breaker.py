@@ -1,4 +1,4 @@
-"""The circuit breaker: what counts as a wave, when it opens, and how it closes."""
+"""The circuit breaker: what counts as a surge, when the breaker opens, and how it closes."""
 
 import math
 from dataclasses import replace
@@ -28,7 +28,7 @@ class Watched:
             self.breaker.unready.see(NodeSeen(known.node), moment(0))
 
     def taint(self, *numbers: int, at: float, key: str = "k1", evicts: bool = True) -> None:
-        """Let nodes be tainted since ``at``, and a pod of each have to go."""
+        """Taint nodes as of ``at``, and have a pod of each that must be evicted unless ``evicts`` is False."""
         for number in numbers:
             known = self.nodes[f"n{number}"]
             known.sightings[taint(key)] = since(at)
@@ -37,29 +37,29 @@ class Watched:
                 self.breaker.evicts(known.node.name, taint(key))
 
     def untaint(self, *numbers: int) -> None:
-        """Let nodes be clean."""
+        """Remove all taints of nodes."""
         for number in numbers:
             self.nodes[f"n{number}"].sightings.clear()
             self.changed(number)
 
     def changed(self, number: int) -> None:
-        """Tell how a node is."""
+        """Pass a node's taints to the breaker."""
         self.breaker.node_changed(f"n{number}", self.nodes[f"n{number}"].sightings)
 
     def delete(self, number: int) -> None:
-        """Let a node be gone."""
+        """Delete a node."""
         del self.nodes[f"n{number}"]
         self.breaker.node_changed(f"n{number}", ())
         self.breaker.unready.forget(f"n{number}")
 
     def surge(self, now: float, due: int = 0) -> tuple[int, int]:
-        """Say how many nodes are newly tainted by people, and by the node lifecycle controller."""
+        """Return how many nodes are newly tainted by people, and by the node lifecycle controller."""
         surge = self.breaker.surge(self.nodes, due, moment(now))
         assert (surge.total, surge.due) == (len(self.nodes), due)
         return surge.nodes, surge.lifecycle_nodes
 
     def evaluate(self, now: float, due: int = 0) -> str | None:
-        """Let it look; say why it is open."""
+        """Let the breaker evaluate; return why it is open."""
         self.breaker.evaluate(self.nodes, due, moment(now))
         return None if self.breaker.latch is None else self.breaker.latch.cause
 
@@ -90,12 +90,12 @@ class Watched:
 def test_a_threshold_is_exceeded_by_more_than_it_says(
     threshold: NodeThreshold, count: int, total: int, exceeded: bool
 ) -> None:
-    """A number, a share from its least number of nodes on, or whichever comes first."""
+    """A threshold is a number, a share that counts from a minimum number of nodes on, or either of both."""
     assert threshold.exceeded_by(count, total) is exceeded
 
 
-def test_two_of_three_nodes_are_no_wave_by_default() -> None:
-    """A share counts from 3 nodes on."""
+def test_two_of_three_nodes_are_no_surge_by_default() -> None:
+    """By default a share counts from 3 nodes on."""
     assert not NodeThreshold(percent=25.0).exceeded_by(2, 3)
     assert NodeThreshold(percent=25.0).exceeded_by(3, 11)
 
@@ -110,12 +110,12 @@ def test_two_of_three_nodes_are_no_wave_by_default() -> None:
     ],
 )
 def test_a_threshold_says_what_it_allows(threshold: NodeThreshold, text: str) -> None:
-    """In the words of the cause."""
+    """The breaker's cause contains this text."""
     assert str(threshold) == text
 
 
-def test_the_defaults_have_no_problems_and_are_off() -> None:
-    """25 % by people, 55 % by the node lifecycle controller, in 5 minutes; each eviction 2 s later, 10 s for lists."""
+def test_the_default_policy_has_no_problems_and_is_off() -> None:
+    """25 % by people, 55 % by the node lifecycle controller, in 5 minutes; 2 s for settling, 10 s for lists."""
     policy = BreakerPolicy()
     assert policy.problems() == []
     assert not policy.enabled
@@ -149,8 +149,8 @@ def test_the_defaults_have_no_problems_and_are_off() -> None:
         (BreakerPolicy(max_due=-1), "the breaker's number of due pods must not be negative, as -1 is"),
     ],
 )
-def test_each_problem_is_said(policy: BreakerPolicy, words: str) -> None:
-    """One sentence each."""
+def test_each_problem_is_reported(policy: BreakerPolicy, words: str) -> None:
+    """Each problem of a policy is one sentence."""
     [problem] = policy.problems()
     assert problem.startswith(words)
 
@@ -164,16 +164,16 @@ def test_each_problem_is_said(policy: BreakerPolicy, words: str) -> None:
         BreakerPolicy(window_seconds=0.1, settle_seconds=0.0, list_wait_seconds=0.0, max_due=0),
     ],
 )
-def test_what_is_strict_or_mild_is_no_problem(policy: BreakerPolicy) -> None:
-    """The bounds themselves are fine."""
+def test_strict_and_lenient_policies_have_no_problems(policy: BreakerPolicy) -> None:
+    """Values at the bounds are valid."""
     assert policy.problems() == []
 
 
 # What counts
 
 
-def test_nodes_count_that_were_tainted_within_the_window() -> None:
-    """By the taint's own time: what began just at its edge is old."""
+def test_nodes_tainted_within_the_window_count() -> None:
+    """The taint's own time counts; a taint from exactly the window's start is old."""
     it = Watched()
     it.taint(0, at=0.0)
     it.taint(1, at=0.5)
@@ -183,8 +183,8 @@ def test_nodes_count_that_were_tainted_within_the_window() -> None:
     assert it.surge(160) == (0, 0)
 
 
-def test_it_does_not_matter_when_this_process_saw_them() -> None:
-    """A wave of ten minutes ago that a restart finds is none; one of a minute ago that was seen only now is one."""
+def test_it_does_not_matter_when_this_process_saw_the_taints() -> None:
+    """After a restart, taints from ten minutes ago are no surge, and taints from a minute ago are one."""
     it = Watched()
     it.taint(0, 1, 2, at=1000 - 600)
     assert it.evaluate(1000) is None
@@ -193,16 +193,16 @@ def test_it_does_not_matter_when_this_process_saw_them() -> None:
     assert it.evaluate(1000) is not None
 
 
-def test_only_nodes_with_a_pod_that_would_go_count() -> None:
-    """Tainting empty nodes is no wave."""
+def test_only_nodes_with_a_pod_to_evict_count() -> None:
+    """Tainting empty nodes is no surge."""
     it = Watched()
     it.taint(0, 1, 2, 3, at=5, evicts=False)
     assert it.surge(10) == (0, 0)
     assert it.evaluate(10) is None
 
 
-def test_a_node_whose_taints_are_new_and_old_counts_by_the_new_one() -> None:
-    """And if only the old one makes pods go, not at all."""
+def test_a_node_with_an_old_and_a_new_taint_counts_by_the_new_one() -> None:
+    """If only the old taint evicts pods, the node does not count at all."""
     it = Watched()
     it.taint(0, at=0)
     it.taint(0, at=150, key="k2", evicts=False)
@@ -212,7 +212,7 @@ def test_a_node_whose_taints_are_new_and_old_counts_by_the_new_one() -> None:
 
 
 def test_a_node_counts_once() -> None:
-    """However many taints and pods."""
+    """A node counts once however many taints it has, and however many pods they evict."""
     it = Watched()
     it.taint(0, at=1)
     it.taint(0, at=1)
@@ -221,7 +221,7 @@ def test_a_node_counts_once() -> None:
 
 
 def test_a_taint_that_is_removed_no_longer_counts() -> None:
-    """Nor does a node that is gone; the others still do."""
+    """A node that is deleted does not count either; the other nodes still do."""
     it = Watched()
     it.taint(0, 1, 2, at=1)
     it.untaint(0)
@@ -230,8 +230,8 @@ def test_a_taint_that_is_removed_no_longer_counts() -> None:
     assert it.breaker._evicting == {"n2": {taint()}}
 
 
-def test_one_of_two_taints_removed_leaves_the_other() -> None:
-    """What evicts is remembered by taint."""
+def test_the_removal_of_one_of_two_taints_leaves_the_other() -> None:
+    """The breaker remembers for each taint whether it evicts pods."""
     it = Watched()
     it.taint(0, at=1)
     it.taint(0, at=1, key="k2")
@@ -240,8 +240,8 @@ def test_one_of_two_taints_removed_leaves_the_other() -> None:
     assert it.breaker._evicting == {"n0": {taint("k2")}}
 
 
-def test_a_taint_that_comes_back_counts_once_a_pod_goes_because_of_it() -> None:
-    """What was before it was removed is forgotten."""
+def test_a_taint_that_comes_back_counts_once_it_evicts_a_pod() -> None:
+    """The breaker forgets a taint's evictions when the taint is removed."""
     it = Watched()
     it.taint(0, at=1)
     it.untaint(0)
@@ -252,16 +252,16 @@ def test_a_taint_that_comes_back_counts_once_a_pod_goes_because_of_it() -> None:
 
 
 @pytest.mark.parametrize("keys", [(NOT_READY,), (UNREACHABLE,), (NOT_READY, UNREACHABLE)])
-def test_what_the_node_lifecycle_controller_taints_is_counted_apart(keys: tuple[str, ...]) -> None:
-    """Its nodes have a threshold of their own."""
+def test_nodes_that_the_node_lifecycle_controller_taints_are_counted_apart(keys: tuple[str, ...]) -> None:
+    """These nodes have a threshold of their own."""
     it = Watched()
     for key in keys:
         it.taint(0, at=1, key=key)
     assert it.surge(10) == (0, 1)
 
 
-def test_a_node_that_people_have_tainted_too_is_theirs() -> None:
-    """Whatever else is on it; unless theirs is old."""
+def test_a_node_that_people_have_tainted_too_counts_as_tainted_by_people() -> None:
+    """This applies only if the people's taint is new: node 1's is older than the window."""
     it = Watched()
     it.taint(0, at=60)
     it.taint(0, at=60, key=NOT_READY)
@@ -279,15 +279,15 @@ def listed(*numbers: int, asked_at: float) -> list[PodsSwept]:
 
 
 def unlisted(*numbers: int, at: float = 1, key: str = "k1", evicts: bool = False) -> Watched:
-    """Nodes that were tainted at ``at``, of which no pods have been listed since."""
+    """A breaker with nodes that were tainted at ``at``, and whose pods have not been listed since."""
     it = Watched()
     it.taint(*numbers, at=at, key=key, evicts=evicts)
     it.breaker.unlisted |= {f"n{number}": at for number in numbers}
     return it
 
 
-def test_the_first_unlisted_node_says_since_when_there_is_one() -> None:
-    """Until it has been listed, or is clean, or gone."""
+def test_the_longest_unlisted_node_gives_the_start_of_the_wait() -> None:
+    """A node no longer counts once it has been listed, is clean, or is deleted."""
     it = Watched()
     for number in range(4):
         it.taint(number, at=number)
@@ -307,17 +307,15 @@ def test_the_first_unlisted_node_says_since_when_there_is_one() -> None:
 
 @pytest.mark.parametrize("node_name", ["n0", None])
 @pytest.mark.parametrize(("asked_at", "since"), [(0.9, 1), (1, math.inf), (2, math.inf)])
-def test_a_list_that_was_asked_for_before_the_taint_says_nothing(
-    node_name: str | None, asked_at: float, since: float
-) -> None:
-    """Pods of that node were not kept until then."""
+def test_a_list_requested_before_the_taint_does_not_count(node_name: str | None, asked_at: float, since: float) -> None:
+    """The node's pods were not kept before it was tainted."""
     it = unlisted(0)
     it.breaker.listed(PodsSwept(node_name, frozenset(), asked_at, None))
     assert it.breaker.unlisted_since(it.nodes, moment(5)) == since
 
 
-def test_only_newly_tainted_nodes_are_waited_for() -> None:
-    """Within the window, after the last reset, and with the breaker on."""
+def test_the_breaker_waits_only_for_newly_tainted_nodes() -> None:
+    """Newly tainted means within the window and after the last reset; a breaker that is off waits for no node."""
     assert unlisted(0).breaker.unlisted_since(unlisted(0).nodes, moment(100.5)) == 1
     assert unlisted(0).breaker.unlisted_since(unlisted(0).nodes, moment(101)) == math.inf
     it = unlisted(0)
@@ -326,14 +324,14 @@ def test_only_newly_tainted_nodes_are_waited_for() -> None:
     assert Breaker(BreakerPolicy()).unlisted_since(it.nodes, moment(5)) == math.inf
 
 
-def test_what_is_not_listed_is_counted() -> None:
-    """Not as affected: that is not known."""
+def test_unlisted_nodes_are_counted_apart() -> None:
+    """Unlisted nodes do not count as affected, because their pods are not known yet."""
     it = unlisted(0, 1, 2)
     assert it.breaker.surge(it.nodes, 0, moment(5)) == TaintSurge(0, 0, 10, 0, 3)
 
 
-def test_what_was_waited_for_in_vain_counts_as_affected() -> None:
-    """Those that were tainted by then, until they are listed."""
+def test_a_node_whose_list_was_awaited_in_vain_counts_as_affected() -> None:
+    """This applies to the nodes that were tainted by the end of the wait, until they are listed."""
     it = unlisted(0, 1, at=1)
     it.taint(2, at=7, evicts=False)
     it.breaker.unlisted["n2"] = 7
@@ -347,8 +345,8 @@ def test_what_was_waited_for_in_vain_counts_as_affected() -> None:
     assert it.surge(13) == (0, 0)
 
 
-def test_it_has_to_look_once_lists_were_waited_for_in_vain() -> None:
-    """As whenever something may have raised a count; where it is off it never has to."""
+def test_the_breaker_must_evaluate_once_lists_were_awaited_in_vain() -> None:
+    """Nodes that count from then on may raise the count; a breaker that is off never has to evaluate."""
     it = unlisted(0, 1)
     it.evaluate(5)
     assert not it.breaker.has_news
@@ -362,8 +360,8 @@ def test_it_has_to_look_once_lists_were_waited_for_in_vain() -> None:
     assert not off.has_news
 
 
-def test_a_taint_that_all_listed_pods_tolerate_is_presumed_to_evict_nobody() -> None:
-    """Once one node with it is listed, and until a pod of any goes because of it."""
+def test_a_taint_that_all_listed_pods_tolerate_is_presumed_to_evict_no_pod() -> None:
+    """This applies once one node with the taint is listed, and until any pod is to be evicted because of it."""
     it = unlisted(0, 1)
     it.breaker.presume(5)
     assert it.surge(10) == (2, 0)
@@ -374,7 +372,7 @@ def test_a_taint_that_all_listed_pods_tolerate_is_presumed_to_evict_nobody() -> 
 
 
 def test_another_value_is_another_taint() -> None:
-    """Whoever tolerates that may not tolerate this; when each was set does not matter."""
+    """A pod may tolerate one value and not the other; when each taint was set does not matter."""
     it = unlisted(0)
     it.breaker.presume(5)
     it.nodes["n1"].sightings[taint(value="other")] = since(1)
@@ -383,8 +381,8 @@ def test_another_value_is_another_taint() -> None:
     assert it.surge(10) == (0, 0)
 
 
-def test_what_is_presumed_of_a_node_adds_to_what_is_known_of_it() -> None:
-    """One of its taints makes a pod go that was seen before the list; the other is the node lifecycle controller's."""
+def test_what_is_presumed_of_a_node_adds_to_what_is_known() -> None:
+    """One taint is known to evict a pod; the other is presumed to, until a listed node shows that it evicts none."""
     it = unlisted(0)
     it.taint(0, at=1, key=NOT_READY)
     it.breaker.presume(5)
@@ -397,7 +395,7 @@ def test_what_is_presumed_of_a_node_adds_to_what_is_known_of_it() -> None:
 
 
 def found(at: float, which: Taint | None = None) -> Watched:
-    """A node that this process has found tainted since ``at``, as far as it can tell."""
+    """A breaker whose process found a node tainted, as far as it can tell since ``at``."""
     it = Watched()
     it.taint(0, at=at, evicts=False)
     it.breaker.node_found("n0", {which or taint(): since(at)})
@@ -405,15 +403,15 @@ def found(at: float, which: Taint | None = None) -> Watched:
 
 
 @pytest.mark.parametrize(("since", "count"), [(math.inf, 0), (62, 0), (61, 1), (60, 1), (-500, 1)])
-def test_a_taint_that_was_found_is_new_if_somebody_would_be_gone(since: float, count: int) -> None:
-    """A pod that does not tolerate it and came before its date, or in the same second."""
+def test_a_taint_found_at_start_is_new_if_an_old_one_would_have_evicted_a_pod(since: float, count: int) -> None:
+    """The pod does not tolerate the taint, and was on the node before the taint's date, or in the same second."""
     it = found(60)
     it.breaker.evicts("n0", taint(), since)
     assert it.surge(100) == (count, 0)
 
 
-def test_a_taint_that_says_since_when_it_has_been_there_needs_no_proof() -> None:
-    """The node lifecycle controller's do."""
+def test_a_taint_with_a_time_of_its_own_needs_no_proof() -> None:
+    """The node lifecycle controller sets ``timeAdded`` on its taints."""
     it = Watched()
     dated = taint(NOT_READY, added_at=59)
     it.nodes["n0"].sightings[dated] = since(60)
@@ -422,8 +420,8 @@ def test_a_taint_that_says_since_when_it_has_been_there_needs_no_proof() -> None
     assert it.surge(100) == (0, 1)
 
 
-def test_a_taint_that_was_found_and_comes_back_is_new() -> None:
-    """It was seen absent, and then to appear; nothing of what was found is kept."""
+def test_a_taint_found_at_start_that_comes_back_is_new() -> None:
+    """The taint was seen absent, and then seen to appear; the breaker forgets that it was found at the start."""
     it = found(60)
     it.untaint(0)
     assert it.breaker._found == {}
@@ -431,8 +429,8 @@ def test_a_taint_that_was_found_and_comes_back_is_new() -> None:
     assert it.surge(100) == (1, 0)
 
 
-def test_a_second_taint_leaves_the_first_as_it_was_found() -> None:
-    """Only what goes is forgotten."""
+def test_a_second_taint_leaves_the_first_as_found_at_start() -> None:
+    """The breaker forgets only the taints that are removed."""
     it = found(60)
     it.taint(0, at=70, key="k2")
     it.breaker.evicts("n0", taint())
@@ -442,15 +440,15 @@ def test_a_second_taint_leaves_the_first_as_it_was_found() -> None:
 # Opening
 
 
-def test_off_it_never_opens() -> None:
-    """Kubernetes knows no such thing."""
+def test_a_breaker_that_is_off_never_opens() -> None:
+    """By default the breaker is off, because Kubernetes has no such feature."""
     it = Watched(BreakerPolicy(nodes=NodeThreshold(number=0), max_due=0))
     it.taint(0, 1, 2, 3, at=1)
     assert it.evaluate(2, due=1000) is None
 
 
-def test_more_nodes_than_allowed_open_it() -> None:
-    """With the figures, and since when by the API server's time."""
+def test_more_nodes_than_allowed_open_the_breaker() -> None:
+    """The latch names the counts, and the time by the API server's clock."""
     it = Watched()
     it.taint(0, 1, at=1)
     assert it.evaluate(2) is None
@@ -459,8 +457,8 @@ def test_more_nodes_than_allowed_open_it() -> None:
     assert it.breaker.latch == Latch(epoch(4), "3 of 10 nodes newly tainted within 100 s, more than 2")
 
 
-def test_once_open_it_stays_open() -> None:
-    """Cause, time and all, whatever becomes of the nodes, for as long as nobody resets it."""
+def test_an_open_breaker_stays_open() -> None:
+    """Cause and time stay the same, whatever happens to the nodes, as long as nobody resets the breaker."""
     it = Watched()
     it.taint(0, 1, 2, at=1)
     opened = it.evaluate(2)
@@ -473,7 +471,7 @@ def test_once_open_it_stays_open() -> None:
 
 
 def test_a_taint_that_is_set_anew_counts_anew() -> None:
-    """Removed and set again in a gap of the watch: the same taint, since later; that is news."""
+    """The taint was removed and set again in a gap of the watch: the same taint with a later start counts as news."""
     it = Watched()
     it.taint(0, 1, 2, at=-500)
     assert it.evaluate(0) is None
@@ -481,8 +479,8 @@ def test_a_taint_that_is_set_anew_counts_anew() -> None:
     assert it.evaluate(60) == "3 of 10 nodes newly tainted within 100 s, more than 2"
 
 
-def test_a_share_rises_when_nodes_go() -> None:
-    """Four of sixteen are a quarter; four of fifteen are more."""
+def test_a_share_rises_when_nodes_are_deleted() -> None:
+    """Four of sixteen nodes are 25 %; four of fifteen are more."""
     it = Watched(BreakerPolicy(enabled=True), nodes=16)
     it.taint(0, 1, 2, 3, at=1)
     assert it.evaluate(2) is None
@@ -491,8 +489,8 @@ def test_a_share_rises_when_nodes_go() -> None:
 
 
 @pytest.mark.parametrize("key", [NOT_READY, UNREACHABLE])
-def test_lifecycle_nodes_open_it_by_their_own_threshold(key: str) -> None:
-    """More than 55 % by default; those that people have tainted do not count there."""
+def test_lifecycle_nodes_open_the_breaker_by_their_own_threshold(key: str) -> None:
+    """The default is more than 55 %; nodes that people have tainted do not count there."""
     it = Watched(BreakerPolicy(enabled=True), nodes=20)
     it.taint(*range(11), at=1, key=key)
     it.taint(11, 12, 13, 14, 15, at=1)
@@ -504,22 +502,22 @@ def test_lifecycle_nodes_open_it_by_their_own_threshold(key: str) -> None:
 
 
 def test_lifecycle_nodes_may_be_exempt() -> None:
-    """Then all of them may go."""
+    """Without a threshold for them, all nodes may be not ready."""
     it = Watched()
     it.taint(*range(10), at=1, key=NOT_READY)
     assert it.surge(2) == (0, 10)
     assert it.evaluate(2) is None
 
 
-def test_more_due_pods_than_allowed_open_it() -> None:
-    """Whatever the nodes."""
+def test_more_due_pods_than_allowed_open_the_breaker() -> None:
+    """The number of due pods counts on its own, without any tainted node."""
     it = Watched(BreakerPolicy(enabled=True, max_due=5))
     assert it.evaluate(1, due=5) is None
     assert it.evaluate(2, due=6) == "6 pods due at once, more than 5"
 
 
-def test_nodes_are_told_before_pods() -> None:
-    """Of several causes the first is named."""
+def test_the_cause_names_nodes_before_pods() -> None:
+    """If several thresholds are exceeded, the latch names only the first."""
     it = Watched(BreakerPolicy(enabled=True, nodes=NodeThreshold(number=0), max_due=0))
     it.taint(0, at=1)
     assert it.evaluate(2, due=6) == "1 of 10 nodes newly tainted within 300 s, more than 0"
@@ -530,8 +528,8 @@ def test_nodes_are_told_before_pods() -> None:
     assert both.evaluate(2, due=6) == "1 of 10 nodes not ready or unreachable, newly tainted within 300 s, more than 0"
 
 
-def test_it_counts_only_when_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look at a cluster in which nothing has happened since the last one costs nothing."""
+def test_the_breaker_counts_only_when_there_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An evaluation costs nothing if nothing has happened in the cluster since the last one."""
     it = Watched()
     counted: list[float] = []
     surge = Breaker.surge
@@ -559,8 +557,8 @@ def test_it_counts_only_when_there_is_news(monkeypatch: pytest.MonkeyPatch) -> N
 # Closing
 
 
-def test_a_reset_closes_it_and_takes_what_was_there_for_known() -> None:
-    """What is tainted after it counts; what was tainted up to it does not, even within the window."""
+def test_a_reset_closes_the_breaker_and_starts_a_new_count() -> None:
+    """Nodes that were tainted up to the reset do not count, even within the window; nodes tainted later do."""
     it = Watched()
     it.taint(0, 1, 2, at=1)
     it.evaluate(2)
@@ -574,16 +572,16 @@ def test_a_reset_closes_it_and_takes_what_was_there_for_known() -> None:
     assert it.evaluate(12) == "3 of 10 nodes newly tainted within 100 s, more than 2"
 
 
-def test_a_reset_of_long_ago_makes_nothing_new_again() -> None:
-    """The window is what bounds then."""
+def test_an_old_reset_does_not_extend_the_window() -> None:
+    """Only taints within the window count, even if they are later than the reset."""
     it = Watched()
     it.breaker.reset(epoch(1))
     it.taint(0, 1, 2, at=2)
     assert it.surge(200) == (0, 0)
 
 
-def test_while_it_is_open_the_window_stands_still() -> None:
-    """What opened it does not grow old: it is gone when it is removed."""
+def test_while_the_breaker_is_open_the_window_does_not_move() -> None:
+    """The taints that opened the breaker do not become old: they stop counting only when they are removed."""
     it = Watched()
     it.taint(0, 1, 2, at=1)
     it.taint(3, at=-99)
@@ -593,8 +591,8 @@ def test_while_it_is_open_the_window_stands_still() -> None:
     assert it.surge(1e6) == (2, 0)
 
 
-def test_the_window_of_a_latch_that_is_not_ours_is_its_own() -> None:
-    """A replica opened it earlier: counted since a window before that."""
+def test_the_window_of_another_replicas_latch_begins_before_that_latch() -> None:
+    """Another replica opened the breaker earlier: nodes count from one window before that time on."""
     it = Watched()
     it.taint(0, at=-350)
     it.taint(1, at=-250)
@@ -604,8 +602,8 @@ def test_the_window_of_a_latch_that_is_not_ours_is_its_own() -> None:
     assert it.surge(0) == (0, 0)
 
 
-def test_without_being_told_to_it_does_not_close_by_itself() -> None:
-    """Gone or not, somebody has to look."""
+def test_by_default_the_breaker_does_not_close_by_itself() -> None:
+    """Even if the cause is gone, a person has to reset the breaker."""
     it = Watched()
     it.taint(0, 1, 2, at=1)
     it.evaluate(2)
@@ -618,8 +616,11 @@ BY_ITSELF = BreakerPolicy(
 )
 
 
-def test_it_closes_by_itself_once_the_cause_is_gone() -> None:
-    """Not by waiting: only by what is removed. Then what is left is known."""
+def test_the_breaker_closes_by_itself_once_the_cause_is_gone() -> None:
+    """Time alone does not close it, only the removal of taints does.
+
+    The taints that are left do not count from then on.
+    """
     it = Watched(BY_ITSELF)
     it.taint(0, 1, 2, at=1)
     assert it.evaluate(2) is not None
@@ -632,7 +633,7 @@ def test_it_closes_by_itself_once_the_cause_is_gone() -> None:
 
 
 def test_of_two_causes_both_must_be_gone() -> None:
-    """Nodes and due pods."""
+    """One cause is the number of nodes, the other the number of due pods."""
     it = Watched(BY_ITSELF)
     it.taint(0, 1, 2, at=1)
     it.evaluate(2, due=9)
@@ -641,8 +642,8 @@ def test_of_two_causes_both_must_be_gone() -> None:
     assert it.evaluate(4, due=5) is None
 
 
-def test_it_closes_by_itself_at_the_first_look_at_which_the_cause_is_gone() -> None:
-    """Though it was there at no other look than the one that opened it."""
+def test_the_breaker_closes_by_itself_at_the_first_evaluation_without_the_cause() -> None:
+    """The only evaluation that saw the cause is the one that opened the breaker."""
     it = Watched(BY_ITSELF)
     it.taint(0, 1, 2, at=1)
     assert it.evaluate(2) is not None
@@ -651,7 +652,7 @@ def test_it_closes_by_itself_at_the_first_look_at_which_the_cause_is_gone() -> N
 
 
 def test_a_cause_that_this_process_has_not_seen_is_not_gone() -> None:
-    """Another replica opened it, and the nodes are not listed yet: it closes once they were there and are not."""
+    """Another replica opened the breaker, and the nodes are not listed yet; it closes once their taints come and go."""
     it = Watched(BY_ITSELF)
     it.breaker.latch = Latch(epoch(0), "elsewhere")
     assert it.evaluate(5) == "elsewhere"
@@ -661,8 +662,8 @@ def test_a_cause_that_this_process_has_not_seen_is_not_gone() -> None:
     assert it.evaluate(7) is None
 
 
-def test_a_cause_that_was_seen_before_says_nothing_of_another_latch() -> None:
-    """Opened, reset, and opened elsewhere."""
+def test_a_cause_seen_before_a_reset_says_nothing_about_a_later_latch() -> None:
+    """The breaker opens here, is reset, and is opened by another replica."""
     it = Watched(BY_ITSELF)
     it.taint(0, 1, 2, at=1)
     it.evaluate(2)
@@ -675,14 +676,14 @@ def test_a_cause_that_was_seen_before_says_nothing_of_another_latch() -> None:
 
 
 def open_by_due(due: int) -> Watched:
-    """A breaker that so many due pods have opened."""
+    """A breaker that ``due`` due pods have opened."""
     it = Watched(BreakerPolicy(enabled=True, max_due=5))
     assert it.evaluate(1, due=due) is not None
     return it
 
 
-def test_the_backlog_that_was_there_at_a_reset_may_be_worked_off() -> None:
-    """However large it is; what is added to it counts."""
+def test_the_backlog_at_a_reset_may_be_worked_off() -> None:
+    """The backlog may have any size; more than five due pods on top of it open the breaker again."""
     it = open_by_due(100)
     it.breaker.reset(epoch(2))
     assert it.evaluate(3, due=100) is None
@@ -691,8 +692,8 @@ def test_the_backlog_that_was_there_at_a_reset_may_be_worked_off() -> None:
     assert it.evaluate(6, due=56) == "56 pods due at once, more than 5"
 
 
-def test_a_backlog_that_was_worked_off_is_known_no_more() -> None:
-    """The next one is a new one."""
+def test_a_backlog_that_was_worked_off_is_forgotten() -> None:
+    """The next backlog is a new one and opens the breaker."""
     it = open_by_due(100)
     it.breaker.reset(epoch(2))
     it.breaker.count_due(100)
@@ -700,8 +701,8 @@ def test_a_backlog_that_was_worked_off_is_known_no_more() -> None:
     assert it.evaluate(4, due=6) is not None
 
 
-def test_a_backlog_is_worked_off_elsewhere_too() -> None:
-    """A replica that does not lead counts, but does not look; when it leads, it knows what is left of the backlog."""
+def test_a_standby_knows_what_is_left_of_a_backlog() -> None:
+    """A standby counts due pods without evaluating; when it leads, it knows what the leader has left of the backlog."""
     it = open_by_due(100)
     it.breaker.reset(epoch(2))
     for due in (100, 60, 20):
@@ -711,14 +712,14 @@ def test_a_backlog_is_worked_off_elsewhere_too() -> None:
 
 
 def test_an_old_reset_that_closes_nothing_makes_no_backlog_known() -> None:
-    """After a restart, that somebody reset the breaker yesterday says nothing of what is due today."""
+    """A process that reads yesterday's reset after a restart learns nothing about the pods that are due today."""
     it = Watched(BreakerPolicy(enabled=True, max_due=5))
     it.breaker.reset(epoch(-86_400))
     assert it.evaluate(1, due=6) is not None
 
 
-def test_a_backlog_of_which_a_human_knows_is_counted_when_it_is_next() -> None:
-    """A resumed pause."""
+def test_a_backlog_that_a_person_knows_is_measured_at_the_next_count() -> None:
+    """A person who ends a pause knows the backlog, whose size the breaker learns at its next evaluation."""
     it = Watched(BreakerPolicy(enabled=True, max_due=5))
     it.breaker.know_backlog()
     assert it.evaluate(1, due=1000) is None
@@ -734,7 +735,7 @@ def found_open(latch: Latch) -> Watched:
 
 
 def test_a_breaker_found_open_closes_by_itself_only_after_a_whole_window_without_a_cause() -> None:
-    """Before that the cause may not have been listed yet; after it, there is none."""
+    """Before that, the pods of the cause may not have been listed yet."""
     it = found_open(Latch(epoch(-5), "before"))
     for now in (1, 50, 100.9):
         assert it.evaluate(now) == "before"
@@ -742,7 +743,7 @@ def test_a_breaker_found_open_closes_by_itself_only_after_a_whole_window_without
 
 
 def test_a_breaker_found_open_closes_by_itself_once_its_cause_was_seen_and_is_gone() -> None:
-    """No window is waited for then."""
+    """In this case the breaker does not wait for a whole window."""
     it = found_open(Latch(epoch(-5), "before"))
     assert it.evaluate(1) == "before"
     it.taint(0, 1, 2, at=-6)
@@ -751,8 +752,8 @@ def test_a_breaker_found_open_closes_by_itself_once_its_cause_was_seen_and_is_go
     assert it.evaluate(3) is None
 
 
-def test_what_is_kept_but_unreadable_is_closed_by_a_human_alone() -> None:
-    """Whatever is seen, and however long that lasts."""
+def test_an_unreadable_latch_is_closed_only_by_a_reset() -> None:
+    """Neither the disappearance of the cause nor time closes it."""
     it = found_open(Latch(0.0, "nonsense", unreadable=True))
     it.taint(0, 1, 2, at=1)
     assert it.evaluate(2) == "nonsense"
@@ -763,8 +764,8 @@ def test_what_is_kept_but_unreadable_is_closed_by_a_human_alone() -> None:
     assert it.evaluate(1002) is None
 
 
-def test_what_is_dated_ahead_is_moved_back_to_now() -> None:
-    """Somebody's clock was ahead when the latch, or the reset, was written."""
+def test_a_latch_and_a_reset_from_the_future_are_moved_back_to_now() -> None:
+    """The clock was ahead when the latch, or the reset, was written."""
     it = Watched()
     it.breaker.latch, it.breaker.reset_epoch = Latch(epoch(500), "too many"), epoch(400)
     it.breaker.date_back(epoch(100))

@@ -11,7 +11,7 @@ from taint_eviction.core.objects import UNREACHABLE, Node
 
 
 def figures(on: Stage) -> dict[str | None, tuple[int, int, int, int]]:
-    """Per zone, in the table's order: not ready, newly not ready, newly tainted, counted."""
+    """Per zone, in the table's order: nodes not ready, newly not ready, newly tainted, and counted."""
     return {
         row.zone: (row.not_ready, row.newly_not_ready, row.newly_tainted, row.counted)
         for row in on.brain.status.zones(moment(on.now))
@@ -24,7 +24,7 @@ def up(name: str, zone: str, *, tainted: bool = False) -> Node:
 
 
 def test_a_node_that_was_lost_when_the_window_began_is_not_new() -> None:
-    """It counts as not ready; the one that was lost a second later does so as new."""
+    """The node still counts as not ready; a node that was lost a second later is new."""
     on = Stage(breaker=POLICY)
     on.at(20).sees(lost_node("n1", since=9, tainted=False), lost_node("n2", since=10, tainted=False))
     on.sees(up("n3", "east"))
@@ -33,7 +33,7 @@ def test_a_node_that_was_lost_when_the_window_began_is_not_new() -> None:
 
 
 def test_the_worst_zone_comes_first() -> None:
-    """By nodes that count, then newly not ready, then newly tainted, then not ready, then by name."""
+    """The order is by nodes that count, then newly not ready, then newly tainted, then not ready, then by name."""
     on = Stage(breaker=POLICY)
     on.at(5).sees(lost_node("old", zone="old", since=0, tainted=False))
     on.at(300).sees(lost_node("new", zone="new", since=250, tainted=False))
@@ -49,8 +49,8 @@ def test_the_worst_zone_comes_first() -> None:
     ]
 
 
-def test_an_outage_because_of_which_nobody_is_to_be_evicted_counts_no_node() -> None:
-    """The smaller one counts, from which a pod is to go; a zone with a counted node comes before one with more lost."""
+def test_an_outage_that_evicts_no_pod_counts_no_node() -> None:
+    """The smaller outage counts, because it evicts a pod; its zone comes before the one with more lost nodes."""
     on = Stage(breaker=POLICY)
     on.at(5).sees(*(lost_node(f"a{number}", zone="a", since=0, tainted=False) for number in range(3)))
     on.at(200).sees(lost_node("b1", zone="b", since=195))
@@ -60,7 +60,7 @@ def test_an_outage_because_of_which_nobody_is_to_be_evicted_counts_no_node() -> 
 
 
 def test_a_node_without_a_zone_has_a_row() -> None:
-    """Under the empty name, which comes first among equals."""
+    """The row has an empty name, which comes first among equals."""
     on = Stage(breaker=POLICY)
     on.sees(up("n1", "a"), up("n2", ""))
     threshold = POLICY.lifecycle_nodes
@@ -71,16 +71,16 @@ def test_a_node_without_a_zone_has_a_row() -> None:
     ]
 
 
-def test_a_node_that_is_gone_is_in_no_row() -> None:
-    """Nor does it count as lost."""
+def test_a_deleted_node_is_in_no_row() -> None:
+    """The node does not count as lost either."""
     on = Stage(breaker=POLICY)
     on.at(20).sees(lost_node("n1", since=9, tainted=False), up("n2", "west"))
     on.observe(NodeGone("n1", "uid-n1"))
     assert figures(on) == {None: (0, 0, 0, 0), "west": (0, 0, 0, 0)}
 
 
-def test_a_node_was_not_lost_before_the_watch_had_come_as_far() -> None:
-    """Until then it was ready, whatever its condition says; so it is new here, by a date that is old."""
+def test_a_node_was_not_lost_before_the_watch_was_last_heard() -> None:
+    """Until then the node was ready, so it is newly lost, although its condition has an old date."""
     on = Stage(breaker=POLICY)
     on.at(20).sees(up("n1", "east"))
     on.at(90).observe(NodesHeard(5))
@@ -89,8 +89,8 @@ def test_a_node_was_not_lost_before_the_watch_had_come_as_far() -> None:
     assert figures(on.at(190))["east"] == (1, 0, 0, 0)
 
 
-def test_a_node_that_does_not_count_is_in_no_figure() -> None:
-    """Neither in that of its zone nor in that of all."""
+def test_an_exempt_node_is_in_no_figure() -> None:
+    """The node counts neither in its zone nor in total."""
     on = Stage(breaker=POLICY)
     on.sees(replace(up("n1", "east", tainted=True), exempt=True), up("n2", "east", tainted=True))
     on.sees(pod(on="n1"), pod(name="other", uid="b", on="n2"))

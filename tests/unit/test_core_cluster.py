@@ -1,4 +1,4 @@
-"""What is known of the cluster: order among facts, first sightings, what lists prove."""
+"""What is known of the cluster: the order of observations, first sightings, and what lists prove."""
 
 import pytest
 from tests.unit.builders import EPOCH, Stage, epoch, moment, no_schedule, node, pod, ref, since, taint, tolerates
@@ -22,17 +22,17 @@ class Cluster:
 
 
 def put_node(cluster: Cluster, which: Node, at: float, after_gap: bool = False) -> None:
-    """Tell a node as a watch does, or as its list after a gap does."""
+    """Observe a node as a watch shows it, or as its list after a gap does."""
     cluster.nodes.put(NodeSeen(which, after_gap), moment(at))
 
 
 def ask_node(cluster: Cluster, which: Node, asked_at: float) -> None:
-    """Tell a node as a live read does, or a list beside a standing watch."""
+    """Observe a node as a live read shows it, or a list beside a standing watch."""
     cluster.nodes.put(NodeSeen(which, asked_at=asked_at), moment(asked_at))
 
 
 def hear(cluster: Cluster, version: int | None, at: float) -> None:
-    """Tell how far the watch has come."""
+    """Observe how far the watch has come."""
     cluster.nodes.hear(NodesHeard(version), moment(at))
 
 
@@ -44,7 +44,7 @@ def start_of(cluster: Cluster, which: Taint, name: str = "n1") -> float:
 def put_pod(
     cluster: Cluster, which: Pod, at: float = 0.0, asked_at: float | None = None
 ) -> tuple[PodRecord, list[PodRecord]] | None:
-    """Tell a pod."""
+    """Observe a pod."""
     return cluster.pods.put(PodSeen(which, asked_at), moment(at))
 
 
@@ -52,7 +52,7 @@ def put_pod(
 
 
 def test_a_taint_that_is_watched_starts_when_it_is_seen() -> None:
-    """Without an object time the first sighting counts."""
+    """Without an object time, the first sighting is the start."""
     cluster = Cluster()
     put_node(cluster, node(), 10)
     put_node(cluster, node(taint()), 20.4)
@@ -60,7 +60,7 @@ def test_a_taint_that_is_watched_starts_when_it_is_seen() -> None:
 
 
 def test_a_sighting_lasts_as_long_as_the_taint() -> None:
-    """Later facts about the node move nothing, whatever else they change."""
+    """Later observations of the node do not move the start, whatever else they change."""
     cluster = Cluster()
     put_node(cluster, node(taint()), 10)
     put_node(cluster, node(taint("k2"), taint(), no_schedule("k3")), 50)
@@ -68,7 +68,7 @@ def test_a_sighting_lasts_as_long_as_the_taint() -> None:
 
 
 def test_after_a_restart_the_countdown_goes_on_from_time_added() -> None:
-    """W7: timeAdded, plus the second that was cut off, is the start."""
+    """W7: the start is timeAdded plus the second that was truncated."""
     cluster, added = Cluster(), taint(added_at=-100)
     put_node(cluster, node(added, written_at=-5), 0)
     sighting = cluster.nodes.known["n1"].sightings[added]
@@ -83,15 +83,15 @@ def test_after_a_restart_the_countdown_goes_on_from_managed_fields() -> None:
     assert (sighting.start_at, sighting.source) == (-99, TimeSource.MANAGED_FIELDS)
 
 
-def test_a_taint_without_any_object_time_starts_at_its_first_sight() -> None:
-    """Nodes that were created with the taint may own no field."""
+def test_a_taint_without_any_object_time_starts_at_its_first_sighting() -> None:
+    """Nodes that were created with the taint may have no entry in managedFields for it."""
     cluster = Cluster()
     put_node(cluster, node(taint()), 33)
     assert start_of(cluster, taint()) == 33
 
 
 def test_a_taint_that_was_seen_absent_starts_anew() -> None:
-    """Removed and set again while watching: the second taint owes nothing to the first."""
+    """The taint is removed and set again while the node is watched: the second start does not depend on the first."""
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=10), 10)
     put_node(cluster, node(written_at=20), 20)
@@ -110,7 +110,7 @@ def test_another_value_or_time_added_is_another_taint() -> None:
 
 
 def test_a_write_of_anything_else_while_watching_moves_nothing() -> None:
-    """The manager's later time is noted, the start stays: a label must not give a pod another window."""
+    """The manager's later time is noted, but the start stays: writing a label must not give a pod a new window."""
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=10), 10)
     put_node(cluster, node(taint(), written_at=500), 500)
@@ -119,7 +119,7 @@ def test_a_write_of_anything_else_while_watching_moves_nothing() -> None:
 
 
 def test_a_later_object_time_after_a_gap_starts_anew() -> None:
-    """The taint may have been removed and set again unseen: never early."""
+    """The taint may have been removed and set again unseen; with a new start no pod is evicted too early."""
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=10), 10)
     put_node(cluster, node(taint(), written_at=500), 700, after_gap=True)
@@ -136,7 +136,7 @@ def test_a_gap_in_which_nothing_was_written_moves_nothing() -> None:
 
 
 def test_an_answer_beside_a_standing_watch_moves_nothing() -> None:
-    """A label written by the taint's manager gives no pod another window, be it read live or listed."""
+    """A label that the taint's manager writes gives no pod a new window, whether the node is read live or listed."""
     cluster = Cluster()
     put_node(cluster, node(taint(), version=7, written_at=10), 10)
     hear(cluster, 8, 50)
@@ -145,7 +145,7 @@ def test_an_answer_beside_a_standing_watch_moves_nothing() -> None:
 
 
 def test_an_answer_does_not_hide_from_a_list_after_a_gap_that_the_taint_may_be_another() -> None:
-    """What was read during a gap is not what the watch last showed, so the next list still has a later time."""
+    """A live read does not change what the watch last showed, so the list after the gap has a later time."""
     cluster = Cluster()
     put_node(cluster, node(taint(), written_at=10), 10)
     ask_node(cluster, node(taint(), written_at=50), 60)
@@ -153,8 +153,8 @@ def test_an_answer_does_not_hide_from_a_list_after_a_gap_that_the_taint_may_be_a
     assert start_of(cluster, taint()) == 51
 
 
-def test_an_answer_ahead_of_the_watch_waits_for_it_where_the_taint_may_be_another() -> None:
-    """W11: removed and set again cannot be told from a label; the watch, which can, must not come too late for that."""
+def test_an_answer_ahead_of_the_watch_waits_for_the_watch_if_the_taint_may_be_another() -> None:
+    """W11: an answer does not tell whether the taint was set again or a label written; the watch shows it later."""
     cluster = Cluster()
     put_node(cluster, node(taint(), version=5, written_at=10), 10)
     ask_node(cluster, node(taint(), version=7, written_at=50), 60)
@@ -166,7 +166,7 @@ def test_an_answer_ahead_of_the_watch_waits_for_it_where_the_taint_may_be_anothe
 
 @pytest.mark.parametrize("shown", [(), (taint("k2"),), (taint(added_at=50),)])
 def test_an_answer_ahead_of_the_watch_counts_where_it_shows_another_taint(shown: tuple[Taint, ...]) -> None:
-    """W11: removed, or set again at another time: that is certain, and what the watch brings late is old."""
+    """W11: the taint was removed, or set again at another time, so what the watch shows afterwards is older."""
     cluster = Cluster()
     put_node(cluster, node(taint(), version=5), 10)
     ask_node(cluster, node(*shown, version=7), 60)
@@ -174,14 +174,14 @@ def test_an_answer_ahead_of_the_watch_counts_where_it_shows_another_taint(shown:
     assert [seen.taint for seen in cluster.nodes.taints_on("n1") or ()] == list(shown)
 
 
-def test_an_answer_ahead_of_the_watch_takes_away_what_it_does_not_show() -> None:
-    """W11: of two taints one is gone, which is certain; what came of the other is for the watch to bring."""
+def test_an_answer_ahead_of_the_watch_removes_a_taint_that_it_lacks() -> None:
+    """W11: one of two taints is certainly gone; what has happened to the other is shown by the watch."""
     cluster = Cluster()
     put_node(cluster, node(taint(), taint("k2"), version=5), 10)
     ask_node(cluster, node(taint(), version=8), 60)
     assert [seen.taint for seen in cluster.nodes.taints_on("n1") or ()] == [taint()]
     assert (start_of(cluster, taint()), cluster.nodes.is_behind(node(version=8))) == (10, True)
-    # What the watch brings late is from before the answer, which showed it absent: nothing is over any more by then.
+    # The late event is from before the answer, in which k2 is absent: k2 gets no start from before the answer.
     put_node(cluster, node(taint(), taint("k2"), version=6, written_at=11), 62)
     assert start_of(cluster, taint("k2")) >= 60
     put_node(cluster, node(taint("k2"), version=7), 62)
@@ -190,7 +190,7 @@ def test_an_answer_ahead_of_the_watch_takes_away_what_it_does_not_show() -> None
 
 
 def test_the_watch_is_behind_an_answer_that_shows_more_of_the_same_node() -> None:
-    """Of a node that is not known, or of another UID, there is nothing to wait for."""
+    """The controller does not wait for the watch if the node is unknown, or known with another UID."""
     cluster = Cluster()
     put_node(cluster, node(version=5), 10)
     hear(cluster, 7, 20)
@@ -204,8 +204,8 @@ def test_the_watch_is_behind_an_answer_that_shows_more_of_the_same_node() -> Non
     assert not cluster.nodes.is_behind(node(version=8, name="n2"))
 
 
-def test_the_watch_has_come_as_far_as_what_it_need_not_tell() -> None:
-    """A heartbeat that was swallowed, and another node's event, tell that there was nothing else of this node."""
+def test_the_watch_has_come_as_far_as_any_version_that_it_has_passed() -> None:
+    """A filtered heartbeat, or another node's event, shows that the watch has no older event of this node left."""
     cluster = Cluster()
     put_node(cluster, node(version=5), 10)
     assert [cluster.nodes.knows("n1", "uid-n1", version) for version in (5, 6)] == [True, False]
@@ -215,8 +215,8 @@ def test_the_watch_has_come_as_far_as_what_it_need_not_tell() -> None:
     assert not cluster.nodes.knows("n2", "uid-n2", 9)
 
 
-def test_after_a_gap_the_watch_has_come_nowhere() -> None:
-    """The API server's storage may have been restored: what it numbers anew must not pass for known."""
+def test_after_a_gap_nothing_is_known_of_how_far_the_watch_has_come() -> None:
+    """The API server's storage may have been restored, so that a new version may have a lower number."""
     cluster = Cluster()
     put_node(cluster, node(version=5), 10)
     hear(cluster, 900, 20)
@@ -228,7 +228,7 @@ def test_after_a_gap_the_watch_has_come_nowhere() -> None:
 
 
 def test_a_taint_starts_no_earlier_than_the_watch_was_last_heard() -> None:
-    """An anchor that is hours ahead, or kube-controller-manager's clock behind: it was not there, whatever is dated."""
+    """The taint's date is wrong: an anchor is hours ahead, or kube-controller-manager's clock is behind."""
     cluster = Cluster()
     put_node(cluster, node(), 0)
     hear(cluster, 7, 100)
@@ -238,7 +238,7 @@ def test_a_taint_starts_no_earlier_than_the_watch_was_last_heard() -> None:
 
 
 def test_a_taint_starts_no_earlier_than_a_live_read_that_lacked_it() -> None:
-    """The instant of asking counts: the answer may have travelled long."""
+    """The instant of the request counts, because the answer may have been on its way for long."""
     cluster = Cluster()
     put_node(cluster, node(), 0)
     cluster.nodes.put(NodeSeen(node(), asked_at=100), moment(109))
@@ -247,8 +247,8 @@ def test_a_taint_starts_no_earlier_than_a_live_read_that_lacked_it() -> None:
     assert start_of(cluster, taint()) == 100
 
 
-def test_a_read_of_one_node_says_nothing_of_another() -> None:
-    """Other than the watch, which brings all nodes."""
+def test_a_read_of_one_node_says_nothing_about_another() -> None:
+    """Only the watch shows all nodes."""
     cluster = Cluster()
     put_node(cluster, node(), 0)
     cluster.nodes.put(NodeSeen(node(name="n2"), asked_at=100), moment(100))
@@ -256,8 +256,8 @@ def test_a_read_of_one_node_says_nothing_of_another() -> None:
     assert start_of(cluster, taint()) == 51
 
 
-def test_a_taint_is_dated_where_that_is_later_than_it_was_last_seen_absent() -> None:
-    """Set while the watch was silent or broken: the countdown has gone on since."""
+def test_a_taints_date_counts_if_it_is_later_than_the_taint_was_last_seen_absent() -> None:
+    """The taint was set while the watch was silent or broken, and its countdown has been running since."""
     cluster = Cluster()
     put_node(cluster, node(), 0)
     hear(cluster, 7, 20)
@@ -265,8 +265,8 @@ def test_a_taint_is_dated_where_that_is_later_than_it_was_last_seen_absent() -> 
     assert start_of(cluster, taint()) == 51
 
 
-def test_a_node_that_was_not_known_was_not_seen_without_its_taint() -> None:
-    """W7, W12: its first sight says nothing of the time before; nor does that of its predecessor."""
+def test_an_unknown_node_was_not_seen_without_its_taint() -> None:
+    """W7, W12: neither the first sight of a node, nor its predecessor, says anything about the time before that."""
     cluster = Cluster()
     hear(cluster, 7, 100)
     put_node(cluster, node(taint(), written_at=50), 103)
@@ -275,7 +275,7 @@ def test_a_node_that_was_not_known_was_not_seen_without_its_taint() -> None:
 
 
 def test_an_object_time_that_came_later_is_noted_too() -> None:
-    """A taint first seen without a time, dated by a later write, then set again in a gap, starts anew."""
+    """A taint first seen without a time, dated by a later write, and set again in a gap starts anew."""
     cluster = Cluster()
     put_node(cluster, node(taint()), 10)
     put_node(cluster, node(taint(), written_at=50), 50)
@@ -285,7 +285,7 @@ def test_an_object_time_that_came_later_is_noted_too() -> None:
 
 
 def test_a_first_object_time_after_a_gap_starts_anew() -> None:
-    """Where no time was known before the gap and there is one after it, somebody wrote the list meanwhile."""
+    """No time was known before the gap, so a time after it shows that somebody wrote the taints during the gap."""
     cluster = Cluster()
     put_node(cluster, node(taint()), 10)
     put_node(cluster, node(taint(), written_at=500), 700, after_gap=True)
@@ -293,7 +293,7 @@ def test_a_first_object_time_after_a_gap_starts_anew() -> None:
 
 
 def test_a_new_start_is_never_before_the_old_one() -> None:
-    """An anchor that was sharpened by much makes object times look older than what this process saw itself."""
+    """A correction of the anchor may make object times look older than what this process saw itself."""
     cluster = Cluster()
     cluster.nodes.put(NodeSeen(node(taint(), written_at=10)), Moment(10, EPOCH + 10))
     sharpened = Moment(60, EPOCH + 160)
@@ -301,8 +301,8 @@ def test_a_new_start_is_never_before_the_old_one() -> None:
     assert start_of(cluster, taint()) >= 10
 
 
-def test_a_sharpened_anchor_moves_nothing_that_has_started() -> None:
-    """Sightings live on the monotonic clock."""
+def test_a_corrected_anchor_does_not_move_a_start() -> None:
+    """The starts of sightings are on the monotonic clock."""
     cluster, added = Cluster(), taint(added_at=0)
     cluster.nodes.put(NodeSeen(node(added)), Moment(100, EPOCH + 100))
     cluster.nodes.put(NodeSeen(node(added), after_gap=True), Moment(101, EPOCH + 131))
@@ -317,8 +317,8 @@ def test_a_node_of_another_uid_starts_clean() -> None:
     assert start_of(cluster, taint()) == 50
 
 
-def test_only_no_execute_taints_are_sighted() -> None:
-    """Other effects are kept on the object alone."""
+def test_only_no_execute_taints_have_sightings() -> None:
+    """Taints with other effects have no sighting, and their removal is no change."""
     cluster = Cluster()
     change = cluster.nodes.put(NodeSeen(node(no_schedule(), taint("k2"))), moment(1))
     assert change is not None
@@ -327,8 +327,8 @@ def test_only_no_execute_taints_are_sighted() -> None:
     assert cluster.nodes.put(NodeSeen(node(taint("k2"))), moment(2)) is None
 
 
-def test_a_rewritten_value_is_told() -> None:
-    """A value that changes while its key stays is told by its new taint, a first or a second taint is not."""
+def test_a_rewritten_value_is_reported() -> None:
+    """The change names a taint whose value changes while its key stays, but not a first or a second taint."""
     cluster = Cluster()
     put_node(cluster, node(taint(value="v1")), 1)
     change = cluster.nodes.put(NodeSeen(node(taint(value="v2"), taint("k2", "x"))), moment(2))
@@ -336,8 +336,8 @@ def test_a_rewritten_value_is_told() -> None:
     assert change.rewritten == (taint(value="v2"),)
 
 
-def test_nodes_without_taints_and_unknown_ones_are_told_apart() -> None:
-    """Taints are an empty tuple for a clean node, None for one that is not known."""
+def test_clean_nodes_and_unknown_nodes_are_told_apart() -> None:
+    """The taints are an empty tuple for a clean node, and None for an unknown node."""
     cluster = Cluster()
     put_node(cluster, node(), 1)
     assert cluster.nodes.taints_on("n1") == ()
@@ -349,7 +349,7 @@ def test_nodes_without_taints_and_unknown_ones_are_told_apart() -> None:
 
 
 def test_a_binding_is_sighted_once() -> None:
-    """W7: what told it first stays, whatever later facts about the pod say."""
+    """W7: the first source of the time stays, whatever later observations of the pod say."""
     cluster = Cluster()
     put_pod(cluster, pod(bound_at=-60), 0)
     put_pod(cluster, pod(bound_at=-5, marked=True), 10)
@@ -359,7 +359,7 @@ def test_a_binding_is_sighted_once() -> None:
 
 
 def test_a_binding_starts_no_earlier_than_the_pod_was_known_to_be_elsewhere() -> None:
-    """Bound by an API server whose clock is behind: it was not there yet, whatever is dated."""
+    """The API server that bound the pod has a clock that is behind: the date is from before the pod was seen absent."""
     cluster = Cluster()
     cluster.pods.put(PodSeen(pod(bound_at=-3600), absent_at=70), moment(72))
     bound = cluster.pods.known[ref().key].bound
@@ -379,7 +379,7 @@ def test_a_recreated_pod_has_a_binding_of_its_own() -> None:
 
 
 def test_a_binding_starts_when_the_pod_is_bound_not_when_it_is_seen() -> None:
-    """A pod that waited unbound has no sighting until it has a node."""
+    """A pod that waits unbound has no sighting of its binding until it has a node."""
     cluster = Cluster()
     put_pod(cluster, pod(on=None), 0)
     assert cluster.pods.known[ref().key].bound is None
@@ -390,7 +390,7 @@ def test_a_binding_starts_when_the_pod_is_bound_not_when_it_is_seen() -> None:
 
 
 def test_a_pod_is_listed_under_the_node_it_is_bound_to() -> None:
-    """W2: under that one alone, and since then, should it move; nothing stays behind when it is gone."""
+    """W2: if the pod moves, it is listed under the new node only, as of then; nothing is left of it once it is gone."""
     cluster = Cluster()
     put_pod(cluster, pod(on="n1"), at=0)
     put_pod(cluster, pod(on="n2"), at=9)
@@ -407,8 +407,8 @@ def test_a_pod_is_listed_under_the_node_it_is_bound_to() -> None:
 # Order
 
 
-def test_a_lower_version_is_old_news() -> None:
-    """For one name, an observation that is older than the last one is dropped; an equal one changes nothing."""
+def test_an_observation_with_a_lower_version_is_dropped() -> None:
+    """This applies to observations with the same name, even if the UID differs."""
     cluster = Cluster()
     put_pod(cluster, pod(tolerates(9), version=7))
     assert put_pod(cluster, pod(version=6)) is None
@@ -420,8 +420,8 @@ def test_a_lower_version_is_old_news() -> None:
     assert cluster.nodes.known["n1"].node.uid == "uid-n1"
 
 
-def test_the_same_version_again_is_no_old_news() -> None:
-    """A list after a gap brings what is known already, and may show a taint's later start."""
+def test_an_observation_with_the_same_version_is_not_dropped() -> None:
+    """A list after a gap repeats what is known, and may show a later start of a taint."""
     cluster = Cluster()
     put_node(cluster, node(taint(), version=7, written_at=0), 5)
     put_node(cluster, node(taint(), version=7, written_at=20), 30, after_gap=True)
@@ -429,14 +429,14 @@ def test_the_same_version_again_is_no_old_news() -> None:
 
 
 def test_versions_are_compared_as_numbers() -> None:
-    """10 comes after 9."""
+    """Version 10 comes after version 9."""
     cluster = Cluster()
     put_pod(cluster, pod(version=9))
     assert put_pod(cluster, pod(tolerates(1), version=10)) is not None
 
 
-def test_without_versions_the_last_word_counts() -> None:
-    """Where versions are no numbers no order is known."""
+def test_without_versions_the_last_observation_counts() -> None:
+    """If an observation has no numeric version, its order is unknown."""
     cluster = Cluster()
     put_pod(cluster, pod(version=9))
     assert put_pod(cluster, pod(tolerates(1))) is not None
@@ -444,21 +444,21 @@ def test_without_versions_the_last_word_counts() -> None:
 
 
 def test_an_answer_with_a_lower_version_means_that_storage_went_back() -> None:
-    """What was seen before the question and is newer than the answer no longer exists: the answer is right."""
+    """A newer version that was seen before the request no longer exists: the answer is right."""
     cluster = Cluster()
     put_pod(cluster, pod(tolerates(9), version=100), at=10)
     assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is not None
 
 
-def test_an_answer_that_a_watch_has_overtaken_is_old() -> None:
-    """What was seen after the question was sent and has a higher version is newer than the answer."""
+def test_an_answer_that_the_watch_has_overtaken_is_dropped() -> None:
+    """An observation after the request was sent has a higher version, so it is newer than the answer."""
     cluster = Cluster()
     put_pod(cluster, pod(tolerates(9), version=100), at=20.5)
     assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is None
 
 
-def test_what_was_seen_at_the_instant_of_the_question_is_no_older_than_its_answer() -> None:
-    """Clocks are no finer: so neither a lower version in an answer nor its silence about a deletion counts."""
+def test_an_observation_at_the_instant_of_the_request_is_no_older_than_the_answer() -> None:
+    """Clocks are not finer, so neither a lower version counts, nor a pod that is in the answer or missing."""
     cluster = Cluster()
     put_pod(cluster, pod(tolerates(9), version=100), at=20)
     assert put_pod(cluster, pod(version=50), at=21, asked_at=20) is None
@@ -468,15 +468,15 @@ def test_what_was_seen_at_the_instant_of_the_question_is_no_older_than_its_answe
     assert absent(cluster, PodsSwept("n1", frozenset(), 40, 109)) == []
 
 
-def test_not_found_counts_for_what_was_seen_no_later_than_the_question() -> None:
-    """Other than silence it is said of the very node."""
+def test_not_found_counts_for_a_node_seen_no_later_than_the_request() -> None:
+    """Unlike the absence from a list, the answer is about this very node."""
     cluster = Cluster()
     put_node(cluster, node(), 5)
     assert cluster.nodes.drop(NodeGone("n1", asked_at=5), moment(6)) is not None
 
 
-def test_a_late_fact_does_not_bring_a_deleted_pod_back() -> None:
-    """W2: a UID that is gone stays gone for facts that are older than that."""
+def test_a_late_observation_does_not_bring_a_deleted_pod_back() -> None:
+    """W2: a UID that is gone stays gone for observations that are older than its end."""
     cluster = Cluster()
     put_pod(cluster, pod(version=5))
     cluster.pods.lose(ref(), moment(10))
@@ -485,14 +485,14 @@ def test_a_late_fact_does_not_bring_a_deleted_pod_back() -> None:
 
 
 def test_a_pod_that_was_never_known_can_be_gone_too() -> None:
-    """A deletion that overtakes the first sight of its pod is remembered."""
+    """A deletion that arrives before the first sight of its pod is remembered."""
     cluster = Cluster()
     cluster.pods.lose(ref(), moment(10))
     assert put_pod(cluster, pod(version=6), at=11) is None
 
 
 def test_a_fresh_answer_brings_a_pod_back() -> None:
-    """A list that was asked for after the deletion knows better (storage was restored)."""
+    """A list that was requested after the deletion contains the pod: the storage was restored."""
     cluster = Cluster()
     put_pod(cluster, pod(version=5))
     cluster.pods.lose(ref(), moment(10))
@@ -500,8 +500,8 @@ def test_a_fresh_answer_brings_a_pod_back() -> None:
     assert put_pod(cluster, pod(tolerates(3), version=6), at=14) is not None
 
 
-def test_a_late_fact_does_not_bring_a_deleted_node_back() -> None:
-    """W12: also not one that overtakes the first sight of its node."""
+def test_a_late_observation_does_not_bring_a_deleted_node_back() -> None:
+    """W12: the deletion of a node is remembered with its UID."""
     cluster = Cluster()
     put_node(cluster, node(taint(), version=5), 0)
     assert cluster.nodes.drop(NodeGone("n1", "uid-n1"), moment(1)) is not None
@@ -509,8 +509,8 @@ def test_a_late_fact_does_not_bring_a_deleted_node_back() -> None:
     assert cluster.nodes.taints_on("n1") is None
 
 
-def test_a_late_fact_about_a_nodes_predecessor_is_dropped() -> None:
-    """W12: also where no versions say so, and where no UID was given with its end."""
+def test_a_late_observation_of_a_nodes_predecessor_is_dropped() -> None:
+    """W12: this applies without versions too, and if the deletion did not name a UID."""
     cluster = Cluster()
     put_node(cluster, node(taint(), uid="old"), 0)
     put_node(cluster, node(uid="new"), 1)
@@ -522,15 +522,15 @@ def test_a_late_fact_about_a_nodes_predecessor_is_dropped() -> None:
 
 
 def test_tainted_nodes_are_those_with_a_no_execute_taint() -> None:
-    """Not the others that are known."""
+    """Clean nodes and nodes with a NoSchedule taint do not belong to them."""
     cluster = Cluster()
     for which in (node(taint()), node(no_schedule(), name="n2"), node(name="n3")):
         put_node(cluster, which, 0)
     assert list(cluster.nodes.tainted()) == ["n1"]
 
 
-def test_a_pod_is_gone_when_its_end_was_seen_or_its_name_has_another_pod() -> None:
-    """A pod that is known, or was merely released, is not."""
+def test_a_pod_is_gone_if_its_end_was_seen_or_another_pod_has_its_name() -> None:
+    """A pod that is known, or was only released, is not gone."""
     cluster = Cluster()
     put_pod(cluster, pod())
     record = cluster.pods.known[ref().key]
@@ -545,7 +545,7 @@ def test_a_pod_is_gone_when_its_end_was_seen_or_its_name_has_another_pod() -> No
 
 
 def test_a_node_that_was_never_known_can_be_gone_too() -> None:
-    """A deletion that overtakes the first sight of its node is remembered, as it is for pods."""
+    """A deletion that arrives before the first sight of its node is remembered, as for pods."""
     cluster = Cluster()
     cluster.nodes.drop(NodeGone("n1", "uid-n1"), moment(1))
     put_node(cluster, node(taint(), version=5), 2)
@@ -553,15 +553,15 @@ def test_a_node_that_was_never_known_can_be_gone_too() -> None:
 
 
 def test_a_node_is_gone_only_with_its_own_uid() -> None:
-    """W12: the late deletion of its predecessor leaves a recreated node alone."""
+    """W12: the late deletion of its predecessor does not affect a recreated node."""
     cluster = Cluster()
     put_node(cluster, node(taint(), uid="new"), 5)
     assert cluster.nodes.drop(NodeGone("n1", "old"), moment(6)) is None
     assert cluster.nodes.taints_on("n1")
 
 
-def test_not_found_means_gone_unless_it_was_seen_since_the_question() -> None:
-    """An answer that is older than the last sight proves nothing."""
+def test_not_found_means_gone_unless_the_node_was_seen_since_the_request() -> None:
+    """An answer that is older than the last sight of the node proves nothing."""
     cluster = Cluster()
     put_node(cluster, node(), 5)
     assert cluster.nodes.drop(NodeGone("n1", asked_at=4), moment(6)) is None
@@ -569,8 +569,8 @@ def test_not_found_means_gone_unless_it_was_seen_since_the_question() -> None:
     assert cluster.nodes.drop(NodeGone("n1", asked_at=7), moment(8)) is None
 
 
-def test_what_is_remembered_of_the_gone_is_bounded() -> None:
-    """Tombstones go, oldest first, when there are too many."""
+def test_the_memory_of_gone_objects_is_bounded() -> None:
+    """If there are too many of them, the oldest are forgotten first."""
     cluster = Cluster()
     for number in range(20_500):
         cluster.pods.lose(ref(uid=str(number)), moment(number))
@@ -587,8 +587,8 @@ def absent(cluster: Cluster, fact: PodsSwept) -> list[str]:
     return sorted(known.pod.ref.uid for known in cluster.pods.absent(fact))
 
 
-def test_a_list_proves_gone_what_was_seen_before_it_and_is_not_in_it() -> None:
-    """W21: pods of that node, or all bound ones; never unbound ones, never those that are in it."""
+def test_a_list_proves_that_older_pods_which_it_lacks_are_gone() -> None:
+    """W21: this applies to pods of the listed node, or to all bound pods; never to unbound ones."""
     cluster = Cluster()
     for uid, name, on in [("1", "p1", "n1"), ("2", "p2", "n1"), ("3", "p3", "n2"), ("4", "p4", None)]:
         put_pod(cluster, pod(name=name, uid=uid, on=on), at=0)
@@ -597,8 +597,8 @@ def test_a_list_proves_gone_what_was_seen_before_it_and_is_not_in_it() -> None:
     assert absent(cluster, PodsSwept("n9", frozenset(), 5, None)) == []
 
 
-def test_a_list_does_not_prove_gone_what_was_created_after_it() -> None:
-    """W21: seen since the question with a version above the list's, or with no order known, stays."""
+def test_a_list_does_not_prove_that_newer_pods_are_gone() -> None:
+    """W21: a pod seen since the request stays if its version is above the list's, or if the order is unknown."""
     cluster = Cluster()
     put_pod(cluster, pod(name="p1", uid="newer", version=11), at=6)
     put_pod(cluster, pod(name="p2", uid="older", version=10), at=6)
@@ -607,8 +607,8 @@ def test_a_list_does_not_prove_gone_what_was_created_after_it() -> None:
     assert absent(cluster, PodsSwept("n1", frozenset(), 5, None)) == []
 
 
-def test_lists_of_nodes_prove_the_same() -> None:
-    """W21: by UID, so a node recreated under its name is not taken for the old one."""
+def test_a_list_of_nodes_proves_that_older_nodes_which_it_lacks_are_gone() -> None:
+    """W21: nodes are compared by UID, so a recreated node does not hide that the old one is gone."""
     cluster = Cluster()
     put_node(cluster, node(name="n1", uid="old"), 0)
     put_node(cluster, node(name="n2"), 0)
@@ -617,7 +617,7 @@ def test_lists_of_nodes_prove_the_same() -> None:
 
 
 def test_a_pod_that_was_seen_unbound_is_bound_anew() -> None:
-    """It was not on its node at that instant, whatever its conditions say later."""
+    """The pod was not on its node at that instant, whatever its conditions say later."""
     on = Stage()
     on.sees(node(taint()), pod(tolerates(30), bound_at=-50))
     assert on.deadlines() == {"a": 30}

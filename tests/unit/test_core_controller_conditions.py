@@ -1,4 +1,4 @@
-"""Taking the DisruptionTarget condition back, and that nothing of a pod is left when it is gone."""
+"""Taking back the DisruptionTarget condition, and that nothing is kept of a pod that is gone."""
 
 import pytest
 from tests.unit.builders import Stage, node, pod, ref, taint, tolerates
@@ -20,7 +20,7 @@ from taint_eviction.core.facts import NodeGone, PodGone, PodsReleased
 
 
 def marked_and_called_off() -> Stage:
-    """A stage at 10 s with a pod that was marked, whose node was cleaned before the deletion."""
+    """A stage at 10 s with a pod that was marked, and whose node became clean before the deletion."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
@@ -32,7 +32,7 @@ def marked_and_called_off() -> Stage:
 
 
 def marked_and_put_off(until: int = 15) -> Stage:
-    """A stage at 10 s with a pod that was marked, and then tolerated for longer."""
+    """A stage at 10 s with a pod that was marked, and whose toleration was then extended."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
@@ -47,7 +47,7 @@ def marked_and_put_off(until: int = 15) -> Stage:
 
 
 def test_a_condition_is_taken_back_when_the_eviction_is_called_off() -> None:
-    """W10: at once, once."""
+    """W10: the take-back begins at once, and only once."""
     stage = marked_and_called_off()
     work = stage.take_take_back()
     assert (work.ref, work.tries) == (ref(), 0)
@@ -57,8 +57,8 @@ def test_a_condition_is_taken_back_when_the_eviction_is_called_off() -> None:
     assert stage.at(1000).take() == []
 
 
-def test_a_condition_whose_answer_never_came_is_taken_back_too() -> None:
-    """W10: from the moment it is about to be written it may be there."""
+def test_a_condition_whose_patch_got_no_answer_is_taken_back_too() -> None:
+    """W10: the condition may be on the pod from the moment at which it is about to be written."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
@@ -68,15 +68,15 @@ def test_a_condition_whose_answer_never_came_is_taken_back_too() -> None:
     assert stage.take_take_back().ref == ref()
 
 
-def test_a_condition_seen_on_a_pod_of_a_clean_node_is_taken_back() -> None:
-    """W10: our reason on a pod that is not to leave, whoever of us wrote it."""
+def test_a_condition_seen_on_a_pod_that_stays_is_taken_back() -> None:
+    """W10: the condition has this controller's reason, and the pod tolerates its taint indefinitely."""
     stage = Stage()
     stage.sees(node(taint("k2")), pod(tolerates(None, "k2"), marked=True))
     assert isinstance(stage.take_take_back(), TakeBack)
 
 
 def test_a_condition_stays_while_the_eviction_is_wanted() -> None:
-    """W10: a try that failed is tried again, and the condition is right all the time."""
+    """W10: a failed eviction is retried, and the condition is right all the time."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
@@ -88,7 +88,7 @@ def test_a_condition_stays_while_the_eviction_is_wanted() -> None:
 
 
 def test_a_condition_that_somebody_reset_is_set_again() -> None:
-    """W10: the disruption controller does so after 2 min; the next try says that it is not there."""
+    """W10: the disruption controller does so after 2 min; the next try knows that the condition is not there."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
@@ -100,7 +100,7 @@ def test_a_condition_that_somebody_reset_is_set_again() -> None:
 
 
 def test_a_pod_that_was_deleted_keeps_its_condition() -> None:
-    """W10: a deletion that was accepted is not called off by a taint that goes."""
+    """W10: removing the taint does not call off a deletion that was accepted."""
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
@@ -112,14 +112,14 @@ def test_a_pod_that_was_deleted_keeps_its_condition() -> None:
 
 
 def test_a_pod_that_somebody_else_deletes_keeps_its_condition() -> None:
-    """W10: on a terminating pod nothing is taken back."""
+    """W10: no condition of a terminating pod is taken back."""
     stage = marked_and_called_off()
     stage.sees(pod(tolerates(10), marked=True, terminating=True))
     assert stage.at(1000).take() == []
 
 
 def test_a_take_back_that_fails_is_tried_again_later() -> None:
-    """W10: with its own count, not before its time, however often the pod is seen meanwhile."""
+    """W10: a take-back has its own count and retry time, however often the pod is seen meanwhile."""
     stage = marked_and_called_off()
     stage.settle(stage.take_take_back(), Failed("busy", 20))
     stage.at(15).sees(pod(tolerates(10), marked=True))
@@ -127,8 +127,8 @@ def test_a_take_back_that_fails_is_tried_again_later() -> None:
     assert stage.at(20).take_take_back().tries == 1
 
 
-def test_a_take_back_is_called_off_when_the_pod_is_to_leave_after_all() -> None:
-    """W10: the taint is back before the condition was reset."""
+def test_a_take_back_in_flight_is_called_off_when_the_pod_is_to_be_evicted_after_all() -> None:
+    """W10: the node is tainted again before the condition is reset."""
     stage = marked_and_called_off()
     work = stage.take_take_back()
     stage.at(11).sees(node(taint("k2")))
@@ -139,15 +139,15 @@ def test_a_take_back_is_called_off_when_the_pod_is_to_leave_after_all() -> None:
     assert eviction.decision.fire_at == 11
 
 
-def test_a_take_back_that_waits_is_cancelled_when_the_pod_is_to_leave_after_all() -> None:
-    """W10: the same before it began."""
+def test_a_waiting_take_back_is_cancelled_when_the_pod_is_to_be_evicted_after_all() -> None:
+    """W10: the node is tainted again before the take-back begins."""
     stage = marked_and_called_off()
     stage.at(11).sees(node(taint("k2")))
     assert isinstance(stage.take_eviction(), Eviction)
 
 
 def test_a_take_back_outlives_the_watch_of_its_pod() -> None:
-    """W10: pods of a clean node are let go of, the debt is not."""
+    """W10: the pods of a clean node are released, but the condition must still be taken back."""
     stage = marked_and_called_off()
     stage.observe(PodsReleased("n1"))
     work = stage.take_take_back()
@@ -156,8 +156,8 @@ def test_a_take_back_outlives_the_watch_of_its_pod() -> None:
     assert stage.at(20).take_take_back().tries == 1
 
 
-def test_a_take_back_that_was_held_outlives_the_watch_of_its_pod() -> None:
-    """W10: not leading just now is no reason to forget it."""
+def test_a_suspended_take_back_outlives_the_watch_of_its_pod() -> None:
+    """W10: for example, a replica that does not lead at this moment must not forget it."""
     stage = marked_and_called_off()
     stage.observe(PodsReleased("n1"))
     stage.settle(stage.take_take_back(), Suspended())
@@ -166,7 +166,7 @@ def test_a_take_back_that_was_held_outlives_the_watch_of_its_pod() -> None:
 
 @pytest.mark.parametrize("outcome", [CalledOff(), Suspended(), Failed("cut off", 99)])
 def test_a_condition_written_while_its_pod_is_released_is_taken_back(outcome: WorkOutcome) -> None:
-    """W10: a slow call whose node was cleaned and let go of meanwhile."""
+    """W10: during a slow call, the node becomes clean and its pods are released."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     work = stage.at(10).take_eviction()
@@ -178,7 +178,7 @@ def test_a_condition_written_while_its_pod_is_released_is_taken_back(outcome: Wo
 
 
 def test_nothing_is_taken_back_from_a_released_pod_whose_name_has_another_pod() -> None:
-    """W10: the condition went with its pod; its record ends, and its successor's take-back is the only one."""
+    """W10: the pod's condition and record are gone with it, and only its successor's condition is taken back."""
     stage = marked_and_called_off()
     stage.observe(PodsReleased("n1"))
     assert [record.ref.uid for record in stage.brain.pods] == ["a"]
@@ -188,8 +188,8 @@ def test_nothing_is_taken_back_from_a_released_pod_whose_name_has_another_pod() 
     assert stage.at(1000).take() == []
 
 
-def test_a_released_pod_that_is_seen_again_has_the_record_it_had() -> None:
-    """W10: its node is tainted again before its condition was taken back, for longer than it tolerates."""
+def test_a_released_pod_that_is_seen_again_keeps_its_record() -> None:
+    """W10: its node is tainted again before the take-back, which still begins before the pod's new deadline."""
     stage = marked_and_called_off()
     record = stage.brain.pods.find(ref())
     stage.observe(PodsReleased("n1"))
@@ -201,11 +201,11 @@ def test_a_released_pod_that_is_seen_again_has_the_record_it_had() -> None:
     assert stage.take_take_back().ref == ref()
 
 
-# Put off: taken back, and evicted in its time
+# Put off: taken back, and evicted when due
 
 
 def test_a_condition_is_taken_back_while_the_deadline_is_far() -> None:
-    """W10: put off is called off for now; the eviction comes when it is due, with the condition set anew."""
+    """W10: an extended toleration calls the eviction off for now; when it is due, the condition has to be set again."""
     stage = marked_and_put_off(100)
     work = stage.take_take_back()
     stage.sees(pod(tolerates(100)))
@@ -215,7 +215,7 @@ def test_a_condition_is_taken_back_while_the_deadline_is_far() -> None:
 
 
 def test_an_eviction_that_comes_due_waits_for_the_take_back_in_flight() -> None:
-    """Of one pod only one piece of work is in flight, also when its deadline comes during a slow take-back."""
+    """A pod has only one piece of work in flight, even if its deadline comes during a slow take-back."""
     stage = marked_and_put_off(15)
     work = stage.take_take_back()
     assert stage.at(15).take() == []
@@ -224,8 +224,8 @@ def test_an_eviction_that_comes_due_waits_for_the_take_back_in_flight() -> None:
     assert stage.take_eviction().decision.fire_at == 15
 
 
-def test_an_eviction_that_comes_due_goes_before_the_take_back_that_waits() -> None:
-    """W14: nobody had a worker for the take-back until the deadline came; one piece of work is begun, not two."""
+def test_a_due_eviction_replaces_the_take_back_that_waits() -> None:
+    """W14: no worker took the take-back before the deadline came; only the eviction begins."""
     stage = marked_and_put_off(15)
     work = stage.at(15).take_eviction()
     stage.settle(work, Done())
@@ -233,8 +233,8 @@ def test_an_eviction_that_comes_due_goes_before_the_take_back_that_waits() -> No
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_pod_that_goes_during_its_take_back_leaves_no_eviction_behind(replaced: bool) -> None:
-    """A slow take-back and a deadline to come, then the pod is gone or has a successor."""
+def test_a_pod_that_is_gone_during_its_take_back_leaves_no_eviction_behind(replaced: bool) -> None:
+    """During a slow take-back and before its deadline, the pod is deleted or replaced."""
     stage = marked_and_put_off(15)
     work = stage.take_take_back()
     stage.at(12)
@@ -247,8 +247,8 @@ def test_a_pod_that_goes_during_its_take_back_leaves_no_eviction_behind(replaced
     assert stage.at(500).take() == []
 
 
-def test_a_late_failed_take_back_leaves_its_namesakes_take_back_alone() -> None:
-    """W3, W10: completion may only touch its own entry."""
+def test_a_late_failure_of_a_take_back_does_not_affect_its_successors_take_back() -> None:
+    """W3, W10: the end of a piece of work affects only its own pod."""
     stage = marked_and_called_off()
     late = stage.take_take_back()
     stage.at(11).observe(PodGone(ref()))
@@ -265,7 +265,7 @@ def test_a_late_failed_take_back_leaves_its_namesakes_take_back_alone() -> None:
 
 
 def leftovers(stage: Stage) -> dict[str, object]:
-    """List all that is left of any pod or node: records, indexes, hints, watched nodes."""
+    """List everything that is kept of any pod or node: records, indexes, hints, watched nodes."""
     brain = stage.brain
     kept = {
         "records": list(brain.pods),
@@ -280,8 +280,8 @@ def leftovers(stage: Stage) -> dict[str, object]:
     return {name: value for name, value in kept.items() if value}
 
 
-def test_leftovers_are_noticed() -> None:
-    """The test below can fail: it looks at what there is."""
+def test_leftovers_are_found() -> None:
+    """The next test can fail, because ``leftovers`` finds what is kept."""
     stage = marked_and_called_off()
     assert set(leftovers(stage)) == {"records", "known", "by node", "nodes", "watched", "take-backs"}
     stage.observe(PodsReleased("n1"))
@@ -291,7 +291,7 @@ def test_leftovers_are_noticed() -> None:
 @pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), Suspended(), Failed("denied", 30)])
 @pytest.mark.parametrize("how", ["gone", "gone in flight", "gone before marking", "replaced", "released", "kept"])
 def test_nothing_is_left_of_pods_and_nodes_that_are_gone(outcome: WorkOutcome, how: str) -> None:
-    """Whatever the last call's outcome and however the pod goes, all collections are empty in the end."""
+    """Whatever the last call returns, and however the pod disappears, all collections are empty in the end."""
     stage = Stage()
     stage.sees(node(taint()), node(name="n2"), pod(tolerates(10)))
     stage.settle(stage.at(10).take_eviction(), Failed("denied", 11))
@@ -317,8 +317,8 @@ def test_nothing_is_left_of_pods_and_nodes_that_are_gone(outcome: WorkOutcome, h
     assert leftovers(stage) == {}
 
 
-def test_a_take_back_that_is_cancelled_leaves_no_count_behind() -> None:
-    """W10: somebody else reset the condition of a pod that is released then."""
+def test_a_cancelled_take_back_leaves_nothing_behind() -> None:
+    """W10: a take-back has failed once when its pod terminates and is released."""
     stage = marked_and_called_off()
     stage.settle(stage.take_take_back(), Failed("busy", 20))
     stage.at(15).sees(pod(tolerates(10), marked=True, terminating=True))

@@ -1,4 +1,4 @@
-"""What holds at the edges of the brain's rules: after a restored backup, in a dry run, at a pod's replacement."""
+"""Rare cases of the controller's rules: a restored storage, a dry run, a pod that is replaced."""
 
 import pytest
 from tests.unit.builders import Stage, moment, node, pod, ref, taint, tolerates
@@ -12,7 +12,7 @@ from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen, PodsReleased
 
 
 def dry_stage() -> Stage:
-    """A stage on which nothing is touched."""
+    """A stage with a controller in dry-run mode."""
     stage = Stage()
     stage.brain = Controller(dry_run=True, control_state=ControlState())
     return stage
@@ -21,8 +21,8 @@ def dry_stage() -> Stage:
 # Nodes
 
 
-def test_a_node_is_told_to_be_tainted_or_clean_when_that_changes() -> None:
-    """Not each time it is seen so."""
+def test_a_node_is_reported_as_tainted_or_clean_when_that_changes() -> None:
+    """Further observations of the same state report nothing."""
     stage = Stage()
     assert stage.sees(node(version=1)) == []
     assert stage.sees(node(version=2)) == []
@@ -33,7 +33,7 @@ def test_a_node_is_told_to_be_tainted_or_clean_when_that_changes() -> None:
 
 
 def test_a_version_is_known_from_the_same_object_only() -> None:
-    """Nothing is known of one whose version could not be read."""
+    """An object whose version could not be read makes no version known."""
     stage = Stage()
     assert not stage.brain.nodes.knows("n1", "uid-n1", 1)
     stage.sees(node(taint()), pod())
@@ -53,7 +53,7 @@ def test_a_version_is_known_from_the_same_object_only() -> None:
 def test_a_pod_that_is_still_there_long_after_its_deletion_was_accepted_is_evicted_again(
     asked_at: float, again: bool
 ) -> None:
-    """The API server forgot it: its storage was restored. One answer a little later may be older than it looks."""
+    """The API server lost the deletion, because its storage was restored; an answer within a minute may be outdated."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     stage.settle(stage.at(10).take_eviction(), Done())
@@ -61,8 +61,8 @@ def test_a_pod_that_is_still_there_long_after_its_deletion_was_accepted_is_evict
     assert bool(stage.take()) is again
 
 
-def test_a_pod_that_is_seen_going_long_after_is_not_evicted_again() -> None:
-    """It only takes its time."""
+def test_a_pod_seen_terminating_long_after_its_deletion_is_not_evicted_again() -> None:
+    """The pod takes its time to terminate; a later answer that does not show this yet is older."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     stage.settle(stage.at(10).take_eviction(), Done())
@@ -71,8 +71,8 @@ def test_a_pod_that_is_seen_going_long_after_is_not_evicted_again() -> None:
     assert stage.take() == []
 
 
-def test_a_dry_run_tells_of_each_eviction_there_would_be_once() -> None:
-    """The pod stays, so a new deadline is another eviction."""
+def test_a_dry_run_reports_each_eviction_once() -> None:
+    """The pod stays in a dry run, so a new deadline is another eviction."""
     stage = dry_stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     [told] = stage.settle(stage.at(10).take_eviction(), Done())
@@ -85,8 +85,8 @@ def test_a_dry_run_tells_of_each_eviction_there_would_be_once() -> None:
     assert stage.take_eviction().ref == ref()
 
 
-def test_a_pod_that_was_deleted_is_not_asked_for_again_while_its_taint_comes_and_goes() -> None:
-    """Unlike in a dry run."""
+def test_a_deleted_pod_is_not_evicted_again_when_its_taint_comes_back() -> None:
+    """In this it differs from a dry run."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     stage.settle(stage.at(10).take_eviction(), Done())
@@ -95,8 +95,8 @@ def test_a_pod_that_was_deleted_is_not_asked_for_again_while_its_taint_comes_and
     assert stage.at(30).take() == []
 
 
-def test_what_is_told_of_an_eviction_is_the_last_reason_for_it() -> None:
-    """The taints may have changed between two calls."""
+def test_an_eviction_is_reported_with_its_latest_reason() -> None:
+    """The node's taints may change between two calls."""
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
@@ -108,8 +108,8 @@ def test_what_is_told_of_an_eviction_is_the_last_reason_for_it() -> None:
     assert told.decision.deciding.taint == taint("k2")
 
 
-def test_what_failed_before_a_deadline_was_put_off_delays_the_new_one_no_more() -> None:
-    """It was another eviction: this one is tried for the first time, at its own deadline."""
+def test_a_failure_before_a_deadline_was_extended_does_not_delay_the_new_one() -> None:
+    """The new deadline belongs to another eviction, with a first try of its own."""
     stage = Stage()
     stage.sees(node(taint()), pod(tolerates(10)))
     stage.settle(stage.at(10).take_eviction(), Failed("denied", 100))
@@ -118,8 +118,8 @@ def test_what_failed_before_a_deadline_was_put_off_delays_the_new_one_no_more() 
     assert stage.at(50).take_eviction().tries == 0
 
 
-def test_a_pod_that_ends_after_its_eviction_was_called_off_was_ended_by_somebody_else() -> None:
-    """Though it was asked for once, to no avail."""
+def test_a_pod_that_terminates_after_its_eviction_was_called_off_is_not_reported_as_evicted() -> None:
+    """The controller's request had failed before the node became clean."""
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
@@ -131,7 +131,7 @@ def test_a_pod_that_ends_after_its_eviction_was_called_off_was_ended_by_somebody
 
 
 def test_nothing_is_left_of_a_pod_whose_deletion_was_accepted_once_it_is_gone() -> None:
-    """Neither that it was asked for nor that it was accepted."""
+    """The controller forgets the request, and that it was accepted."""
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
@@ -144,8 +144,8 @@ def test_nothing_is_left_of_a_pod_whose_deletion_was_accepted_once_it_is_gone() 
 # Take-backs
 
 
-def test_what_is_next_is_a_deadline_or_a_take_back() -> None:
-    """Whichever is earlier; with no room for retries, take-backs have to wait."""
+def test_the_next_instant_is_that_of_a_deadline_or_a_take_back() -> None:
+    """The earlier of both counts; where no retries may begin, take-backs do not count."""
     stage = marked_and_called_off()
     stage.settle(stage.take_take_back(), Failed("busy", 20))
     assert (stage.next_at(), stage.brain.attempts.next_at(10, retries=False)) == (20, None)
@@ -156,8 +156,8 @@ def test_what_is_next_is_a_deadline_or_a_take_back() -> None:
 
 
 @pytest.mark.parametrize(("most", "max_retries", "begun"), [(9, 9, 2), (9, 1, 1), (1, 9, 1), (9, 0, 0), (0, 9, 0)])
-def test_take_backs_are_begun_within_what_there_is_room_for(most: int, max_retries: int, begun: int) -> None:
-    """In all, and of retries."""
+def test_no_more_take_backs_begin_than_there_is_room_for(most: int, max_retries: int, begun: int) -> None:
+    """Take-backs count against the number of all works, and of retries."""
     stage = Stage()
     stage.sees(node(taint()), pod(), pod(name="web-1", uid="b"))
     works = stage.take()
@@ -170,7 +170,7 @@ def test_take_backs_are_begun_within_what_there_is_room_for(most: int, max_retri
 
 
 def test_a_take_back_names_the_node_of_its_pod() -> None:
-    """None once the pod is no longer known."""
+    """The name is empty once the pod is no longer known."""
     stage = marked_and_called_off()
     work = stage.take_take_back()
     assert work.node_name == "n1"
@@ -180,7 +180,7 @@ def test_a_take_back_names_the_node_of_its_pod() -> None:
 
 
 def test_the_condition_of_a_pod_that_was_replaced_is_not_taken_back() -> None:
-    """It went with the pod; its namesake has none."""
+    """The condition is gone with the pod, and its successor has none."""
     stage = marked_and_called_off()
     stage.settle(stage.take_take_back(), Failed("busy", 20))
     stage.sees(pod(tolerates(10), uid="b"))
@@ -188,7 +188,7 @@ def test_the_condition_of_a_pod_that_was_replaced_is_not_taken_back() -> None:
 
 
 def test_the_condition_of_a_pod_that_is_gone_is_not_taken_back() -> None:
-    """There is nothing left to write to."""
+    """There is no pod left to patch."""
     stage = marked_and_called_off()
     stage.settle(stage.take_take_back(), Failed("busy", 20))
     stage.observe(PodGone(ref()))
@@ -197,22 +197,22 @@ def test_the_condition_of_a_pod_that_is_gone_is_not_taken_back() -> None:
 
 
 def test_a_condition_that_was_found_and_then_reset_by_somebody_else_is_not_taken_back() -> None:
-    """As it is seen to be gone before its turn."""
+    """The pod is seen without its condition before the take-back begins."""
     stage = Stage()
     stage.sees(node(taint()), node(), pod(marked=True))
     stage.sees(pod())
     assert stage.take() == []
 
 
-def test_a_condition_of_ours_is_taken_back_though_the_pod_was_seen_without_it() -> None:
-    """What was seen may be older than what was written."""
+def test_a_condition_of_this_process_is_taken_back_although_the_pod_was_seen_without_it() -> None:
+    """The observation may be older than the patch."""
     stage = marked_and_called_off()
     stage.sees(pod(tolerates(10)))
     assert stage.take_take_back().ref == ref()
 
 
-def test_a_take_back_that_was_done_is_not_owed_again_where_its_pod_is_no_longer_known() -> None:
-    """Nothing is left of it."""
+def test_a_finished_take_back_of_a_released_pod_is_not_repeated() -> None:
+    """Nothing is kept of the pod."""
     stage = marked_and_called_off()
     work = stage.take_take_back()
     stage.observe(PodsReleased("n1"))
@@ -220,8 +220,8 @@ def test_a_take_back_that_was_done_is_not_owed_again_where_its_pod_is_no_longer_
     assert stage.at(1000).take() == []
 
 
-def test_nothing_is_owed_to_a_pod_that_turns_out_to_be_gone() -> None:
-    """The API server said so; neither condition nor event nor count stay behind."""
+def test_nothing_is_taken_back_from_a_pod_that_turns_out_to_be_gone() -> None:
+    """The API server answers that the pod is gone, so nothing is kept of it."""
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
@@ -235,8 +235,8 @@ def test_nothing_is_owed_to_a_pod_that_turns_out_to_be_gone() -> None:
 
 
 @pytest.mark.parametrize("outcome", [CalledOff(), Failed("denied", 30)])
-def test_a_request_whose_pod_is_gone_when_it_ends_leaves_nothing(outcome: CalledOff | Failed) -> None:
-    """Whatever was sent for it."""
+def test_a_request_that_ends_after_its_pod_is_gone_leaves_nothing(outcome: CalledOff | Failed) -> None:
+    """This applies to an eviction that is called off, and to one that fails."""
     stage = Stage()
     stage.observe(NodeSeen(node(taint())), PodSeen(pod()))
     work = stage.take_eviction()

@@ -42,12 +42,12 @@ NOTHING = ControlState()
 
 
 def blocked(retry_at: float) -> Failed:
-    """A budget's no."""
+    """A budget's refusal."""
     return Failed("no disruption allowed", retry_at, BLOCK)
 
 
 def crowd(stage: Stage, count: int, on: str = "n1", prefix: str = "p", seconds: int | None = 0) -> None:
-    """Taint a node and let pods of one tolerance be on it."""
+    """Taint a node, and put ``count`` pods with the same tolerance on it."""
     stage.sees(node(taint(), name=on))
     for number in range(count):
         uid = f"{prefix}{number}"
@@ -62,12 +62,12 @@ def limited(policy: EvictionPolicy, count: int = 3) -> Stage:
 
 
 def uids(works: list[Work]) -> list[str]:
-    """List whose work it is."""
+    """List the UIDs of the pods."""
     return [work.ref.uid for work in works]
 
 
 def hold_of(stage: Stage, uid: str = "a") -> WaitReason | None:
-    """Say what holds a pod that is still to go."""
+    """Return why a pod that is to be evicted waits."""
     pending = stage.explain(uid).pending
     assert pending is not None
     return pending.wait_reason
@@ -88,16 +88,16 @@ def hold_of(stage: Stage, uid: str = "a") -> WaitReason | None:
         (EvictionPolicy(), [0] * 6),
     ],
 )
-def test_evictions_go_as_fast_as_the_limits_let_them(policy: EvictionPolicy, times: list[float]) -> None:
-    """Six pods on two nodes, all due at once: the burst, and then one by one, at exact instants."""
+def test_evictions_are_as_fast_as_the_limits_allow(policy: EvictionPolicy, times: list[float]) -> None:
+    """Six pods on two nodes are due at once: the burst is evicted first, then one pod after another, at exact times."""
     stage = Stage(eviction=policy)
     crowd(stage, 3, "n1", "a")
     crowd(stage, 3, "n2", "b")
     assert [at for at, _ in stage.play(100)] == times
 
 
-def test_who_tolerates_for_ever_uses_no_token() -> None:
-    """Nor who leaves later: only what really goes does."""
+def test_a_pod_that_is_not_due_uses_no_token() -> None:
+    """Pods that tolerate the taint indefinitely, or are due later, leave the token to the pod that is due."""
     stage = limited(EvictionPolicy(total=Limit(0.1, 1)), 0)
     crowd(stage, 5, "n1", "stays", seconds=None)
     crowd(stage, 5, "n1", "later", seconds=1000)
@@ -106,7 +106,7 @@ def test_who_tolerates_for_ever_uses_no_token() -> None:
 
 
 def test_nodes_take_turns_and_the_most_overdue_goes_first() -> None:
-    """A node with a hundred does not keep the other two waiting."""
+    """A node with five due pods does not make two nodes with two due pods each wait."""
     stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 0)
     crowd(stage, 5, "n1", "a")
     stage.at(3)
@@ -116,8 +116,8 @@ def test_nodes_take_turns_and_the_most_overdue_goes_first() -> None:
     assert [uid for _, uid in stage.play(20)] == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "a3", "a4"]
 
 
-def test_who_waits_for_its_turn_stays_cancellable() -> None:
-    """Untainted while it waits: it is called off, and the token is the next one's."""
+def test_a_pod_that_waits_for_its_turn_can_be_cancelled() -> None:
+    """The node becomes clean while the pod waits for the limit; a new taint then gives the pod a new deadline."""
     stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 0)
     crowd(stage, 2, "n1", "a")
     crowd(stage, 1, "n2", "b")
@@ -147,8 +147,10 @@ def test_who_waits_for_its_turn_stays_cancellable() -> None:
         (True, Done(), 15),
     ],
 )
-def test_a_token_is_used_up_only_by_what_may_have_ended_a_pod(sent: bool, outcome: WorkOutcome, next_at: float) -> None:
-    """Sent at 5, one each 10 s: whatever ends no pod leaves the token to the next, at once."""
+def test_only_an_attempt_that_may_have_ended_a_pod_uses_up_its_token(
+    sent: bool, outcome: WorkOutcome, next_at: float
+) -> None:
+    """The limit allows one eviction per 10 s: an attempt that ends no pod leaves its token to the next pod at once."""
     stage = limited(EvictionPolicy(total=Limit(0.1, 1)), 2)
     [work] = stage.take()
     assert stage.at(4).take() == []
@@ -167,8 +169,8 @@ def test_a_token_is_used_up_only_by_what_may_have_ended_a_pod(sent: bool, outcom
 )
 @pytest.mark.parametrize("gone", ["deleted", "recreated", "released", "node gone"])
 @pytest.mark.parametrize("sent", [True, False])
-def test_who_vanishes_in_flight_gives_back_what_it_has(outcome: WorkOutcome, gone: str, sent: bool) -> None:
-    """However it goes and whatever its last call comes to: one may be in flight, and after it another is."""
+def test_a_pod_that_disappears_in_flight_makes_room(outcome: WorkOutcome, gone: str, sent: bool) -> None:
+    """However the pod disappears, and whatever its last call returns, exactly one other pod may then be in flight."""
     stage = limited(EvictionPolicy(total=Limit(at_once=1)), 1)
     [work] = stage.take()
     if gone == "deleted":
@@ -189,8 +191,8 @@ def test_who_vanishes_in_flight_gives_back_what_it_has(outcome: WorkOutcome, gon
     assert stage.brain.attempts.take_due(moment(1e9), 10, 10) == []
 
 
-def test_so_many_at_once_and_no_more() -> None:
-    """Three hands for all, two for each node; who ends makes room."""
+def test_no_more_evictions_are_in_flight_than_the_limits_allow() -> None:
+    """Three evictions may be in flight, two per node; one that ends makes room for the next."""
     stage = limited(EvictionPolicy(total=Limit(at_once=3), per_node=Limit(at_once=2)), 0)
     crowd(stage, 4, "n1", "a")
     crowd(stage, 4, "n2", "b")
@@ -204,7 +206,7 @@ def test_so_many_at_once_and_no_more() -> None:
 
 
 def test_first_tries_go_before_retries_under_a_limit() -> None:
-    """The retry's time has come, and the token goes to who has not been tried."""
+    """The token goes to a pod that has not been tried yet, although the other pod's retry is due."""
     stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 1)
     [work] = stage.take()
     stage.send(work)
@@ -214,7 +216,7 @@ def test_first_tries_go_before_retries_under_a_limit() -> None:
 
 
 def test_retries_take_turns_as_well() -> None:
-    """By node, the most overdue first."""
+    """Nodes take turns with their retries, and each node's most overdue pod is first."""
     stage = Stage(eviction=EvictionPolicy(total=Limit(1.0, 3)))
     crowd(stage, 2, "n1", "a")
     crowd(stage, 1, "n2", "b")
@@ -226,8 +228,8 @@ def test_retries_take_turns_as_well() -> None:
     assert stage.play(10) == [(1, "a0"), (2, "b0"), (3, "a1")]
 
 
-def test_what_is_due_and_not_in_flight_is_limited() -> None:
-    """In the words of the explanation; before its deadline, in flight and before its retry nothing holds it."""
+def test_only_a_pod_that_is_due_and_not_in_flight_is_limited() -> None:
+    """A pod has no wait reason before its deadline, while it is in flight, or before its retry."""
     stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 2)
     crowd(stage, 1, "n1", "later", seconds=5)
     [work] = stage.take()
@@ -241,8 +243,8 @@ def test_what_is_due_and_not_in_flight_is_limited() -> None:
 # Pauses
 
 
-def test_orders_that_are_not_known_yet_hold_everything() -> None:
-    """Deadlines run on; what is due goes once it is known that nothing is paused."""
+def test_an_unknown_control_state_holds_everything() -> None:
+    """Deadlines keep running, and a due pod is evicted once the control state is known to pause nothing."""
     stage = Stage(control_state=None)
     stage.sees(node(taint()), pod(tolerates(10)))
     assert stage.next_at() == 10
@@ -254,8 +256,8 @@ def test_orders_that_are_not_known_yet_hold_everything() -> None:
     assert stage.play(20) == [(15, "a")]
 
 
-def test_while_all_is_paused_nothing_goes_and_then_under_the_limits() -> None:
-    """Deadlines run on, and what has gathered does not go at once."""
+def test_after_a_pause_of_everything_the_limits_apply() -> None:
+    """No pod is evicted during the pause; pods that became due are evicted after it, as fast as the limits allow."""
     stage = limited(EvictionPolicy(total=Limit(1.0, 2)), 4)
     assert stage.order(PAUSED) == [Paused(EVERYTHING, Pause())]
     assert stage.at(100).take() == []
@@ -272,8 +274,8 @@ def test_while_all_is_paused_nothing_goes_and_then_under_the_limits() -> None:
         (ControlState(namespaces={"shop": Pause()}), WaitReason.NAMESPACE_PAUSED),
     ],
 )
-def test_a_part_may_be_paused(control_state: ControlState, hold: WaitReason) -> None:
-    """A node or a namespace; whoever is elsewhere goes, and the part when it is resumed."""
+def test_a_node_or_a_namespace_may_be_paused(control_state: ControlState, hold: WaitReason) -> None:
+    """Pods elsewhere are evicted, and the paused ones once their node or namespace is resumed."""
     stage = Stage(control_state=control_state)
     stage.sees(node(taint()), node(taint(), name="n2"), pod())
     stage.sees(pod(name="other", uid="other", on="n2", namespace="bank"))
@@ -284,8 +286,8 @@ def test_a_part_may_be_paused(control_state: ControlState, hold: WaitReason) -> 
     assert uids(stage.take()) == ["a"]
 
 
-def test_a_rule_may_pause_what_it_governs() -> None:
-    """Until another policy comes."""
+def test_a_rule_may_pause_the_pods_that_it_governs() -> None:
+    """The pause ends when the rule of another policy no longer pauses."""
     rule = PolicyRule("keep", namespaces=("shop",), pause=True)
     stage = Stage(eviction=EvictionPolicy(rules=(PolicyRule("none", namespaces=("x",)), rule)))
     stage.sees(node(taint()), pod(), pod(name="other", uid="other", namespace="bank"))
@@ -295,8 +297,8 @@ def test_a_rule_may_pause_what_it_governs() -> None:
     assert uids(stage.take()) == ["a"]
 
 
-def test_a_pause_holds_what_is_in_flight_too() -> None:
-    """Begun, but not sent: it is held just before the call, and goes after it is resumed as if it had not begun."""
+def test_a_pause_holds_evictions_in_flight_too() -> None:
+    """An eviction that has begun is suspended just before its call, and begins anew after the pause."""
     stage = limited(EvictionPolicy(), 1)
     [work] = stage.take()
     for control_state in (PAUSED, ControlState(nodes={"n1": Pause()}), ControlState(namespaces={"shop": Pause()})):
@@ -311,8 +313,8 @@ def test_a_pause_holds_what_is_in_flight_too() -> None:
     assert stage.play(20) == [(9, "p0")]
 
 
-def test_a_pause_does_not_keep_conditions_where_they_are() -> None:
-    """To take one back ends nobody."""
+def test_a_pause_does_not_hold_a_take_back() -> None:
+    """Taking back a DisruptionTarget condition ends no pod."""
     stage = Stage()
     stage.sees(node(taint()), pod())
     work = stage.take_eviction()
@@ -323,8 +325,8 @@ def test_a_pause_does_not_keep_conditions_where_they_are() -> None:
     assert stage.decide_again(stage.take_take_back())
 
 
-def test_a_pause_that_came_while_it_waited_for_a_limit() -> None:
-    """Paused in line: others go in its place; resumed, it goes at its turn."""
+def test_a_node_may_be_paused_while_its_pods_wait_for_a_limit() -> None:
+    """Pods of other nodes use the tokens meanwhile; after the pause, the paused node's pod is evicted in its turn."""
     stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 0)
     crowd(stage, 2, "n1", "a")
     crowd(stage, 2, "n2", "b")
@@ -336,8 +338,8 @@ def test_a_pause_that_came_while_it_waited_for_a_limit() -> None:
     assert stage.play(9) == [(3, "a1")]
 
 
-def test_the_same_orders_again_change_nobodys_turn() -> None:
-    """They are read every two seconds; nothing is gone through for that."""
+def test_an_unchanged_control_state_changes_no_turns() -> None:
+    """The control state is read every two seconds; while it stays the same, the waiting flows are left as they are."""
     stage = limited(EvictionPolicy(total=Limit(1.0, 1)), 3)
     stage.order(ControlState(nodes={"n9": Pause()}))
     stage.play(0)
@@ -355,7 +357,7 @@ CAUSE = "4 of 12 nodes newly tainted within 300 s, more than 25 %"
 
 
 def guarded(policy: BreakerPolicy = QUARTER, control_state: ControlState | None = NOTHING, nodes: int = 12) -> Stage:
-    """A stage with so many nodes, and a pod on each that tolerates nothing."""
+    """A stage with a circuit breaker and ``nodes`` clean nodes."""
     stage = Stage(breaker=policy, control_state=control_state)
     for number in range(nodes):
         stage.sees(node(name=f"n{number}"))
@@ -363,7 +365,7 @@ def guarded(policy: BreakerPolicy = QUARTER, control_state: ControlState | None 
 
 
 def taint_nodes(stage: Stage, *numbers: int, which: Taint | None = None, pods: int = 1, lists: bool = True) -> None:
-    """Taint nodes, each with pods that have to go, and list these unless ``lists`` is False."""
+    """Taint nodes, each with pods that are due at once, and list these unless ``lists`` is False."""
     for number in numbers:
         stage.sees(node(which or taint(), name=f"n{number}"))
         for one in range(pods):
@@ -373,7 +375,7 @@ def taint_nodes(stage: Stage, *numbers: int, which: Taint | None = None, pods: i
 
 
 def turn(stage: Stage) -> list[str]:
-    """Look and take, as the body does, and evict what is taken; list whom."""
+    """Evaluate and take work, as the runtime does, and evict what is taken; return the UIDs of these pods."""
     stage.evaluate()
     gone = stage.take()
     for work in gone:
@@ -384,15 +386,15 @@ def turn(stage: Stage) -> list[str]:
     return uids(gone)
 
 
-def test_without_it_nothing_waits() -> None:
-    """Off by default: due is due, however many nodes are tainted."""
+def test_without_the_breaker_nothing_waits() -> None:
+    """The breaker is off by default: due pods are evicted, however many nodes are tainted."""
     stage = guarded(BreakerPolicy())
     taint_nodes(stage, *range(12))
     assert len(turn(stage)) == 12
 
 
-def test_a_wave_is_seen_before_its_first_pods_are_gone() -> None:
-    """One node after the other within two seconds: by the fourth it opens, and nobody has gone."""
+def test_the_breaker_opens_before_the_first_pods_of_a_surge_are_evicted() -> None:
+    """Four nodes are tainted one after the other within two seconds; the breaker opens with the fourth."""
     stage = guarded()
     gone = []
     for number in range(4):
@@ -406,16 +408,16 @@ def test_a_wave_is_seen_before_its_first_pods_are_gone() -> None:
     assert stage.next_at() is None
 
 
-def test_opening_is_told() -> None:
-    """Once, by the look that sees it."""
+def test_opening_is_reported_once() -> None:
+    """The evaluation that opens the breaker returns the effect, and the next evaluation returns nothing."""
     stage = guarded()
     taint_nodes(stage, 0, 1, 2, 3)
     assert stage.evaluate() == [BreakerOpened(Latch(epoch(0), CAUSE))]
     assert stage.evaluate() == []
 
 
-def test_what_is_no_wave_goes_when_it_has_settled() -> None:
-    """Three of twelve: two seconds after its deadline, each; meanwhile it is told what it waits for."""
+def test_without_a_surge_pods_are_evicted_after_settling() -> None:
+    """Three of twelve nodes are no surge: each pod settles for two seconds after its deadline, and is evicted."""
     stage = guarded()
     taint_nodes(stage, 0, 1, 2)
     assert stage.next_at() == 0
@@ -427,12 +429,12 @@ def test_what_is_no_wave_goes_when_it_has_settled() -> None:
 
 
 def unlisted_since(stage: Stage) -> float:
-    """Since when a newly tainted node has not been listed."""
+    """Return since when a newly tainted node has not been listed."""
     return stage.brain.breaker.unlisted_since(stage.brain.nodes.known, moment(stage.now))
 
 
-def test_what_is_due_waits_for_the_lists_of_newly_tainted_nodes() -> None:
-    """Settled, it says so and wakes no earlier than it must; the end of the last list lets it go."""
+def test_due_pods_wait_for_the_lists_of_newly_tainted_nodes() -> None:
+    """After settling, the pod waits for lists, until 10 at most; the end of the last list ends the wait."""
     stage = guarded()
     taint_nodes(stage, 0)
     taint_nodes(stage.at(1), 1, pods=0, lists=False)
@@ -446,8 +448,8 @@ def test_what_is_due_waits_for_the_lists_of_newly_tainted_nodes() -> None:
     assert turn(stage) == ["p0-0"]
 
 
-def test_a_wave_is_judged_before_anybody_goes_however_late_its_lists_come() -> None:
-    """Four of twelve at once, listed one after the other: with the fourth it opens."""
+def test_a_surge_is_judged_before_any_pod_is_evicted_however_late_its_lists_come() -> None:
+    """Four of twelve nodes are tainted at once: the breaker opens at its first evaluation, before any list ends."""
     stage = guarded()
     taint_nodes(stage, 0, 1, 2, 3, lists=False)
     for number in range(4):
@@ -457,8 +459,8 @@ def test_a_wave_is_judged_before_anybody_goes_however_late_its_lists_come() -> N
     assert stage.brain.breaker.latch == Latch(epoch(1), CAUSE)
 
 
-def test_no_pod_goes_between_the_end_of_its_wait_and_the_next_look() -> None:
-    """What the lists were waited for in vain for is to be looked at first."""
+def test_no_pod_is_evicted_between_the_end_of_its_wait_and_the_next_evaluation() -> None:
+    """When the wait for lists ends in vain, the breaker must evaluate first, and here it opens."""
     stage = guarded()
     taint_nodes(stage, 0)
     taint_nodes(stage, 1, 2, 3, pods=0, lists=False)
@@ -468,8 +470,8 @@ def test_no_pod_goes_between_the_end_of_its_wait_and_the_next_look() -> None:
     assert stage.take() == []
 
 
-def test_one_node_that_is_never_listed_holds_up_nobody_for_long() -> None:
-    """Each eviction for ten seconds, until the node is no longer new."""
+def test_a_node_that_is_never_listed_delays_no_eviction_for_long() -> None:
+    """Each eviction waits for the list ten seconds, or until the node no longer counts as newly tainted."""
     stage = guarded()
     taint_nodes(stage, 0)
     stage.sees(
@@ -484,7 +486,7 @@ def test_one_node_that_is_never_listed_holds_up_nobody_for_long() -> None:
 
 
 def test_a_list_of_all_bound_pods_is_a_list_of_each_node() -> None:
-    """Of those that were tainted when it was asked for."""
+    """The list counts for each node that was already tainted when the list was requested."""
     stage = guarded()
     taint_nodes(stage.at(1), 0, lists=False)
     taint_nodes(stage.at(3), 1, lists=False)
@@ -494,8 +496,8 @@ def test_a_list_of_all_bound_pods_is_a_list_of_each_node() -> None:
     assert unlisted_since(stage) == math.inf
 
 
-def test_a_node_that_flaps_is_waited_for_since_it_was_tainted_first() -> None:
-    """While it is clean, for nothing; once listed, never again as long as its pods are watched."""
+def test_the_wait_for_a_flapping_node_counts_from_its_first_taint() -> None:
+    """While the node is clean, nothing waits for its list; once listed, nothing does while its pods are watched."""
     stage = guarded()
     taint_nodes(stage.at(1), 0, lists=False)
     stage.at(3).sees(node(name="n0"))
@@ -512,8 +514,8 @@ def test_a_node_that_flaps_is_waited_for_since_it_was_tainted_first() -> None:
     assert unlisted_since(stage) == 9
 
 
-def test_what_was_found_tainted_is_new_only_if_somebody_would_be_gone() -> None:
-    """The taints' manager wrote something a minute ago; only p3-0 came before that and does not tolerate its taint."""
+def test_a_taint_found_at_start_is_new_only_if_an_old_one_would_have_evicted_a_pod() -> None:
+    """The taints' manager wrote 61 s ago; only p3 was on its node before that and does not tolerate its taint."""
     stage = Stage(breaker=BreakerPolicy(enabled=True, nodes=NodeThreshold(0)))
     for number in range(4):
         stage.sees(node(taint(), name=f"n{number}", written_at=-61))
@@ -525,16 +527,16 @@ def test_what_was_found_tainted_is_new_only_if_somebody_would_be_gone() -> None:
     assert stage.brain.status.surge(moment(0)).nodes == 1
 
 
-def test_a_pod_that_its_owner_holds_proves_nothing() -> None:
-    """It is there because of that."""
+def test_a_pod_that_its_owner_holds_does_not_prove_a_taint_new() -> None:
+    """The pod is still on the node because of the hold, not because the taint is new."""
     stage = Stage(DecisionPolicy(max_hold_seconds=9000), breaker=BreakerPolicy(enabled=True))
     stage.sees(node(taint(), written_at=-61), pod(bound_at=-1000, hold_seconds=5000))
     assert stage.brain.status.surge(moment(0)).nodes == 0
 
 
 @pytest.mark.parametrize("is_listed", [False, True])
-def test_what_appears_on_a_node_is_new_by_sight(is_listed: bool) -> None:
-    """On one that was clean, whenever that was; on one that nobody knew, once all nodes have been listed."""
+def test_a_taint_that_is_seen_to_appear_is_new(is_listed: bool) -> None:
+    """This applies to a known node that was clean, and, once all nodes have been listed, to a node that was unknown."""
     stage = guarded(BreakerPolicy(enabled=True, nodes=NodeThreshold(1)))
     if is_listed:
         present = frozenset(known.node.uid for known in stage.brain.nodes.known.values())
@@ -545,8 +547,8 @@ def test_what_appears_on_a_node_is_new_by_sight(is_listed: bool) -> None:
     assert stage.brain.status.surge(moment(1)).nodes == (2 if is_listed else 1)
 
 
-def test_it_holds_what_is_in_flight() -> None:
-    """Begun before the wave was seen, not sent yet."""
+def test_the_breaker_holds_evictions_in_flight() -> None:
+    """The eviction began before the surge was seen, and has not been sent yet."""
     stage = guarded()
     taint_nodes(stage, 0)
     stage.at(2).evaluate()
@@ -558,8 +560,8 @@ def test_it_holds_what_is_in_flight() -> None:
     assert turn(stage.at(50)) == []
 
 
-def test_a_human_resets_it_and_everything_goes() -> None:
-    """What was there is known; the next node alone is no wave."""
+def test_after_a_reset_everything_is_evicted() -> None:
+    """The person who resets the breaker knows of the tainted nodes; the next node alone is no surge."""
     stage = guarded()
     taint_nodes(stage, 0, 1, 2, 3)
     stage.evaluate()
@@ -574,7 +576,7 @@ def test_a_human_resets_it_and_everything_goes() -> None:
 
 
 def test_a_latch_survives_the_loss_of_its_config_map() -> None:
-    """Not paused any more, but still open."""
+    """The pause ends with the loss of the ConfigMap, but the breaker stays open."""
     stage = guarded()
     taint_nodes(stage, 0)
     stage.order(ControlState(cluster=Pause(), latch=Latch(epoch(0), "elsewhere")))
@@ -582,8 +584,8 @@ def test_a_latch_survives_the_loss_of_its_config_map() -> None:
     assert turn(stage.at(100)) == []
 
 
-def test_a_restart_within_the_window_sees_the_wave_by_the_taints_own_time() -> None:
-    """And not what was tainted before it, though it is seen at the same moment."""
+def test_a_restart_within_the_window_sees_the_surge_by_the_taints_own_time() -> None:
+    """Taints that are older than the window do not open the breaker, although this process sees them only now."""
     for added_at, opened in ((-299.0, True), (-302.0, False)):
         stage = guarded()
         taint_nodes(stage, 0, 1, 2, 3, which=taint(added_at=added_at))
@@ -591,8 +593,8 @@ def test_a_restart_within_the_window_sees_the_wave_by_the_taints_own_time() -> N
         assert (stage.brain.breaker.latch is not None) is opened
 
 
-def test_after_a_restart_what_was_overdue_settles() -> None:
-    """It has been due for an hour; that other nodes are, too, is seen within the next seconds."""
+def test_after_a_restart_overdue_pods_settle_first() -> None:
+    """The pod has been due for a minute; the next seconds show that pods of three other nodes are due as well."""
     stage = guarded()
     taint_nodes(stage, 0, which=taint(added_at=-60))
     assert turn(stage) == []
@@ -601,8 +603,8 @@ def test_after_a_restart_what_was_overdue_settles() -> None:
     assert hold_of(stage, "p0-0") is WaitReason.BREAKER_OPEN
 
 
-def test_a_restart_does_not_open_it_again_for_what_a_human_has_reset() -> None:
-    """Before the orders are known it does not look: the reset stands there."""
+def test_a_restart_does_not_open_the_breaker_again_after_a_reset() -> None:
+    """The breaker does not evaluate before the control state is known, which says when the reset was."""
     stage = guarded(control_state=None)
     taint_nodes(stage, 0, 1, 2, 3, which=taint(added_at=-60))
     assert stage.evaluate() == []
@@ -612,7 +614,7 @@ def test_a_restart_does_not_open_it_again_for_what_a_human_has_reset() -> None:
 
 
 def test_a_taint_set_anew_in_a_gap_of_the_watch_is_new() -> None:
-    """Nobody has heard that it was removed; the list says that it was set since."""
+    """The watch missed the taint's removal; the list after the gap shows a later write of the taints."""
     stage = guarded(nodes=12)
     for number in range(4):
         stage.sees(node(taint(), name=f"n{number}", written_at=-1000, version=1))
@@ -624,8 +626,8 @@ def test_a_taint_set_anew_in_a_gap_of_the_watch_is_new() -> None:
     assert stage.evaluate() == [BreakerOpened(Latch(epoch(100), CAUSE))]
 
 
-def test_nodes_that_evict_nobody_do_not_count() -> None:
-    """All tainted, three with a pod that has to go."""
+def test_nodes_without_a_pod_to_evict_do_not_count() -> None:
+    """All twelve nodes are tainted, but only three have a pod that does not tolerate the taint."""
     stage = guarded()
     taint_nodes(stage, *range(9), pods=0)
     stage.sees(pod(tolerates(), name="stays", uid="stays", on="n8"))
@@ -635,7 +637,7 @@ def test_nodes_that_evict_nobody_do_not_count() -> None:
 
 
 def test_a_node_whose_pods_are_gone_still_counts() -> None:
-    """Otherwise a slow wave would never be seen; one whose taint was removed, or that is gone, does not."""
+    """Otherwise a slow surge would never open the breaker; a node that is clean again, or deleted, does not count."""
     stage = guarded()
     gone = []
     for number in range(4):
@@ -652,8 +654,8 @@ def test_a_node_whose_pods_are_gone_still_counts() -> None:
     assert stage.brain.status.surge(moment(40)) == TaintSurge(1, 0, 11, 1)
 
 
-def test_too_many_pods_due_open_it() -> None:
-    """On two nodes of twelve; retries and pods whose time has not come do not count."""
+def test_too_many_due_pods_open_the_breaker() -> None:
+    """Six pods are due on two of twelve nodes; a pod whose deadline has not come does not count."""
     stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))
     taint_nodes(stage, 0, pods=5)
     stage.sees(pod(tolerates(50), name="later", uid="later", on="n0"))
@@ -663,8 +665,8 @@ def test_too_many_pods_due_open_it() -> None:
     assert stage.brain.status.due_count() == 6
 
 
-def test_pods_that_are_paused_are_not_due() -> None:
-    """A node that is paused and then tainted does not stop all others."""
+def test_paused_pods_do_not_count_as_due() -> None:
+    """A node that is paused and then tainted does not stop the evictions of all other nodes."""
     stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2), ControlState(nodes={"n0": Pause()}))
     taint_nodes(stage, 0, pods=20)
     taint_nodes(stage, 1, pods=1)
@@ -673,8 +675,8 @@ def test_pods_that_are_paused_are_not_due() -> None:
     assert turn(stage.at(2)) == ["p1-0"]
 
 
-def test_what_has_gathered_during_a_pause_may_be_worked_off() -> None:
-    """Whoever resumes knows of it; what comes on top is too much."""
+def test_a_backlog_from_a_pause_may_be_worked_off() -> None:
+    """The person who ends the pause knows of the backlog; more than five due pods on top of it open the breaker."""
     stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2), PAUSED)
     taint_nodes(stage, 0, pods=20)
     assert stage.at(10).evaluate() == []
@@ -686,7 +688,7 @@ def test_what_has_gathered_during_a_pause_may_be_worked_off() -> None:
 
 @pytest.mark.parametrize(("left", "more", "opened"), [(8, 5, False), (8, 6, True), (0, 5, False), (0, 6, True)])
 def test_a_standby_knows_what_is_left_of_a_backlog_when_it_leads(left: int, more: int, opened: bool) -> None:
-    """It is told of latch and reset like the leader, counts at each reading of the orders, and looks when it leads."""
+    """A standby reads latch and reset like the leader, counts due pods at each reading, and evaluates once it leads."""
     stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2))
     taint_nodes(stage, 0, pods=20)
     stage.at(3).order(ControlState(latch=Latch(epoch(2), "20 pods due at once, more than 5")))
@@ -699,8 +701,8 @@ def test_a_standby_knows_what_is_left_of_a_backlog_when_it_leads(left: int, more
     assert (stage.evaluate() != []) is opened
 
 
-def test_it_closes_by_itself_where_it_may() -> None:
-    """Two of the four nodes are untainted: what is left goes."""
+def test_the_breaker_closes_by_itself_where_the_policy_allows() -> None:
+    """One of the four nodes becomes clean: the breaker closes, and the pods of the other three are evicted."""
     stage = guarded(BreakerPolicy(enabled=True, settle_seconds=2, closes_by_itself=True))
     taint_nodes(stage, 0, 1, 2, 3)
     stage.evaluate()
@@ -711,7 +713,7 @@ def test_it_closes_by_itself_where_it_may() -> None:
 
 
 def test_not_ready_nodes_have_their_own_threshold_or_none() -> None:
-    """Six of twelve not ready: fewer than 55 %, and more than 40 %, and exempt."""
+    """Six of twelve nodes are not ready: fewer than 55 %, more than 40 %, and never too many without a threshold."""
     for threshold, opened in ((NodeThreshold(percent=55.0), False), (NodeThreshold(percent=40.0), True), (None, False)):
         stage = guarded(BreakerPolicy(enabled=True, lifecycle_nodes=threshold))
         taint_nodes(stage, *range(6), which=taint(NOT_READY))
@@ -721,7 +723,7 @@ def test_not_ready_nodes_have_their_own_threshold_or_none() -> None:
 
 
 def test_nothing_is_remembered_of_nodes_that_are_clean_or_gone() -> None:
-    """Whether or not anybody looks, and whether it is on or off."""
+    """The breaker forgets them although it never evaluates, and whether it is on or off."""
     for policy in (QUARTER, BreakerPolicy()):
         stage = guarded(policy)
         for lap in range(50):
@@ -742,14 +744,14 @@ def test_nothing_is_remembered_of_nodes_that_are_clean_or_gone() -> None:
 
 
 def by_mode(mode: EvictionMode, timeout: float = 300.0, seconds: int = 10) -> Stage:
-    """A stage with a pod that is due at 10."""
+    """A stage at 10 with a pod that is due then."""
     stage = Stage(eviction=EvictionPolicy(mode, timeout))
     stage.sees(node(taint()), pod(tolerates(seconds)))
     return stage.at(10)
 
 
 def attempt(stage: Stage, outcome: WorkOutcome, sent: bool = True) -> bool:
-    """Carry out the one eviction that is due; tell whether the eviction API was asked."""
+    """Carry out the one eviction that is due; return whether it uses the eviction API."""
     work = stage.take_eviction()
     if sent:
         stage.send(work)
@@ -762,12 +764,12 @@ def attempt(stage: Stage, outcome: WorkOutcome, sent: bool = True) -> bool:
     [(EvictionMode.DELETE, False), (EvictionMode.EVICT, True), (EvictionMode.EVICT_THEN_DELETE, True)],
 )
 def test_each_mode_begins_with_its_call(mode: EvictionMode, asks: bool) -> None:
-    """Budgets hold where the eviction API is asked."""
+    """Mode delete begins with a deletion, the other modes with the eviction API, which respects budgets."""
     assert attempt(by_mode(mode), Done()) is asks
 
 
-def test_budgets_hold_however_long() -> None:
-    """Mode evict: a day later it still asks, at the times that it was told."""
+def test_mode_evict_respects_budgets_indefinitely() -> None:
+    """After a day of refusals the controller still asks the eviction API, each time when it may ask again."""
     stage = by_mode(EvictionMode.EVICT)
     for _ in range(20):
         assert attempt(stage, blocked(stage.now + 5000)) is True
@@ -778,16 +780,16 @@ def test_budgets_hold_however_long() -> None:
         stage.at(stage.now + 5000)
 
 
-def test_what_a_budget_refuses_is_told_with_it() -> None:
-    """As blocked: nothing is wrong."""
+def test_a_budgets_refusal_is_reported_with_the_budget() -> None:
+    """The effect carries the block, so that nobody takes the refusal for an error."""
     stage = by_mode(EvictionMode.EVICT)
     work = stage.take_eviction()
     stage.send(work)
     assert stage.settle(work, blocked(20)) == [Refused(ref(), "n1", "no disruption allowed", 1, 10, 20, BLOCK)]
 
 
-def test_who_was_blocked_and_is_deleted_by_somebody_else_was_not_evicted_by_us() -> None:
-    """A budget's no is sure; no answer is not."""
+def test_a_blocked_pod_that_somebody_else_deletes_is_not_reported_as_evicted() -> None:
+    """A budget's refusal is certain; after an attempt without an answer, the deletion may be the controller's own."""
     stage = by_mode(EvictionMode.EVICT)
     attempt(stage, blocked(20))
     assert stage.sees(pod(terminating=True)) == [Cancelled(ref(), "n1", StayReason.TERMINATING)]
@@ -797,8 +799,8 @@ def test_who_was_blocked_and_is_deleted_by_somebody_else_was_not_evicted_by_us()
     assert isinstance(evicted, Evicted)
 
 
-def test_once_budgets_have_refused_for_the_timeout_it_is_deleted() -> None:
-    """Blocked until then; the last wait ends with the timeout, at exactly that instant."""
+def test_a_pod_is_deleted_once_budgets_have_refused_it_for_the_timeout() -> None:
+    """The last wait ends at exactly the end of the timeout, although the budget may be asked again only later."""
     stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
     assert attempt(stage, blocked(30)) is True
     assert stage.at(30).next_at() == 30
@@ -812,8 +814,8 @@ def test_once_budgets_have_refused_for_the_timeout_it_is_deleted() -> None:
     assert attempt(stage.at(99), Done()) is False
 
 
-def test_however_late_it_is_budgets_are_asked_for_the_whole_timeout() -> None:
-    """Paused until long after its deadline: asked, refused, and deleted a minute later."""
+def test_budgets_have_the_whole_timeout_however_overdue_the_pod_is() -> None:
+    """The pod is paused until long after its deadline; it is deleted a minute after the first refusal."""
     stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
     stage.order(PAUSED)
     stage.at(5000).order(NOTHING)
@@ -822,8 +824,8 @@ def test_however_late_it_is_budgets_are_asked_for_the_whole_timeout() -> None:
     assert attempt(stage.at(5060), Done()) is False
 
 
-def test_failures_before_it_could_be_asked_do_not_count_as_asking() -> None:
-    """The node could not be read for ten minutes: then the eviction API is asked first all the same."""
+def test_failures_before_the_eviction_api_is_asked_do_not_count() -> None:
+    """The node cannot be read for ten minutes; then the eviction API is asked before the pod is deleted."""
     stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
     for at in (10, 100, 600):
         assert attempt(stage.at(at), Failed("the node cannot be read", at + 7), sent=False) is True
@@ -834,8 +836,8 @@ def test_failures_before_it_could_be_asked_do_not_count_as_asking() -> None:
     assert attempt(stage.at(780), Done()) is False
 
 
-def test_a_deletion_that_failed_is_no_asking_either() -> None:
-    """Deleted in vain under one policy: under the next the eviction API is asked first."""
+def test_a_failed_deletion_does_not_count_as_a_refusal() -> None:
+    """A deletion fails under one policy; the next policy still asks the eviction API first."""
     stage = by_mode(EvictionMode.DELETE)
     assert attempt(stage, Failed("denied", 11)) is False
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 0.0))
@@ -845,14 +847,14 @@ def test_a_deletion_that_failed_is_no_asking_either() -> None:
 
 
 def test_an_earlier_retry_is_not_put_off_to_the_timeout() -> None:
-    """The earlier of both counts."""
+    """The retry is due before the timeout ends, so it does not wait for that end."""
     stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
     attempt(stage, Failed("busy", 12))
     assert stage.next_at() == 12
 
 
 def test_a_later_deadline_moves_the_timeout() -> None:
-    """It counts from the deadline, and that is the one that holds now."""
+    """The timeout counts from the first refusal after the new deadline."""
     stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
     attempt(stage, blocked(20))
     stage.sees(pod(tolerates(40)))
@@ -868,7 +870,7 @@ RULES = (
 
 
 def test_rules_choose_the_mode_by_the_taint_that_decides() -> None:
-    """The first that matches pod and taint; else what holds for all."""
+    """The first rule that matches the pod and the deciding taint applies, otherwise the policy's own values."""
     stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0, rules=RULES))
     stage.sees(node(taint(), taint("k2")))
     stage.sees(pod(tolerates(0), tolerates(0, "k2")))
@@ -898,14 +900,14 @@ GENTLY = PolicyRule("gently", taint_keys=("k1",), mode=EvictionMode.EVICT)
 
 
 def two_taints(*rules: PolicyRule, seconds: int = 20, breaker: BreakerPolicy | None = None) -> Stage:
-    """A stage with a pod that is due at 10 by one taint and later by another."""
+    """A stage with a pod that is due at 10 because of one taint, and later because of another."""
     stage = Stage(eviction=EvictionPolicy(rules=rules), breaker=breaker)
     stage.sees(node(taint(), taint("k2")), pod(tolerates(10), tolerates(seconds, "k2")))
     return stage
 
 
 def deciding(stage: Stage) -> str:
-    """Name the taint that decides on the pod now, as status and explanation tell it alike."""
+    """Name the taint that decides on the pod now; status and explanation must agree."""
     explained = stage.explain()
     assert explained.pending is not None
     assert isinstance(explained.decision, Evict)
@@ -914,8 +916,11 @@ def deciding(stage: Stage) -> str:
     return explained.decision.deciding.taint.key
 
 
-def test_who_waits_under_a_paused_rule_goes_when_another_taint_is_due() -> None:
-    """At exactly that instant, late by that taint; until then the pause holds. The deadline is not told anew."""
+def test_a_pod_under_a_paused_rule_is_evicted_when_another_taint_is_due() -> None:
+    """The pause holds the pod until exactly that instant.
+
+    The lateness counts from then, and no new deadline is reported.
+    """
     stage = two_taints(NOT_YET)
     assert stage.next_at() == 10
     assert stage.at(10).take() == []
@@ -932,8 +937,8 @@ def test_who_waits_under_a_paused_rule_goes_when_another_taint_is_due() -> None:
     assert (told.decision.deciding.taint.key, told.late_seconds, told.decision.fire_at) == ("k2", 2, 10)
 
 
-def test_another_taint_is_found_due_whoever_asks_first() -> None:
-    """A look, orders that are read, or work that is taken; nothing more happens at that instant then."""
+def test_another_due_taint_is_found_by_whichever_call_comes_first() -> None:
+    """An evaluation, a reading of the control state, and taking work each find that the second taint is due."""
     for ask in (Stage.evaluate, lambda stage: stage.order(NOTHING), lambda stage: stage.take(0)):
         stage = two_taints(NOT_YET)
         ask(stage.at(20))
@@ -941,8 +946,8 @@ def test_another_taint_is_found_due_whoever_asks_first() -> None:
         assert uids(stage.take()) == ["a"]
 
 
-def test_another_taint_that_is_due_waits_for_a_wave_of_its_own() -> None:
-    """However long the pod has been held because of the first."""
+def test_another_due_taint_has_its_own_settling_time() -> None:
+    """The pod waits two seconds after the second taint is due, however long it has been held because of the first."""
     stage = two_taints(NOT_YET, breaker=BreakerPolicy(enabled=True, settle_seconds=2.0))
     stage.lists("n1")
     assert turn(stage.at(10)) == []
@@ -953,7 +958,7 @@ def test_another_taint_that_is_due_waits_for_a_wave_of_its_own() -> None:
 
 
 def test_a_pause_holds_again_once_the_other_taint_is_gone() -> None:
-    """Also what is in flight already, and nothing is left of the instant at which the other would be due."""
+    """An eviction in flight is suspended as well, and the other taint's deadline no longer wakes the controller."""
     for at in (15.0, 25.0):
         stage = two_taints(NOT_YET)
         stage.at(at).evaluate()
@@ -967,7 +972,7 @@ def test_a_pause_holds_again_once_the_other_taint_is_gone() -> None:
 
 
 def test_a_rule_that_deletes_does_not_wait_for_a_budget() -> None:
-    """What was refused because of the first taint, to be asked again much later, goes when the second is due."""
+    """Under the first taint's rule the budget may be asked at 500; the pod is deleted once the second taint is due."""
     stage = two_taints(GENTLY)
     assert attempt(stage.at(10), blocked(500)) is True
     assert stage.next_at() == 20
@@ -978,8 +983,8 @@ def test_a_rule_that_deletes_does_not_wait_for_a_budget() -> None:
     assert attempt(stage.at(500), Done()) is True
 
 
-def test_what_is_begun_under_one_rule_is_not_sent_under_another() -> None:
-    """The second taint is due before the call: it begins anew by the other rule's call."""
+def test_an_eviction_begun_under_one_rule_is_not_sent_under_another() -> None:
+    """The second taint becomes due before the call, so the eviction begins anew with the call of the other rule."""
     stage = two_taints(GENTLY)
     work = stage.at(19).take_eviction()
     assert work.by_eviction_api
@@ -991,8 +996,8 @@ def test_what_is_begun_under_one_rule_is_not_sent_under_another() -> None:
     assert stage.decide_again(again)
 
 
-def test_rules_that_are_alike_leave_a_pod_where_it_is() -> None:
-    """The earliest deadline decides, its rule's limit counts, and nothing happens when the other taint is due."""
+def test_with_equal_rules_the_earliest_deadline_decides() -> None:
+    """Nothing changes for the eviction in flight when the other taint becomes due."""
     rules = (PolicyRule("one", taint_keys=("k1",), limit=Limit(1.0)), PolicyRule("two", limit=Limit(1.0)))
     stage = two_taints(*rules)
     work = stage.at(19).take_eviction()
@@ -1002,8 +1007,8 @@ def test_rules_that_are_alike_leave_a_pod_where_it_is() -> None:
     assert deciding(stage) == "k1"
 
 
-def test_a_policy_that_changes_decides_anew_which_taint_does() -> None:
-    """The pod has waited under one paused rule; by the next policy it goes because of the other taint."""
+def test_a_new_policy_decides_anew_which_taint_decides() -> None:
+    """The old policy pauses the pod for both taints, the new one only for the first: the second taint evicts it."""
     never = PolicyRule("never", taint_keys=("k2",), pause=True)
     stage = two_taints(NOT_YET, never)
     assert stage.at(30).take() == []
@@ -1016,7 +1021,7 @@ def test_a_policy_that_changes_decides_anew_which_taint_does() -> None:
 
 
 def refused(at: float = 10.0) -> Stage:
-    """A stage with a pod that a budget refuses since 10, to be asked again at 40, with a minute's patience."""
+    """A stage with a pod that a budget refuses since 10 and until 40, with a timeout of a minute."""
     stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
     stage.evaluate()
     assert attempt(stage, blocked(40)) is True
@@ -1024,14 +1029,14 @@ def refused(at: float = 10.0) -> Stage:
 
 
 def beats(stage: Stage, until: float) -> Stage:
-    """Let time go by for a process that acts: it looks again and again."""
+    """Let time go by for a process that acts: it evaluates twice a second."""
     while stage.now < until:
         stage.at(min(until, stage.now + 0.5)).evaluate()
     return stage
 
 
-def test_while_refusals_follow_each_other_patience_runs_out() -> None:
-    """Each look finds that somebody acts; nothing interrupts."""
+def test_patience_ends_during_an_uninterrupted_series_of_refusals() -> None:
+    """The controller evaluates twice a second, so it knows that nothing has interrupted the series."""
     stage = beats(refused(), 40)
     assert attempt(stage, blocked(99)) is True
     assert stage.next_at() == 70
@@ -1048,8 +1053,8 @@ def test_while_refusals_follow_each_other_patience_runs_out() -> None:
     ],
 )
 @pytest.mark.parametrize("at", [12.0, 69.0, 75.0])
-def test_patience_begins_anew_after_a_hold(control_state: ControlState, at: float) -> None:
-    """However short, and when it is over already; the budget is not asked before it may be."""
+def test_patience_begins_anew_after_a_suspension(control_state: ControlState, at: float) -> None:
+    """A short suspension is enough, even one after patience has ended; the budget is not asked before it may be."""
     stage = refused(at)
     stage.order(control_state)
     stage.at(at + 1).order(ControlState(reset_epoch=epoch(at)) if control_state.latch else NOTHING)
@@ -1062,17 +1067,17 @@ def test_patience_begins_anew_after_a_hold(control_state: ControlState, at: floa
 @pytest.mark.parametrize(
     "control_state", [ControlState(nodes={"n2": Pause()}), ControlState(namespaces={"bank": Pause()}), NOTHING]
 )
-def test_holds_of_others_do_not_touch_patience(control_state: ControlState) -> None:
-    """Neither when they begin nor when they end."""
+def test_suspensions_of_others_do_not_affect_patience(control_state: ControlState) -> None:
+    """Neither the beginning nor the end of such a suspension moves the end of the pod's patience."""
     stage = refused(12)
     stage.order(control_state)
     stage.at(50).order(NOTHING)
     assert attempt(stage, blocked(999)) is True
-    assert stage.next_at() == 70 + 10  # At 50 it had waited for its turn for 10 s.
+    assert stage.next_at() == 70 + 10  # At 50 the pod had waited for its turn for 10 s.
 
 
-def test_a_hold_that_came_and_went_during_an_attempt_to_delete_ends_that_attempt() -> None:
-    """It was begun because patience with the budget was over; that begins anew, so the eviction API is asked."""
+def test_a_suspension_that_begins_and_ends_during_a_deletion_attempt_stops_it() -> None:
+    """The deletion began because patience had ended; the suspension restarts patience, so the eviction API is asked."""
     stage = beats(refused(), 40)
     assert attempt(stage, blocked(70.5)) is True
     work = beats(stage, 70).take_eviction()
@@ -1085,7 +1090,7 @@ def test_a_hold_that_came_and_went_during_an_attempt_to_delete_ends_that_attempt
 
 
 def test_patience_begins_anew_after_a_rule_that_paused() -> None:
-    """Put in and taken out again in the same second."""
+    """The rule is added and removed at the same instant."""
     stage = refused(12)
     paused = PolicyRule("not yet", pause=True)
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0, rules=(paused,)))
@@ -1094,8 +1099,8 @@ def test_patience_begins_anew_after_a_rule_that_paused() -> None:
     assert stage.next_at() == 100
 
 
-def test_another_policy_that_holds_nothing_leaves_patience_as_it_is() -> None:
-    """But its length may be another."""
+def test_a_new_policy_that_holds_nothing_does_not_restart_patience() -> None:
+    """The series of refusals continues, but with the timeout of the new policy."""
     stage = refused(12)
     stage.change_policy(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 45.0))
     assert attempt(stage.at(40), blocked(999)) is True
@@ -1103,16 +1108,16 @@ def test_another_policy_that_holds_nothing_leaves_patience_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "deletes_at"), [(2.0, 70), (2.001, 100)])
-def test_patience_begins_anew_where_nobody_has_looked(seconds: float, deletes_at: float) -> None:
-    """Who does not look twice a second does not lead, or is frozen."""
+def test_patience_begins_anew_after_a_gap_between_evaluations(seconds: float, deletes_at: float) -> None:
+    """A process that has not evaluated for more than two seconds did not lead, or was frozen."""
     stage = beats(refused(), 15)
     stage.at(15 + seconds).evaluate()
     assert attempt(beats(stage, 40), blocked(999)) is True
     assert stage.next_at() == deletes_at
 
 
-def test_patience_begins_anew_after_an_attempt_in_which_no_budget_was_heard() -> None:
-    """A node that cannot be read, or an eviction API that does not answer."""
+def test_patience_begins_anew_after_an_attempt_in_which_no_budget_answered() -> None:
+    """Either the node cannot be read, or the eviction API does not answer."""
     for sent in (False, True):
         stage = refused(40)
         assert attempt(stage, Failed("no answer", 41), sent=sent) is True
@@ -1121,8 +1126,8 @@ def test_patience_begins_anew_after_an_attempt_in_which_no_budget_was_heard() ->
         assert stage.next_at() == 101
 
 
-def test_a_deletion_that_fails_takes_no_patience_back() -> None:
-    """It is tried again as any other, until something holds the pod."""
+def test_a_failed_deletion_does_not_restart_patience() -> None:
+    """The deletion is tried again as a deletion, until something suspends the pod."""
     stage = refused(40)
     assert attempt(stage, blocked(99)) is True
     assert attempt(stage.at(70), Failed("denied", 75)) is False
@@ -1132,8 +1137,8 @@ def test_a_deletion_that_fails_takes_no_patience_back() -> None:
     assert attempt(stage, Done()) is True
 
 
-def test_what_a_pod_waits_for_a_limit_is_no_patience() -> None:
-    """Asked at 10, to be asked again at 20, and let through at 25: five seconds count neither way."""
+def test_a_wait_for_a_limit_does_not_use_up_patience() -> None:
+    """The retry is due at 20, but the limit has room only at 25, so patience ends five seconds later."""
     stage = limited(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 30.0, total=Limit(0.1, 1)), 1)
     assert attempt(stage.at(10), blocked(20)) is True
     crowd(stage.at(15), 1, "n2", "other")
@@ -1144,8 +1149,8 @@ def test_what_a_pod_waits_for_a_limit_is_no_patience() -> None:
     assert attempt(stage.at(45), Done()) is False
 
 
-def test_patience_that_ran_out_before_a_wait_for_a_limit_is_over() -> None:
-    """It is not asked again for having had to wait."""
+def test_patience_that_ended_before_a_wait_for_a_limit_stays_ended() -> None:
+    """The pod is deleted after the wait: the eviction API is not asked again."""
     stage = limited(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 10.0, total=Limit(0.1, 1)), 1)
     assert attempt(stage.at(10), blocked(99)) is True
     crowd(stage.at(15), 1, "n2", "other")
@@ -1157,8 +1162,8 @@ def test_patience_that_ran_out_before_a_wait_for_a_limit_is_over() -> None:
 # Reload
 
 
-def test_another_mode_holds_for_what_is_in_flight_too() -> None:
-    """Begun as a deletion, and by now budgets are to hold: it begins anew, and asks."""
+def test_a_new_mode_applies_to_evictions_in_flight_too() -> None:
+    """A deletion has begun when the policy changes to mode evict: it begins anew, and asks the eviction API."""
     stage = by_mode(EvictionMode.DELETE)
     work = stage.take_eviction()
     assert not work.by_eviction_api
@@ -1170,8 +1175,8 @@ def test_another_mode_holds_for_what_is_in_flight_too() -> None:
     assert stage.decide_again(again)
 
 
-def test_another_limit_holds_for_what_is_in_flight_too() -> None:
-    """Twenty were begun without one: of them, too, no more are sent than it lets through."""
+def test_a_new_limit_applies_to_evictions_in_flight_too() -> None:
+    """Twenty evictions began without a limit; those that are not sent yet wait for the new limit."""
     stage = limited(EvictionPolicy(), 20)
     begun = stage.take()
     stage.send(begun[0])
@@ -1183,8 +1188,8 @@ def test_another_limit_holds_for_what_is_in_flight_too() -> None:
     assert [at for at, _ in stage.play(100)] == [0, 0, *range(1, 18)]
 
 
-def test_what_another_policy_governs_otherwise_moves_to_its_lane() -> None:
-    """Due and waiting for a limit that is no more, or free and limited by now; nobody's deadline moves."""
+def test_a_new_policy_moves_waiting_pods_to_other_flows() -> None:
+    """Pods that wait for a removed limit are evicted at once; a new limit applies to due pods; no deadline moves."""
     slow = PolicyRule("slow", limit=Limit(0.1, 1))
     stage = limited(EvictionPolicy(rules=(slow,)), 4)
     assert stage.play(0) == [(0, "p0")]
@@ -1196,8 +1201,8 @@ def test_what_another_policy_governs_otherwise_moves_to_its_lane() -> None:
     assert stage.brain.status.policy.rules == (slow,)
 
 
-def test_a_rule_of_the_same_name_that_matches_otherwise() -> None:
-    """Names alone say nothing."""
+def test_a_new_rule_with_an_old_name_may_match_other_pods() -> None:
+    """Two rules with the same name need not govern the same pods."""
     stage = Stage(eviction=EvictionPolicy(rules=(PolicyRule("r", namespaces=("shop",), pause=True),)))
     stage.sees(node(taint()), pod(), pod(name="b", uid="b", namespace="bank"))
     stage.change_policy(EvictionPolicy(rules=(PolicyRule("r", namespaces=("bank",), pause=True),)))
@@ -1208,15 +1213,15 @@ def test_a_rule_of_the_same_name_that_matches_otherwise() -> None:
 # Defaults and holds
 
 
-def test_default_tolerances_hold_for_the_whole_controller() -> None:
-    """As if the API server had given them to the pod."""
+def test_default_tolerances_apply_in_the_whole_controller() -> None:
+    """The pod is treated as if the API server had given it the default toleration."""
     stage = Stage(DecisionPolicy(default_seconds={NOT_READY: 30}))
     stage.sees(node(taint(NOT_READY)), pod())
     assert stage.play(100) == [(30, "a")]
 
 
-def test_an_owner_may_put_off_and_let_go_at_any_time() -> None:
-    """The annotation is set when the pod is due already, made longer than allowed, and removed."""
+def test_an_owner_may_hold_and_release_a_pod_at_any_time() -> None:
+    """The owner sets the annotation when the pod is due already, makes it longer than allowed, and removes it."""
     stage = Stage(DecisionPolicy(max_hold_seconds=100))
     stage.sees(node(taint()), pod(tolerates(10)))
     stage.at(12).sees(pod(tolerates(10), hold_seconds=20.0))
@@ -1228,8 +1233,8 @@ def test_an_owner_may_put_off_and_let_go_at_any_time() -> None:
     assert stage.play(50) == [(20, "a")]
 
 
-def test_held_for_ever_it_is_called_off() -> None:
-    """Where operators set no bound, with the reason."""
+def test_an_eviction_that_is_held_indefinitely_is_cancelled() -> None:
+    """Here operators set no maximum for holds; the effect names the hold as the reason."""
     stage = Stage(DecisionPolicy(max_hold_seconds=math.inf))
     stage.sees(node(taint()), pod(tolerates(10)))
     assert stage.sees(pod(tolerates(10), hold_seconds=math.inf)) == [Cancelled(ref(), "n1", StayReason.HELD)]
@@ -1239,16 +1244,16 @@ def test_held_for_ever_it_is_called_off() -> None:
 # By default
 
 
-def test_a_controller_that_is_told_nothing_else_holds_nothing_back() -> None:
-    """No limit, no pause, no breaker: as ever."""
+def test_a_controller_with_default_values_holds_nothing_back() -> None:
+    """By default there is no limit, no pause, and no breaker."""
     brain = Controller()
     assert brain.suspension.of_cluster() is None
     assert not brain.breaker.policy.enabled
     assert brain.status.policy == EvictionPolicy()
 
 
-def test_a_taint_that_is_swapped_does_not_ask_a_budget_anew() -> None:
-    """Its no outlasts the new deadline; a deadline after that is another eviction's."""
+def test_a_swapped_taint_does_not_make_the_controller_ask_a_budget_sooner() -> None:
+    """The budget's refusal outlasts the new deadline; a deadline after the refusal's end belongs to a new eviction."""
     stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT))
     stage.sees(node(taint()), pod(tolerates(10, key="k3")))
     assert attempt(stage.at(1), blocked(6)) is True
@@ -1261,8 +1266,8 @@ def test_a_taint_that_is_swapped_does_not_ask_a_budget_anew() -> None:
 
 
 @pytest.mark.parametrize(("later_mode", "next_at"), [(EvictionMode.EVICT, 8), (EvictionMode.DELETE, 3.5)])
-def test_a_budgets_no_outlasts_a_deletion_that_failed(later_mode: EvictionMode, next_at: float) -> None:
-    """Whoever is to be evicted by the budget's leave again, since another taint decides, is not asked for sooner."""
+def test_a_budgets_refusal_outlasts_a_failed_deletion(later_mode: EvictionMode, next_at: float) -> None:
+    """If another taint decides and its rule asks the eviction API, the budget is not asked before its refusal ends."""
     rule = PolicyRule("later", taint_keys=("k2",), mode=later_mode)
     stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 3.0, rules=(rule,)))
     stage.sees(node(taint()), pod())
@@ -1273,8 +1278,8 @@ def test_a_budgets_no_outlasts_a_deletion_that_failed(later_mode: EvictionMode, 
     assert stage.next_at() == next_at
 
 
-def test_a_deadline_that_moves_takes_the_first_no_along() -> None:
-    """The timeout begins anew, and until then the budget is asked no sooner than its no allows."""
+def test_a_moved_deadline_keeps_the_first_refusal() -> None:
+    """The timeout begins anew, and the budget is not asked before its first refusal ends."""
     stage = Stage(DecisionPolicy(max_hold_seconds=9.0), eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 3.0))
     stage.sees(node(taint()), pod())
     assert attempt(stage.at(0), blocked(6)) is True
@@ -1285,8 +1290,8 @@ def test_a_deadline_that_moves_takes_the_first_no_along() -> None:
     assert stage.next_at() == 9
 
 
-def test_a_taint_that_is_swapped_leaves_a_budgets_patience_as_it_is() -> None:
-    """The pod is due before and after, and the budget refuses it all the while."""
+def test_a_swapped_taint_leaves_the_patience_with_a_budget_as_it_is() -> None:
+    """The pod is due before and after the swap, and the budget refuses it all the time."""
     stage = Stage(eviction=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 3.0))
     stage.sees(node(taint()), pod())
     assert attempt(stage.at(0), blocked(6)) is True

@@ -1,4 +1,4 @@
-"""What the controller gives out to be done, and what becomes of it: first tries, retries, late completions."""
+"""The work that the controller gives out, and how it ends: first tries, retries, late completions."""
 
 from typing import get_args
 
@@ -39,7 +39,7 @@ from taint_eviction.core.pod_record import (
 
 
 def failed(retry_at: float) -> Failed:
-    """A refusal with a time to come back."""
+    """A failure with the time of the next try."""
     return Failed("denied", retry_at)
 
 
@@ -51,29 +51,29 @@ def armed(seconds: int = 10, uid: str = "a") -> Stage:
 
 
 def uids(works: list[Work]) -> list[str]:
-    """List whose work it is."""
+    """List the UIDs of the pods."""
     return [work.ref.uid for work in works]
 
 
 # Begun, decided again, done
 
 
-def test_an_eviction_says_whom_where_and_why() -> None:
-    """A first try carries its decision, the node to read again, and whether the condition is there already."""
+def test_an_eviction_names_its_pod_its_node_and_its_decision() -> None:
+    """A first try also says that the condition is not on the pod yet."""
     work = armed().at(10).take_eviction()
     assert (work.ref, work.node_name, work.marked, work.tries) == (ref(), "n1", False, 0)
     assert (work.decision.fire_at, work.decision.deciding.taint) == (10, taint())
 
 
 def test_nothing_is_taken_before_it_is_due() -> None:
-    """The next instant is told exactly, so there is nothing to poll."""
+    """The next instant is exact, so nothing has to poll."""
     stage = armed()
     assert stage.brain.attempts.next_at(stage.now) == 10
     assert stage.at(9.999).take() == []
 
 
-def test_what_is_in_flight_is_not_taken_again() -> None:
-    """Never two pieces of work for one pod, whatever is seen meanwhile."""
+def test_an_eviction_in_flight_is_not_taken_again() -> None:
+    """A pod never has two pieces of work in flight, whatever is seen meanwhile."""
     stage = armed()
     stage.at(10).take_eviction()
     stage.sees(pod(tolerates(1)), node(taint(), taint("k2")))
@@ -81,16 +81,16 @@ def test_what_is_in_flight_is_not_taken_again() -> None:
     assert stage.at(1000).take() == []
 
 
-def test_done_is_told_once_with_how_late_it_was() -> None:
-    """W18: from the deadline to the accepted deletion, in seconds."""
+def test_an_eviction_is_reported_with_its_lateness() -> None:
+    """W18: the lateness is the time from the deadline to the accepted deletion, in seconds."""
     stage = armed()
     work = stage.at(10.5).take_eviction()
     assert stage.at(12).settle(work, Done()) == [Evicted(ref(), "n1", work.decision, 2.0)]
     assert stage.deadlines() == {}
 
 
-def test_a_pod_whose_deletion_was_accepted_is_never_asked_for_again() -> None:
-    """W13: neither by a lagging watch nor by another taint, until it is gone."""
+def test_a_pod_whose_deletion_was_accepted_is_not_evicted_again() -> None:
+    """W13: until the pod is gone, neither a lagging watch nor another taint causes another eviction."""
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), Done())
     stage.sees(pod(tolerates(1)), node(taint(), taint("k2")), pod(terminating=True))
@@ -101,8 +101,8 @@ def test_a_pod_whose_deletion_was_accepted_is_never_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Suspended(), failed(99.0)])
-def test_settling_twice_is_our_own_bug(outcome: WorkOutcome) -> None:
-    """What is not in flight can't end."""
+def test_settling_twice_is_an_error(outcome: WorkOutcome) -> None:
+    """Work that is not in flight can't end."""
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.settle(work, CalledOff())
@@ -110,7 +110,7 @@ def test_settling_twice_is_our_own_bug(outcome: WorkOutcome) -> None:
         stage.settle(work, outcome)
 
 
-def test_only_the_work_that_was_begun_can_be_settled() -> None:
+def test_only_the_work_in_flight_can_be_settled() -> None:
     """An earlier piece of work for the same pod does not end the one in flight."""
     stage = armed()
     first = stage.at(10).take_eviction()
@@ -120,13 +120,13 @@ def test_only_the_work_that_was_begun_can_be_settled() -> None:
         stage.settle(first, Done())
 
 
-def test_every_outcome_is_known_here() -> None:
-    """The union of outcomes is closed; whoever adds one adds it to these tests too."""
+def test_these_tests_know_every_outcome() -> None:
+    """The union of outcomes is closed; a new outcome has to be added to these tests too."""
     assert set(get_args(WorkOutcome)) == {Done, PodIsGone, CalledOff, CutOff, Suspended, Failed}
 
 
-def test_work_is_no_longer_wanted_when_the_taint_is_gone() -> None:
-    """W11: between two calls the node is read again; a clean one calls the eviction off."""
+def test_an_eviction_is_called_off_when_the_taint_is_gone() -> None:
+    """W11: the node is read again between two calls, and has become clean."""
     stage = armed()
     work = stage.at(10).take_eviction()
     assert stage.decide_again(work)
@@ -148,8 +148,8 @@ def test_work_is_no_longer_wanted_when_the_taint_is_gone() -> None:
         pytest.param(PodSeen(pod(on="n2")), id="elsewhere"),
     ],
 )
-def test_work_is_no_longer_wanted_when(told: NodeGone | NodeSeen | PodGone | PodSeen) -> None:
-    """W2, W5, W11, W12, W13: whatever makes it wrong is noticed just before the next call."""
+def test_an_eviction_is_called_off_when(told: NodeGone | NodeSeen | PodGone | PodSeen) -> None:
+    """W2, W5, W11, W12, W13: the recheck before the next call notices each of these changes."""
     stage = armed()
     work = stage.at(12).take_eviction()
     stage.observe(told)
@@ -158,8 +158,8 @@ def test_work_is_no_longer_wanted_when(told: NodeGone | NodeSeen | PodGone | Pod
     assert "a" not in uids(stage.take())
 
 
-def test_called_off_because_it_is_due_later_is_armed_again() -> None:
-    """W5: a longer tolerance that is seen in flight costs nothing."""
+def test_an_eviction_that_is_called_off_because_it_is_due_later_waits_again() -> None:
+    """W5: the pod's toleration is extended while its eviction is in flight."""
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.sees(pod(tolerates(30)))
@@ -168,8 +168,8 @@ def test_called_off_because_it_is_due_later_is_armed_again() -> None:
     assert stage.play(1000) == [(30, "a")]
 
 
-def test_held_work_is_taken_up_again_as_if_it_had_not_begun() -> None:
-    """Not leading just now: due as before, no trouble, and nothing told."""
+def test_suspended_work_begins_again_as_if_it_had_not_begun() -> None:
+    """For example, this replica does not lead at this moment: no failure is counted, and nothing is reported."""
     stage = armed()
     work = stage.at(10).take_eviction()
     assert stage.settle(work, Suspended()) == []
@@ -177,7 +177,7 @@ def test_held_work_is_taken_up_again_as_if_it_had_not_begun() -> None:
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
-    """W8: 404 and a conflict of UIDs are an end; its deadline is called off and nothing is counted."""
+    """W8: 404 and a UID conflict end the eviction; the deadline is cancelled, and no failure is counted."""
     stage = armed()
     work = stage.at(10).take_eviction()
     assert stage.settle(work, PodIsGone()) == [Cancelled(ref(), "n1", None)]
@@ -190,8 +190,8 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Done(), PodIsGone(), CalledOff(), CutOff(), Suspended(), failed(500.0)])
-def test_a_late_completion_leaves_the_namesake_armed(outcome: WorkOutcome) -> None:
-    """W3: whatever becomes of the first pod's slow call, its successor's deadline stands and can be cancelled."""
+def test_a_late_completion_keeps_the_successors_deadline(outcome: WorkOutcome) -> None:
+    """W3: whatever the first pod's slow call returns, its successor's deadline stays and can be cancelled."""
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.at(11).sees(pod(tolerates(10), uid="b"))
@@ -201,8 +201,8 @@ def test_a_late_completion_leaves_the_namesake_armed(outcome: WorkOutcome) -> No
     assert stage.play(1000) == []
 
 
-def test_both_bearers_of_a_name_may_be_in_flight() -> None:
-    """W3: a slow call for the first never holds up the second, and each settles its own."""
+def test_two_pods_with_one_name_may_be_in_flight() -> None:
+    """W3: a slow call for the first pod does not delay the second, and each is settled on its own."""
     stage = armed()
     first = stage.at(10).take_eviction()
     stage.sees(pod(uid="b"))
@@ -213,8 +213,8 @@ def test_both_bearers_of_a_name_may_be_in_flight() -> None:
     assert stage.play(1000) == []
 
 
-def test_a_pod_that_goes_while_it_is_in_flight_is_evicted_all_the_same() -> None:
-    """A deletion that the watch tells before the call's own answer counts as ours, once."""
+def test_a_pod_that_is_gone_before_the_calls_answer_counts_as_evicted() -> None:
+    """The watch shows the deletion before the call's own answer; the eviction is reported once."""
     stage = armed()
     work = stage.at(10).take_eviction()
     assert stage.observe(PodGone(ref())) == []
@@ -234,8 +234,8 @@ def test_pods_released_in_flight_end_quietly() -> None:
 # Retries
 
 
-def test_a_failure_is_tried_again_until_it_works() -> None:
-    """W8: however often it fails, with the number of tries and since when told each time."""
+def test_a_failed_eviction_is_retried_until_it_succeeds() -> None:
+    """W8: each failure is reported, with the number of tries and the first try's time."""
     stage = armed()
     for tries in range(50):
         work = stage.at(10 + tries).take_eviction()
@@ -247,7 +247,7 @@ def test_a_failure_is_tried_again_until_it_works() -> None:
 
 
 def test_a_retry_never_opens_a_new_window() -> None:
-    """W8: the deadline it missed is still its deadline."""
+    """W8: the original deadline stays, and the lateness counts from it."""
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(40))
     stage.at(20).sees(pod(tolerates(10), marked=True), node(taint(), taint("k2")))
@@ -258,7 +258,7 @@ def test_a_retry_never_opens_a_new_window() -> None:
 
 
 def test_a_longer_tolerance_outlasts_a_retry() -> None:
-    """W5: between two tries the deadline may still move; neither is too early."""
+    """W5: the deadline may still move between two tries, and the pod is not evicted before the new one."""
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(20))
     stage.sees(pod(tolerates(30)))
@@ -275,7 +275,7 @@ def test_a_longer_tolerance_outlasts_a_retry() -> None:
     ],
 )
 def test_a_retry_is_cancelled_like_a_first_try(told: NodeSeen | NodeGone | PodGone | PodSeen) -> None:
-    """W8: done means no longer wanted, too."""
+    """W8: a failed eviction is retried only while it is wanted."""
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(40))
     [effect] = [effect for effect in stage.at(20).observe(told) if isinstance(effect, Cancelled)]
@@ -283,8 +283,8 @@ def test_a_retry_is_cancelled_like_a_first_try(told: NodeSeen | NodeGone | PodGo
     assert stage.at(1000).take() == []
 
 
-def test_trouble_ends_with_the_eviction_it_belongs_to() -> None:
-    """A pod that was saved and is tainted again begins with a first try."""
+def test_failed_attempts_end_with_their_eviction() -> None:
+    """The node becomes clean and is tainted again: the new eviction begins with a first try."""
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(40))
     stage.at(20).sees(node())
@@ -292,8 +292,8 @@ def test_trouble_ends_with_the_eviction_it_belongs_to() -> None:
     assert stage.take_eviction().tries == 0
 
 
-def test_a_failure_that_is_no_longer_wanted_is_not_told_as_refused() -> None:
-    """W17: the cancelling is what happened."""
+def test_a_failure_of_an_unwanted_eviction_is_reported_as_cancelled() -> None:
+    """W17: the effect says what happened, which is the cancellation."""
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.sees(node())
@@ -301,17 +301,17 @@ def test_a_failure_that_is_no_longer_wanted_is_not_told_as_refused() -> None:
     assert stage.at(1000).take() == []
 
 
-# Who comes first
+# Order
 
 
 def crowd(stage: Stage, count: int, prefix: str, seconds: int) -> None:
-    """Add pods of one tolerance."""
+    """Add pods with the same tolerance."""
     for number in range(count):
         stage.sees(pod(tolerates(seconds), name=f"{prefix}{number}", uid=f"{prefix}{number}"))
 
 
-def test_first_tries_go_before_retries_each_most_overdue_first() -> None:
-    """W14: and no more than there is room for."""
+def test_first_tries_come_before_retries_each_most_overdue_first() -> None:
+    """W14: no more begin than there is room for."""
     stage = Stage()
     stage.sees(node(taint()))
     crowd(stage, 2, "old-", 1)
@@ -326,7 +326,7 @@ def test_first_tries_go_before_retries_each_most_overdue_first() -> None:
 
 
 def test_retries_take_no_more_than_their_share() -> None:
-    """W14: with first tries absent, too; what is left stays due."""
+    """W14: this applies without first tries too; the retries that are left stay due."""
     stage = Stage()
     stage.sees(node(taint()))
     crowd(stage, 6, "p", 1)
@@ -340,8 +340,8 @@ def test_retries_take_no_more_than_their_share() -> None:
     assert stage.brain.attempts.next_at(stage.now, retries=False) is None
 
 
-def test_two_thousand_pods_are_begun_no_faster_than_there_are_workers() -> None:
-    """W14: untainting calls off all that has not been sent yet."""
+def test_no_more_of_two_thousand_evictions_begin_than_there_are_workers() -> None:
+    """W14: removing the taint calls off all evictions that have not been sent yet."""
     stage = Stage()
     stage.sees(node(taint()))
     crowd(stage, 2_000, "p", 0)
@@ -355,8 +355,8 @@ def test_two_thousand_pods_are_begun_no_faster_than_there_are_workers() -> None:
 # Explanations
 
 
-def test_explaining_says_all_there_is_to_say() -> None:
-    """The decision, whether it is in flight, and what went wrong so far."""
+def test_an_explanation_says_everything_about_a_pod() -> None:
+    """It contains the decision, the state, and the failed attempts so far; an unknown pod has none."""
     stage = armed()
     stage.settle(stage.at(10).take_eviction(), failed(12))
     stage.at(12).take_eviction()
@@ -371,8 +371,8 @@ def test_explaining_says_all_there_is_to_say() -> None:
     assert stage.brain.status.explain(NamespacedName("shop", "unknown"), moment(stage.now)) is None
 
 
-def test_what_is_pending_is_told_with_its_trouble() -> None:
-    """Pods that are armed, in flight or tried again; none else."""
+def test_pending_evictions_are_listed_with_their_failed_attempts() -> None:
+    """A pod that tolerates its taint indefinitely is not among them."""
     stage = armed(5)
     stage.sees(pod(tolerates(), name="kept", uid="kept"), pod(tolerates(50), name="p2", uid="armed"))
     stage.settle(stage.at(5).take_eviction(), failed(9))
@@ -383,8 +383,8 @@ def test_what_is_pending_is_told_with_its_trouble() -> None:
     assert stage.brain.tainted_nodes() == frozenset({"n1"})
 
 
-def test_asking_changes_nothing() -> None:
-    """Decisions are asked for as often as anybody likes."""
+def test_a_recheck_changes_nothing() -> None:
+    """The same work may be rechecked any number of times."""
     stage = armed()
     work = stage.at(10).take_eviction()
     answers = {stage.brain.attempts.recheck(work, moment(at)) for at in (10, 11, 12)}
@@ -403,7 +403,7 @@ def state_of(stage: Stage) -> PodState:
 
 
 def test_a_record_says_in_which_state_its_pod_is() -> None:
-    """From its deadline to the accepted deletion, and why it stays before and after."""
+    """The test follows a pod from its stay over its deadline and a retry to the accepted deletion."""
     stage = Stage(breaker=BreakerPolicy(enabled=True, settle_seconds=2.0))
     stage.sees(node(taint("k2")), pod(tolerates(10), tolerates(None, "k2")))
     assert state_of(stage) == Stays(StayReason.TOLERATED)
@@ -427,7 +427,7 @@ def test_a_record_says_in_which_state_its_pod_is() -> None:
     assert state_of(stage) == Deleted(15.0)
 
 
-def test_a_pod_that_is_called_off_says_why_it_stays() -> None:
+def test_a_pod_whose_eviction_is_called_off_has_a_reason_to_stay() -> None:
     """The reason is in its record."""
     stage = armed()
     stage.sees(node())

@@ -1,4 +1,4 @@
-"""When and why a pod leaves its node, without a clock."""
+"""When and why a pod is evicted, decided without a clock."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -24,7 +24,7 @@ def decided(which: Pod, *taints: SeenTaint, bound_at: float = 0.0) -> Decision:
 
 
 def fire_at(which: Pod, *taints: SeenTaint, bound_at: float = 0.0) -> float:
-    """Return when a pod that must leave does so."""
+    """Return when a pod that must be evicted is due."""
     decision = decided(which, *taints, bound_at=bound_at)
     assert isinstance(decision, Evict)
     return decision.fire_at
@@ -36,8 +36,8 @@ def test_a_taint_that_is_not_tolerated_evicts_from_its_start() -> None:
     assert fire_at(pod(tolerates(key="other")), seen(taint(), 7)) == 7
 
 
-def test_tolerated_for_ever_stays() -> None:
-    """A matching toleration without seconds keeps the pod, and the verdict says which one did."""
+def test_a_pod_that_tolerates_the_taint_indefinitely_stays() -> None:
+    """The verdict names the toleration without seconds that keeps the pod."""
     decision = decided(pod(tolerates()), seen(taint()))
     assert isinstance(decision, Stay)
     assert decision.reason is StayReason.TOLERATED
@@ -45,20 +45,20 @@ def test_tolerated_for_ever_stays() -> None:
     assert decision.verdicts[0].fire_at is None
 
 
-def test_tolerated_for_seconds_leaves_when_they_have_passed() -> None:
-    """The tolerance runs from the start on."""
+def test_a_pod_that_tolerates_the_taint_for_seconds_is_due_when_they_have_passed() -> None:
+    """The seconds run from the start."""
     assert fire_at(pod(tolerates(30)), seen(taint(), 7)) == 37
 
 
 @pytest.mark.parametrize("seconds", [0, -1, -(2**63)])
-def test_no_seconds_and_fewer_are_at_once(seconds: int) -> None:
+def test_zero_or_negative_seconds_mean_at_once(seconds: int) -> None:
     """A tolerance of zero or less never moves a deadline before its start."""
     assert fire_at(pod(tolerates(seconds)), seen(taint(), 7)) == 7
 
 
 @pytest.mark.parametrize("seconds", [18446744074, 2**63 - 1])
 def test_absurd_seconds_are_clamped_to_a_far_future(seconds: int) -> None:
-    """Seconds that make Go wrap and Python raise mean for a very long time, in every date type."""
+    """Seconds that make Go wrap and Python raise an error mean a very long time, which every date type can hold."""
     at = fire_at(pod(tolerates(seconds)), seen(taint(), 7))
     assert at == pytest.approx(7 + min(seconds, FAR_FUTURE_SECONDS))
     assert datetime.fromtimestamp(0, UTC) + timedelta(seconds=at) > datetime(2060, 1, 1, tzinfo=UTC)
@@ -66,12 +66,12 @@ def test_absurd_seconds_are_clamped_to_a_far_future(seconds: int) -> None:
 
 @pytest.mark.parametrize(("taint_at", "bound_at", "expected"), [(100, 3600, 3900), (3600, 100, 3900)])
 def test_the_tolerance_starts_when_taint_and_pod_have_met(taint_at: float, bound_at: float, expected: float) -> None:
-    """start = max(the taint's time, the pod's time): a pod that lands on an old taint has its whole window."""
+    """start = max(the taint's time, the pod's time): a pod bound to a node with an old taint has its whole window."""
     assert fire_at(pod(tolerates(300)), seen(taint(), taint_at), bound_at=bound_at) == expected
 
 
 def test_the_start_names_its_source() -> None:
-    """The verdict says what told when the tolerance began: the later of taint and binding."""
+    """The verdict says where the start comes from: the later one of the taint's and the binding's time."""
     bound = Sighting(5.0, TimeSource.POD_SCHEDULED, None)
     added = SeenTaint(taint(), Sighting(3.0, TimeSource.TIME_ADDED, None))
     decision = decide(pod(tolerates(10)), bound, [added], DecisionPolicy())
@@ -103,15 +103,15 @@ def test_one_taint_without_toleration_among_tolerated_ones_evicts() -> None:
         ((tolerates(None, "other"), tolerates(10), tolerates(100)), 10),
     ],
 )
-def test_the_first_matching_toleration_counts_not_the_kindest(
+def test_the_first_matching_toleration_counts_not_the_longest(
     tolerations: tuple[Toleration, ...], expected: float
 ) -> None:
-    """Per taint, the order of the pod's list decides."""
+    """For each taint, the order of the pod's tolerations decides."""
     assert fire_at(pod(*tolerations), seen(taint())) == expected
 
 
-def test_the_first_toleration_counts_even_if_it_is_the_kindest() -> None:
-    """A later, shorter one does not take away what the first gave."""
+def test_the_first_matching_toleration_counts_even_if_it_is_the_longest() -> None:
+    """A later, shorter toleration does not shorten the first one."""
     assert isinstance(decided(pod(tolerates(None), tolerates(0)), seen(taint())), Stay)
 
 
@@ -130,12 +130,12 @@ def test_the_first_toleration_counts_even_if_it_is_the_kindest() -> None:
 def test_a_later_toleration_that_would_have_decided_otherwise_is_named(
     tolerations: tuple[Toleration, ...], overruled: Toleration | None
 ) -> None:
-    """The explanation names the first later match with other seconds, and nothing where it makes no difference."""
+    """The verdict names the first later match with different seconds, and none if that makes no difference."""
     assert decided(pod(*tolerations), seen(taint())).verdicts[0].overruled == overruled
 
 
 def test_one_toleration_may_match_several_taints() -> None:
-    """A toleration of every key starts anew with each taint."""
+    """A toleration of every key counts from each taint's own start."""
     everything = Toleration("", "Exists", toleration_seconds=10)
     assert fire_at(pod(everything), seen(taint("k1"), 5), seen(taint("k2"), 3)) == 13
 
@@ -149,32 +149,32 @@ def test_one_toleration_may_match_several_taints() -> None:
         (pod(mirror=True, terminating=True), StayReason.MIRROR),
     ],
 )
-def test_some_pods_are_left_alone_whatever_they_tolerate(which: Pod, reason: StayReason) -> None:
-    """W13, W15: unbound, mirror and terminating pods stay, each for a reason of its own."""
+def test_some_pods_are_never_evicted_whatever_they_tolerate(which: Pod, reason: StayReason) -> None:
+    """W13, W15: unbound, mirror and terminating pods stay, each for its own reason."""
     assert decided(which, seen(taint())) == Stay(reason)
 
 
 def test_finished_pods_are_evicted_unless_the_policy_keeps_them() -> None:
-    """W16: upstream's default, with a setting."""
+    """W16: eviction is the default, as upstream, and a setting keeps finished pods."""
     done, taints = pod(finished=True), [seen(taint())]
     assert isinstance(decide(done, since(0), taints, DecisionPolicy()), Evict)
     assert decide(done, since(0), taints, DecisionPolicy(evict_finished=False)) == Stay(StayReason.FINISHED)
     assert isinstance(decide(pod(), since(0), taints, DecisionPolicy(evict_finished=False)), Evict)
 
 
-def test_an_unknown_node_and_a_clean_one_are_told_apart() -> None:
-    """W12: neither evicts, and the reasons differ."""
+def test_an_unknown_node_and_a_clean_node_give_different_reasons() -> None:
+    """W12: no pod is evicted from either."""
     assert decide(pod(), since(0), None, DecisionPolicy()) == Stay(StayReason.NODE_UNKNOWN)
     assert decide(pod(), since(0), (), DecisionPolicy()) == Stay(StayReason.NODE_CLEAN)
 
 
 def test_a_pod_without_binding_is_not_bound() -> None:
-    """Where nothing says since when, nothing is decided."""
+    """Nothing says since when the pod has been on its node, so no deadline is computed."""
     assert decide(pod(), None, [seen(taint())], DecisionPolicy()) == Stay(StayReason.NOT_BOUND)
 
 
 def test_an_equal_deadline_names_the_first_taint() -> None:
-    """Ties go to the order of the node's list, so that the answer is always the same."""
+    """If deadlines are equal, the order of the node's taints decides, so that the decision is always the same."""
     decision = decided(pod(), seen(taint("k1")), seen(taint("k2")))
     assert isinstance(decision, Evict)
     assert decision.deciding.taint.key == "k1"
@@ -189,30 +189,30 @@ def decided_at_shutdown(which: Pod, *taints: SeenTaint, waits: bool = True) -> D
 
 
 def test_by_default_a_graceful_shutdown_changes_nothing() -> None:
-    """As upstream."""
+    """The default is upstream's behavior."""
     decision = decided_at_shutdown(pod(tolerates(30, NOT_READY)), seen(taint(NOT_READY)), waits=False)
     assert isinstance(decision, Evict)
     assert (decision.fire_at, decision.deciding.left_to_kubelet) == (30, False)
 
 
-def test_what_only_not_ready_evicts_is_left_to_a_kubelet_that_shuts_its_node_down() -> None:
-    """With the setting; what says so is the taint's verdict, which never ends then."""
+def test_a_pod_that_only_not_ready_evicts_is_left_to_a_kubelet_that_shuts_its_node_down() -> None:
+    """With the setting on, the taint's verdict has no deadline and says why."""
     decision = decided_at_shutdown(pod(tolerates(30, NOT_READY)), seen(taint(NOT_READY)))
     assert isinstance(decision, Stay)
     assert decision.reason is StayReason.SHUTTING_DOWN
     assert [(verdict.fire_at, verdict.left_to_kubelet) for verdict in decision.verdicts] == [(None, True)]
 
 
-def test_another_taint_evicts_from_a_node_that_shuts_down_at_its_own_deadline() -> None:
-    """Though not-ready would have evicted earlier."""
+def test_another_taint_evicts_pods_from_a_node_that_shuts_down_at_its_own_deadline() -> None:
+    """The not-ready taint would have evicted the pod earlier."""
     which = pod(tolerates(30, NOT_READY), tolerates(60, UNREACHABLE))
     decision = decided_at_shutdown(which, seen(taint(NOT_READY)), seen(taint(UNREACHABLE)))
     assert isinstance(decision, Evict)
     assert (decision.fire_at, decision.deciding.taint.key) == (60, UNREACHABLE)
 
 
-def test_who_tolerates_not_ready_indefinitely_stays_for_that_reason() -> None:
-    """The kubelet's shutdown has nothing to do with it."""
+def test_a_pod_that_tolerates_not_ready_indefinitely_stays_for_that_reason() -> None:
+    """The kubelet's shutdown is not the reason."""
     decision = decided_at_shutdown(pod(tolerates(None, NOT_READY)), seen(taint(NOT_READY)))
     assert isinstance(decision, Stay)
     assert decision.reason is StayReason.TOLERATED
@@ -222,13 +222,13 @@ def test_who_tolerates_not_ready_indefinitely_stays_for_that_reason() -> None:
 
 
 def decided_with_defaults(which: Pod, *taints: SeenTaint) -> Decision:
-    """Decide where not-ready is tolerated by all for 300 s, and unreachable for 0 s."""
+    """Decide under a policy by which all pods tolerate not-ready for 300 s, and unreachable for 0 s."""
     policy = DecisionPolicy(default_seconds={NOT_READY: 300, UNREACHABLE: 0})
     return decide(which, since(0), taints, policy)
 
 
 def test_pods_without_a_toleration_have_the_default_one() -> None:
-    """As the API server gives it to pods when they are created, for those that were created without; and it is told."""
+    """The default is the one that the API server gives to new pods; the verdict says that it is a default."""
     decision = decided_with_defaults(pod(), seen(taint(NOT_READY, "any"), 7))
     assert isinstance(decision, Evict)
     assert decision.fire_at == 307
@@ -237,8 +237,8 @@ def test_pods_without_a_toleration_have_the_default_one() -> None:
     assert decision.deciding.overruled is None
 
 
-def test_a_default_of_no_seconds_is_at_once() -> None:
-    """It is a tolerance like any other."""
+def test_a_default_of_zero_seconds_means_at_once() -> None:
+    """Such a default is a tolerance like any other."""
     decision = decided_with_defaults(pod(), seen(taint(UNREACHABLE), 7))
     assert isinstance(decision, Evict)
     assert (decision.fire_at, decision.deciding.by_default) == (7, True)
@@ -255,22 +255,22 @@ def test_a_default_of_no_seconds_is_at_once() -> None:
     ],
 )
 def test_a_pods_own_toleration_counts_before_the_default(toleration: Toleration, at: float | None) -> None:
-    """Shorter or longer."""
+    """It may be shorter or longer than the default."""
     decision = decided_with_defaults(pod(toleration), seen(taint(NOT_READY), 7))
     assert (decision.fire_at if isinstance(decision, Evict) else None) == at
     assert not decision.verdicts[0].by_default
 
 
 @pytest.mark.parametrize("key", [UNREACHABLE, "other"])
-def test_a_toleration_of_another_taint_takes_no_default_away(key: str) -> None:
-    """Each taint is judged by itself."""
+def test_a_toleration_of_another_taint_does_not_replace_the_default(key: str) -> None:
+    """Each taint is judged on its own."""
     decision = decided_with_defaults(pod(tolerates(10, key)), seen(taint(NOT_READY), 7))
     assert isinstance(decision, Evict)
     assert decision.fire_at == 307
 
 
 def test_other_taints_have_no_default() -> None:
-    """Nor has any taint where no default is set."""
+    """Without a setting, no taint has a default."""
     for policy in (DecisionPolicy(default_seconds={NOT_READY: 300}), DecisionPolicy()):
         decision = decide(pod(), since(0), [seen(taint(UNREACHABLE), 7)], policy)
         assert isinstance(decision, Evict)
@@ -281,7 +281,7 @@ def test_other_taints_have_no_default() -> None:
 
 
 def held(hold_seconds: float | None, most: float, *tolerations: Toleration) -> Decision:
-    """Decide on a pod that its owner holds, where so many seconds are allowed, on a node tainted at 7."""
+    """Decide on a pod that its owner holds, with at most ``most`` seconds, on a node tainted at 7."""
     which = pod(*tolerations, hold_seconds=hold_seconds)
     return decide(which, since(0), [seen(taint(), 7)], DecisionPolicy(max_hold_seconds=most))
 
@@ -302,7 +302,7 @@ def held(hold_seconds: float | None, most: float, *tolerations: Toleration) -> D
     ],
 )
 def test_an_owner_may_hold_a_pod_for_a_while(hold_seconds: float | None, most: float, held_seconds: float) -> None:
-    """Past its deadline, no longer than operators allow; by default not at all."""
+    """The hold extends the deadline, up to the operators' maximum, which is zero by default."""
     decision = held(hold_seconds, most)
     assert isinstance(decision, Evict)
     assert (decision.fire_at, decision.held_seconds) == (7 + held_seconds, held_seconds)
@@ -311,14 +311,14 @@ def test_an_owner_may_hold_a_pod_for_a_while(hold_seconds: float | None, most: f
 
 
 def test_the_hold_begins_with_the_deadline() -> None:
-    """It comes on top of what is tolerated."""
+    """The hold is added to the tolerance."""
     decision = held(60.0, 600, tolerates(30))
     assert isinstance(decision, Evict)
     assert decision.fire_at == 7 + 30 + 60
 
 
-def test_where_both_are_infinite_it_stays() -> None:
-    """For ever, and for a reason of its own; whoever tolerates everything anyway stays for that reason."""
+def test_a_pod_with_an_infinite_hold_stays_if_the_maximum_is_infinite() -> None:
+    """The hold is a reason of its own; a pod that tolerates its taints indefinitely stays for that reason instead."""
     decision = held(float("inf"), float("inf"))
     assert isinstance(decision, Stay)
     assert decision.reason is StayReason.HELD
@@ -342,13 +342,13 @@ def test_where_both_are_infinite_it_stays() -> None:
 def test_a_sighting_is_the_earlier_of_first_sight_and_object_time_plus_one(
     now: float, object_at: float | None, start: float, source: TimeSource
 ) -> None:
-    """W7: object times are cut off, so a second is added; times in the future never delay beyond the first sight."""
+    """W7: object times are truncated, so a second is added; a time in the future does not delay the start."""
     object_time = None if object_at is None else epoch(object_at)
     assert sight(moment(now), object_time, TimeSource.TIME_ADDED) == Sighting(start, source, object_time)
 
 
-def test_instants_and_epochs_are_carried_over_and_back() -> None:
-    """A moment couples both clocks exactly."""
+def test_instants_and_epochs_are_converted_both_ways() -> None:
+    """A moment relates both clocks exactly."""
     now = moment(50.0)
     assert now.instant_of(epoch(20.0)) == 20.0
     assert now.epoch_of(20.0) == epoch(20.0)

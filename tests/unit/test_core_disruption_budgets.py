@@ -1,4 +1,4 @@
-"""The arithmetic of budgets: how they stand, what deletions make of them, and what the eviction API would say."""
+"""The arithmetic of disruption budgets: their status, the effect of deletions, and the eviction API's answers."""
 
 import pytest
 from tests.unit.builders import ref
@@ -30,7 +30,7 @@ READY, UNREADY, ENDING = covered(), covered(ready=False), covered(past_budgets=T
 
 
 def stands(healthy: int = 3, desired: int = 2, allowed: int = 1) -> Standing:
-    """How a budget of three pods stands."""
+    """The standing of a budget of three pods."""
     return Standing(healthy, desired, 3, allowed, counted=False)
 
 
@@ -48,16 +48,16 @@ def stands(healthy: int = 3, desired: int = 2, allowed: int = 1) -> Standing:
         ({"max_unavailable": "100%"}, [READY], Standing(1, 0, 1, 1, counted=True)),
     ],
 )
-def test_without_a_status_the_pods_that_are_known_are_counted(
+def test_without_a_status_the_known_pods_are_counted(
     limits: dict[str, int | str], pods: list[CoveredPod], expected: Standing
 ) -> None:
-    """One that says neither wants one pod, as the API server's default; a budget of no pods allows nothing."""
+    """A budget without limits requires one pod, as by default; a budget without pods allows no disruption."""
     budget = Budget(KEY, (), limits.get("min_available"), limits.get("max_unavailable"))
     assert standing(budget, pods) == expected
 
 
-def test_a_status_counts_for_what_it_says() -> None:
-    """Whatever pods are known."""
+def test_a_status_counts_as_it_is() -> None:
+    """The pods that are known do not change it."""
     status = BudgetStatus(healthy=4, desired=3, expected=5, allowed=1)
     expected = Standing(4, 3, 5, 1, counted=False)
     assert standing(Budget(KEY, (), min_available=1, status=status), [READY]) == expected
@@ -68,32 +68,32 @@ def test_a_status_counts_for_what_it_says() -> None:
     [(3, 10, 3), ("0%", 10, 0), ("10%", 10, 1), ("11%", 10, 2), ("1%", 1, 1), ("100%", 101, 101)],
 )
 def test_a_percentage_is_a_share_rounded_up(value: int | str, total: int, pods: int) -> None:
-    """A number stays what it is."""
+    """A number is not changed."""
     assert scaled(value, total) == pods
 
 
-def test_the_first_deletion_below_what_is_desired_breaks_a_budget() -> None:
-    """It is told when, and how low it gets; never below nothing."""
+def test_the_first_deletion_below_the_desired_number_violates_a_budget() -> None:
+    """The violation has its instant and the lowest number of healthy pods, which is never negative."""
     assert violation(stands(), [(5.0, READY)]) is None
     assert violation(stands(), [(5.0, READY), (6.0, READY), (7.0, READY)]) == Violation(6.0, 0)
     assert violation(stands(healthy=2), [(5.0, READY)]) == Violation(5.0, 1)
     assert violation(stands(healthy=1), [(5.0, READY), (6.0, READY)]) == Violation(5.0, 0)
 
 
-def test_deleting_what_is_not_healthy_breaks_no_budget() -> None:
-    """Neither what is not ready nor what ends anyway."""
+def test_deleting_an_unhealthy_pod_violates_no_budget() -> None:
+    """This applies to pods that are not ready, and to pods that budgets do not protect."""
     assert violation(stands(healthy=2), [(5.0, UNREADY), (6.0, ENDING)]) is None
 
 
-def test_evictions_are_allowed_until_the_budget_is_spent() -> None:
-    """Each costs one."""
+def test_evictions_are_allowed_until_the_budget_is_used_up() -> None:
+    """Each eviction uses one disruption."""
     budget = Budget(KEY, ())
     evictions = EvictionApi({KEY: stands(allowed=2)})
     assert [evictions.evict(READY, [budget]) for _ in range(3)] == [ALLOWED, ALLOWED, BLOCKED]
 
 
-def test_pods_past_budgets_and_without_one_go_free() -> None:
-    """And cost nothing."""
+def test_pods_that_no_budget_protects_are_evicted_freely() -> None:
+    """Neither their eviction nor their deletion, nor the deletion of an unready pod, uses a disruption."""
     budget = Budget(KEY, ())
     evictions = EvictionApi({KEY: stands(allowed=1)})
     assert evictions.evict(ENDING, [budget, budget]) is ALLOWED
@@ -104,8 +104,8 @@ def test_pods_past_budgets_and_without_one_go_free() -> None:
     assert evictions.evict(READY, [budget]) is BLOCKED
 
 
-def test_two_budgets_are_one_too_many() -> None:
-    """However much they allow."""
+def test_a_pod_that_two_budgets_cover_cannot_be_evicted() -> None:
+    """The number of disruptions that they allow does not matter."""
     budget = Budget(KEY, ())
     assert EvictionApi({KEY: stands(allowed=9)}).evict(READY, [budget, budget]) is EvictionVerdict.SEVERAL_BUDGETS
 
@@ -122,22 +122,22 @@ def test_two_budgets_are_one_too_many() -> None:
         (stands(healthy=0, desired=0, allowed=0), True, ALLOWED),
     ],
 )
-def test_an_unhealthy_pod_goes_free_while_its_budget_is_healthy(
+def test_an_unhealthy_pod_is_evicted_freely_while_its_budget_is_healthy(
     at: Standing, always: bool, verdict: EvictionVerdict
 ) -> None:
-    """Or if its policy lets it go always; else it needs what is left like any other."""
+    """Its budget's policy may also always allow it; otherwise the eviction needs a disruption like any other."""
     assert EvictionApi({KEY: at}).evict(UNREADY, [Budget(KEY, (), always_allow_unhealthy=always)]) is verdict
 
 
-def test_an_unhealthy_pod_that_goes_free_costs_nothing() -> None:
-    """The healthy ones may go as before."""
+def test_an_unhealthy_pod_that_is_evicted_freely_uses_no_disruption() -> None:
+    """The allowed disruption is left for a healthy pod."""
     budget = Budget(KEY, ())
     evictions = EvictionApi({KEY: stands(allowed=1)})
     assert [evictions.evict(pod, [budget]) for pod in (UNREADY, READY, READY)] == [ALLOWED, ALLOWED, BLOCKED]
 
 
-def test_a_deletion_spends_what_evictions_are_left() -> None:
-    """Of each budget that covers the pod."""
+def test_a_deletion_uses_a_disruption() -> None:
+    """After one deletion, one of two evictions is left."""
     budget = Budget(KEY, ())
     evictions = EvictionApi({KEY: stands(allowed=2)})
     evictions.delete(READY, [budget])

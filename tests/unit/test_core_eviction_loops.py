@@ -1,4 +1,4 @@
-"""When a DaemonSet's pods that are evicted, recreated and evicted again are told of."""
+"""When the controller reports a DaemonSet whose pods are evicted, recreated and evicted again."""
 
 from dataclasses import replace
 
@@ -31,19 +31,19 @@ def evict_at(loops: EvictionLoops, *instants: float, controller: ControllerRef |
         ((0, 1, 2, 602.1, 603, 604), [2, 604]),
     ],
 )
-def test_the_third_eviction_within_600_seconds_is_told_once(instants: tuple[float, ...], told: list[float]) -> None:
-    """And again only after 600 seconds without an eviction."""
+def test_the_third_eviction_within_600_seconds_is_reported_once(instants: tuple[float, ...], told: list[float]) -> None:
+    """A loop is reported again only after 600 seconds without an eviction."""
     assert evict_at(EvictionLoops(), *instants) == told
 
 
 @pytest.mark.parametrize("controller", [None, ControllerRef("StatefulSet", "db", "s-1")])
 def test_only_daemon_sets_recreate_their_pods_on_the_same_node(controller: ControllerRef | None) -> None:
-    """Others leave the choice of the node to the scheduler."""
+    """For pods of other controllers, the scheduler chooses the node."""
     assert evict_at(EvictionLoops(), 0, 1, 2, 3, controller=controller) == []
 
 
 def test_loops_are_counted_until_they_have_ended() -> None:
-    """That is after 600 seconds without an eviction."""
+    """A loop has ended after 600 seconds without an eviction."""
     loops = EvictionLoops()
     evict_at(loops, 0, 1)
     assert loops.count(moment(1)) == 0
@@ -51,8 +51,8 @@ def test_loops_are_counted_until_they_have_ended() -> None:
     assert [loops.count(moment(at)) for at in (50, 650, 651)] == [1, 1, 0]
 
 
-def test_the_number_of_pairs_that_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one whose latest eviction is the oldest is forgotten first."""
+def test_the_number_of_remembered_pairs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pair whose latest eviction is the oldest is forgotten first."""
     monkeypatch.setattr(eviction_loops, "_MAX_REMEMBERED", 2)
     loops = EvictionLoops()
     for second, uid in enumerate("abaca"):
@@ -62,7 +62,7 @@ def test_the_number_of_pairs_that_are_remembered_is_bounded(monkeypatch: pytest.
 
 
 def end(stage: Stage, uid: str) -> list[Effect]:
-    """Let a pod of the DaemonSet be seen on the tainted node, and be evicted at once."""
+    """Observe a pod of the DaemonSet on the tainted node, and evict it at once."""
     stage.sees(replace(pod(uid=uid), controller=AGENTS))
     work = stage.take_eviction()
     stage.send(work)
@@ -70,7 +70,7 @@ def end(stage: Stage, uid: str) -> list[Effect]:
 
 
 def test_a_loop_names_its_daemon_set_and_the_taint_that_evicts() -> None:
-    """With the pod that was evicted last."""
+    """The effect also names the pod that was evicted last."""
     stage = Stage()
     stage.sees(node(taint("k1")))
     first, second, third = (end(stage, uid) for uid in "abc")
@@ -79,7 +79,7 @@ def test_a_loop_names_its_daemon_set_and_the_taint_that_evicts() -> None:
 
 
 def test_a_deletion_whose_answer_was_lost_counts_once_it_is_seen() -> None:
-    """The pod is seen terminating, and this process has asked for that."""
+    """The pod is seen terminating, and this process has requested that."""
     stage = Stage()
     stage.sees(node(taint("k1")))
     end(stage, "a")
@@ -92,8 +92,8 @@ def test_a_deletion_whose_answer_was_lost_counts_once_it_is_seen() -> None:
     assert EvictionLoop(ref(uid="c"), "n1", AGENTS, taint("k1")) in effects
 
 
-def test_a_dry_run_sees_no_loop() -> None:
-    """No pod is recreated: a taint that comes and goes would count the same pod again and again."""
+def test_a_dry_run_reports_no_loop() -> None:
+    """No pod is recreated in a dry run; a taint that comes and goes would count the same pod again and again."""
     brain = Controller(dry_run=True)
     for version, second in enumerate((0.0, 1.0, 2.0)):
         brain.observe(NodeSeen(node(taint(), version=2 * version + 1)), moment(second))
@@ -103,8 +103,8 @@ def test_a_dry_run_sees_no_loop() -> None:
         brain.observe(NodeSeen(node(version=2 * version + 2)), moment(second))
 
 
-def test_what_is_remembered_is_as_much_as_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pair beyond that takes memory."""
+def test_as_many_pairs_are_remembered_as_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a third pair comes, only one pair is forgotten."""
     monkeypatch.setattr(eviction_loops, "_MAX_REMEMBERED", 2)
     loops = EvictionLoops()
     for second, uid in enumerate("abbbcccaaa"):

@@ -1,4 +1,4 @@
-"""What is wanted when and what may go: deadlines, settling, first tries and retries, and what is left of it."""
+"""When each pod may be evicted: deadlines, settling, first tries and retries, and what the queue keeps of them."""
 
 import math
 
@@ -20,7 +20,7 @@ ONE_A_SECOND = EvictionPolicy(total=Limit(1.0, 1))
 
 
 class Wanted:
-    """A queue, the nodes that are held, and short ways to ask it; pods are told by their UIDs."""
+    """A queue, the nodes that are held, and short ways to ask it; pods are named by their UIDs."""
 
     def __init__(
         self, policy: EvictionPolicy | None = None, settle_seconds: float | None = None, list_wait_seconds: float = 0.0
@@ -32,7 +32,7 @@ class Wanted:
         self.queue = EvictionQueue(policy, *waits, lambda key: key.node_name in self.held, self.pods)
 
     def record(self, uid: str) -> PodRecord:
-        """Find the record of a pod; of one that is not known yet it begins."""
+        """Return the record of a pod; a pod that is unknown becomes known."""
         if (record := self.pods.find(ref(uid, uid))) is not None:
             return record
         change = self.pods.put(PodSeen(pod(name=uid, uid=uid)), moment(0))
@@ -50,15 +50,15 @@ class Wanted:
         retry: bool = False,
         anew_at: float | None = None,
     ) -> None:
-        """Want a pod's eviction."""
+        """Schedule a pod's eviction."""
         self.queue.schedule(self.record(uid), Schedule(FlowKey(on, "shop", rule), fire_at, retry, anew_at), now)
 
     def forget(self, uid: str) -> None:
-        """Want a pod's eviction no more."""
+        """Forget a pod's eviction."""
         self.queue.forget(self.record(uid))
 
     def take(self, now: float, retry: bool = False, unlisted_since: float = math.inf) -> list[str]:
-        """Begin all that may go."""
+        """Begin all evictions that are allowed."""
         self.queue.advance(now, unlisted_since)
         begun = []
         while (taken := self.queue.take(now, retry)) is not None:
@@ -69,21 +69,21 @@ class Wanted:
         return begun
 
     def begun(self, uid: str) -> InFlight:
-        """Return the state of one that was begun."""
+        """Return the state of a pod whose eviction has begun."""
         state = self.record(uid).state
         assert isinstance(state, InFlight)
         return state
 
     def tokens(self, uid: str) -> tuple[Token, ...]:
-        """List the tokens of one that was begun."""
+        """List the tokens of a pod whose eviction has begun."""
         return self.begun(uid).tokens or ()
 
     def send(self, uid: str, now: float) -> None:
-        """Send one that was begun."""
+        """Send an eviction that has begun."""
         self.queue.send(self.tokens(uid), now)
 
     def end(self, uid: str, now: float, sent: bool = True, ended_pod: bool = True) -> None:
-        """End one, sent or not."""
+        """End an eviction, sent or not."""
         tokens = self.tokens(uid)
         if sent:
             self.queue.send(tokens, now)
@@ -91,29 +91,29 @@ class Wanted:
         self.queue.end(tokens, ended_pod)
 
     def may_send(self, uid: str) -> bool:
-        """Ask whether the policy that let one through is still in force."""
+        """Return whether the policy that admitted an eviction is still in force."""
         return self.begun(uid).tokens is not None
 
     def waiting(self) -> list[str]:
-        """List those that wait, each once for each hint to it."""
+        """List the UIDs of the waiting pods, once for each hint."""
         assert waiting_uids(self.pods) == sorted(hints(self.queue))
         return [uid for uid, found in hints(self.queue).items() for _ in found]
 
     def settles_until(self, uid: str) -> float | None:
-        """Say until when one settles, None if it does not."""
+        """Return until when a pod settles, None if it does not."""
         state = self.record(uid).state
         return state.until if isinstance(state, Settling) else None
 
     def next_at(self, now: float, retries: bool = True, stopped: bool = False) -> float | None:
-        """Ask when something happens next."""
+        """Return when something is due next."""
         return self.queue.next_at(now, retries, stopped)
 
 
 # Deadlines
 
 
-def test_what_is_wanted_goes_at_its_deadline_and_not_before() -> None:
-    """And the next instant is told exactly."""
+def test_an_eviction_begins_at_its_deadline_and_not_before() -> None:
+    """The queue reports the next instant exactly."""
     it = Wanted()
     it.want("b", 20)
     it.want("a", 10)
@@ -126,8 +126,8 @@ def test_what_is_wanted_goes_at_its_deadline_and_not_before() -> None:
 
 
 @pytest.mark.parametrize(("again", "at"), [(5.0, 5.0), (20.0, 20.0), (10.0, 10.0)])
-def test_wanting_again_moves_it(again: float, at: float) -> None:
-    """Earlier or later, there is one of it."""
+def test_scheduling_again_moves_an_eviction(again: float, at: float) -> None:
+    """The new deadline may be earlier or later; the queue has one hint to the pod."""
     it = Wanted()
     it.want("a", 10)
     it.want("a", again)
@@ -136,8 +136,8 @@ def test_wanting_again_moves_it(again: float, at: float) -> None:
     assert it.take(100) == ["a"]
 
 
-def test_what_is_in_its_lane_moves_as_well() -> None:
-    """Due already, and then it is not: it goes back to waiting for its deadline."""
+def test_scheduling_again_moves_an_eviction_that_is_in_its_flow() -> None:
+    """The eviction was due and no longer is: it waits for its new deadline."""
     it = Wanted(ONE_A_SECOND)
     it.want("a", 1)
     it.want("b", 2)
@@ -148,8 +148,8 @@ def test_what_is_in_its_lane_moves_as_well() -> None:
     assert it.take(50) == ["b"]
 
 
-def test_wanting_the_same_again_keeps_its_turn() -> None:
-    """Nobody goes to the back because it was looked at once more."""
+def test_scheduling_the_same_again_keeps_the_turn() -> None:
+    """A pod does not lose its turn because it was evaluated once more."""
     it = Wanted()
     it.want("a", 10)
     it.want("b", 10)
@@ -158,8 +158,8 @@ def test_wanting_the_same_again_keeps_its_turn() -> None:
     assert it.take(10) == ["a", "b"]
 
 
-def test_another_lane_is_another_place() -> None:
-    """The rule that governs it has changed: it waits under that one."""
+def test_another_rule_moves_an_eviction_to_another_flow() -> None:
+    """The pod no longer waits for the limit of the former rule."""
     rules = (PolicyRule("slow", limit=Limit(0.1, 1)),)
     it = Wanted(EvictionPolicy(rules=rules))
     it.want("a", 0, rule="slow")
@@ -170,8 +170,8 @@ def test_another_lane_is_another_place() -> None:
 
 
 @pytest.mark.parametrize("now", [0, 5, 11])
-def test_whoever_is_forgotten_goes_nowhere(now: float) -> None:
-    """Before its deadline, while it settles, in its lane: nothing of it is left."""
+def test_a_forgotten_eviction_does_not_begin(now: float) -> None:
+    """The eviction may be before its deadline, settling, or in its flow: the queue keeps nothing of it."""
     it = Wanted(ONE_A_SECOND, settle_seconds=2)
     it.want("a", 4)
     it.queue.advance(now)
@@ -182,8 +182,8 @@ def test_whoever_is_forgotten_goes_nowhere(now: float) -> None:
 
 
 @pytest.mark.parametrize("now", [0, 4])
-def test_a_retry_that_is_forgotten_goes_nowhere(now: float) -> None:
-    """While it waits for its time, and in its lane."""
+def test_a_forgotten_retry_does_not_begin(now: float) -> None:
+    """The retry may wait for its time, or in its flow."""
     it = Wanted()
     it.want("a", 4, retry=True)
     it.queue.advance(now)
@@ -192,8 +192,8 @@ def test_a_retry_that_is_forgotten_goes_nowhere(now: float) -> None:
     assert it.take(100, retry=True) == []
 
 
-def test_to_forget_who_is_unknown_changes_nothing() -> None:
-    """Nor to cancel."""
+def test_forgetting_or_cancelling_a_pod_that_does_not_wait_changes_nothing() -> None:
+    """Another pod's eviction begins as scheduled."""
     it = Wanted()
     it.want("a", 1)
     it.forget("b")
@@ -204,8 +204,8 @@ def test_to_forget_who_is_unknown_changes_nothing() -> None:
 # Retries
 
 
-def test_retries_wait_for_their_time_and_in_lanes_of_their_own() -> None:
-    """First tries and retries are taken apart."""
+def test_retries_wait_for_their_time_and_in_flows_of_their_own() -> None:
+    """First tries and retries are taken separately."""
     it = Wanted()
     it.want("again", 5, retry=True)
     it.want("first", 6)
@@ -216,7 +216,7 @@ def test_retries_wait_for_their_time_and_in_lanes_of_their_own() -> None:
 
 
 def test_a_first_try_becomes_a_retry() -> None:
-    """Wherever it was, it is there no more."""
+    """The eviction is no longer among the first tries."""
     it = Wanted()
     it.want("a", 5)
     it.queue.advance(5)
@@ -226,8 +226,8 @@ def test_a_first_try_becomes_a_retry() -> None:
     assert it.take(7, retry=True) == ["a"]
 
 
-def test_retries_that_may_go_are_waited_for_only_where_they_are_asked_for() -> None:
-    """All hands that retries may have are busy: what is due of them is no reason to wake."""
+def test_a_due_retry_wakes_only_a_caller_that_takes_retries() -> None:
+    """If retries already have all the workers that they may have, a due retry is no reason to wake up."""
     it = Wanted()
     it.want("a", 5, retry=True)
     it.queue.advance(9)
@@ -236,7 +236,7 @@ def test_retries_that_may_go_are_waited_for_only_where_they_are_asked_for() -> N
 
 
 def test_first_tries_and_retries_share_the_limits() -> None:
-    """The token that one takes is missing to the other, and given back to whoever waits."""
+    """A token that one of them takes is missing for the other, and a returned one goes to whichever waits."""
     it = Wanted(ONE_A_SECOND)
     it.want("a", 0)
     it.want("b", 0, retry=True)
@@ -255,7 +255,7 @@ def test_first_tries_and_retries_share_the_limits() -> None:
 
 
 def test_retries_are_held_like_first_tries() -> None:
-    """Until that is reconsidered."""
+    """A retry on a held node waits until the queue has reconsidered what is held."""
     it = Wanted()
     it.held = {"n1"}
     it.want("a", 0, retry=True)
@@ -267,8 +267,8 @@ def test_retries_are_held_like_first_tries() -> None:
     assert it.take(1, retry=True) == ["a"]
 
 
-def test_while_all_is_stopped_nothing_that_may_go_is_a_reason_to_wake() -> None:
-    """But deadlines, settling and retries still move on."""
+def test_while_everything_is_suspended_a_ready_pod_is_no_reason_to_wake() -> None:
+    """Deadlines, the end of settling, and retry times still are."""
     it = Wanted(settle_seconds=2)
     it.want("due", 0)
     it.want("later", 7)
@@ -285,16 +285,16 @@ def test_while_all_is_stopped_nothing_that_may_go_is_a_reason_to_wake() -> None:
 # Settling
 
 
-def test_without_settling_it_goes_when_it_is_due() -> None:
-    """Exactly as if there were no circuit breaker."""
+def test_without_settling_an_eviction_begins_when_it_is_due() -> None:
+    """This is the case without a circuit breaker."""
     it = Wanted()
     it.want("a", 1, now=50)
     assert it.take(50) == ["a"]
     assert it.record("a").known_since is None
 
 
-def test_what_is_due_settles() -> None:
-    """From its deadline on; meanwhile it counts as due and can be told from others."""
+def test_a_due_eviction_settles() -> None:
+    """It settles from its deadline on, and counts as due meanwhile."""
     it = Wanted(settle_seconds=2)
     it.want("a", 10)
     it.queue.advance(10)
@@ -305,16 +305,16 @@ def test_what_is_due_settles() -> None:
     assert it.settles_until("a") is None
 
 
-def test_what_was_due_before_it_was_known_settles_from_then_on() -> None:
-    """After a restart everything is overdue, and nothing has been looked at yet."""
+def test_an_eviction_that_was_due_before_it_was_known_settles_from_then_on() -> None:
+    """After a restart all deadlines are in the past, and the breaker has not evaluated yet."""
     it = Wanted(settle_seconds=2)
     it.want("a", 10, now=50)
     assert it.take(51.999) == []
     assert it.take(52) == ["a"]
 
 
-def test_a_deadline_that_moves_into_the_past_settles_from_when_that_is_known() -> None:
-    """Wanted for long, and now because of a taint that was added a while ago: its wave has not been looked at."""
+def test_an_eviction_whose_deadline_moves_into_the_past_settles_from_then_on() -> None:
+    """The pod is due because of a taint added a while ago, whose surge the breaker has not evaluated yet."""
     it = Wanted(settle_seconds=2)
     it.want("a", 300, now=0)
     it.want("a", 91, now=100)
@@ -322,8 +322,8 @@ def test_a_deadline_that_moves_into_the_past_settles_from_when_that_is_known() -
     assert it.take(102) == ["a"]
 
 
-def test_who_has_settled_need_not_settle_again() -> None:
-    """Held back in flight, governed by another rule, looked at again: its deadline is the same."""
+def test_an_eviction_that_has_settled_does_not_settle_again() -> None:
+    """This applies while its deadline stays the same, even if it is suspended in flight or governed by another rule."""
     it = Wanted(settle_seconds=2)
     it.want("a", 10)
     assert it.take(12) == ["a"]
@@ -335,8 +335,8 @@ def test_who_has_settled_need_not_settle_again() -> None:
     assert it.take(14) == ["a"]
 
 
-def test_who_is_no_longer_wanted_and_is_again_settles_again() -> None:
-    """That is another eviction."""
+def test_an_eviction_that_is_forgotten_and_scheduled_again_settles_again() -> None:
+    """It counts as another eviction."""
     it = Wanted(settle_seconds=2)
     it.want("a", 10)
     assert it.take(12) == ["a"]
@@ -348,8 +348,8 @@ def test_who_is_no_longer_wanted_and_is_again_settles_again() -> None:
 
 
 @pytest.mark.parametrize(("settle_seconds", "settled_at"), [(2, 12), (0, 10)])
-def test_what_is_due_waits_for_lists_too(settle_seconds: float, settled_at: float) -> None:
-    """Of a node that is new when it has settled: until there is none any more."""
+def test_a_due_eviction_waits_for_lists_too(settle_seconds: float, settled_at: float) -> None:
+    """It waits as long as a node that was newly tainted when it had settled is unlisted."""
     it = Wanted(settle_seconds=settle_seconds, list_wait_seconds=10)
     it.want("a", 10)
     assert it.take(settled_at, unlisted_since=settled_at) == []
@@ -360,15 +360,15 @@ def test_what_is_due_waits_for_lists_too(settle_seconds: float, settled_at: floa
     assert it.queue.waited_until == -math.inf
 
 
-def test_it_does_not_wait_for_nodes_that_are_tainted_once_it_has_settled() -> None:
-    """They are none of its business."""
+def test_an_eviction_does_not_wait_for_nodes_tainted_after_it_has_settled() -> None:
+    """The first unlisted node was tainted a millisecond after the eviction had settled."""
     it = Wanted(settle_seconds=2, list_wait_seconds=10)
     it.want("a", 10)
     assert it.take(12.5, unlisted_since=12.001) == ["a"]
 
 
-def test_lists_are_waited_for_so_long_and_no_longer() -> None:
-    """From its deadline on; what was waited for in vain is told."""
+def test_the_wait_for_lists_is_bounded() -> None:
+    """The wait counts from the deadline; the queue reports that it ended in vain, and up to when."""
     it = Wanted(settle_seconds=2, list_wait_seconds=10)
     it.want("a", 10)
     it.want("b", 11)
@@ -381,16 +381,16 @@ def test_lists_are_waited_for_so_long_and_no_longer() -> None:
     assert it.queue.waited_until == 13
 
 
-def test_what_was_overdue_waits_for_lists_from_when_that_is_known() -> None:
-    """After a restart its deadline may have been long ago."""
+def test_an_overdue_eviction_waits_for_lists_from_when_it_is_known() -> None:
+    """After a restart the deadline may be long past."""
     it = Wanted(settle_seconds=2, list_wait_seconds=10)
     it.want("a", -500, now=30)
     assert it.take(39.999, unlisted_since=30) == []
     assert it.take(40, unlisted_since=30) == ["a"]
 
 
-def test_a_wait_for_lists_that_is_shorter_than_settling_is_none() -> None:
-    """It ends with it."""
+def test_a_wait_for_lists_that_is_shorter_than_settling_adds_nothing() -> None:
+    """The wait ends when settling ends."""
     it = Wanted(settle_seconds=5, list_wait_seconds=3)
     it.want("a", 10)
     assert it.take(14.999, unlisted_since=5) == []
@@ -398,8 +398,8 @@ def test_a_wait_for_lists_that_is_shorter_than_settling_is_none() -> None:
     assert it.queue.waited_until == 15
 
 
-def test_who_goes_again_does_not_lower_until_when_lists_were_waited_for() -> None:
-    """It settled long ago."""
+def test_an_eviction_that_begins_again_does_not_lower_how_far_lists_were_awaited() -> None:
+    """The eviction settled before the other one, whose wait for lists also ended in vain."""
     it = Wanted(settle_seconds=2, list_wait_seconds=10)
     it.want("a", 10)
     it.want("b", 15)
@@ -411,14 +411,14 @@ def test_who_goes_again_does_not_lower_until_when_lists_were_waited_for() -> Non
 
 
 def test_retries_do_not_settle() -> None:
-    """The first try did."""
+    """The first try has settled already."""
     it = Wanted(settle_seconds=2)
     it.want("a", 10, retry=True)
     assert it.take(10, retry=True) == ["a"]
 
 
-def test_who_is_held_back_while_it_waits_for_lists_waits_in_its_lane() -> None:
-    """And goes once it is not held any more: whoever lets it go knows."""
+def test_an_eviction_held_while_it_waits_for_lists_waits_in_its_flow() -> None:
+    """It may begin as soon as it is no longer held, because the person who releases it knows of it."""
     it = Wanted(settle_seconds=2, list_wait_seconds=10)
     it.want("a", 10)
     assert it.take(13, unlisted_since=5) == []
@@ -430,8 +430,8 @@ def test_who_is_held_back_while_it_waits_for_lists_waits_in_its_lane() -> None:
     assert it.take(14, unlisted_since=5) == ["a"]
 
 
-def test_who_is_held_back_anyway_need_not_settle() -> None:
-    """It does not count as due either: nothing of it is about to go."""
+def test_an_eviction_that_is_held_when_due_does_not_settle() -> None:
+    """While it is held, it does not count as due either."""
     it = Wanted(settle_seconds=2)
     it.held = {"n1"}
     it.want("a", 10)
@@ -447,8 +447,8 @@ def test_who_is_held_back_anyway_need_not_settle() -> None:
     assert it.take(12) == ["a", "b"]
 
 
-def test_who_is_held_back_while_it_settles_is_no_longer_due() -> None:
-    """It waits in its lane, and the others settle on."""
+def test_an_eviction_held_while_it_settles_is_no_longer_due() -> None:
+    """The held eviction waits in its flow, and the other one keeps settling."""
     it = Wanted(settle_seconds=2)
     it.want("a", 10)
     it.want("b", 10, on="n2")
@@ -464,7 +464,7 @@ def test_who_is_held_back_while_it_settles_is_no_longer_due() -> None:
 
 
 def test_due_counts_first_tries_that_wait() -> None:
-    """Not retries, not what is in flight, not what is due later."""
+    """Retries, evictions in flight, and evictions that are due later do not count."""
     it = Wanted(ONE_A_SECOND)
     for uid in ("a", "b", "c"):
         it.want(uid, 0)
@@ -479,8 +479,8 @@ def test_due_counts_first_tries_that_wait() -> None:
 # Another policy
 
 
-def test_another_policy_holds_for_who_waits() -> None:
-    """Those that were kept by a limit go once there is none; those that were free wait."""
+def test_a_new_policy_applies_to_waiting_evictions() -> None:
+    """Evictions that a limit keeps wait for the new policy's limit, and begin once there is none."""
     it = Wanted(ONE_A_SECOND)
     for uid in ("a", "b", "c", "d"):
         it.want(uid, 0)
@@ -493,8 +493,8 @@ def test_another_policy_holds_for_who_waits() -> None:
     assert it.take(0) == ["c", "d"]
 
 
-def test_what_was_begun_and_not_sent_under_another_policy_may_not_go_on() -> None:
-    """It was let through by limits that are no more: it begins anew, and its token is free."""
+def test_an_eviction_begun_under_an_old_policy_and_not_sent_may_not_continue() -> None:
+    """The limits that admitted it are no longer in force: it begins anew, and its token is free."""
     it = Wanted(EvictionPolicy(total=Limit(1.0, 2)))
     it.want("a", 0)
     it.want("b", 0)
@@ -509,8 +509,8 @@ def test_what_was_begun_and_not_sent_under_another_policy_may_not_go_on() -> Non
     assert it.may_send("b")
 
 
-def test_another_taint_governs_who_still_waits_then() -> None:
-    """At that instant it is told once; nothing is told of who has been begun, cancelled, or scheduled without it."""
+def test_a_waiting_eviction_is_popped_when_another_taint_may_govern_it() -> None:
+    """It is popped once at that instant; one that has begun, was cancelled, or was scheduled without it is not."""
     it = Wanted()
     it.held = {"n1"}
     for uid in ("a", "b", "c", "d"):
@@ -530,8 +530,8 @@ def test_another_taint_governs_who_still_waits_then() -> None:
     assert it.waiting() == []
 
 
-def test_what_was_begun_without_limits_may_not_go_on_once_there_are_some() -> None:
-    """Whoever was let through by none is counted by none."""
+def test_an_eviction_begun_without_limits_may_not_continue_once_there_are_some() -> None:
+    """No limit has admitted the eviction, so no limit counts it."""
     it = Wanted()
     it.want("a", 0)
     assert it.take(0) == ["a"]
@@ -543,8 +543,8 @@ def test_what_was_begun_without_limits_may_not_go_on_once_there_are_some() -> No
     assert it.waiting() == []
 
 
-def test_what_was_sent_under_another_policy_ends_as_ever() -> None:
-    """Its token was taken, and is not there for the next."""
+def test_an_eviction_sent_under_an_old_policy_ends_as_usual() -> None:
+    """Its token is used, and is missing for the next eviction under the new limit."""
     it = Wanted(ONE_A_SECOND)
     it.want("a", 0)
     it.want("b", 0)
@@ -560,8 +560,8 @@ def test_what_was_sent_under_another_policy_ends_as_ever() -> None:
 # Nothing is left
 
 
-def test_what_is_forgotten_settles_anew_and_has_no_hint() -> None:
-    """Wanted, where it waits, since when it is known; begun; and nothing once it is forgotten."""
+def test_a_forgotten_eviction_leaves_nothing_behind() -> None:
+    """The queue has a hint to the pod while it waits; the record says since when the deadline is known until then."""
     it = Wanted(ONE_A_SECOND, settle_seconds=2)
     it.want("a", 10)
     assert (it.waiting(), it.record("a").known_since) == (["a"], (10, 0))
@@ -573,8 +573,8 @@ def test_what_is_forgotten_settles_anew_and_has_no_hint() -> None:
     assert it.record("a").known_since is None
 
 
-def test_a_retry_that_is_due_and_no_longer_wanted_is_not_begun() -> None:
-    """Nothing is left of it in its lane."""
+def test_a_due_retry_that_is_forgotten_does_not_begin() -> None:
+    """No hint to the retry is left in its flow."""
     it = Wanted()
     it.want("a", 5, retry=True)
     it.queue.advance(5)
@@ -583,8 +583,8 @@ def test_a_retry_that_is_due_and_no_longer_wanted_is_not_begun() -> None:
     assert it.waiting() == []
 
 
-def test_a_retry_goes_once_its_node_is_no_longer_held() -> None:
-    """As a first try does: when it is asked anew which are."""
+def test_a_retry_begins_once_its_node_is_no_longer_held() -> None:
+    """The queue must reconsider which flows are held, as for a first try."""
     it = Wanted()
     it.held.add("n1")
     it.want("a", 5, retry=True)

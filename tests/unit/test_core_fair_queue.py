@@ -1,4 +1,4 @@
-"""Whose turn it is among the pods that are due, and who waits aside for what."""
+"""Whose turn it is among the pods that are due, and which pods wait aside for which limit."""
 
 from collections.abc import Iterable
 
@@ -12,12 +12,12 @@ from taint_eviction.core.policy import EvictionPolicy, Limit
 
 
 def key(node_name: str = "n1", namespace: str = "shop", rule: str = "") -> FlowKey:
-    """A lane."""
+    """A flow."""
     return FlowKey(node_name, namespace, rule)
 
 
 class WaitingPods:
-    """Lanes under a policy, with nodes that are held, and short ways to ask them; pods are told by their UIDs."""
+    """Flows under a policy, with nodes that are held, and short ways to ask them; pods are named by their UIDs."""
 
     def __init__(self, policy: EvictionPolicy | None = None) -> None:
         self.limits = Limits(policy or EvictionPolicy())
@@ -30,16 +30,16 @@ class WaitingPods:
         self.flows.add(ref(uid, uid), flow or key(), fire_at)
 
     def crowd(self, uids: Iterable[str], flow: FlowKey, fire_at: float = 0) -> None:
-        """Let several wait, each a second less overdue than the one before."""
+        """Let several pods wait, each a second less overdue than the one before."""
         for number, uid in enumerate(uids):
             self.add(uid, flow, fire_at + number)
 
     def discard(self, uid: str) -> None:
-        """Let go of a pod."""
+        """Remove a pod."""
         self.flows.discard(ref(uid, uid))
 
     def take(self, now: float = 0) -> str | None:
-        """Take one."""
+        """Take one pod."""
         taken = self.flows.take(now)
         if taken is None:
             return None
@@ -47,23 +47,23 @@ class WaitingPods:
         return which.uid
 
     def all(self, now: float = 0) -> list[str]:
-        """Take as many as may go."""
+        """Take as many pods as may be evicted."""
         return [uid for uid in iter(lambda: self.take(now), None) if uid is not None]
 
     def send(self, uid: str, now: float) -> None:
-        """Send one that was begun."""
+        """Send the eviction of a pod that was taken."""
         for token in self.begun[uid]:
             token.bucket.send(token, now)
             self.flows.freed(token.bucket)
 
     def end(self, uid: str, ended_pod: bool = True) -> None:
-        """End one that was begun."""
+        """End the eviction of a pod that was taken."""
         for token in self.begun.pop(uid):
             token.bucket.end(token, ended_pod)
             self.flows.freed(token.bucket)
 
     def evict(self, now: float) -> list[str]:
-        """Take, send and end as many as may go."""
+        """Take, send and end as many evictions as are allowed."""
         gone = []
         while (uid := self.take(now)) is not None:
             self.send(uid, now)
@@ -75,8 +75,8 @@ class WaitingPods:
 # Turns
 
 
-def test_of_one_node_the_most_overdue_goes_first() -> None:
-    """Across its namespaces and rules; ties go in the order in which they came."""
+def test_each_nodes_most_overdue_pod_is_first() -> None:
+    """This order ignores namespaces and rules; equally overdue pods keep the order in which they came."""
     it = WaitingPods()
     for uid, flow, fire_at in [
         ("c", key(namespace="shop"), 3),
@@ -90,7 +90,7 @@ def test_of_one_node_the_most_overdue_goes_first() -> None:
 
 
 def test_nodes_take_turns() -> None:
-    """A node with three that are long overdue does not go thrice before another has gone once."""
+    """A node with three pods that are long overdue does not get three turns before another node gets one."""
     it = WaitingPods()
     it.crowd(["a1", "a2", "a3"], key("a"), 0)
     it.crowd(["b1", "b2"], key("b"), 100)
@@ -98,7 +98,7 @@ def test_nodes_take_turns() -> None:
 
 
 def test_in_each_turn_the_node_with_the_most_overdue_pod_is_first() -> None:
-    """The order of one turn is not that of the next."""
+    """The order of the nodes may differ from one turn to the next."""
     it = WaitingPods()
     it.add("a1", key("a"), 1)
     it.add("a2", key("a"), 9)
@@ -107,8 +107,8 @@ def test_in_each_turn_the_node_with_the_most_overdue_pod_is_first() -> None:
     assert it.all() == ["a1", "b1", "b2", "a2"]
 
 
-def test_a_node_with_many_lanes_has_one_turn_like_the_others() -> None:
-    """Turns are nodes', not lanes'."""
+def test_a_node_with_many_flows_has_one_turn_like_the_others() -> None:
+    """Turns belong to nodes, not to flows."""
     it = WaitingPods()
     it.crowd(["a1"], key("a", "x"), 0)
     it.crowd(["a2"], key("a", "y"), 1)
@@ -117,8 +117,8 @@ def test_a_node_with_many_lanes_has_one_turn_like_the_others() -> None:
     assert it.all() == ["a1", "b1", "a2", "b2", "a3"]
 
 
-def test_a_node_that_comes_later_takes_part_from_the_turn_that_is_on() -> None:
-    """It does not make up for the turns in which it was not there, nor waits for those before it to be done."""
+def test_a_node_that_comes_later_takes_part_from_the_current_turn_on() -> None:
+    """The node does not make up for turns that it has missed, nor waits until the other nodes are done."""
     it = WaitingPods()
     it.crowd(["a1", "a2", "a3", "a4", "a5"], key("a"))
     assert [it.take(), it.take(), it.take()] == ["a1", "a2", "a3"]
@@ -126,8 +126,8 @@ def test_a_node_that_comes_later_takes_part_from_the_turn_that_is_on() -> None:
     assert it.all() == ["b1", "a4", "b2", "a5", "b3"]
 
 
-def test_a_node_that_comes_back_has_not_lost_its_place_in_the_turn() -> None:
-    """It has had its turn, and one pod that comes after another does not win it a second one."""
+def test_a_node_that_comes_back_gets_no_second_turn() -> None:
+    """The node has had its turn, and a new pod does not give it another one before the other node."""
     it = WaitingPods()
     it.crowd(["b1", "b2"], key("b"), 50)
     it.add("a1", key("a"), 0)
@@ -136,8 +136,8 @@ def test_a_node_that_comes_back_has_not_lost_its_place_in_the_turn() -> None:
     assert it.all() == ["b1", "a2", "b2"]
 
 
-def test_turns_begin_anew_when_nobody_waits() -> None:
-    """Nothing is kept of nodes of which nobody waits."""
+def test_turns_begin_anew_when_no_pod_waits() -> None:
+    """The queue keeps nothing about nodes without waiting pods."""
     it = WaitingPods()
     it.crowd(["a1", "a2", "a3"], key("a"))
     it.all()
@@ -148,7 +148,7 @@ def test_turns_begin_anew_when_nobody_waits() -> None:
 
 
 def test_a_more_overdue_pod_that_comes_later_moves_its_node_forward() -> None:
-    """The turn is its node's, the order is by the most overdue."""
+    """The order within a turn is by each node's most overdue pod."""
     it = WaitingPods()
     it.add("a1", key("a"), 5)
     it.add("b1", key("b"), 6)
@@ -157,7 +157,7 @@ def test_a_more_overdue_pod_that_comes_later_moves_its_node_forward() -> None:
 
 
 def test_a_less_overdue_pod_that_comes_later_changes_nothing() -> None:
-    """The one before it still stands for its lane."""
+    """The more overdue pod still determines the place of its flow."""
     it = WaitingPods()
     it.add("a1", key("a"), 5)
     it.add("a2", key("a"), 7)
@@ -165,11 +165,11 @@ def test_a_less_overdue_pod_that_comes_later_changes_nothing() -> None:
     assert it.all() == ["a1", "b1", "a2"]
 
 
-# Whoever waits stays cancellable
+# Every waiting pod can be cancelled
 
 
-def test_whoever_is_let_go_of_is_not_taken() -> None:
-    """The first of a lane, one in its middle, the last; and whoever is not here changes nothing."""
+def test_a_discarded_pod_is_not_taken() -> None:
+    """A flow's first pod, one in its middle, or its last may be discarded; a UID that does not wait changes nothing."""
     it = WaitingPods()
     it.crowd(["a", "b", "c", "d"], key())
     for uid in ("a", "c", "nobody", "a"):
@@ -179,7 +179,7 @@ def test_whoever_is_let_go_of_is_not_taken() -> None:
 
 
 def test_without_its_most_overdue_pod_a_node_moves_back() -> None:
-    """Its place was that pod's."""
+    """The node's place was that of the discarded pod."""
     it = WaitingPods()
     it.add("a1", key("a"), 1)
     it.add("a2", key("a"), 9)
@@ -188,8 +188,8 @@ def test_without_its_most_overdue_pod_a_node_moves_back() -> None:
     assert it.all() == ["b1", "a2"]
 
 
-def test_an_emptied_lane_that_fills_again_is_a_new_one() -> None:
-    """Nothing of the old one stands in its way."""
+def test_an_empty_flow_that_fills_again_is_a_new_one() -> None:
+    """The pod that was discarded does not block the new one."""
     it = WaitingPods()
     it.add("a", key(), 1)
     it.discard("a")
@@ -197,8 +197,8 @@ def test_an_emptied_lane_that_fills_again_is_a_new_one() -> None:
     assert it.all() == ["b"]
 
 
-def test_how_many_wait() -> None:
-    """Held ones count, but are not free."""
+def test_the_queue_counts_the_pods_that_wait() -> None:
+    """Held pods are included in the length, but are not free."""
     it = WaitingPods()
     it.held = {"n2"}
     it.crowd(["a", "b"], key("n1"))
@@ -213,8 +213,8 @@ def test_how_many_wait() -> None:
 # Held
 
 
-def test_who_is_held_waits_until_that_is_reconsidered() -> None:
-    """Both ways; and the others go on."""
+def test_a_held_flow_waits_until_it_is_reconsidered() -> None:
+    """A change in what is held has no effect before that on flows that wait already; flows that are not held go on."""
     it = WaitingPods()
     it.held = {"n2"}
     it.crowd(["a", "b"], key("n1"))
@@ -233,8 +233,8 @@ def test_who_is_held_waits_until_that_is_reconsidered() -> None:
     assert it.all() == ["a2"]
 
 
-def test_reconsidering_gives_nobody_a_second_turn() -> None:
-    """Who has had its turn has had it."""
+def test_reconsidering_gives_no_node_a_second_turn() -> None:
+    """A node that has had its turn waits for the next one."""
     it = WaitingPods()
     it.crowd(["a1", "a2"], key("a"))
     it.crowd(["b1", "b2"], key("b"), 50)
@@ -246,8 +246,8 @@ def test_reconsidering_gives_nobody_a_second_turn() -> None:
 # Limited
 
 
-def test_who_has_no_room_waits_aside_and_the_others_go() -> None:
-    """One a node each second: the second ones wait, whoever comes next on another node goes."""
+def test_a_flow_without_room_waits_aside_while_others_go_on() -> None:
+    """The limit is one pod per node and second: a node's second pod waits, and a pod on another node does not."""
     it = WaitingPods(EvictionPolicy(per_node=Limit(1.0, 1)))
     it.crowd(["a1", "a2"], key("a"))
     it.crowd(["b1", "b2"], key("b"), 50)
@@ -259,8 +259,8 @@ def test_who_has_no_room_waits_aside_and_the_others_go() -> None:
     assert it.evict(1.0) == ["a2", "b2"]
 
 
-def test_all_that_one_limit_keeps_go_one_by_one_as_it_has_room() -> None:
-    """Two a second for all: by turns, the most overdue first, and no one is asked in vain."""
+def test_flows_that_one_limit_keeps_go_one_by_one_as_it_has_room() -> None:
+    """The limit is two pods per second in total: nodes take turns, and the most overdue pod is first."""
     it = WaitingPods(EvictionPolicy(total=Limit(2.0, 1)))
     for number in range(4):
         it.crowd([f"{number}a", f"{number}b"], key(f"n{number}"), 10 * number)
@@ -268,8 +268,8 @@ def test_all_that_one_limit_keeps_go_one_by_one_as_it_has_room() -> None:
     assert gone == [["0a"], ["1a"], ["2a"], ["3a"], ["0b"], ["1b"], ["2b"], ["3b"]]
 
 
-def test_what_grew_while_nobody_looked_lets_as_many_go_at_once() -> None:
-    """A burst of three is three, each of another node."""
+def test_a_limit_that_was_not_asked_for_long_allows_its_burst() -> None:
+    """However much time has passed, a burst of three is three pods, each of another node."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 3)))
     for number in range(8):
         it.add(f"n{number}", key(f"n{number}"), number)
@@ -279,8 +279,8 @@ def test_what_grew_while_nobody_looked_lets_as_many_go_at_once() -> None:
     assert it.evict(100) == ["n5", "n6", "n7"]
 
 
-def test_a_lane_needs_room_under_each_of_its_limits() -> None:
-    """Its node's and the whole's, whichever lacks; once one has room, it may wait for the other."""
+def test_a_flow_needs_room_under_each_of_its_limits() -> None:
+    """A flow that gets room under its node's limit may then wait for the total limit, or the other way round."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 2), per_node=Limit(0.25, 1)))
     it.crowd(["a1", "a2"], key("a"))
     it.crowd(["b1", "b2"], key("b"), 50)
@@ -293,8 +293,8 @@ def test_a_lane_needs_room_under_each_of_its_limits() -> None:
     assert it.evict(4) == ["a2", "b2"]
 
 
-def test_one_that_is_called_by_one_limit_and_kept_by_another_lets_the_next_one_go() -> None:
-    """The whole has room, and the node of the first has one in flight: the second is called at once."""
+def test_a_flow_called_by_one_limit_and_kept_by_another_lets_the_next_one_go() -> None:
+    """The total limit has room, but the first flow's node has a pod in flight: the second flow is called at once."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 1), per_node=Limit(at_once=1)))
     it.crowd(["a1", "a2"], key("a"))
     it.crowd(["b1", "b2"], key("b"), 50)
@@ -307,8 +307,8 @@ def test_one_that_is_called_by_one_limit_and_kept_by_another_lets_the_next_one_g
     assert it.evict(3) == ["a2"]
 
 
-def test_who_ends_makes_room_where_no_time_does() -> None:
-    """One at once for each node: the next begins when the one before has ended, and only then."""
+def test_only_an_eviction_that_ends_makes_room_under_a_limit_in_flight() -> None:
+    """Each node may have one eviction in flight: the next begins only once that one has ended."""
     it = WaitingPods(EvictionPolicy(per_node=Limit(at_once=1)))
     it.crowd(["a1", "a2", "a3"], key("a"))
     assert it.all() == ["a1"]
@@ -319,8 +319,8 @@ def test_who_ends_makes_room_where_no_time_does() -> None:
     assert it.all() == ["a2"]
 
 
-def test_sending_makes_the_waiting_countable() -> None:
-    """What is spoken for says nothing of when; once it is sent, the next token's instant is known."""
+def test_sending_makes_the_next_tokens_time_known() -> None:
+    """A reserved token does not say when the next one comes; a sent one does."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 1)))
     it.crowd(["a", "b"], key())
     assert it.all() == ["a"]
@@ -330,8 +330,8 @@ def test_sending_makes_the_waiting_countable() -> None:
     assert it.all(4) == ["b"]
 
 
-def test_a_token_that_comes_back_hastens_the_next() -> None:
-    """It was waited for until 10; the no of a budget makes it at once."""
+def test_a_returned_token_shortens_the_wait() -> None:
+    """The next pod would wait until 10; the attempt ends no pod, so its token can be used at once."""
     it = WaitingPods(EvictionPolicy(total=Limit(0.1, 1)))
     it.crowd(["a", "b"], key())
     assert it.all() == ["a"]
@@ -342,22 +342,22 @@ def test_a_token_that_comes_back_hastens_the_next() -> None:
     assert it.all() == ["b"]
 
 
-def test_called_too_early_the_place_goes_to_who_deserves_it_more() -> None:
-    """Kept by the whole: a's lane is called first, then its node has a turn by another lane; so b goes before it."""
+def test_a_limit_first_calls_a_node_that_has_had_no_turn() -> None:
+    """Node a has had its turn, so b1 comes before the pods of node a, although these are more overdue."""
     it = WaitingPods(EvictionPolicy(per_namespace=Limit(1.0, 1)))
     it.crowd(["a1", "a2"], key("a", "shop"), 0)
     it.crowd(["b1"], key("b", "shop"), 10)
     assert it.evict(0) == ["a1"]
     it.add("a0", key("a", "bank"), -5)
     it.add("x", key("x", "mall"), 5)
-    # At 1 the shop has room: a2's lane is called to the turn; before it, bank's a0 is more overdue.
+    # At 1 the shop's limit has room and calls b's flow; node a's flows take part in the next turn.
     assert it.take(1) == "x"
     assert it.take(1) == "b1"
     assert it.take(1) == "a0"
 
 
-def test_a_more_overdue_pod_that_comes_while_its_lane_is_kept_counts() -> None:
-    """Its lane goes before others that the same limit keeps."""
+def test_a_more_overdue_pod_that_comes_while_its_flow_is_kept_counts() -> None:
+    """The pod's flow moves before other flows that the same limit keeps."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 1)))
     it.add("x", key("x"), 0)
     it.add("a", key("a"), 5)
@@ -368,8 +368,8 @@ def test_a_more_overdue_pod_that_comes_while_its_lane_is_kept_counts() -> None:
     assert it.evict(2) == ["a"]
 
 
-def test_a_more_overdue_pod_that_comes_while_another_lane_is_called_counts() -> None:
-    """Its lane is kept, and the one before it in line was called to the turn already, but has not gone."""
+def test_a_more_overdue_pod_that_comes_while_another_flow_is_called_counts() -> None:
+    """The limit keeps the pod's flow, and has already called another one, whose pod has not been taken yet."""
     it = WaitingPods(EvictionPolicy(per_namespace=Limit(1.0, 1)))
     it.add("x", key("x"), 0)
     it.add("a", key("a"), 1)
@@ -382,7 +382,7 @@ def test_a_more_overdue_pod_that_comes_while_another_lane_is_called_counts() -> 
 
 
 def after_x_others_are_kept(policy: EvictionPolicy, alone: bool) -> WaitingPods:
-    """At 0, x has gone; its limit keeps a, then b, each in the lane of its name. Unless ``alone``, a2 is behind a."""
+    """At 0, x is gone; its limit keeps a, then b, each in its own flow. Unless ``alone``, a2 is behind a."""
     it = WaitingPods(policy)
     it.add("x", key("x"), 0)
     it.add("a", key("a"), 1)
@@ -394,8 +394,8 @@ def after_x_others_are_kept(policy: EvictionPolicy, alone: bool) -> WaitingPods:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_whoever_is_let_go_of_while_it_is_kept_does_not_keep_others(alone: bool) -> None:
-    """The token goes to the next, whether or not somebody else is left in its lane."""
+def test_a_pod_discarded_while_it_is_kept_does_not_block_others(alone: bool) -> None:
+    """The token goes to the next pod, whether or not another pod is left in the flow."""
     it = after_x_others_are_kept(EvictionPolicy(total=Limit(1.0, 1)), alone)
     it.discard("a")
     assert it.evict(1) == ["b"]
@@ -403,8 +403,8 @@ def test_whoever_is_let_go_of_while_it_is_kept_does_not_keep_others(alone: bool)
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_whoever_is_let_go_of_once_it_is_called_does_not_keep_others(alone: bool) -> None:
-    """Called to the turn, but not first in it: the next that its limit keeps takes part at once."""
+def test_a_pod_discarded_once_it_is_called_does_not_block_others(alone: bool) -> None:
+    """The pod's flow was called, but not taken yet: the next flow that the limit keeps takes part at once."""
     it = after_x_others_are_kept(EvictionPolicy(per_namespace=Limit(1.0, 1)), alone)
     it.add("first", key("first", "bank"), -1)
     it.add("last", key("last", "mall"), 99)
@@ -413,8 +413,8 @@ def test_whoever_is_let_go_of_once_it_is_called_does_not_keep_others(alone: bool
     assert [it.take(1), it.take(1), it.take(1)] == ["b", "last", None]
 
 
-def test_a_limit_that_has_room_for_several_calls_one_after_the_other() -> None:
-    """Before any of them is sent."""
+def test_a_limit_with_room_for_several_calls_one_after_the_other() -> None:
+    """The limit calls the next flow before the pod of the previous one is sent."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 3)))
     for number in range(8):
         it.add(f"n{number}", key(f"n{number}"), number)
@@ -424,8 +424,8 @@ def test_a_limit_that_has_room_for_several_calls_one_after_the_other() -> None:
     assert it.all(2) == ["n5"]
 
 
-def test_one_that_was_called_goes_back_behind_those_that_come_before_it_by_then() -> None:
-    """Its most overdue pod is let go of: others that the same limit keeps are first now."""
+def test_a_called_flow_that_loses_its_first_pod_goes_back_behind_others() -> None:
+    """Its most overdue pod is discarded, so that another flow that the same limit keeps comes first."""
     it = WaitingPods(EvictionPolicy(per_namespace=Limit(1.0, 1)))
     it.add("x", key("x"), 0)
     it.add("a", key("a"), 1)
@@ -439,8 +439,8 @@ def test_one_that_was_called_goes_back_behind_those_that_come_before_it_by_then(
     assert [it.take(1), it.take(1), it.take(1)] == ["b", "free2", None]
 
 
-def test_nothing_is_left_of_a_limit_that_keeps_nobody() -> None:
-    """All that waited for it is let go of: its instant is no longer waited for, whoever else waits."""
+def test_nothing_is_left_of_a_limit_that_keeps_no_flow() -> None:
+    """The last pod that waited for the limit is discarded or taken: the limit no longer determines the next instant."""
     it = WaitingPods(EvictionPolicy(per_node=Limit(1.0, 1)))
     it.crowd(["a1", "a2"], key("a"))
     it.crowd(["b1", "b2", "b3"], key("b"))
@@ -452,8 +452,8 @@ def test_nothing_is_left_of_a_limit_that_keeps_nobody() -> None:
     assert (it.flows._kept, it.flows._calls, it.flows.next_at(2)) == ({}, [], None)
 
 
-def test_held_while_it_is_kept() -> None:
-    """A lane that is held when its limit has room again does not take the token from the others."""
+def test_a_flow_may_be_held_while_a_limit_keeps_it() -> None:
+    """A flow that is held when its limit has room again does not take the token from other flows."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 1)))
     it.add("x", key("x"), 0)
     it.add("a", key("a"), 1)
@@ -470,8 +470,8 @@ def test_held_while_it_is_kept() -> None:
     assert it.evict(2) == ["a"]
 
 
-def test_two_kinds_of_lanes_share_the_limits() -> None:
-    """What one of them speaks for is not there for the other, and it waits for exactly what is left."""
+def test_two_queues_share_the_limits() -> None:
+    """A token that one queue reserves is missing in the other, which waits for exactly what is left."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 1)))
     other = WaitingPods()
     other.flows._buckets = it.limits.buckets
@@ -486,8 +486,8 @@ def test_two_kinds_of_lanes_share_the_limits() -> None:
     assert other.all(2) == ["c"]
 
 
-def test_ready_means_now() -> None:
-    """Whoever may go may go at once, and after them whoever is waited for."""
+def test_a_ready_pod_may_be_taken_now() -> None:
+    """The next instant is now while a pod is ready, and is not known when none waits."""
     it = WaitingPods()
     assert it.flows.next_at(7) is None
     it.add("a")
@@ -499,8 +499,8 @@ def test_ready_means_now() -> None:
 # Bounded
 
 
-def test_a_lane_that_is_never_served_forgets_who_was_let_go_of() -> None:
-    """Held for hours while pods come and go: what is remembered is bounded by those who wait."""
+def test_a_flow_that_is_never_served_forgets_discarded_pods() -> None:
+    """The flow is held while pods come and go: the number of its entries is bounded by the number of waiting pods."""
     it = WaitingPods()
     it.held = {"n1"}
     it.crowd(["first", "second"], key())
@@ -515,8 +515,8 @@ def test_a_lane_that_is_never_served_forgets_who_was_let_go_of() -> None:
 
 
 @pytest.mark.parametrize("rate", [None, 0.001])
-def test_places_of_lanes_that_are_no_more_are_bounded(rate: float | None) -> None:
-    """Nobody takes, or nobody may go; lanes come and go, and so do their most overdue pods."""
+def test_the_number_of_stale_places_is_bounded(rate: float | None) -> None:
+    """Flows come and go, and so do their most overdue pods, while no pod is taken, or none may be."""
     it = WaitingPods(EvictionPolicy() if rate is None else EvictionPolicy(total=Limit(rate, 1)))
     it.crowd(["x", "y"], key("x"), 0)
     if rate is not None:
@@ -532,8 +532,8 @@ def test_places_of_lanes_that_are_no_more_are_bounded(rate: float | None) -> Non
     assert it.evict(2000) == ([] if rate is None else ["y"])
 
 
-def test_throwing_away_what_is_stale_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first place is no longer true, and others come and go until all such places are thrown away."""
+def test_removing_stale_places_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first place is stale, and other pods come and go until all stale places are removed."""
     monkeypatch.setattr(fair_queue, "_SLACK", 0)
     it = WaitingPods()
     for uid, fire_at in [("x", 1), ("a", 5), ("b", 2), ("c", 6), ("d", 7)]:
@@ -546,8 +546,8 @@ def test_throwing_away_what_is_stale_changes_no_order(monkeypatch: pytest.Monkey
     assert it.all() == ["b", "a", "c", "d"]
 
 
-def test_throwing_away_who_was_let_go_of_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same within one lane."""
+def test_removing_discarded_pods_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pods are in one flow, whose first entry is stale."""
     monkeypatch.setattr(fair_queue, "_SLACK", 0)
     it = WaitingPods()
     for uid, fire_at in [("x", 1), ("a", 5), ("b", 2), ("c", 6), ("d", 7)]:
@@ -562,7 +562,7 @@ def test_throwing_away_who_was_let_go_of_changes_no_order(monkeypatch: pytest.Mo
 
 
 def test_nodes_whose_turn_is_over_are_forgotten() -> None:
-    """While somebody is held indefinitely, thousands of nodes come and go."""
+    """A flow is held indefinitely while pods of a thousand nodes come and are taken."""
     it = WaitingPods()
     it.held = {"held"}
     it.add("for ever", key("held"))
@@ -573,7 +573,7 @@ def test_nodes_whose_turn_is_over_are_forgotten() -> None:
 
 
 def test_nodes_that_do_not_wait_are_forgotten_while_others_wait_for_long() -> None:
-    """Kept by a limit for hours, while thousands of nodes come and go: those who wait keep their turns."""
+    """A limit keeps a flow while a thousand nodes come and go; the node that waits keeps its turn."""
     it = WaitingPods(EvictionPolicy(per_namespace=Limit(0.001, 1)))
     it.crowd(["a1", "a2"], key("a", "slow"), 0)
     assert it.evict(0) == ["a1"]
@@ -585,7 +585,7 @@ def test_nodes_that_do_not_wait_are_forgotten_while_others_wait_for_long() -> No
 
 
 class Counted(WaitingPods):
-    """Counts how often it is asked what limits a lane."""
+    """Counts how often the queue asks what limits a flow."""
 
     def __init__(self, policy: EvictionPolicy) -> None:
         super().__init__(policy)
@@ -598,8 +598,8 @@ class Counted(WaitingPods):
         return self.limits.buckets(node_name, namespace, rule, now)
 
 
-def test_ten_thousand_on_a_thousand_nodes_look_at_no_limit_in_vain() -> None:
-    """One a second for each node: those that go are looked at, and each that is to wait anew, once; and no others."""
+def test_limits_are_not_checked_in_vain_for_ten_thousand_pods() -> None:
+    """One pod per node and second: the queue checks limits once per pod that it takes, and once per flow that waits."""
     it = Counted(EvictionPolicy(per_node=Limit(1.0, 1)))
     for number in range(10_000):
         it.add(f"u{number}", key(f"n{number % 1000}"), number)
@@ -609,8 +609,8 @@ def test_ten_thousand_on_a_thousand_nodes_look_at_no_limit_in_vain() -> None:
     assert it.looked == 10_000 + 9 * 1000
 
 
-def test_a_thousand_that_one_limit_keeps_are_looked_at_once() -> None:
-    """And then each when its turn has come."""
+def test_limits_are_checked_once_for_each_flow_that_one_limit_keeps() -> None:
+    """After the first check, the queue checks a flow's limits again only when it is the flow's turn."""
     it = Counted(EvictionPolicy(total=Limit(1.0, 1)))
     for number in range(1000):
         it.add(f"u{number}", key(f"n{number}"), number)
@@ -619,8 +619,8 @@ def test_a_thousand_that_one_limit_keeps_are_looked_at_once() -> None:
     assert it.looked == 1000 + 99
 
 
-def test_exempt_pods_are_counted_while_their_flow_may_go() -> None:
-    """Also after it was asked anew which flows are suspended."""
+def test_exempt_pods_are_counted_while_their_flow_is_not_held() -> None:
+    """The count is right also after the queue has reconsidered which flows are held."""
     it = WaitingPods()
     it.crowd(["a", "b"], FlowKey("n1", "shop", "", exempt=True))
     it.add("c", key("n2"))

@@ -1,4 +1,4 @@
-"""Which rule lets a pod go where several taints are due one after the other."""
+"""Which rule governs a pod if several taints become due one after the other."""
 
 from tests.unit.builders import pod, seen, since, taint, tolerates
 
@@ -7,8 +7,8 @@ from taint_eviction.core.governing import let_go
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, PolicyRule
 
 
-def test_a_pod_that_a_rule_pauses_goes_with_the_next_taint_that_is_due() -> None:
-    """Not with the one whose rule would let it go sooner, but is due later."""
+def test_a_pod_that_a_rule_pauses_is_evicted_because_of_the_next_due_taint() -> None:
+    """A later taint does not decide, although its rule is faster."""
     keys = ("paused", "asks", "deletes")
     which = pod(*(tolerates(20 * number, key) for number, key in enumerate(keys)), bound_at=0)
     decision = decide(which, since(0), [seen(taint(key)) for key in keys], DecisionPolicy())

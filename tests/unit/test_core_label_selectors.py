@@ -1,4 +1,4 @@
-"""Label selectors: what is typed, and which labels it chooses."""
+"""Label selectors: the text that people write, and the labels that it selects."""
 
 import pytest
 
@@ -47,20 +47,20 @@ LABELS = {"app": "web", "tier": "gold", "size": "5", "empty": ""}
         ("absent<1", False),
     ],
 )
-def test_a_selector_chooses_as_kubectl_does(text: str, chosen: bool) -> None:
-    """All terms must hold; an absent label is unequal to every value, neither more nor less than any."""
+def test_a_selector_selects_as_in_kubectl(text: str, chosen: bool) -> None:
+    """All terms must match. An absent label is unequal to every value, and neither greater nor less than any."""
     assert chooses(parse_selector(text), LABELS) is chosen
 
 
 @pytest.mark.parametrize("text", ["=", "a=b=c", "app in web", "app>x", "app>", "-a", "a b", "app,,tier", "a in (b"])
-def test_what_is_no_selector_is_refused_with_what_would_be(text: str) -> None:
-    """The words for it are those of a selector."""
+def test_text_that_is_no_selector_is_refused(text: str) -> None:
+    """The error says what a label selector looks like."""
     with pytest.raises(ValueError, match="a label selector"):
         parse_selector(text)
 
 
-def test_an_operator_that_is_not_known_holds_for_nothing() -> None:
-    """Neither for a label that is there nor for one that is not."""
+def test_an_unknown_operator_matches_nothing() -> None:
+    """It matches neither a present label nor an absent one."""
     assert not Requirement("app", "Near", frozenset(["web"])).matches(LABELS)
     assert not Requirement("absent", "Near").matches(LABELS)
 
@@ -69,8 +69,8 @@ def test_an_operator_that_is_not_known_holds_for_nothing() -> None:
     ("key", "operator", "values"),
     [("app", "In", ["a"]), ("app", "NotIn", ["a", ""]), ("example.com/app", "Exists", []), ("a", "DoesNotExist", [])],
 )
-def test_a_term_is_made_as_it_is_told(key: str, operator: str, values: list[str]) -> None:
-    """With the values as a set."""
+def test_a_term_has_the_given_key_operator_and_values(key: str, operator: str, values: list[str]) -> None:
+    """The values become a set."""
     assert requirement(key, operator, values) == Requirement(key, operator, frozenset(values))
 
 
@@ -87,7 +87,7 @@ def test_a_term_is_made_as_it_is_told(key: str, operator: str, values: list[str]
         ("app", "DoesNotExist", ["a"], "takes no values"),
     ],
 )
-def test_a_term_that_says_nothing_is_refused(key: str, operator: str, values: list[str], wrong: str) -> None:
-    """With what is wrong with it."""
+def test_an_invalid_term_is_refused(key: str, operator: str, values: list[str], wrong: str) -> None:
+    """The error says what is wrong with it."""
     with pytest.raises(ValueError, match=wrong):
         requirement(key, operator, values)

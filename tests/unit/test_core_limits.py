@@ -1,4 +1,4 @@
-"""Token buckets: what may begin when, and what becomes of a token that was spoken for or taken."""
+"""Token buckets: how many evictions may begin when, and what happens to a reserved or used token."""
 
 import math
 
@@ -10,7 +10,7 @@ from taint_eviction.core.policy import EvictionPolicy, Limit, PolicyRule
 
 
 def sent(bucket: TokenBucket, now: float) -> Token:
-    """Begin and send at once."""
+    """Begin and send an eviction at once."""
     assert bucket.has_room(now)
     token = bucket.begin()
     bucket.send(token, now)
@@ -18,12 +18,12 @@ def sent(bucket: TokenBucket, now: float) -> Token:
 
 
 def evicted(bucket: TokenBucket, now: float) -> None:
-    """Begin, send and end at once."""
+    """Begin, send and end an eviction at once."""
     bucket.end(sent(bucket, now), ended_pod=True)
 
 
 def room(bucket: TokenBucket, now: float) -> int:
-    """Count how many may begin now."""
+    """Count how many evictions may begin now."""
     count = 0
     while bucket.has_room(now):
         bucket.begin()
@@ -34,8 +34,8 @@ def room(bucket: TokenBucket, now: float) -> int:
 # In the long run
 
 
-def test_the_burst_goes_at_once_and_the_rest_as_it_grows() -> None:
-    """Three at once, then one each half second, from the last one that was sent."""
+def test_the_burst_begins_at_once_and_the_rest_at_the_rate() -> None:
+    """Three begin at once, then one each half second, counted from the last one that was sent."""
     bucket = TokenBucket(Limit(2.0, 3))
     assert bucket.room_at() == -math.inf
     for _ in range(3):
@@ -49,8 +49,8 @@ def test_the_burst_goes_at_once_and_the_rest_as_it_grows() -> None:
 
 @pytest.mark.parametrize("rate", [0.3, 0.7, 3.0, 7.0, 1e3, 12_345.6789])
 @pytest.mark.parametrize("start", [0.0, 1e3, 98_765.4321, 1e7])
-def test_there_is_room_at_exactly_the_instant_that_was_said(rate: float, start: float) -> None:
-    """Whatever floating point makes of it: who wakes then is never told to wait for the same instant again."""
+def test_there_is_room_at_exactly_the_announced_instant(rate: float, start: float) -> None:
+    """Floating-point errors never make a caller that wakes up then wait for the same instant again."""
     bucket, now = TokenBucket(Limit(rate, 1)), start
     for _ in range(50):
         evicted(bucket, now)
@@ -63,21 +63,21 @@ def test_there_is_room_at_exactly_the_instant_that_was_said(rate: float, start: 
     assert now - start == pytest.approx(50 / rate, rel=1e-4)
 
 
-def test_no_more_is_saved_up_than_the_burst() -> None:
-    """However long nothing goes."""
+def test_no_more_tokens_are_saved_than_the_burst() -> None:
+    """This applies however long no eviction begins."""
     bucket = TokenBucket(Limit(5.0, 2))
     evicted(bucket, 0)
     assert room(bucket, 1000) == 2
 
 
 @pytest.mark.parametrize(("rate", "burst"), [(0.1, 1), (1.0, 1), (2.5, 3), (10.0, 10)])
-def test_without_a_burst_it_is_a_seconds_worth_and_at_least_one(rate: float, burst: int) -> None:
-    """A rate alone is enough to say."""
+def test_the_default_burst_is_one_seconds_tokens_and_at_least_one(rate: float, burst: int) -> None:
+    """A limit may consist of a rate alone."""
     assert room(TokenBucket(Limit(rate)), 0) == burst
 
 
 def test_a_fraction_of_a_token_is_kept() -> None:
-    """One and a half grown since, one taken: half is there for the next."""
+    """One and a half tokens have grown and one is used: the half is kept for the next."""
     bucket = TokenBucket(Limit(1.0, 2))
     evicted(bucket, 0)
     evicted(bucket, 0)
@@ -88,8 +88,8 @@ def test_a_fraction_of_a_token_is_kept() -> None:
 # In flight
 
 
-def test_at_once_bounds_those_that_have_not_ended() -> None:
-    """Sent or not; no time makes room, only an end does."""
+def test_at_once_limits_evictions_that_have_not_ended() -> None:
+    """They count whether or not they were sent; only an end makes room, time does not."""
     bucket = TokenBucket(Limit(at_once=2))
     first, second = bucket.begin(), bucket.begin()
     bucket.send(second, 0)
@@ -101,8 +101,8 @@ def test_at_once_bounds_those_that_have_not_ended() -> None:
     assert room(bucket, 0) == 2
 
 
-def test_rate_and_at_once_both_hold() -> None:
-    """Tokens enough, hands too few; then hands enough, tokens too few."""
+def test_rate_and_at_once_both_apply() -> None:
+    """First too many evictions are in flight, then too few tokens are left."""
     bucket = TokenBucket(Limit(1.0, 2, at_once=1))
     token = sent(bucket, 0)
     assert bucket.room_at() is None
@@ -111,8 +111,8 @@ def test_rate_and_at_once_both_hold() -> None:
     assert bucket.room_at() == 1.0
 
 
-def test_what_is_spoken_for_is_nobody_elses() -> None:
-    """Two begun of a burst of two: a third has to wait until one is sent or ends."""
+def test_a_reserved_token_is_not_given_to_another_eviction() -> None:
+    """With a burst of two, two have begun: a third waits until one of them is sent or ends."""
     bucket = TokenBucket(Limit(1.0, 2))
     first, second = bucket.begin(), bucket.begin()
     assert bucket.room_at() is None
@@ -123,8 +123,8 @@ def test_what_is_spoken_for_is_nobody_elses() -> None:
     assert bucket.room_at() == 5.0
 
 
-def test_one_of_several_tokens_spoken_for_leaves_room_for_the_others() -> None:
-    """What has not grown yet is waited for on top of what is spoken for."""
+def test_the_next_token_grows_while_another_is_reserved() -> None:
+    """Two of three tokens are used and one is reserved: the next token is there after a second."""
     bucket = TokenBucket(Limit(1.0, 3))
     evicted(bucket, 0)
     evicted(bucket, 0)
@@ -135,16 +135,16 @@ def test_one_of_several_tokens_spoken_for_leaves_room_for_the_others() -> None:
 # What comes back
 
 
-def test_what_is_called_off_before_it_is_sent_costs_nothing() -> None:
-    """Its token was only spoken for."""
+def test_an_eviction_called_off_before_it_is_sent_costs_nothing() -> None:
+    """Its token was only reserved."""
     bucket = TokenBucket(Limit(1.0, 1))
     bucket.end(bucket.begin(), ended_pod=True)
     assert bucket.has_room(0)
     assert bucket.room_at() == -math.inf
 
 
-def test_what_ended_no_pod_gives_its_token_back() -> None:
-    """A budget said no: as if nothing had been sent."""
+def test_an_eviction_that_ended_no_pod_returns_its_token() -> None:
+    """A budget refused it, so it counts as if it had not been sent."""
     bucket = TokenBucket(Limit(1.0, 1))
     token = sent(bucket, 0)
     assert bucket.room_at() == 1.0
@@ -152,15 +152,15 @@ def test_what_ended_no_pod_gives_its_token_back() -> None:
     assert bucket.has_room(0.1)
 
 
-def test_what_may_have_ended_a_pod_keeps_it() -> None:
-    """No answer is no reason to send more."""
+def test_an_eviction_that_may_have_ended_a_pod_keeps_its_token() -> None:
+    """A missing answer is no reason to send more."""
     bucket = TokenBucket(Limit(1.0, 1))
     bucket.end(sent(bucket, 0), ended_pod=True)
     assert bucket.room_at() == 1.0
 
 
 def test_a_token_that_has_grown_again_meanwhile_does_not_come_back() -> None:
-    """The no took a second, in which a second one was sent: the burst is one, so a third waits its second."""
+    """The refusal took a second, in which the token grew again and was used: with a burst of one, a third one waits."""
     bucket = TokenBucket(Limit(1.0, 1))
     blocked = sent(bucket, 0)
     evicted(bucket, 1)
@@ -168,8 +168,8 @@ def test_a_token_that_has_grown_again_meanwhile_does_not_come_back() -> None:
     assert bucket.room_at() == 2.0
 
 
-def test_only_what_has_not_grown_again_comes_back() -> None:
-    """Of a burst of two, after half a second: half a token has grown since, so half a one comes back."""
+def test_only_the_part_of_a_token_that_has_not_grown_again_comes_back() -> None:
+    """With a burst of two, half a token has grown after half a second, so the refusal returns only the other half."""
     bucket = TokenBucket(Limit(1.0, 2))
     blocked = sent(bucket, 0)
     evicted(bucket, 0.5)
@@ -181,8 +181,8 @@ def test_only_what_has_not_grown_again_comes_back() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (1, 2, 0)])
-def test_in_whatever_order_answers_come_the_same_is_left(order: tuple[int, ...]) -> None:
-    """Of four that were sent a second apart, three ended nothing: what is left is as if one had been sent."""
+def test_the_order_of_the_answers_does_not_change_what_is_left(order: tuple[int, ...]) -> None:
+    """Of four evictions, three ended no pod: as many tokens are left as if only the fourth had been sent."""
     bucket = TokenBucket(Limit(0.125, 4))
     tokens = [sent(bucket, at) for at in (0.0, 1.0, 2.0)]
     evicted(bucket, 3)
@@ -195,8 +195,8 @@ def test_in_whatever_order_answers_come_the_same_is_left(order: tuple[int, ...])
     assert bucket._level == lone._level
 
 
-def test_what_has_answered_is_forgotten() -> None:
-    """Only what may still come back is remembered, and what was sent after it."""
+def test_answered_evictions_are_forgotten() -> None:
+    """The bucket remembers only evictions whose tokens may still come back, and those that were sent after them."""
     bucket = TokenBucket(Limit(100.0, 10))
     first = sent(bucket, 0)
     for number in range(5):
@@ -210,23 +210,23 @@ def test_what_has_answered_is_forgotten() -> None:
 # Other limits
 
 
-def test_a_stricter_limit_cuts_what_was_saved_up() -> None:
-    """From a burst of ten to one of two: two are left."""
+def test_a_stricter_limit_reduces_the_saved_tokens() -> None:
+    """The burst changes from ten to two: two tokens are left."""
     bucket = TokenBucket(Limit(1.0, 10))
     bucket.change(Limit(1.0, 2), 5)
     assert room(bucket, 5) == 2
 
 
-def test_a_full_one_is_full_under_another_limit() -> None:
-    """As one would be that was not there yet."""
+def test_a_full_bucket_is_full_under_another_limit() -> None:
+    """A new bucket would be full as well."""
     bucket = TokenBucket(Limit(1.0, 2))
     evicted(bucket, 0)
     bucket.change(Limit(3.0, 5), 1)
     assert room(bucket, 1) == 5
 
 
-def test_a_milder_limit_gives_nothing_away() -> None:
-    """What was used up stays used up, and grows at the new rate from then on."""
+def test_a_milder_limit_adds_no_tokens_at_once() -> None:
+    """Used tokens stay used, and new ones grow at the new rate from then on."""
     bucket = TokenBucket(Limit(1.0, 1))
     evicted(bucket, 0)
     bucket.change(Limit(10.0, 5), 0.5)
@@ -235,8 +235,8 @@ def test_a_milder_limit_gives_nothing_away() -> None:
     assert room(bucket, 100) == 5
 
 
-def test_what_was_sent_before_a_change_does_not_come_back_after_it() -> None:
-    """It may be the token of another limit by then; its end still frees a hand."""
+def test_a_token_sent_before_a_change_does_not_come_back_after_it() -> None:
+    """The token may belong to another limit by then; the end of its eviction still makes room in flight."""
     bucket = TokenBucket(Limit(1.0, 2, at_once=1))
     token = sent(bucket, 0)
     bucket.change(Limit(1.0, 2, at_once=1), 0)
@@ -247,7 +247,7 @@ def test_what_was_sent_before_a_change_does_not_come_back_after_it() -> None:
 
 
 def test_after_a_change_nothing_is_counted_twice() -> None:
-    """Of two that were sent before it, one ends nothing: what is left is as it was at the change."""
+    """Two evictions were sent before the change, and one ended no pod: the number of tokens stays the same."""
     bucket = TokenBucket(Limit(1.0, 2))
     blocked, other = sent(bucket, 0), sent(bucket, 0)
     bucket.change(Limit(1.0, 2), 0)
@@ -257,8 +257,8 @@ def test_after_a_change_nothing_is_counted_twice() -> None:
     assert bucket.room_at() == 1.0
 
 
-def test_to_no_rate_and_back() -> None:
-    """Without a rate nothing is counted; with one again, no more than its burst is there."""
+def test_a_rate_may_be_removed_and_added_again() -> None:
+    """Without a rate, no token is counted; with a new one, the bucket holds no more than its burst."""
     bucket = TokenBucket(Limit(1.0, 1))
     bucket.change(Limit(at_once=50), 0)
     for _ in range(20):
@@ -268,8 +268,8 @@ def test_to_no_rate_and_back() -> None:
     assert room(bucket, 2) == 3
 
 
-def test_idle_is_full_and_without_anything_begun() -> None:
-    """Then a new bucket would be the same."""
+def test_a_bucket_is_idle_if_it_is_full_and_nothing_has_begun() -> None:
+    """A new bucket would be equal."""
     bucket = TokenBucket(Limit(1.0, 2))
     assert bucket.is_idle(0)
     token = bucket.begin()
@@ -287,8 +287,8 @@ def test_idle_is_full_and_without_anything_begun() -> None:
 RULE = PolicyRule("slow", namespaces=("shop",), limit=Limit(1.0))
 
 
-def test_an_eviction_is_limited_as_a_whole_by_node_by_namespace_and_by_rule() -> None:
-    """Each has a bucket of its own; the rule's is shared by all that it governs."""
+def test_an_eviction_is_limited_in_total_by_node_by_namespace_and_by_rule() -> None:
+    """Each of these limits has its own bucket; all pods that a rule governs share the rule's bucket."""
     all_of_them = Limits(EvictionPolicy(total=Limit(4.0), per_node=Limit(3.0), per_namespace=Limit(2.0), rules=(RULE,)))
     one = all_of_them.buckets("n1", "shop", "slow", 0)
     assert [bucket._limit.per_second for bucket in one] == [4.0, 3.0, 2.0, 1.0]
@@ -300,7 +300,7 @@ def test_an_eviction_is_limited_as_a_whole_by_node_by_namespace_and_by_rule() ->
 
 
 def test_names_of_nodes_namespaces_and_rules_are_not_mixed_up() -> None:
-    """The same name thrice is three buckets."""
+    """A node, a namespace and a rule with the same name have three buckets."""
     rule = PolicyRule("x", limit=Limit(1.0))
     buckets = Limits(EvictionPolicy(per_node=Limit(1.0), per_namespace=Limit(1.0), rules=(rule,))).buckets(
         "x", "x", "x", 0
@@ -308,8 +308,8 @@ def test_names_of_nodes_namespaces_and_rules_are_not_mixed_up() -> None:
     assert len(set(buckets)) == 3
 
 
-def test_what_is_not_limited_has_no_bucket() -> None:
-    """No limit, no bookkeeping; and a rule without a limit has none either."""
+def test_an_unlimited_eviction_has_no_bucket() -> None:
+    """A rule without a limit has no bucket either."""
     assert Limits(EvictionPolicy()).buckets("n1", "shop", "slow", 0) == ()
     only_node = Limits(EvictionPolicy(per_node=Limit(1.0), rules=(PolicyRule("free"),)))
     assert len(only_node.buckets("n1", "shop", "free", 0)) == 1
@@ -318,7 +318,7 @@ def test_what_is_not_limited_has_no_bucket() -> None:
 
 
 def test_another_policy_changes_the_buckets_that_stay_and_drops_the_others() -> None:
-    """What was used up stays used up where there is still a limit."""
+    """Used tokens stay used where the new policy still has a limit."""
     these = Limits(EvictionPolicy(total=Limit(1.0), per_node=Limit(1.0), rules=(RULE,)))
     whole, node, rule = these.buckets("n1", "shop", "slow", 0)
     evicted(whole, 0)
@@ -334,8 +334,8 @@ def test_another_policy_changes_the_buckets_that_stay_and_drops_the_others() -> 
     assert these.buckets("n1", "shop", "slow", 0) == ()
 
 
-def test_idle_buckets_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those in use stay; those that are as good as new are made anew when they are needed."""
+def test_idle_buckets_are_removed_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buckets in use stay; an idle one is created anew when it is needed."""
     monkeypatch.setattr(limits, "_MAX_IDLE", 4)
     these = Limits(EvictionPolicy(per_node=Limit(1.0)))
     [busy] = these.buckets("busy", "shop", "", 0)
@@ -351,8 +351,8 @@ def test_idle_buckets_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch
     assert these.buckets("tired", "shop", "", 10) == (tired,)
 
 
-def test_buckets_that_stay_in_use_are_not_gone_through_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a search that found little, twice as many may come before the next."""
+def test_buckets_in_use_are_not_searched_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a search that found no idle bucket, the next one comes when there are twice as many."""
     monkeypatch.setattr(limits, "_MAX_IDLE", 4)
     searched: list[float] = []
     is_idle = TokenBucket.is_idle
@@ -370,8 +370,8 @@ def test_buckets_that_stay_in_use_are_not_gone_through_again_and_again(monkeypat
     assert len(searched) == 4 + 8 + 16 + 32
 
 
-def test_what_was_sent_under_another_limit_costs_no_more_when_it_fails() -> None:
-    """It was paid for before the change."""
+def test_an_eviction_sent_before_a_change_costs_nothing_more_when_it_fails() -> None:
+    """Its token was used before the change."""
     bucket = TokenBucket(Limit(1.0, 2))
     tokens = [bucket.begin(), bucket.begin()]
     for token in tokens:

@@ -1,4 +1,4 @@
-"""Does a toleration match a taint."""
+"""Whether a toleration matches a taint."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHED
     ],
 )
 def test_the_effect_is_empty_or_equal(toleration_effect: str, taint_effect: str, expected: bool) -> None:
-    """An empty effect matches every effect, any other only itself."""
+    """An empty effect matches every effect; any other effect matches only itself."""
     assert matches(Toleration("k", "Exists", effect=toleration_effect), Taint("k", taint_effect)) is expected
 
 
@@ -44,7 +44,7 @@ def test_an_empty_key_matches_every_key_but_only_with_exists(
 
 
 def test_the_empty_toleration_matches_nothing() -> None:
-    """A toleration without any field is not one that tolerates everything."""
+    """A toleration without any field does not tolerate everything."""
     assert not matches(Toleration(), Taint("", NO_EXECUTE))
 
 
@@ -54,12 +54,12 @@ def test_the_empty_toleration_matches_nothing() -> None:
     [("v", "v", True), ("", "", True), ("v", "", False), ("", "v", False), ("1", "01", False), ("v", "V", False)],
 )
 def test_equal_compares_values_as_text(operator: str, mine: str, theirs: str, expected: bool) -> None:
-    """Equal, spelled out or left empty, wants the same value."""
+    """The operator may be Equal or empty."""
     assert matches(Toleration("k", operator, mine), Taint("k", NO_EXECUTE, theirs)) is expected
 
 
 def test_exists_accepts_any_value_even_with_one_of_its_own() -> None:
-    """Exists looks at no value."""
+    """Exists ignores the values."""
     assert matches(Toleration("k", "Exists", "mine"), Taint("k", NO_EXECUTE, "theirs"))
 
 
@@ -75,8 +75,10 @@ def test_exists_accepts_any_value_even_with_one_of_its_own() -> None:
         ("-9223372036854775808", "9223372036854775807", False, True),
     ],
 )
-def test_gt_and_lt_look_from_the_taint_to_the_toleration(theirs: str, mine: str, greater: bool, less: bool) -> None:
-    """Gt matches where the taint's value is greater than the toleration's, Lt where it is less."""
+def test_gt_and_lt_compare_the_taints_value_with_the_tolerations(
+    theirs: str, mine: str, greater: bool, less: bool
+) -> None:
+    """Gt matches if the taint's value is greater than the toleration's, Lt if it is less."""
     assert matches(Toleration("k", "Gt", mine), Taint("k", NO_EXECUTE, theirs)) is greater
     assert matches(Toleration("k", "Lt", mine), Taint("k", NO_EXECUTE, theirs)) is less
 
@@ -108,7 +110,7 @@ NOT_CANONICAL = [
 @pytest.mark.parametrize("text", NOT_CANONICAL)
 @pytest.mark.parametrize("operator", ["Gt", "Lt"])
 def test_gt_and_lt_match_nothing_but_canonical_integers(operator: str, text: str) -> None:
-    """A value that is no canonical decimal int64 matches from neither side, however long or strange it is."""
+    """Any other text matches neither as the toleration's value nor as the taint's."""
     assert canonical_int64(text) is None
     assert not matches(Toleration("k", operator, text), Taint("k", NO_EXECUTE, "5"))
     assert not matches(Toleration("k", operator, "5"), Taint("k", NO_EXECUTE, text))
@@ -116,17 +118,17 @@ def test_gt_and_lt_match_nothing_but_canonical_integers(operator: str, text: str
 
 @pytest.mark.parametrize("number", [0, 1, -1, 10, -(2**63), 2**63 - 1])
 def test_canonical_integers_are_read(number: int) -> None:
-    """Every int64 is read as it is usually written."""
+    """Every int64 in its usual notation is canonical."""
     assert canonical_int64(str(number)) == number
 
 
 @pytest.mark.parametrize("operator", ["exists", "In", "Ge", "equal", "GT", " "])
 def test_an_unknown_operator_matches_nothing(operator: str) -> None:
-    """An operator that this version does not know is not guessed at."""
+    """This applies to a toleration with a key, and to one without."""
     assert not matches(Toleration("k", operator, "v"), Taint("k", NO_EXECUTE, "v"))
     assert not matches(Toleration("", operator), Taint("k", NO_EXECUTE))
 
 
 def test_the_time_of_a_taint_does_not_matter() -> None:
-    """timeAdded has no part in matching."""
+    """timeAdded has no influence on matching."""
     assert matches(Toleration("k", "Exists"), Taint("k", NO_EXECUTE, "", 1.0))

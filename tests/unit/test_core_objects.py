@@ -1,4 +1,4 @@
-"""How what decides is put in words."""
+"""The texts of taints and tolerations, as explanations show them."""
 
 import pytest
 
@@ -15,14 +15,14 @@ from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
         (Toleration("k1", "Gt", "5"), "k1 Gt '5' indefinitely"),
     ],
 )
-def test_a_toleration_reads_as_what_it_tolerates_and_for_how_long(toleration: Toleration, words: str) -> None:
-    """No operator means Equal; no key, every key."""
+def test_a_tolerations_text_says_what_it_tolerates_and_for_how_long(toleration: Toleration, words: str) -> None:
+    """A toleration without an operator means Equal, and one without a key every key."""
     assert str(toleration) == words
 
 
 @pytest.mark.parametrize(
     ("taint", "words"), [(Taint("k1", NO_EXECUTE), "k1:NoExecute"), (Taint("k1", NO_EXECUTE, "v"), "k1=v:NoExecute")]
 )
-def test_a_taint_reads_as_kubectl_takes_it(taint: Taint, words: str) -> None:
-    """With its value if it has one."""
+def test_a_taints_text_has_the_syntax_of_kubectl(taint: Taint, words: str) -> None:
+    """The text contains the value only if there is one."""
     assert str(taint) == words

@@ -1,4 +1,4 @@
-"""Nodes that somebody said are out of service: how their pods go, what the breaker counts, and what is told of it."""
+"""Nodes with the out-of-service taint: how their pods are evicted, what the breaker counts, and what is reported."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ OFF = taint(OUT_OF_SERVICE)
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without colours: these are put in by click.style."""
+    """Remove the colors that click.style adds."""
     monkeypatch.setattr("taint_eviction.cli.explain.click.style", lambda text, **_: text)
 
 
@@ -36,7 +36,7 @@ FORGOTTEN = f"it is ready, but has the taint {OUT_OF_SERVICE}, which keeps pods 
 
 
 def off(*taints: Taint, ready: Readiness | None = UNKNOWN, **fields: Any) -> Node:
-    """A node with these taints, out-of-service unless others are given."""
+    """A node with these taints, by default out-of-service."""
     return replace(node(*(taints or (OFF,)), **fields), ready=ready)
 
 
@@ -53,7 +53,7 @@ def off(*taints: Taint, ready: Readiness | None = UNKNOWN, **fields: Any) -> Nod
     ],
 )
 def test_a_node_is_out_of_service_by_its_taint_while_it_is_not_ready(told: Node, is_out_of_service: bool) -> None:
-    """Without a condition Ready as well, as for the pod garbage collector; with effect NoExecute only."""
+    """As for the pod garbage collector, a missing condition Ready counts as not ready; only effect NoExecute counts."""
     assert told.is_out_of_service is is_out_of_service
 
 
@@ -70,8 +70,8 @@ def test_a_node_is_out_of_service_by_its_taint_while_it_is_not_ready(told: Node,
         (PolicyRule("r", ("k1", OUT_OF_SERVICE), ("shop",)), False),
     ],
 )
-def test_a_rule_that_names_the_taint_counts(rule: PolicyRule, exempt: bool) -> None:
-    """By its name or a pattern other than ``*``, where the rule matches the pod."""
+def test_a_rule_that_names_the_taint_ends_the_exemption(rule: PolicyRule, exempt: bool) -> None:
+    """The rule names the key, or a pattern other than ``*``, and matches the pod."""
     policy = EvictionPolicy(EvictionMode.EVICT, rules=(rule,))
     assert policy.on(off()).handling(OUT_OF_SERVICE, "shop", {}).exempt is exempt
     assert policy.on(off()).handling("k1", "shop", {}).exempt is False
@@ -79,31 +79,31 @@ def test_a_rule_that_names_the_taint_counts(rule: PolicyRule, exempt: bool) -> N
     assert policy.on(None) is policy
 
 
-def test_another_rule_before_the_one_that_names_the_taint_counts_as_ever() -> None:
-    """The first rule that matches says how the pod goes."""
+def test_an_earlier_rule_that_does_not_name_the_taint_still_counts() -> None:
+    """The first rule that matches governs the pod."""
     first, second = PolicyRule("first", pause=True), PolicyRule("second", (OUT_OF_SERVICE,))
     assert EvictionPolicy(rules=(first, second)).on(off()).handling(OUT_OF_SERVICE, "shop", {}).rule is first
 
 
-def test_nothing_lets_a_pod_go_sooner() -> None:
-    """Not even a DELETE without limits."""
+def test_the_exemption_is_faster_than_any_rule() -> None:
+    """It is faster even than a DELETE without limits."""
     exempt = ASKS.on(off()).handling(OUT_OF_SERVICE, "shop", {})
     assert exempt.mode is EvictionMode.DELETE
     assert exempt.haste < EvictionPolicy().handling("k1", "shop", {}).haste
 
 
 def known(ready: Readiness | None, since: float, told: Taint = OFF) -> KnownNode:
-    """A node that has had a taint since then."""
+    """A node with a taint that has been there since ``since``."""
     return KnownNode(off(told, ready=ready), since, {told: Sighting(since, TimeSource.FIRST_SIGHT, None)})
 
 
 def never_old(name: str, which: Taint) -> bool:
-    """Say that a taint is as old as its date says."""
+    """Say that no taint is older than its date."""
     return False
 
 
-def test_nodes_count_that_are_newly_out_of_service() -> None:
-    """If one of them is not ready, so do those that are ready; taints from before the window do not."""
+def test_newly_out_of_service_nodes_count() -> None:
+    """If at least one of them is not ready, the ready ones count too; taints from before the window do not."""
     seen, nodes = OutOfServiceNodes(), {"a": known(UNKNOWN, 20), "b": known(READY, 30), "c": known(UNKNOWN, 5)}
     nodes["d"] = KnownNode(off(no_schedule(OUT_OF_SERVICE)), 20)
     for name, one in nodes.items():
@@ -116,8 +116,8 @@ def test_nodes_count_that_are_newly_out_of_service() -> None:
     assert seen.newly(nodes, 10, never_old) == 1
 
 
-def test_a_node_that_stops_being_ready_before_it_is_told_is_not_told() -> None:
-    """A standby takes note, and tells nothing."""
+def test_a_node_that_stops_being_ready_before_the_report_is_not_reported() -> None:
+    """A standby notes the node and reports nothing."""
     seen = OutOfServiceNodes()
     seen.observe("a", known(READY, 0))
     seen.observe("a", known(UNKNOWN, 0))
@@ -125,14 +125,14 @@ def test_a_node_that_stops_being_ready_before_it_is_told_is_not_told() -> None:
 
 
 def test_a_taint_from_when_the_window_began_is_old() -> None:
-    """It counts a moment later."""
+    """A taint that is set a moment later counts."""
     seen, nodes = OutOfServiceNodes(), {"a": known(UNKNOWN, 20)}
     seen.observe("a", nodes["a"])
     assert [seen.newly(nodes, newest_old, never_old) for newest_old in (19.9, 20)] == [1, 0]
 
 
-def test_a_ready_node_is_told_once_until_the_taint_is_gone() -> None:
-    """However often it is seen, and however often it is not ready in between."""
+def test_a_ready_node_is_reported_once_until_its_taint_is_gone() -> None:
+    """It does not matter how often the node is seen, or is not ready in between."""
     on = Stage()
 
     def told(*taints: Taint, ready: Readiness | None) -> list[Effect]:
@@ -148,8 +148,8 @@ def test_a_ready_node_is_told_once_until_the_taint_is_gone() -> None:
     assert on.brain.status.out_of_service_notes() == {}
 
 
-def test_a_live_read_ahead_of_the_watch_tells_whether_the_node_is_ready() -> None:
-    """And an event from before that read does not undo it, though its taint counts."""
+def test_a_live_read_ahead_of_the_watch_shows_whether_the_node_is_ready() -> None:
+    """An older event of the watch updates the node, but does not change this."""
     on = Stage()
     on.brain.observe(NodeSeen(off(version=5)), moment(0))
     on.brain.observe(NodesHeard(5), moment(0))
@@ -163,8 +163,8 @@ def test_a_live_read_ahead_of_the_watch_tells_whether_the_node_is_ready() -> Non
     assert not nodes["n1"].node.is_ready
 
 
-def test_an_open_breaker_lets_exempt_pods_go_unless_too_many_nodes_are() -> None:
-    """Others stay; once more nodes are out of service than its threshold allows, nobody goes."""
+def test_an_open_breaker_holds_exempt_pods_only_if_too_many_nodes_are_out_of_service() -> None:
+    """Other pods are held; once more nodes than the threshold are out of service, all pods are."""
     on = stage(breaker=BreakerPolicy(True, NodeThreshold(1)), control_state=ControlState(latch=Latch(0.0, "people")))
     on.sees(node(taint(), name="n2"), pod(name="b", uid="b", on="n2"), off(), pod(), pod(name="c", uid="c"))
     on.brain.evaluate(moment(0))
@@ -177,7 +177,7 @@ def test_an_open_breaker_lets_exempt_pods_go_unless_too_many_nodes_are() -> None
 
 
 def test_a_latch_for_too_many_nodes_out_of_service_holds_exempt_pods_after_a_restart() -> None:
-    """The new process need not count as many."""
+    """The new process may count fewer nodes than the latch says."""
     on = stage(breaker=BreakerPolicy(True))
     on.order(ControlState(latch=Latch(0.0, "3 of 8 nodes out of service", out_of_service=True)))
     on.sees(off(), pod())
@@ -185,8 +185,8 @@ def test_a_latch_for_too_many_nodes_out_of_service_holds_exempt_pods_after_a_res
     assert on.brain.attempts.take_due(moment(0), 1, 1) == []
 
 
-def test_a_latch_that_cannot_be_read_holds_exempt_pods_too() -> None:
-    """Nobody knows what was ordered there."""
+def test_an_unreadable_latch_holds_exempt_pods_too() -> None:
+    """What the latch was meant to hold is not known."""
     on = stage(breaker=BreakerPolicy(True))
     on.order(ControlState(latch=Latch(0.0, "?", unreadable=True)))
     on.sees(off(), pod())
@@ -194,8 +194,8 @@ def test_a_latch_that_cannot_be_read_holds_exempt_pods_too() -> None:
     assert on.brain.attempts.take_due(moment(0), 1, 1) == []
 
 
-def test_exempt_retries_go_before_first_tries() -> None:
-    """A pod whose deletion failed does not wait behind others once its node is out of service."""
+def test_exempt_retries_come_before_first_tries() -> None:
+    """A pod on a node that is out of service does not wait behind other pods after a failed deletion."""
     on = stage(eviction_policy=EvictionPolicy(EvictionMode.EVICT, total=Limit(at_once=2)))
     on.sees(off(), pod())
     work = on.take_eviction()
@@ -205,11 +205,11 @@ def test_exempt_retries_go_before_first_tries() -> None:
     assert [work.ref.uid for work in on.brain.attempts.take_due(moment(5), 2, 1)] == ["a", "b"]
 
 
-# What is told
+# What is reported
 
 
-def test_a_pod_is_told_to_go_by_a_delete_because_its_node_is_out_of_service() -> None:
-    """In status and explain, for machines and people."""
+def test_status_and_explain_say_that_a_pod_is_deleted_because_its_node_is_out_of_service() -> None:
+    """Both say so as JSON and as text."""
     on = stage(eviction_policy=ASKS)
     on.sees(off(), pod(tolerates(30, OUT_OF_SERVICE)))
     document = status(on)
@@ -221,8 +221,8 @@ def test_a_pod_is_told_to_go_by_a_delete_because_its_node_is_out_of_service() ->
     assert (status(on)["pending"][0]["mode"], status(on)["pending"][0]["outOfService"]) == ("evict", False)
 
 
-def test_a_node_that_is_ready_though_out_of_service_is_told() -> None:
-    """In status by its name, in explain beside the pod, and as a number."""
+def test_a_ready_node_with_the_taint_is_reported() -> None:
+    """Status names the node, explain mentions it beside the pod, and a metric counts it."""
     on = Stage()
     on.sees(off(ready=READY), pod(tolerates(300, OUT_OF_SERVICE)), off(name="n2"))
     assert status(on)["outOfServiceNodes"] == [{"node": "n1", "text": FORGOTTEN}]
@@ -232,8 +232,8 @@ def test_a_node_that_is_ready_though_out_of_service_is_told() -> None:
     assert on.brain.status.ready_out_of_service_count() == 1
 
 
-def test_no_schedule_is_told_to_start_no_eviction() -> None:
-    """And what the pod garbage collector does, also of a pod that is not known because nothing evicts it."""
+def test_a_taint_with_effect_no_schedule_is_reported_to_start_no_eviction() -> None:
+    """The text says what the pod garbage collector does, also for a pod that is unknown as nothing evicts it."""
     on = Stage()
     on.sees(off(taint("k1"), no_schedule(OUT_OF_SERVICE)), pod())
     assert status(on)["outOfServiceNodes"] == [{"node": "n1", "text": STARTS_NO_EVICTION}]
@@ -241,8 +241,8 @@ def test_no_schedule_is_told_to_start_no_eviction() -> None:
     assert explained(on, name="shop/other")["text"].endswith(f"; if it is on n1: {STARTS_NO_EVICTION}")
 
 
-def test_a_plain_node_is_told_nothing_of() -> None:
-    """Neither by status nor by explain."""
+def test_a_node_without_the_taint_is_not_reported() -> None:
+    """Neither status nor explain mentions the node."""
     on = one_due()
     assert status(on)["outOfServiceNodes"] == []
     assert explained(on)["nodeNote"] is None
@@ -250,7 +250,7 @@ def test_a_plain_node_is_told_nothing_of() -> None:
 
 
 def test_pods_of_nodes_out_of_service_do_not_count_as_due() -> None:
-    """The breaker counts their nodes."""
+    """The breaker counts their nodes instead."""
     on = Stage(eviction=ASKS, breaker=BreakerPolicy(enabled=True, max_due=5))
     on.sees(off(), node(taint(), name="n2"), pod(), pod(name="web-1", uid="b", on="n2"))
     on.lists("n1", "n2")
@@ -259,21 +259,21 @@ def test_pods_of_nodes_out_of_service_do_not_count_as_due() -> None:
 
 
 def test_only_pods_whose_eviction_failed_have_failures() -> None:
-    """Those that wait for their first attempt have none."""
+    """A pod that waits for its first attempt has none."""
     on = Stage()
     on.sees(off(), pod())
     assert on.brain.status.failures() == []
 
 
 def test_pods_with_a_deadline_are_counted_as_pending() -> None:
-    """Not those that stay."""
+    """A pod that stays is not pending."""
     on = Stage()
     on.sees(node(taint()), pod(tolerates(30)), pod(tolerates(), name="stays", uid="b"))
     assert on.brain.status.pending_count() == 1
 
 
-def test_of_a_backlog_that_a_human_knows_pods_of_nodes_out_of_service_are_no_part() -> None:
-    """Others that become due after a reset are not hidden by them."""
+def test_the_known_backlog_does_not_include_pods_of_nodes_out_of_service() -> None:
+    """Therefore they do not hide other pods that become due after a reset."""
     on = Stage(breaker=BreakerPolicy(enabled=True, max_due=1, nodes=NodeThreshold(percent=100.0), lifecycle_nodes=None))
     on.sees(off(), node(taint(), name="n2"), *(pod(name=f"off-{number}", uid=f"o{number}") for number in range(3)))
     on.sees(*(pod(name=name, uid=name, on="n2") for name in "ab"))

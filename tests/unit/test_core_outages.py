@@ -1,4 +1,4 @@
-"""One outage, one countdown: which start a lifecycle taint has that was removed and set again."""
+"""One outage has one countdown: which start a lifecycle taint has that was removed and set again."""
 
 from dataclasses import dataclass, field, replace
 
@@ -34,11 +34,11 @@ class OutagePlay:
         return replace(node(*taints, name=name, uid=uid, version=self.version), ready=ready)
 
     def see(self, at: float, *taints: Taint, ready: Readiness | None = DOWN, name: str = "n1") -> None:
-        """Let the watch bring a node."""
+        """Observe a node as the watch shows it."""
         self.tell(at, NodeSeen(self.node(*taints, ready=ready, name=name)), NodesHeard(self.version))
 
     def tell(self, at: float, *facts: Fact) -> None:
-        """Tell facts; the pod is listed as soon as its node is tainted."""
+        """Observe facts; the pod is listed as soon as its node is tainted."""
         self.stage.at(at).observe(*facts)
         self.stage.sees(pod(tolerates(100, ""), bound_at=-10))
 
@@ -50,7 +50,7 @@ class OutagePlay:
 
 @pytest.fixture
 def play() -> OutagePlay:
-    """A node whose taint is there from 10 to 30."""
+    """A node that has its taint from 10 to 30."""
     started = OutagePlay()
     started.see(10, FIRST)
     started.see(30)
@@ -58,7 +58,7 @@ def play() -> OutagePlay:
 
 
 def test_a_taint_that_is_set_again_keeps_its_start(play: OutagePlay) -> None:
-    """While it is absent nothing is due; then the first start counts, and is named as what it is."""
+    """While the taint is absent, nothing is due; then the first start counts, with the outage as its source."""
     assert play.due_at is None
     play.see(40, AGAIN)
     assert play.due_at == 110
@@ -66,14 +66,14 @@ def test_a_taint_that_is_set_again_keeps_its_start(play: OutagePlay) -> None:
     assert known.sightings[AGAIN].source is TimeSource.OUTAGE
 
 
-def test_people_read_from_which_outage_a_start_comes() -> None:
-    """In logs, in explanations and in pictures."""
+def test_the_text_of_a_start_says_that_it_is_the_outages() -> None:
+    """Logs, explanations and pictures use this text."""
     said = began("14:00", TimeSource.OUTAGE.value)
     assert said == "14:00 (the start of the outage: the taint was taken back and set again)"
 
 
 def test_a_taint_that_is_set_again_and_again_keeps_its_start(play: OutagePlay) -> None:
-    """Each time the gap is counted from when the taint was last seen."""
+    """Each gap is measured from the last instant at which the taint was known to be there."""
     play.see(40, AGAIN)
     play.tell(1799, NodesHeard(play.version))
     play.see(1800)
@@ -82,7 +82,7 @@ def test_a_taint_that_is_set_again_and_again_keeps_its_start(play: OutagePlay) -
 
 
 def test_a_taint_whose_date_changes_in_one_write_keeps_its_start() -> None:
-    """A watch may bring removal and return as one change."""
+    """A watch may show removal and return as one change."""
     play = OutagePlay()
     play.see(10, FIRST)
     play.see(40, AGAIN)
@@ -90,8 +90,8 @@ def test_a_taint_whose_date_changes_in_one_write_keeps_its_start() -> None:
 
 
 @pytest.mark.parametrize(("at", "due_at"), [(1829.5, 110), (1830.5, 1930.5)])
-def test_the_gap_is_bounded(at: float, due_at: float) -> None:
-    """Up to half an hour after the taint was last known to be there it goes on."""
+def test_the_gap_is_limited(at: float, due_at: float) -> None:
+    """The outage continues up to half an hour after the taint was last known to be there."""
     play = OutagePlay()
     play.see(10, FIRST)
     play.tell(30, NodesHeard(play.version))
@@ -100,8 +100,8 @@ def test_the_gap_is_bounded(at: float, due_at: float) -> None:
     assert play.due_at == due_at
 
 
-def test_no_gap_at_all_can_be_allowed() -> None:
-    """With 0 a taint that is set again always starts anew."""
+def test_the_gap_may_be_set_to_zero() -> None:
+    """With 0, a taint that is set again always starts anew."""
     play = OutagePlay(Stage(DecisionPolicy(outage_gap_seconds=0.0)))
     play.see(10, FIRST)
     play.see(40, AGAIN)
@@ -109,15 +109,15 @@ def test_no_gap_at_all_can_be_allowed() -> None:
 
 
 @pytest.mark.parametrize("ready", [Readiness("True", EPOCH + 35), None], ids=["ready", "no condition"])
-def test_a_node_that_was_ready_in_between_starts_anew(play: OutagePlay, ready: Readiness | None) -> None:
-    """Nor does a node go on that had no condition for a while."""
+def test_a_node_that_may_have_been_ready_in_between_starts_anew(play: OutagePlay, ready: Readiness | None) -> None:
+    """A node whose condition was missing for a while may have been ready."""
     play.see(35, ready=ready)
     play.see(38)
     play.see(40, AGAIN)
     assert play.due_at == 140
 
 
-def test_a_node_that_fails_in_another_way_goes_on(play: OutagePlay) -> None:
+def test_a_node_whose_condition_becomes_false_continues_its_outage(play: OutagePlay) -> None:
     """False instead of Unknown is not ready either."""
     play.see(35, ready=Readiness("False", EPOCH + 35))
     play.see(38, ready=Readiness("Unknown", EPOCH + 38))
@@ -125,22 +125,22 @@ def test_a_node_that_fails_in_another_way_goes_on(play: OutagePlay) -> None:
     assert play.due_at == 110
 
 
-def test_a_new_node_of_the_name_starts_anew(play: OutagePlay) -> None:
-    """Another UID owes nothing to the old one, with or without news of its end."""
+def test_a_new_node_with_the_same_name_starts_anew(play: OutagePlay) -> None:
+    """The old node's end need not have been seen."""
     play.tell(40, NodeSeen(play.node(AGAIN, uid="another")))
     assert play.due_at == 140
 
 
-def test_a_node_that_was_deleted_is_forgotten(play: OutagePlay) -> None:
-    """Nothing is remembered of nodes that are gone."""
+def test_deleted_nodes_are_forgotten(play: OutagePlay) -> None:
+    """Neither a tainted node nor a ready one leaves anything behind."""
     play.tell(35, NodeGone("n1"), NodeGone("n2"))
     outages = play.stage.brain.nodes._outages
     assert (outages._ready_since, outages._removed, outages._undecided) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("key", ["k1", NOT_READY])
-def test_only_the_same_lifecycle_taint_goes_on(key: str) -> None:
-    """What people set is a new taint when it is set again; a swap starts the other taint's own window."""
+def test_only_the_same_lifecycle_taint_continues_an_outage(key: str) -> None:
+    """A taint that people set again is a new taint, and a swap starts the other taint's own window."""
     play = OutagePlay()
     play.see(10, taint(key))
     play.see(30)
@@ -149,16 +149,16 @@ def test_only_the_same_lifecycle_taint_goes_on(key: str) -> None:
 
 
 def test_another_value_starts_anew(play: OutagePlay) -> None:
-    """The node lifecycle controller sets none."""
+    """The node lifecycle controller sets no values."""
     play.see(40, replace(AGAIN, value="by-hand"))
     assert play.due_at == 140
 
 
-# Who was ready throughout
+# Which nodes were ready throughout
 
 
-def test_where_nobody_else_is_ready_the_taint_starts_anew(play: OutagePlay) -> None:
-    """The node lifecycle controller took its taints back on purpose."""
+def test_if_no_other_node_was_ready_the_taint_starts_anew(play: OutagePlay) -> None:
+    """In this case the node lifecycle controller removed its taints on purpose."""
     play.see(35, ready=DOWN, name="n2")
     play.see(38, ready=Readiness("True", EPOCH + 38), name="n2")
     play.see(40, AGAIN)
@@ -166,22 +166,22 @@ def test_where_nobody_else_is_ready_the_taint_starts_anew(play: OutagePlay) -> N
 
 
 def test_a_witness_must_have_been_ready_before_the_taint_was_removed(play: OutagePlay) -> None:
-    """One that came later proves nothing, whatever its condition is dated."""
+    """A node that is seen first after the removal proves nothing, whatever the date of its condition."""
     play.tell(35, NodeGone("n2"), NodeSeen(play.node(ready=UP, name="n3")))
     play.see(40, AGAIN)
     assert play.due_at == 140
 
 
-def test_a_witness_that_was_ready_again_at_the_instant_of_the_removal_is_none(play: OutagePlay) -> None:
-    """A watch that was behind brings everything at once: the witness was not ready in between."""
+def test_a_node_that_became_ready_again_in_between_is_no_witness(play: OutagePlay) -> None:
+    """A watch that is behind shows everything at once: the node was not ready for a while after the removal."""
     there, gone = play.node(taint(UNREACHABLE, added_at=32)), play.node()
     down, up = play.node(ready=DOWN, name="n2"), play.node(ready=Readiness("True", EPOCH + 36), name="n2")
     play.tell(40, *(NodeSeen(each) for each in (there, gone, down, up, play.node(AGAIN))))
     assert play.due_at == 140
 
 
-def test_a_witness_that_was_listed_is_one_by_its_date() -> None:
-    """A process that has just started knows by lastTransitionTime who has long been ready."""
+def test_a_listed_witness_counts_by_its_date() -> None:
+    """A process that has just started knows from lastTransitionTime which nodes have been ready for long."""
     stage = Stage()
     dark, bright = (replace(node(name=name, version=1), ready=one) for name, one in (("n1", DOWN), ("n2", UP)))
     tainted = replace(dark, taints=(taint(UNREACHABLE, added_at=-50),))
@@ -194,7 +194,7 @@ def test_a_witness_that_was_listed_is_one_by_its_date() -> None:
 
 
 def test_an_exempt_node_is_no_witness(play: OutagePlay) -> None:
-    """The node lifecycle controller does not count it either."""
+    """The node lifecycle controller does not count this node either."""
     play.tell(31, NodeSeen(replace(play.node(ready=UP, name="n2"), exempt=True)))
     play.see(40, AGAIN)
     assert play.due_at == 140
@@ -204,21 +204,21 @@ def test_an_exempt_node_is_no_witness(play: OutagePlay) -> None:
 
 
 def after_gap(play: OutagePlay, at: float, *nodes: Node) -> None:
-    """Tell a list of all nodes after a gap."""
+    """Observe a list of all nodes after a gap."""
     uids = frozenset(each.uid for each in nodes)
     play.tell(at, *(NodeSeen(each, after_gap=True, asked_at=at) for each in nodes), NodesSwept(uids, at, play.version))
 
 
-def test_what_a_gap_hides_goes_on_with_the_same_transition() -> None:
-    """Both removal and return are in the gap; the witness is listed last."""
+def test_an_outage_continues_over_a_gap_if_the_transition_time_is_the_same() -> None:
+    """Both the removal and the return are in the gap, and the witness is listed last."""
     play = OutagePlay()
     play.see(10, FIRST)
     after_gap(play, 40, play.node(AGAIN), play.node(ready=UP, name="n2"))
     assert play.due_at == 110
 
 
-def test_what_a_gap_hides_waits_for_the_end_of_the_list() -> None:
-    """Before that nobody knows who was ready; the countdown moves when it has ended."""
+def test_an_outage_over_a_gap_is_judged_at_the_end_of_the_list() -> None:
+    """Before that, it is unknown which nodes were ready; then the deadline moves."""
     play = OutagePlay()
     play.see(10, FIRST)
     play.tell(40, NodeSeen(play.node(AGAIN), after_gap=True, asked_at=40))
@@ -227,8 +227,8 @@ def test_what_a_gap_hides_waits_for_the_end_of_the_list() -> None:
     assert [effect.decision.fire_at for effect in effects if isinstance(effect, Scheduled)] == [110]
 
 
-def test_a_gap_in_which_a_taint_without_a_date_was_written_goes_on() -> None:
-    """Who sets taints without timeAdded writes a later time of its fields."""
+def test_an_outage_continues_over_a_gap_with_an_undated_taint() -> None:
+    """The taint has no timeAdded, but managedFields has a later time."""
     play = OutagePlay()
     play.see(10, taint(UNREACHABLE))
     written = replace(play.node(taint(UNREACHABLE)), taints_written_at=EPOCH + 30)
@@ -249,15 +249,15 @@ def test_another_condition_after_a_gap_starts_anew(ready: Readiness | None) -> N
 
 @pytest.mark.parametrize("since", [EPOCH + 20, EPOCH + 9.5, EPOCH + 99999, None])
 def test_a_witness_after_a_gap_must_be_dated_before_the_removal(since: float | None) -> None:
-    """Later, in the future, or not at all: nobody is known to have been ready throughout. The second is cut off."""
+    """A later, future or missing date proves nothing. Dates are truncated to the second."""
     play = OutagePlay()
     play.see(10, FIRST)
     after_gap(play, 40, play.node(AGAIN), play.node(ready=Readiness("True", since), name="n2"))
     assert play.due_at == 140
 
 
-def test_a_witness_that_the_list_lacks_is_none() -> None:
-    """It may have been down in the gap before it was deleted."""
+def test_a_node_that_the_list_lacks_is_no_witness() -> None:
+    """The node may not have been ready in the gap before it was deleted."""
     play = OutagePlay()
     play.see(10, FIRST)
     after_gap(play, 40, play.node(AGAIN))
@@ -268,7 +268,7 @@ def test_a_witness_that_the_list_lacks_is_none() -> None:
 
 
 def test_a_resync_is_no_gap(play: OutagePlay) -> None:
-    """It needs no lastTransitionTime, neither of the node nor of the witness."""
+    """It needs the lastTransitionTime neither of the node nor of the witness."""
     play = OutagePlay()
     for at, taints in ((5, ()), (10, (FIRST,)), (30, ())):
         play.see(at, *taints, ready=Readiness("Unknown"))
@@ -280,7 +280,7 @@ def test_a_resync_is_no_gap(play: OutagePlay) -> None:
 
 
 def test_an_answer_ahead_of_the_watch_waits_for_the_watch() -> None:
-    """It shows the taint that is set again, but not who was ready meanwhile: nothing is due until then."""
+    """The answer does not show which nodes were ready meanwhile, so nothing is due before the watch does."""
     play = OutagePlay()
     play.see(10, FIRST)
     gone, back = play.node(), play.node(AGAIN)
@@ -291,17 +291,17 @@ def test_an_answer_ahead_of_the_watch_waits_for_the_watch() -> None:
 
 
 def test_an_answer_ahead_of_the_watch_does_not_hide_a_node_that_was_ready() -> None:
-    """What the watch brings afterwards counts."""
+    """What the watch shows afterwards counts."""
     play = OutagePlay()
     play.see(10, FIRST)
     facts = [play.node(ready=Readiness("True", EPOCH + 20)), play.node(), play.node(AGAIN)]
     play.tell(41, NodeSeen(facts[-1], asked_at=40.5))
     play.tell(42, *(NodeSeen(fact) for fact in facts))
-    assert play.due_at == 141  # By timeAdded: nobody saw it absent later than that.
+    assert play.due_at == 141  # By timeAdded: the taint was not seen absent later than that.
 
 
-def test_a_heartbeat_looks_at_no_other_node() -> None:
-    """Whether somebody was ready is asked only when a taint comes back."""
+def test_a_heartbeat_checks_no_other_node() -> None:
+    """Which nodes were ready is checked only when a taint comes back."""
     outages = Outages(60.0)
     witnesses = outages._ready_since = _Counted({f"n{number}": 0.0 for number in range(10)})
     up = replace(node(name="n5"), ready=UP)
@@ -318,8 +318,8 @@ class _Counted(dict[str, float]):
         return super().items()
 
 
-def test_other_taints_beside_it_change_nothing() -> None:
-    """Neither where one write shows removal and return, nor where a gap hides them."""
+def test_other_taints_do_not_affect_an_outage() -> None:
+    """In one case a single write shows removal and return, in the other a gap hides them."""
     play = OutagePlay()
     play.see(10, FIRST, taint("maintenance"))
     play.see(40, taint("maintenance"), AGAIN)
@@ -335,8 +335,8 @@ def test_other_taints_beside_it_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("after_gap", "asked_at"), [(True, None), (False, 1.0)])
-def test_a_node_of_a_list_may_have_been_ready_for_long(after_gap: bool, asked_at: float | None) -> None:
-    """Whether the list came at the start, or after a gap; a node that a watch brings is new."""
+def test_a_listed_node_may_have_been_ready_for_long(after_gap: bool, asked_at: float | None) -> None:
+    """The list may be the first one, or one after a gap; a node that the watch shows is new."""
     outages = Outages(1800)
     outages.observe(NodeSeen(node(name="n1")), None, moment(0))
     listed = replace(node(name="n2"), ready=UP)
@@ -347,8 +347,8 @@ def test_a_node_of_a_list_may_have_been_ready_for_long(after_gap: bool, asked_at
     assert resumed[AGAIN].start_at == 10
 
 
-def test_a_taint_may_go_on_whatever_else_was_on_its_node() -> None:
-    """One that is like it suffices."""
+def test_an_outage_may_continue_whatever_other_taints_were_on_the_node() -> None:
+    """One taint with the same key and value is enough."""
     since = Sighting(0, TimeSource.FIRST_SIGHT, None)
     before = {taint("maintenance"): since, FIRST: since}
     assert Outages(1800).may_go_on("n1", AGAIN, before)

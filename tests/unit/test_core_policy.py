@@ -1,4 +1,4 @@
-"""How pods are evicted: modes, limits and rules, and what is wrong with them."""
+"""How pods are evicted: modes, limits and rules, and the problems that they may have."""
 
 import math
 
@@ -9,7 +9,7 @@ from taint_eviction.core.policy import UNLIMITED, EvictionMode, EvictionPolicy, 
 
 
 def test_by_default_pods_are_deleted_without_any_limit() -> None:
-    """As Kubernetes' own controller does."""
+    """This is what Kubernetes' own controller does."""
     policy = EvictionPolicy()
     assert policy.handling("k1", "shop", {}) == Handling(None, EvictionMode.DELETE, 300.0)
     assert policy.total == policy.per_node == policy.per_namespace == UNLIMITED == Limit()
@@ -43,15 +43,15 @@ def test_by_default_pods_are_deleted_without_any_limit() -> None:
         (PolicyRule("three", ("k*",), ("shop",), parse_selector("app!=web")), False),
     ],
 )
-def test_a_rule_matches_if_all_that_it_says_does(rule: PolicyRule, matches: bool) -> None:
-    """Names, beginnings of names with a star, labels; what is empty matches all."""
+def test_a_rule_matches_if_all_its_conditions_do(rule: PolicyRule, matches: bool) -> None:
+    """Conditions are names, prefixes with a star, and labels; an empty condition matches everything."""
     assert rule.matches("k1", "shop", {"app": "web"}) is matches
     policy = EvictionPolicy(rules=(rule,))
     assert policy.handling("k1", "shop", {"app": "web"}).rule == (rule if matches else None)
 
 
 def test_the_first_rule_that_matches_counts() -> None:
-    """Also where a later one says more."""
+    """A later rule does not count, even if it is more specific."""
     first = PolicyRule("first", namespaces=("sh*",), mode=EvictionMode.EVICT)
     second = PolicyRule("second", namespaces=("shop",), mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=1.0)
     policy = EvictionPolicy(rules=(first, second))
@@ -59,8 +59,8 @@ def test_the_first_rule_that_matches_counts() -> None:
     assert EvictionPolicy(rules=(second, first)).handling("k1", "shop", {}).rule is second
 
 
-def test_what_a_rule_leaves_open_is_as_for_all() -> None:
-    """Mode and timeout, each by itself; a timeout of zero is one."""
+def test_a_rule_inherits_what_it_does_not_set() -> None:
+    """Mode and timeout are inherited separately; a timeout of zero is a value."""
     base = EvictionPolicy(EvictionMode.EVICT, 60.0)
     timeout = PolicyRule("timeout", evict_timeout_seconds=0.0)
     mode = PolicyRule("mode", mode=EvictionMode.DELETE)
@@ -75,7 +75,7 @@ def test_what_a_rule_leaves_open_is_as_for_all() -> None:
 
 
 def test_modes_are_spelled_as_people_write_them() -> None:
-    """In flags and files."""
+    """Flags and files use these values."""
     assert [mode.value for mode in EvictionMode] == ["delete", "evict", "evict-then-delete"]
 
 
@@ -95,8 +95,8 @@ def test_modes_are_spelled_as_people_write_them() -> None:
         (Limit(0.5, 3), 3.0),
     ],
 )
-def test_how_many_evictions_can_be_saved_up(limit: Limit, tokens: float) -> None:
-    """The burst; without one a second's worth, at least one."""
+def test_a_limit_saves_tokens_up_to_its_burst(limit: Limit, tokens: float) -> None:
+    """The default burst is one second's tokens, and at least one."""
     assert limit.max_tokens == tokens
 
 
@@ -119,8 +119,8 @@ SOONEST_FIRST = (
 )
 
 
-def test_what_lets_a_pod_go_sooner_comes_first() -> None:
-    """Mode, then patience, then the limit; what is paused comes last, whatever else it says."""
+def test_a_rule_that_evicts_a_pod_sooner_comes_first() -> None:
+    """The order is by mode, then by timeout, then by limit; a paused rule is last, whatever its other values."""
 
     def haste(rule: PolicyRule) -> tuple[float, ...]:
         return EvictionPolicy(rules=(rule,)).handling("k1", "shop", {}).haste
@@ -148,13 +148,13 @@ def test_what_lets_a_pod_go_sooner_comes_first() -> None:
         (Limit(at_once=0), ["x: at least 1 eviction at once, not 0; to hold, pause"]),
     ],
 )
-def test_each_problem_of_a_limit_is_said(limit: Limit, problems: list[str]) -> None:
-    """With the name of what it limits."""
+def test_each_problem_of_a_limit_is_reported(limit: Limit, problems: list[str]) -> None:
+    """The problem begins with the limit's name."""
     assert limit.problems("x") == problems
 
 
-def test_all_problems_of_a_policy_are_said_at_once() -> None:
-    """Each limit by its name, and the timeout; none of it is one problem only."""
+def test_all_problems_of_a_policy_are_reported_at_once() -> None:
+    """Each limit is named, and a negative timeout is a problem too."""
     bad = Limit(at_once=0)
     policy = EvictionPolicy(evict_timeout_seconds=-1.0, total=bad, per_node=bad, per_namespace=bad)
     said = "at least 1 eviction at once, not 0; to hold, pause"

@@ -1,4 +1,4 @@
-"""No class of the brain is more than a reader can hold in mind."""
+"""No class of the core is larger than a reader can remember."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,7 @@ MAX_METHODS, MAX_LINES = 20, 300
 
 
 def test_no_class_of_the_core_has_more_than_20_methods_or_300_lines() -> None:
-    """Whoever is larger has more than one job."""
+    """A larger class has more than one job."""
     classes = [
         (f"{file.name}:{found.name}", found)
         for file in sorted(CORE.rglob("*.py"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# From the directory it is started in, as ``python -m`` and scripts do; fresh, whatever the start-up has imported.
+# Imports from the current directory, as ``python -m`` does, and ignores what the start-up has imported.
 WHICH_OPERATOR = (
     "import sys; sys.path.insert(0, ''); sys.modules.pop('operator', None);"
     "import operator; print(operator.__file__); operator.itemgetter"
@@ -15,7 +15,7 @@ WHICH_OPERATOR = (
 
 
 def which_operator(directory: Path) -> subprocess.CompletedProcess[str]:
-    """Ask a Python that is started in a directory which module it gets for ``operator``."""
+    """Start Python in a directory, and return which module it imports as ``operator``."""
     return subprocess.run(
         [sys.executable, "-c", WHICH_OPERATOR], cwd=directory, capture_output=True, text=True, check=False
     )
@@ -34,8 +34,8 @@ def test_the_standard_librarys_operator_is_found_from_the_project_root() -> None
     assert Path(answer.stdout.strip()).parent == Path(sysconfig.get_path("stdlib"))
 
 
-def test_with_an_init_file_it_would_not_be_found(tmp_path: Path) -> None:
-    """The test above can fail: a package of that name does shadow the standard library's module."""
+def test_a_package_named_operator_shadows_the_standard_library(tmp_path: Path) -> None:
+    """Therefore the test above can fail."""
     (tmp_path / "operator").mkdir()
     (tmp_path / "operator" / "__init__.py").touch()
     answer = which_operator(tmp_path)

@@ -1,4 +1,4 @@
-"""When a taint of the node lifecycle controller that stays on a ready node is told of."""
+"""When the controller reports a taint of the node lifecycle controller that stays on a ready node."""
 
 from dataclasses import replace
 
@@ -11,18 +11,18 @@ from taint_eviction.core.objects import NOT_READY, OUT_OF_SERVICE, UNREACHABLE, 
 
 
 def reporting(status: str, *taints: Taint) -> Node:
-    """A node with this condition Ready."""
+    """A node whose condition Ready has this status."""
     return replace(node(*taints), ready=Readiness(status))
 
 
 def told(stage: Stage, *seconds: float) -> list[tuple[float, Effect]]:
-    """What is told at these instants, with the instant."""
+    """List the stray taints that evaluations at these instants report, with the instant."""
     told = [(second, effect) for second in seconds for effect in stage.at(second).evaluate()]
     return [(second, effect) for second, effect in told if isinstance(effect, StrayTaint)]
 
 
 @pytest.mark.parametrize("key", [NOT_READY, UNREACHABLE])
-def test_a_lifecycle_taint_on_a_ready_node_is_told_once_after_a_minute(key: str) -> None:
+def test_a_lifecycle_taint_on_a_ready_node_is_reported_once_after_a_minute(key: str) -> None:
     """Until then the node lifecycle controller may be about to remove it."""
     stage = Stage()
     stage.at(10).sees(reporting("False", taint(key)))
@@ -30,8 +30,8 @@ def test_a_lifecycle_taint_on_a_ready_node_is_told_once_after_a_minute(key: str)
     assert told(stage, 21, 80, 80.5, 81, 5000) == [(80.5, StrayTaint("n1", taint(key)))]
 
 
-def test_one_that_goes_within_a_minute_is_not_told() -> None:
-    """Nor if it comes back: the minute begins anew."""
+def test_a_taint_removed_within_a_minute_is_not_reported() -> None:
+    """If the taint comes back, the minute begins anew."""
     stage = Stage()
     stage.sees(reporting("True", taint(NOT_READY)))
     stage.at(59).sees(reporting("True"))
@@ -40,7 +40,7 @@ def test_one_that_goes_within_a_minute_is_not_told() -> None:
 
 
 def test_a_node_that_is_not_ready_in_between_starts_the_minute_anew() -> None:
-    """And what was told is not told again before the taint was gone."""
+    """A taint that was reported is not reported again before it was removed."""
     stage = Stage()
     stage.sees(reporting("True", taint(NOT_READY)))
     stage.at(50).sees(reporting("Unknown", taint(NOT_READY)))
@@ -60,15 +60,15 @@ def test_a_node_that_is_not_ready_in_between_starts_the_minute_anew() -> None:
     ],
     ids=["no condition", "not ready", "other taints"],
 )
-def test_other_nodes_and_taints_are_not_told(seen: Node) -> None:
-    """Without a condition nobody knows whether the node is ready."""
+def test_other_nodes_and_taints_are_not_reported(seen: Node) -> None:
+    """Without a condition, it is unknown whether the node is ready."""
     stage = Stage()
     stage.sees(seen)
     assert told(stage, 100) == []
 
 
-def test_nothing_is_told_of_a_node_that_is_gone() -> None:
-    """And one that is created under its name begins anew."""
+def test_a_deleted_node_is_not_reported() -> None:
+    """For a node that is created with the same name, the minute begins anew."""
     stage = Stage()
     stage.sees(reporting("True", taint(NOT_READY)))
     stage.at(10).observe(NodeGone("n1", "uid-n1"))
@@ -77,8 +77,8 @@ def test_nothing_is_told_of_a_node_that_is_gone() -> None:
     assert [second for second, _ in told(stage, 160, 161)] == [161]
 
 
-def test_one_that_comes_back_after_it_was_told_is_told_again() -> None:
-    """In between it was gone."""
+def test_a_taint_that_comes_back_is_reported_again() -> None:
+    """The taint was removed in between."""
     stage = Stage()
     stage.sees(reporting("True", taint(NOT_READY)))
     assert [second for second, _ in told(stage, 61)] == [61]

@@ -1,4 +1,4 @@
-"""What holds evictions back: orders and circuit breaker, and what is told of it."""
+"""What holds evictions: the control state and the circuit breaker, and what is reported about both."""
 
 import pytest
 from tests.unit.builders import epoch, moment, node, since, taint
@@ -21,33 +21,33 @@ NOTHING = ControlState()
 
 
 def suspension(policy: BreakerPolicy | None = None, control_state: ControlState | None = NOTHING) -> Suspension:
-    """Suspension where nothing is ordered, or what is given."""
+    """A suspension with an empty control state, or the given one."""
     return Suspension(EvictionPolicy(), Breaker(policy or BreakerPolicy()), control_state)
 
 
 def tainted(it: Suspension, at: float = 1) -> dict[str, KnownNode]:
-    """A cluster of one node, of which a pod has to go."""
+    """A cluster of one tainted node with a pod that must be evicted."""
     it._breaker.evicts("n1", taint())
     return {"n1": KnownNode(node(taint()), at, {taint(): since(at)})}
 
 
 def ordered(it: Suspension, at: float, control_state: ControlState) -> list[Effect]:
-    """Take in orders at an instant."""
+    """Apply a control state at an instant."""
     return it.order(control_state, moment(at))
 
 
 # What is held
 
 
-def test_nothing_is_held_where_nothing_is_ordered() -> None:
-    """The breaker is closed, nobody has paused anything."""
+def test_an_empty_control_state_holds_nothing() -> None:
+    """The breaker is closed, and nothing is paused."""
     assert suspension().of_cluster() is None
     assert suspension().of_flow(FlowKey("n1", "shop", "")) is None
     assert suspension().pauses() == {"whole": 0, "node": 0, "namespace": 0}
 
 
-def test_orders_that_are_not_known_hold_everything() -> None:
-    """Nobody can tell whether it is paused."""
+def test_an_unknown_control_state_holds_everything() -> None:
+    """Without the control state, it is unknown whether evictions are paused."""
     it = suspension(control_state=None)
     assert it.of_cluster() is WaitReason.ORDERS_UNKNOWN
     assert it.of_flow(FlowKey("n1", "shop", "")) is None
@@ -56,8 +56,8 @@ def test_orders_that_are_not_known_hold_everything() -> None:
     assert it.of_cluster() is None
 
 
-def test_each_pause_holds_what_it_is_about() -> None:
-    """Everything, a node, a namespace; and a node before a namespace where both do."""
+def test_each_pause_holds_its_scope() -> None:
+    """The scope is everything, a node or a namespace; if both apply, the reason is the node."""
     it = suspension(control_state=ControlState(nodes={"n1": WHY}, namespaces={"shop": WHY, "bank": WHY}))
     assert it.of_cluster() is None
     assert it.of_flow(FlowKey("n1", "shop", "")) is WaitReason.NODE_PAUSED
@@ -70,18 +70,18 @@ def test_each_pause_holds_what_it_is_about() -> None:
     assert it.pauses() == {"whole": 1, "node": 0, "namespace": 0}
 
 
-def test_the_breaker_is_told_before_a_pause() -> None:
-    """It takes a human to end both, and the breaker is what nobody has ordered."""
+def test_the_breaker_is_the_reason_before_a_pause() -> None:
+    """A person has to end both, but nobody ordered the breaker to open."""
     it = suspension()
     ordered(it, 1, ControlState(cluster=Pause(), latch=Latch(epoch(1), "many")))
     assert it.of_cluster() is WaitReason.BREAKER_OPEN
 
 
-# What is told
+# What is reported
 
 
-def test_each_pause_is_told_once_and_so_is_its_end() -> None:
-    """With its scope in words."""
+def test_each_pause_and_its_end_are_reported_once() -> None:
+    """The effect contains the scope."""
     it = suspension()
     control_state = ControlState(WHY, {"n1": WHY}, {"shop": Pause()})
     assert ordered(it, 1, control_state) == [
@@ -98,16 +98,16 @@ def test_each_pause_is_told_once_and_so_is_its_end() -> None:
     assert ordered(it, 4, ControlState()) == [Resumed(PauseScope("node", "n1")), Resumed(PauseScope("node", "n2"))]
 
 
-def test_what_is_paused_at_the_start_is_told() -> None:
-    """The first orders that are known are news."""
+def test_a_pause_that_is_in_force_at_the_start_is_reported() -> None:
+    """The first control state that is read is news."""
     assert ordered(suspension(control_state=None), 1, ControlState(WHY)) == [Paused(EVERYTHING, WHY)]
 
 
 # The breaker, seen by this process
 
 
-def test_a_breaker_that_opens_is_told_once() -> None:
-    """With its latch."""
+def test_a_breaker_that_opens_is_reported_once() -> None:
+    """The effect contains the latch."""
     it = suspension(ANY_NODE)
     nodes = tainted(it)
     assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(Latch(epoch(2), CAUSE))]
@@ -115,8 +115,8 @@ def test_a_breaker_that_opens_is_told_once() -> None:
     assert it.of_cluster() is WaitReason.BREAKER_OPEN
 
 
-def test_it_does_not_look_before_it_is_known_what_people_have_said() -> None:
-    """A reset of a minute ago says that the wave is fine: a restart must not open the breaker for it again."""
+def test_the_breaker_does_not_evaluate_before_the_control_state_is_known() -> None:
+    """The control state may contain a recent reset, after which a restart must not open the breaker again."""
     it = suspension(ANY_NODE, None)
     nodes = tainted(it, 1)
     assert it.evaluate(nodes, 1000, moment(2)) == []
@@ -125,8 +125,8 @@ def test_it_does_not_look_before_it_is_known_what_people_have_said() -> None:
     assert it.of_cluster() is None
 
 
-def test_what_is_paused_is_not_about_to_go() -> None:
-    """Pods that fall due during a pause of everything don't open it, nor do they once that is resumed."""
+def test_pods_due_during_a_pause_do_not_open_the_breaker() -> None:
+    """They do not open it after the pause either; more than five due pods on top of them do."""
     it = suspension(ANY_NODE, ControlState(cluster=Pause()))
     assert it.evaluate({}, 1000, moment(1)) == []
     ordered(it, 2, ControlState())
@@ -135,8 +135,8 @@ def test_what_is_paused_is_not_about_to_go() -> None:
     assert it.evaluate({}, 1006, moment(3)) == [BreakerOpened(Latch(epoch(3), "1006 pods due at once, more than 5"))]
 
 
-def test_during_a_pause_not_even_one_is_about_to_go() -> None:
-    """Where none may be due at once."""
+def test_a_pause_does_not_open_a_breaker_that_allows_no_due_pod() -> None:
+    """The policy allows no due pod at all."""
     it = suspension(BreakerPolicy(enabled=True, max_due=0), ControlState(cluster=Pause()))
     assert it.evaluate({}, 7, moment(1)) == []
     ordered(it, 2, ControlState())
@@ -147,8 +147,8 @@ def test_during_a_pause_not_even_one_is_about_to_go() -> None:
     "paused",
     [ControlState(cluster=Pause()), ControlState(nodes={"n1": Pause()}), ControlState(namespaces={"shop": Pause()})],
 )
-def test_whatever_is_resumed_somebody_knows_what_has_gathered(paused: ControlState) -> None:
-    """Of everything, of a node, of a namespace; a pause that merely stays says nothing."""
+def test_a_person_who_ends_a_pause_knows_the_backlog(paused: ControlState) -> None:
+    """The pause may be of everything, a node, or a namespace; a pause that stays makes no backlog known."""
     it = suspension(ANY_NODE, paused)
     ordered(it, 1, paused)
     it._breaker.count_due(0)
@@ -159,11 +159,11 @@ def test_whatever_is_resumed_somebody_knows_what_has_gathered(paused: ControlSta
     assert other.evaluate({}, 6, moment(2)) != []
 
 
-# The breaker, as it stands in the cluster
+# The breaker in the control state
 
 
-def test_a_latch_in_the_cluster_opens_it_everywhere() -> None:
-    """Its own time and cause."""
+def test_a_latch_in_the_cluster_opens_the_breaker_of_every_replica() -> None:
+    """The breaker takes over the latch's time and cause."""
     it = suspension()
     latch = Latch(epoch(1), "elsewhere")
     assert ordered(it, 5, ControlState(latch=latch)) == [BreakerOpened(latch)]
@@ -171,8 +171,8 @@ def test_a_latch_in_the_cluster_opens_it_everywhere() -> None:
     assert it._breaker.latch == latch
 
 
-def test_a_latch_that_is_known_stays_when_the_config_map_is_gone() -> None:
-    """Nobody said that all is well."""
+def test_a_known_latch_stays_when_the_config_map_is_gone() -> None:
+    """The loss of the ConfigMap is no reset."""
     it = suspension()
     ordered(it, 5, ControlState(latch=Latch(epoch(1), "elsewhere")))
     assert ordered(it, 6, ControlState()) == []
@@ -181,7 +181,7 @@ def test_a_latch_that_is_known_stays_when_the_config_map_is_gone() -> None:
 
 @pytest.mark.parametrize(("reset_at", "closed"), [(9.999, False), (10.0, True), (11.0, True)])
 def test_a_reset_counts_if_it_is_not_older_than_the_latch(reset_at: float, closed: bool) -> None:
-    """One that was meant for an earlier latch does not close this one."""
+    """An older reset was meant for an earlier latch."""
     it = suspension()
     ordered(it, 10, ControlState(latch=Latch(epoch(10), "many")))
     effects = ordered(it, 12, ControlState(reset_epoch=epoch(reset_at)))
@@ -191,7 +191,7 @@ def test_a_reset_counts_if_it_is_not_older_than_the_latch(reset_at: float, close
 
 
 def test_a_reset_counts_once() -> None:
-    """It stands in the cluster from then on, and says nothing of a wave that comes later."""
+    """The reset stays in the cluster, and does not apply to a later surge."""
     it = suspension(ANY_NODE)
     nodes = tainted(it, 5)
     reset = ControlState(reset_epoch=epoch(4))
@@ -203,8 +203,8 @@ def test_a_reset_counts_once() -> None:
     assert it.evaluate(nodes, 0, moment(9)) == []
 
 
-def test_a_reset_counts_once_even_where_it_opens_again_at_the_same_instant() -> None:
-    """A latch of exactly its time is no reason to take it for another one."""
+def test_a_reset_counts_once_even_if_the_breaker_opens_again_at_the_same_instant() -> None:
+    """The reset is as old as the latch, but was applied before."""
     it = suspension(ANY_NODE)
     reset = ControlState(reset_epoch=epoch(4))
     ordered(it, 4, reset)
@@ -213,16 +213,16 @@ def test_a_reset_counts_once_even_where_it_opens_again_at_the_same_instant() -> 
     assert it.of_cluster() is WaitReason.BREAKER_OPEN
 
 
-def test_a_second_reset_takes_in_what_has_come_since_the_first() -> None:
-    """Also while the breaker is closed."""
+def test_a_second_reset_includes_what_has_happened_since_the_first() -> None:
+    """This applies while the breaker is closed too."""
     it = suspension(ANY_NODE)
     ordered(it, 4, ControlState(reset_epoch=epoch(4)))
     ordered(it, 6, ControlState(reset_epoch=epoch(6)))
     assert it.evaluate(tainted(it, 5), 0, moment(7)) == []
 
 
-def test_whoever_opens_it_by_hand_is_obeyed_whatever_time_is_written_there() -> None:
-    """The last word in the cluster counts: a latch in place of a reset was written after it."""
+def test_a_latch_set_by_hand_opens_the_breaker_whatever_its_time() -> None:
+    """A latch that replaces a reset in the cluster was written after it."""
     it = suspension()
     ordered(it, 10, ControlState(reset_epoch=epoch(10)))
     latch = Latch(epoch(3), "by hand")
@@ -230,8 +230,8 @@ def test_whoever_opens_it_by_hand_is_obeyed_whatever_time_is_written_there() -> 
     assert ordered(it, 12, ControlState(reset_epoch=epoch(12))) == [BreakerClosed()]
 
 
-def test_one_that_closes_by_itself_is_told_and_not_opened_by_what_it_could_not_write_yet() -> None:
-    """Its latch still stands in the cluster for a while; a newer one opens it again."""
+def test_a_breaker_that_closed_by_itself_ignores_its_old_latch_in_the_cluster() -> None:
+    """The closing is reported; the old latch stays there for a while, and a newer one opens the breaker again."""
     it = suspension(CLOSES)
     nodes = tainted(it)
     assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(Latch(epoch(2), CAUSE))]
@@ -245,8 +245,8 @@ def test_one_that_closes_by_itself_is_told_and_not_opened_by_what_it_could_not_w
     assert ordered(it, 6, ControlState(latch=newer)) == [BreakerOpened(newer)]
 
 
-def test_what_cannot_be_read_holds_even_who_closed_it_by_itself() -> None:
-    """Only a human knows what was meant."""
+def test_an_unreadable_latch_opens_a_breaker_that_closed_by_itself() -> None:
+    """Only a person knows what the latch was meant to say."""
     it = suspension(CLOSES)
     nodes = tainted(it)
     it.evaluate(nodes, 0, moment(2))
@@ -256,8 +256,8 @@ def test_what_cannot_be_read_holds_even_who_closed_it_by_itself() -> None:
     assert ordered(it, 5, ControlState(latch=unreadable)) == [BreakerOpened(unreadable)]
 
 
-def test_what_cannot_be_read_holds_even_who_would_close_by_itself() -> None:
-    """Nonsense that somebody writes over an open latch: the cause may go, and it stays open."""
+def test_an_unreadable_latch_keeps_the_breaker_from_closing_by_itself() -> None:
+    """Somebody overwrites an open latch with nonsense: the breaker stays open without its cause, until a reset."""
     it = suspension(CLOSES)
     nodes = tainted(it)
     it.evaluate(nodes, 0, moment(2))
@@ -268,8 +268,8 @@ def test_what_cannot_be_read_holds_even_who_would_close_by_itself() -> None:
     assert ordered(it, 5, ControlState(reset_epoch=epoch(5))) == [BreakerClosed()]
 
 
-def test_a_readable_value_ends_what_could_not_be_read() -> None:
-    """Somebody puts the old value back, closed since long ago: that counts, as it stands there."""
+def test_a_readable_value_ends_an_unreadable_latch() -> None:
+    """Somebody restores the old value, by which the breaker was closed long ago: that value counts."""
     it = suspension(BreakerPolicy(), ControlState(reset_epoch=epoch(1)))
     ordered(it, 2, ControlState(reset_epoch=epoch(1)))
     ordered(it, 3, ControlState(latch=Latch(0.0, "shut", unreadable=True)))
@@ -279,8 +279,8 @@ def test_a_readable_value_ends_what_could_not_be_read() -> None:
     assert it.of_cluster() is None
 
 
-def test_a_latch_that_is_put_back_is_as_it_was() -> None:
-    """Open, and no human's business only: it may close by itself."""
+def test_a_restored_latch_replaces_the_unreadable_one() -> None:
+    """The breaker stays open, with the old latch, which is readable again."""
     it = suspension(CLOSES)
     latch = Latch(epoch(1), "many")
     ordered(it, 2, ControlState(latch=latch))
@@ -289,8 +289,8 @@ def test_a_latch_that_is_put_back_is_as_it_was() -> None:
     assert it._breaker.latch == latch
 
 
-def test_what_has_come_while_nonsense_held_is_looked_at_once_it_is_put_right() -> None:
-    """To correct a value is not to say that all is well."""
+def test_after_an_unreadable_value_is_corrected_the_breaker_evaluates_again() -> None:
+    """To correct a value is no reset: nodes that were tainted meanwhile count."""
     it = suspension(ANY_NODE)
     ordered(it, 1, ControlState(reset_epoch=epoch(1)))
     ordered(it, 2, ControlState(latch=Latch(0.0, "shut", unreadable=True)))
@@ -300,8 +300,8 @@ def test_what_has_come_while_nonsense_held_is_looked_at_once_it_is_put_right() -
     assert [type(effect) for effect in it.evaluate(nodes, 0, moment(5))] == [BreakerOpened]
 
 
-def test_what_nonsense_has_held_until_it_was_put_right_may_go() -> None:
-    """As after a pause: whoever put it right knows of the backlog, and it opens no breaker."""
+def test_a_backlog_held_by_an_unreadable_value_may_be_worked_off() -> None:
+    """As after a pause, the person who corrects the value knows the backlog, which does not open the breaker."""
     it = suspension(BreakerPolicy(enabled=True, max_due=2))
     ordered(it, 1, ControlState(reset_epoch=epoch(1)))
     ordered(it, 2, ControlState(latch=Latch(0.0, "shut", unreadable=True)))
@@ -310,8 +310,8 @@ def test_what_nonsense_has_held_until_it_was_put_right_may_go() -> None:
     assert it.of_cluster() is None
 
 
-def test_whose_clock_was_ahead_when_it_closed_is_not_blind_until_then() -> None:
-    """Once the clock is right, what it remembers of later than now is of now."""
+def test_a_reset_from_the_future_does_not_hide_a_surge() -> None:
+    """Once the clock is right, a reset dated later than now counts as of now."""
     it = suspension(ANY_NODE)
     it._breaker.reset(epoch(7200))
     ordered(it, 4, ControlState())
@@ -319,15 +319,15 @@ def test_whose_clock_was_ahead_when_it_closed_is_not_blind_until_then() -> None:
 
 
 def test_nothing_is_due_while_everything_is_paused() -> None:
-    """So however little the breaker bears, it does not open for what is held anyway."""
+    """The breaker does not open even if its policy allows no due pod."""
     it = suspension(BreakerPolicy(enabled=True, max_due=0), ControlState(cluster=WHY))
     assert it.evaluate({}, 5, moment(1)) == []
     assert it._breaker.latch is None
     assert [type(effect) for effect in ordered(it, 2, NOTHING) + it.evaluate({}, 0, moment(2))] == [Resumed]
 
 
-def test_a_breaker_found_open_closes_by_itself_only_once_its_cause_was_seen_and_went() -> None:
-    """What is not listed yet is not gone; and of the next time it is found open, nothing has been seen yet either."""
+def test_a_breaker_found_open_closes_by_itself_only_once_its_cause_was_seen_and_is_gone() -> None:
+    """The cause may not be listed yet. When the breaker is found open again, the new cause has not been seen either."""
     it = suspension(CLOSES, None)
     ordered(it, 10, ControlState(latch=Latch(epoch(5), CAUSE)))
     assert it.evaluate({}, 0, moment(10)) == []

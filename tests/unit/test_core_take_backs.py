@@ -1,4 +1,4 @@
-"""Whether a condition of ours may be on a pod, and when it is to be taken back."""
+"""Whether a condition of this controller may be on a pod, and when it is to be taken back."""
 
 import pytest
 from tests.unit.builders import pod
@@ -12,8 +12,8 @@ def record(uid: str = "a", name: str = "web-0") -> PodRecord:
     return PodRecord(pod(name=name, uid=uid), 0.0)
 
 
-def test_what_is_to_be_taken_back_keeps_its_time_and_can_be_cancelled() -> None:
-    """To want it again later changes nothing; once cancelled, nothing comes due."""
+def test_a_take_back_keeps_its_time_and_can_be_cancelled() -> None:
+    """To want it again for a later time changes nothing; after the cancellation nothing is due."""
     take_backs, a = TakeBacks(), record()
     take_backs.want(a, 5.0)
     take_backs.want(a, 9.0)
@@ -23,7 +23,7 @@ def test_what_is_to_be_taken_back_keeps_its_time_and_can_be_cancelled() -> None:
 
 
 def test_failed_attempts_are_counted_until_the_condition_is_forgotten() -> None:
-    """A later attempt takes the place of the one that was wanted."""
+    """The next attempt replaces the one that was wanted."""
     take_backs, a = TakeBacks(), record()
     assert a.condition == NO_CONDITION
     take_backs.will_mark(a)
@@ -34,8 +34,8 @@ def test_failed_attempts_are_counted_until_the_condition_is_forgotten() -> None:
     assert (a.condition, take_backs.next_at()) == (Condition(False, None, 0, 0), None)
 
 
-def test_a_count_outlives_a_take_back_that_was_cancelled() -> None:
-    """The condition is still there, and the next attempt is not the first."""
+def test_the_count_of_attempts_outlives_a_cancelled_take_back() -> None:
+    """The condition is still on the pod, and the next attempt is not the first."""
     take_backs, a = TakeBacks(), record()
     take_backs.want_again(a, 7.0, 2)
     take_backs.cancel(a)
@@ -44,8 +44,8 @@ def test_a_count_outlives_a_take_back_that_was_cancelled() -> None:
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_the_one_that_has_been_due_for_longest_comes_first_and_ties_in_order(anew: bool) -> None:
-    """Also where the hints are placed anew from the records."""
+def test_the_most_overdue_take_back_is_first_and_ties_keep_their_order(anew: bool) -> None:
+    """The order is the same if the hints are placed anew from the records."""
     take_backs = TakeBacks()
     records = [record(uid, uid) for uid in ("c", "b", "a", "late")]
     for each, at in zip(records, (2.0, 2.0, 1.0, 9.0), strict=True):
@@ -60,7 +60,7 @@ def test_the_one_that_has_been_due_for_longest_comes_first_and_ties_in_order(ane
 
 
 def test_a_record_without_a_take_back_places_no_hint() -> None:
-    """It may carry a condition all the same."""
+    """A condition may be on the pod nevertheless."""
     take_backs, a = TakeBacks(), record()
     take_backs.will_mark(a)
     take_backs.place(a)

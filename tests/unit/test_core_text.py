@@ -18,12 +18,12 @@ from taint_eviction.core.text import one_line
     ],
 )
 def test_text_becomes_one_line_of_at_most_300_characters(text: str | BaseException, line: str) -> None:
-    """Control characters are spaces, and an exception without a message is named by its type."""
+    """Control characters become spaces, and an exception without a message becomes the name of its type."""
     assert one_line(text) == line
 
 
-def test_a_shorter_line_can_be_asked_for() -> None:
-    """Of long text only the beginning is read."""
+def test_a_shorter_line_may_be_requested() -> None:
+    """Only the beginning of a long text is read."""
     assert one_line("abcdef", 5) == "abcd…"
     assert one_line("abcde", 5) == "abcde"
     assert one_line(" " * 19 + "abc", 5) == "a"

@@ -1,4 +1,4 @@
-"""The timed-worker queue: what is due when."""
+"""The timed-worker queue: which entry is due when."""
 
 import time
 from collections.abc import Callable
@@ -21,18 +21,18 @@ def frozen_now() -> float:
 
 
 class KeepsKeyQueue(TimedWorkerQueue):
-    """The mistake of W1, on purpose: a key whose work was begun stays taken, whoever comes next under that name."""
+    """The mistake of W1, on purpose: a key stays taken once its work has begun, even for another pod with that name."""
 
     def __init__(self) -> None:
         super().__init__()
         self._done: set[tuple[str, str]] = set()
 
     def schedule(self, ref: PodRef, fire_at: float) -> Entry | None:
-        """Ignore a key that has had its turn."""
+        """Ignore a key whose entry was popped before."""
         return None if ref.key in self._done else super().schedule(ref, fire_at)
 
     def pop_due(self, now: float) -> Entry | None:
-        """Pop, but never let go of the key."""
+        """Pop an entry, but never release its key."""
         entry = super().pop_due(now)
         if entry is not None:
             self._done.add(entry.ref.key)
@@ -40,7 +40,7 @@ class KeepsKeyQueue(TimedWorkerQueue):
 
 
 def popped(queue: TimedWorkerQueue, now: float) -> list[str]:
-    """Pop all that is due and list the UIDs."""
+    """Pop all entries that are due, and list their UIDs."""
     uids = []
     while (entry := queue.pop_due(now)) is not None:
         uids.append(entry.ref.uid)
@@ -48,7 +48,7 @@ def popped(queue: TimedWorkerQueue, now: float) -> list[str]:
 
 
 def test_an_empty_queue_has_nothing_due() -> None:
-    """Nothing is due at any time, and nothing to wait for."""
+    """The queue reports no next instant either."""
     queue = TimedWorkerQueue()
     assert queue.pop_due(1e12) is None
     assert queue.next_fire_at() is None
@@ -58,7 +58,7 @@ def test_an_empty_queue_has_nothing_due() -> None:
 
 
 def test_entries_are_due_at_their_instant_and_not_before() -> None:
-    """The boundary belongs to due."""
+    """An entry is due at exactly its instant."""
     queue = TimedWorkerQueue()
     assert queue.schedule(A, 10) is None
     assert queue.pop_due(9.999) is None
@@ -69,16 +69,16 @@ def test_entries_are_due_at_their_instant_and_not_before() -> None:
     assert queue.pop_due(1e12) is None
 
 
-def test_the_most_overdue_comes_first_and_ties_keep_their_turn() -> None:
-    """Order is by time, then by who was scheduled first."""
+def test_the_most_overdue_entry_is_first_and_ties_keep_their_order() -> None:
+    """Entries with equal times come in the order in which they were scheduled."""
     queue = TimedWorkerQueue()
     for uid, fire_at in [("late", 30), ("tie-1", 20), ("early", 10), ("tie-2", 20)]:
         queue.schedule(ref(uid, uid), fire_at)
     assert popped(queue, 100) == ["early", "tie-1", "tie-2", "late"]
 
 
-def test_within_one_second_order_is_by_time_too() -> None:
-    """Before any of them was looked at, and after."""
+def test_within_one_second_the_order_is_by_time_too() -> None:
+    """An entry that is added after the next instant was read is in order too."""
     queue = TimedWorkerQueue()
     for uid, fire_at in [("d", 10.9), ("b", 10.2), ("e", 10.95), ("c", 10.5)]:
         queue.schedule(ref(uid, uid), fire_at)
@@ -88,8 +88,8 @@ def test_within_one_second_order_is_by_time_too() -> None:
 
 
 @pytest.mark.parametrize("second", [5.0, 20.0])
-def test_scheduling_again_moves_in_both_directions(second: float) -> None:
-    """W5: the new time counts, earlier or later, and there is one entry."""
+def test_scheduling_again_moves_an_entry_in_both_directions(second: float) -> None:
+    """W5: the new time counts, whether it is earlier or later, and there is one entry."""
     queue = TimedWorkerQueue()
     queue.schedule(A, 10)
     replaced = queue.schedule(A, second)
@@ -101,7 +101,7 @@ def test_scheduling_again_moves_in_both_directions(second: float) -> None:
 
 
 def test_scheduling_the_same_again_keeps_the_turn() -> None:
-    """An entry that did not change does not queue up behind its equals."""
+    """An entry that does not change does not move behind its equals."""
     queue = TimedWorkerQueue()
     queue.schedule(ref("x", "x"), 10)
     queue.schedule(ref("y", "y"), 10)
@@ -110,7 +110,7 @@ def test_scheduling_the_same_again_keeps_the_turn() -> None:
 
 
 def test_a_new_uid_replaces_the_entry_of_the_old_one() -> None:
-    """W1: a key has one entry and it belongs to the UID that was scheduled last, also for the same instant."""
+    """W1: a key has one entry, that of the UID that was scheduled last, even for the same instant."""
     queue = TimedWorkerQueue()
     queue.schedule(A, 10)
     queue.schedule(B, 10)
@@ -120,8 +120,8 @@ def test_a_new_uid_replaces_the_entry_of_the_old_one() -> None:
     assert popped(queue, 100) == ["b"]
 
 
-def test_cancelling_is_for_the_owner_only() -> None:
-    """W3: whoever comes late can't cancel the entry of another UID."""
+def test_an_entry_is_cancelled_only_by_its_own_uid() -> None:
+    """W3: a late cancellation does not affect another UID's entry."""
     queue = TimedWorkerQueue()
     queue.schedule(B, 10)
     assert queue.cancel(A) is None
@@ -134,7 +134,7 @@ def test_cancelling_is_for_the_owner_only() -> None:
 
 
 def test_the_same_name_in_another_namespace_is_another_key() -> None:
-    """Keys are namespace and name."""
+    """A key consists of namespace and name."""
     queue = TimedWorkerQueue()
     queue.schedule(ref(namespace="x", uid="1"), 1)
     queue.schedule(ref(namespace="y", uid="2"), 2)
@@ -142,7 +142,7 @@ def test_the_same_name_in_another_namespace_is_another_key() -> None:
 
 
 def stale_key_sequence(queue: TimedWorkerQueue) -> list[str]:
-    """A pod is evicted, recreated under its name by its StatefulSet, and its node is tainted still."""
+    """A pod is evicted and recreated by its StatefulSet under the same name, and its node is still tainted."""
     queue.schedule(A, 10)
     gone = popped(queue, 10)
     queue.cancel(A)
@@ -151,17 +151,17 @@ def stale_key_sequence(queue: TimedWorkerQueue) -> list[str]:
 
 
 def test_a_pod_recreated_under_its_name_gets_an_entry_of_its_own() -> None:
-    """W1: nothing of the first bearer's entry is left when its turn is over."""
+    """W1: nothing is left of the first pod's entry once it was popped."""
     assert stale_key_sequence(TimedWorkerQueue()) == ["a", "b"]
 
 
 def test_a_queue_that_keeps_the_key_never_evicts_the_recreated_pod() -> None:
-    """W1: the same sequence shows the mistake on a queue that makes it, so it would show it on ours."""
+    """W1: the same sequence finds the mistake in a queue that has it."""
     assert stale_key_sequence(KeepsKeyQueue()) == ["a"]
 
 
 def stale_key_story(make: Callable[[], TimedWorkerQueue]) -> list[tuple[float, str]]:
-    """Play the stale key on a whole controller that has queues of this kind."""
+    """Play W1 on a whole controller with a queue of this kind."""
     stage = Stage()
     stage.brain._queue._first_tries = make()
     stage.sees(node(taint()), pod(tolerates(10), uid="a"))
@@ -170,8 +170,8 @@ def stale_key_story(make: Callable[[], TimedWorkerQueue]) -> list[tuple[float, s
     return gone + stage.play(1000)
 
 
-def test_the_stale_key_shows_through_the_whole_controller() -> None:
-    """W1: with a queue that keeps keys the recreated pod is never evicted, with ours it is, at its own deadline."""
+def test_the_whole_controller_shows_a_stale_key() -> None:
+    """W1: with a queue that keeps keys, the recreated pod is never evicted; with the real one, at its own deadline."""
     assert stale_key_story(KeepsKeyQueue) == [(10, "a")]
     assert stale_key_story(TimedWorkerQueue) == [(10, "a"), (22, "b")]
 
@@ -182,12 +182,12 @@ def heap_bound(queue: TimedWorkerQueue) -> int:
 
 
 def held_by(queue: TimedWorkerQueue) -> int:
-    """Count the entries that are in memory, stale ones too."""
+    """Count the entries in memory, including stale ones."""
     return len(queue._front) + sum(map(len, queue._by_second.values()))
 
 
 def test_replaced_entries_do_not_pile_up() -> None:
-    """A deadline that moves all the time costs a bounded heap."""
+    """A deadline that moves all the time needs a bounded number of entries."""
     queue = TimedWorkerQueue()
     for step in range(10_000):
         queue.schedule(A, 1e6 - step)
@@ -195,7 +195,7 @@ def test_replaced_entries_do_not_pile_up() -> None:
 
 
 def test_cancelled_entries_stay_until_they_outnumber_the_live_ones_by_far() -> None:
-    """To throw them out costs as much as all that is left, so it is done seldom, again and again."""
+    """To remove them costs as much as all entries that are left, so the queue does it seldom."""
     queue = TimedWorkerQueue()
     for _round in range(2):
         pods = [ref(str(number), str(number)) for number in range(100)]
@@ -208,8 +208,8 @@ def test_cancelled_entries_stay_until_they_outnumber_the_live_ones_by_far() -> N
         assert held_by(queue) == len(queue) == 17
 
 
-def test_nothing_is_kept_of_what_was_popped() -> None:
-    """Not even until the next look."""
+def test_popped_entries_are_not_kept() -> None:
+    """They are removed at once, not at the next pop."""
     queue = TimedWorkerQueue()
     for uid, fire_at in [("x", 10.0), ("y", 10.5)]:
         queue.schedule(ref(uid, uid), fire_at)
@@ -220,7 +220,7 @@ def test_nothing_is_kept_of_what_was_popped() -> None:
 
 
 def test_cancelled_entries_do_not_pile_up() -> None:
-    """Nodes that flap cost a bounded heap."""
+    """Nodes that flap need a bounded number of entries."""
     queue = TimedWorkerQueue()
     for step in range(3_000):
         queue.schedule(ref(str(step), str(step)), 1e6 + step)
@@ -230,7 +230,7 @@ def test_cancelled_entries_do_not_pile_up() -> None:
 
 
 def test_the_heap_stays_bounded_while_entries_are_popped() -> None:
-    """Popping makes the live entries fewer, so stale ones must go along."""
+    """Popping reduces the number of live entries, so the number of stale ones must fall too."""
     queue = TimedWorkerQueue()
     for step in range(200):
         queue.schedule(ref(str(step), str(step)), 1e6 + step)
@@ -241,7 +241,7 @@ def test_the_heap_stays_bounded_while_entries_are_popped() -> None:
 
 
 def test_a_replay_by_a_frozen_wall_clock_pops_at_the_exact_second() -> None:
-    """The queue reads no clock: whoever has one passes it in, here a frozen one that is ticked by hand."""
+    """The queue reads no clock: the caller passes the time, here from a frozen clock that the test moves."""
     queue = TimedWorkerQueue()
     with freeze_time("2026-03-01 12:00:00") as clock:
         start = frozen_now()
@@ -255,7 +255,7 @@ def test_a_replay_by_a_frozen_wall_clock_pops_at_the_exact_second() -> None:
 
 
 def test_a_replay_of_the_stale_key_by_a_frozen_wall_clock() -> None:
-    """W1: evicted at 10 s, recreated at 15 s, evicted again at 25 s, once each."""
+    """W1: the pod is evicted at 10 s, recreated at 15 s, and evicted again at 25 s, once each."""
     queue = TimedWorkerQueue()
     timeline = []
     with freeze_time("2026-03-01 12:00:00") as clock:
@@ -269,8 +269,8 @@ def test_a_replay_of_the_stale_key_by_a_frozen_wall_clock() -> None:
     assert timeline == [(10, "a"), (25, "b")]
 
 
-def test_a_wall_clock_that_steps_back_delays_and_never_repeats() -> None:
-    """A clock moved back by an hour makes nothing due twice and loses nothing."""
+def test_a_wall_clock_that_steps_back_delays_entries_and_repeats_none() -> None:
+    """A clock that moves back by an hour makes no entry due twice, and loses none."""
     queue = TimedWorkerQueue()
     with freeze_time("2026-03-01 12:00:00") as clock:
         assert isinstance(clock, FrozenDateTimeFactory)
@@ -286,8 +286,8 @@ def test_a_wall_clock_that_steps_back_delays_and_never_repeats() -> None:
 
 
 @freeze_time("2026-03-01 12:00:00", auto_tick_seconds=1)
-def test_a_replay_by_a_clock_that_ticks_with_each_look() -> None:
-    """A clock that moves while it is read makes each entry due at the first look at or after its instant."""
+def test_a_replay_by_a_clock_that_ticks_with_each_reading() -> None:
+    """An entry is due at the first reading at or after its instant."""
     queue = TimedWorkerQueue()
     start = frozen_now()
     queue.schedule(A, start + 2.5)

@@ -1,4 +1,4 @@
-"""Which nodes the breaker does not count, and why not: for people who expect another number."""
+"""Which nodes the breaker does not count, and why: for people who expect another number."""
 
 from dataclasses import replace
 
@@ -12,12 +12,12 @@ from taint_eviction.core.uncounted_nodes import NotCounted
 
 
 def uncounted(on: Stage) -> dict[NotCounted, list[str]]:
-    """What is said now."""
+    """Return the uncounted nodes by their reason, as of now."""
     return on.brain.status.uncounted(moment(on.now))
 
 
-def test_a_node_that_no_pod_has_to_leave_is_not_counted() -> None:
-    """A taint that everybody tolerates is no surge; one that evicts is counted, and so is named nowhere."""
+def test_a_node_from_which_no_pod_is_evicted_is_not_counted() -> None:
+    """A taint that all pods tolerate is no surge; a node whose taint evicts a pod counts, and is not listed."""
     on = Stage(breaker=POLICY)
     on.at(10).sees(node(taint(), name="n1"), node(taint(), name="n2"), node(name="n3"))
     on.sees(pod(on="n1"), pod(tolerates(), name="b", uid="b", on="n2"))
@@ -25,16 +25,16 @@ def test_a_node_that_no_pod_has_to_leave_is_not_counted() -> None:
     assert uncounted(on) == {NotCounted.NO_EVICTION: ["n2"]}
 
 
-def test_a_node_without_its_list_is_not_counted_yet() -> None:
-    """Whether a pod has to leave it is not known."""
+def test_an_unlisted_node_is_not_counted_yet() -> None:
+    """It is unknown whether a pod must be evicted from it."""
     on = Stage(breaker=POLICY)
     on.at(10).sees(node(name="n1"))
     on.at(20).sees(node(taint(), name="n1"))
     assert uncounted(on) == {NotCounted.UNLISTED: ["n1"]}
 
 
-def test_what_is_older_than_the_window_is_not_counted() -> None:
-    """For nodes with taints and for such that are lost; the window is 100 s."""
+def test_a_node_tainted_or_lost_before_the_window_is_not_counted() -> None:
+    """The window is 100 s."""
     on = Stage(breaker=POLICY)
     on.sees(node(name="n1"))
     on.at(10).sees(node(taint(), name="n1"), lost_node("n2", since=9, tainted=False))
@@ -44,8 +44,8 @@ def test_what_is_older_than_the_window_is_not_counted() -> None:
     assert uncounted(on.at(111)) == {NotCounted.OLD: ["n1", "n2"]}
 
 
-def test_what_was_there_before_the_last_reset_is_not_counted() -> None:
-    """A human knows of it."""
+def test_a_node_tainted_before_the_last_reset_is_not_counted() -> None:
+    """The person who resets the breaker knows of the node."""
     on = Stage(breaker=POLICY)
     on.at(10).sees(node(taint(), name="n1"))
     on.sees(pod(tolerates(5000), on="n1"))
@@ -61,16 +61,16 @@ def test_what_was_there_before_the_last_reset_is_not_counted() -> None:
         (replace(lost_node("n1", since=5), control_plane=True), NotCounted.CONTROL_PLANE),
     ],
 )
-def test_a_node_that_counts_for_no_outage_says_why(lost: Node, reason: NotCounted) -> None:
-    """By its label, or by its role where the policy leaves the control plane out."""
+def test_a_node_excluded_from_outages_has_its_reason(lost: Node, reason: NotCounted) -> None:
+    """The reason is its label, or its role if the policy excludes the control plane."""
     on = Stage(breaker=replace(POLICY, without_control_plane=True))
     on.at(10).sees(lost)
     on.sees(pod(tolerates(30, UNREACHABLE), on="n1", bound_at=-50))
     assert uncounted(on) == {reason: ["n1"]}
 
 
-def test_an_undated_taint_that_was_found_is_not_counted() -> None:
-    """It may have stood there for long, and evicts nobody who would have been evicted long ago."""
+def test_an_undated_taint_found_at_start_is_not_counted() -> None:
+    """The taint may be old: it evicts no pod that an old taint would have evicted long ago."""
     on = Stage(breaker=POLICY)
     on.at(10).sees(node(taint(), name="n1", written_at=5))
     on.sees(pod(on="n1", bound_at=7))
@@ -79,7 +79,7 @@ def test_an_undated_taint_that_was_found_is_not_counted() -> None:
 
 
 def test_a_node_that_was_lost_long_after_the_others_is_not_counted_with_them() -> None:
-    """The window stands still while the breaker is open, so it is not old either."""
+    """The window does not move while the breaker is open, so the node is not old either."""
     on = Stage(breaker=POLICY)
     on.at(5).sees(lost_node("a1"), lost_node("a2"), replace(node(name="b1"), ready=ready("True")))
     on.sees(*(pod(name=name, uid=name, on=name, bound_at=-50) for name in ("a1", "a2")))

@@ -1,4 +1,4 @@
-"""Which nodes are not ready since when, and how many of them became so together."""
+"""Since when nodes are not ready, and how many of them stopped being ready together."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ POLICY = BreakerPolicy(enabled=True, lifecycle_nodes=NodeThreshold(number=1), wi
 
 
 def ready(status: str = "Unknown", since: float | None = 0.0) -> Readiness:
-    """A condition."""
+    """A condition Ready with this status."""
     return Readiness(status, None if since is None else epoch(since))
 
 
@@ -28,7 +28,7 @@ def lost(which: Readiness | None, name: str = "n1", *, after_gap: bool = False, 
 
 
 def seen(*facts: tuple[float, NodeSeen], policy: BreakerPolicy = POLICY) -> UnreadyNodes:
-    """What is known after these."""
+    """What is known after these observations."""
     it = UnreadyNodes(policy)
     for at, fact in facts:
         it.see(fact, moment(at))
@@ -46,13 +46,13 @@ def seen(*facts: tuple[float, NodeSeen], policy: BreakerPolicy = POLICY) -> Unre
         (None, {}),
     ],
 )
-def test_an_outage_begins_as_its_condition_says(condition: Readiness | None, lost_at: dict[str, float]) -> None:
-    """Not in the future, and not where there is no time: a second later than told, since times are cut off."""
+def test_an_outage_begins_at_its_conditions_time(condition: Readiness | None, lost_at: dict[str, float]) -> None:
+    """Times are truncated, so a second is added; a start is never in the future, and a missing time means no outage."""
     assert seen((50, lost(condition))).lost == lost_at
 
 
-def test_what_was_seen_beats_what_is_dated() -> None:
-    """It was ready, or the watch brought nothing else, after the instant that is told."""
+def test_an_outage_begins_no_earlier_than_the_node_was_known_to_be_ready() -> None:
+    """The node was seen ready, or the watch showed no change, after the condition's time."""
     it = seen((50, lost(ready("True", -900))))
     it.see(lost(ready("False", 10)), moment(80))
     assert it.lost == {"n1": 50}
@@ -63,20 +63,20 @@ def test_what_was_seen_beats_what_is_dated() -> None:
 
 
 def test_an_outage_lasts_while_the_node_is_not_seen_ready() -> None:
-    """Whatever the condition is instead of True."""
+    """The condition may have any status other than True."""
     it = seen((50, lost(ready("False", 10))), (60, lost(ready("Unknown", 55))), (70, lost(ready("Unknown", 55))))
     assert it.lost == {"n1": 11}
 
 
 @pytest.mark.parametrize(("status", "after_gap"), [("Unknown", False), ("Unknown", True), ("False", True)])
-def test_a_node_that_was_ready_in_between_is_lost_anew(status: str, after_gap: bool) -> None:
-    """The same status since later proves it; over a gap of the watch another status may hide it."""
+def test_a_node_that_may_have_been_ready_in_between_is_lost_anew(status: str, after_gap: bool) -> None:
+    """A later time of the same status proves it; over a gap of the watch, another status may hide it."""
     it = seen((50, lost(ready("Unknown", 10))), (90, lost(ready(status, 80), after_gap=after_gap)))
     assert it.lost == {"n1": 81}
 
 
-def test_another_node_of_that_name_begins_anew() -> None:
-    """It has another UID."""
+def test_another_node_with_the_same_name_is_lost_anew() -> None:
+    """The node has another UID."""
     it = seen((50, lost(ready(since=10))))
     it.see(NodeSeen(replace(node(name="n1", uid="other"), ready=ready(since=40))), moment(60))
     assert (it.lost, it.total) == ({"n1": 41}, 1)
@@ -88,8 +88,8 @@ def test_another_node_of_that_name_begins_anew() -> None:
     ("label", "setting", "total"),
     [("exempt", False, 0), ("control_plane", False, 1), ("control_plane", True, 0), ("none", True, 1)],
 )
-def test_nodes_that_do_not_count_do_so_on_neither_side(label: str, setting: bool, total: int) -> None:
-    """By their label, or as control-plane nodes if it is set so; also once they get the label."""
+def test_excluded_nodes_count_neither_as_lost_nor_in_total(label: str, setting: bool, total: int) -> None:
+    """They are excluded by a label, even one added later, or as control-plane nodes if the policy says so."""
     labels = {"exempt": label == "exempt", "control_plane": label == "control_plane"}
     it = UnreadyNodes(replace(POLICY, without_control_plane=setting))
     it.see(lost(ready(since=10)), moment(50))
@@ -97,15 +97,15 @@ def test_nodes_that_do_not_count_do_so_on_neither_side(label: str, setting: bool
     assert (len(it.lost), it.total) == (total, total)
 
 
-def test_nodes_count_together_that_were_lost_within_the_window() -> None:
-    """Before or after each of them; not those of which people know."""
+def test_nodes_lost_within_the_window_count_together() -> None:
+    """The window reaches back and ahead from each node; nodes that people know of do not count."""
     it = seen(*((1000, lost(ready(since=at - 1), f"n{at}")) for at in (0, 100, 101, 300)))
     assert {each.name: each.count for each in it.together(-1)} == {"n0": 2, "n100": 3, "n101": 2, "n300": 1}
     assert {each.name: each.count for each in it.together(100)} == {"n101": 1, "n300": 1}
 
 
-def test_nodes_that_were_lost_together_count_together_though_a_watch_that_is_behind_shows_one_late() -> None:
-    """It is dated from before the watch last brought anything, and so begins no earlier for itself."""
+def test_nodes_lost_together_count_together_although_the_watch_shows_one_late() -> None:
+    """The late node's own outage begins no earlier than the watch was last heard; its date still counts."""
     up = [(0.0, lost(ready("True"), name)) for name in ("n1", "n2")]
     it = seen(*up, (70.0, lost(ready(since=50))), policy=replace(POLICY, window_seconds=5.0))
     it.hear(moment(70))
@@ -115,15 +115,15 @@ def test_nodes_that_were_lost_together_count_together_though_a_watch_that_is_beh
     assert [it.names(each, -1) for each in it.together(-1)] == [{"n1", "n2"}] * 2
 
 
-def test_what_people_know_of_is_not_named() -> None:
-    """Nor what was lost outside the window."""
+def test_nodes_that_people_know_of_are_not_named() -> None:
+    """Nodes that were lost outside the window are not named either."""
     it = seen(*((1000, lost(ready(since=at - 1), f"n{at}")) for at in (1, 50, 100, 250)))
     around_100 = {each.name: each for each in it.together(1)}["n100"]
     assert it.names(around_100, 1) == {"n50", "n100"}
 
 
-def test_zones_count_where_they_have_a_threshold() -> None:
-    """By their own nodes; nodes without a zone are none."""
+def test_zones_count_if_they_have_a_threshold() -> None:
+    """A zone counts its own nodes; nodes without a zone form no zone."""
     facts = [(1000.0, lost(ready(since=0), f"n{zone}{number}", zone=zone)) for zone in ("a", "") for number in range(2)]
     it = seen(*facts, policy=replace(POLICY, zone=NodeThreshold(percent=50.0)))
     assert {(each.zone, each.count, each.total) for each in it.together(-1)} == {(None, 4, 4), ("a", 2, 2)}
@@ -134,7 +134,7 @@ def test_zones_count_where_they_have_a_threshold() -> None:
     [(["a"], False), (["a", "b"], False), (["a", "a"], True), (["", ""], False), (["a", "b", "c"], True)],
 )
 def test_a_small_outage_is_no_news(zones: list[str], asks: bool) -> None:
-    """Whoever has one broken node looks no further, whatever else happens; a node that is gone is lost no more."""
+    """Below the thresholds there is nothing to evaluate; a deleted node is no longer lost."""
     policy = replace(POLICY, lifecycle_nodes=NodeThreshold(number=2), zone=NodeThreshold(number=1))
     it = seen(
         *((50, lost(ready(since=10), f"n{number}", zone=zone)) for number, zone in enumerate(zones)), policy=policy
@@ -148,12 +148,12 @@ def test_a_small_outage_is_no_news(zones: list[str], asks: bool) -> None:
 
 
 def lost_node(name: str, *, zone: str = "east", since: float = 0.0, tainted: bool = True) -> Node:
-    """A node that is lost, and tainted or yet to be."""
+    """A node that is lost, and tainted or not yet tainted."""
     return replace(node(*([taint(UNREACHABLE)] if tainted else []), name=name), ready=ready(since=since), zone=zone)
 
 
 def partition(**policy: object) -> Stage:
-    """Two of three nodes are lost; the pod on one of them tolerates that for 30 s."""
+    """A stage on which two of three nodes are lost; the pod on one of them tolerates that for 30 s."""
     on = Stage(breaker=replace(POLICY, **policy))  # type: ignore[arg-type]
     healthy = replace(node(name="n3"), ready=ready("True"), zone="west")
     on.at(5).sees(lost_node("n1"), lost_node("n2", tainted=False), healthy)
@@ -166,20 +166,20 @@ CAUSE = "2 of 3 nodes stopped being ready within 100 s of n1 and still are not, 
 
 
 def opened(on: Stage) -> list[str]:
-    """Let it judge; say why it opens."""
+    """Let the breaker evaluate, and return why it opens."""
     return [effect.latch.cause for effect in on.evaluate() if isinstance(effect, BreakerOpened)]
 
 
-def test_it_opens_when_an_eviction_is_due() -> None:
-    """Not before, though all is known; and before the pod goes."""
+def test_the_breaker_opens_when_an_eviction_is_due() -> None:
+    """The breaker opens not before, although all is known, and holds that eviction."""
     on = partition()
     assert opened(on.at(34.5)) == []
     assert opened(on.at(35)) == [CAUSE]
     assert on.take() == []
 
 
-def test_it_opens_while_the_last_eviction_is_in_flight() -> None:
-    """What has not been sent is yet to go."""
+def test_the_breaker_opens_while_the_last_eviction_is_in_flight() -> None:
+    """An eviction that has not been sent yet can still be held."""
     on = partition()
     on.sees(replace(lost_node("n2", tainted=False), ready=ready("True", 4), resource_version=9))
     assert opened(on.at(35)) == []
@@ -190,8 +190,8 @@ def test_it_opens_while_the_last_eviction_is_in_flight() -> None:
     assert not on.decide_again(work)
 
 
-def test_a_pause_is_no_time_in_which_anybody_goes() -> None:
-    """It opens when the pause ends, if the nodes are still lost by then."""
+def test_the_breaker_does_not_open_during_a_pause() -> None:
+    """It opens when the pause ends, if the nodes are still lost."""
     on = partition()
     on.order(ControlState(namespaces={"shop": Pause()}))
     assert opened(on.at(40)) == []
@@ -199,7 +199,7 @@ def test_a_pause_is_no_time_in_which_anybody_goes() -> None:
     assert opened(on.at(41)) == [CAUSE]
 
 
-def test_a_pod_that_came_to_a_node_that_was_lost_goes() -> None:
+def test_a_pod_bound_to_a_lost_node_does_not_open_the_breaker() -> None:
     """Its eviction is not due to the outage."""
     on = partition()
     on.observe(NodeGone("n1"))
@@ -207,8 +207,8 @@ def test_a_pod_that_came_to_a_node_that_was_lost_goes() -> None:
     assert opened(on.at(190)) == []
 
 
-def test_it_closes_by_itself_when_the_nodes_are_ready() -> None:
-    """Not because nothing is due for a moment."""
+def test_the_breaker_closes_by_itself_when_the_nodes_are_ready() -> None:
+    """That no eviction is due for a moment is not enough."""
     on = partition(closes_by_itself=True)
     assert opened(on.at(35)) == [CAUSE]
     on.sees(replace(pod(tolerates(300, UNREACHABLE), on="n1", bound_at=-50), resource_version=7))
@@ -217,8 +217,8 @@ def test_it_closes_by_itself_when_the_nodes_are_ready() -> None:
     assert on.at(38).evaluate() == [BreakerClosed()]
 
 
-def test_the_table_has_a_row_of_all_nodes_and_one_a_zone() -> None:
-    """The worst zone first, also before anything is due."""
+def test_the_table_has_a_row_for_all_nodes_and_one_per_zone() -> None:
+    """The worst zone comes first, even before an eviction is due."""
     threshold = NodeThreshold(percent=90.0)
     on = partition(zone=threshold)
     assert on.brain.status.zones(moment(5)) == [
@@ -230,7 +230,7 @@ def test_the_table_has_a_row_of_all_nodes_and_one_a_zone() -> None:
 
 
 def test_the_table_is_bounded() -> None:
-    """Twenty zones, ten names of each."""
+    """The table has at most twenty zones, with ten names each."""
     on = Stage(breaker=POLICY)
     for number in range(30):
         on.at(5).sees(lost_node(f"n{number:02}", zone=f"zone-{number:02}"))
@@ -240,8 +240,8 @@ def test_the_table_is_bounded() -> None:
     assert (rows[0].counted, rows[0].names) == (30, tuple(f"n{number:02}" for number in range(10)))
 
 
-def test_a_rule_that_pauses_no_longer_is_asked_about_at_once() -> None:
-    """It opens before the pod goes that the rule held."""
+def test_the_breaker_evaluates_at_once_when_a_rule_no_longer_pauses() -> None:
+    """The breaker opens before the pod is evicted that the rule has held."""
     on = partition()
     on.change_policy(EvictionPolicy(rules=(PolicyRule("wait", pause=True),)))
     assert opened(on.at(40)) == []

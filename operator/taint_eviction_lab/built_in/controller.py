@@ -52,7 +52,7 @@ class BuiltInController:
         self._synced = False
         await self._queue.cancel_all()
 
-    # What the informers bring; None: it was deleted
+    # Changes from the informers; None: the object was deleted
 
     def node_changed(self, name: str, node: Node | None) -> None:
         """Observe a node; only its NoExecute taints matter."""

@@ -33,7 +33,7 @@ class HttpPodClient:
         self._session = session
 
     async def get(self, key: NamespacedName) -> Pod:
-        """Read whichever pod bears this name."""
+        """Read the pod that has this name."""
         return read_pod(await self._call("GET", key))[0]
 
     async def mark(self, pod: Pod) -> None:
@@ -42,7 +42,7 @@ class HttpPodClient:
         await self._call("PATCH", pod.ref.key, "/status", json=patch, headers={"Content-Type": _PATCH})
 
     async def delete(self, key: NamespacedName) -> None:
-        """Delete whichever pod bears this name."""
+        """Delete the pod that has this name."""
         await self._call("DELETE", key)
 
     async def _call(self, method: str, key: NamespacedName, part: str = "", **options: Any) -> Any:
@@ -60,7 +60,7 @@ class HttpPodClient:
 
 
 class LiveBuiltIn:
-    """One kube-controller-manager after the other, between ``start`` and ``stop``."""
+    """The processes of kube-controller-manager, one after another, between ``start`` and ``stop``."""
 
     def __init__(self, server: ApiServer, version: BuiltInVersion, reporter: BuiltInReporter) -> None:
         self._server = server
@@ -81,14 +81,14 @@ class LiveBuiltIn:
         controller.synced()
 
     async def stop(self) -> None:
-        """End it: timers and calls under way are lost."""
+        """End the process: its timers and calls under way are lost."""
         self._unsubscribe()
         self._events.cancel()
         await self._controller.stop()
         await self._session.close()
 
     async def restart(self) -> None:
-        """End it and start another one."""
+        """End the process and start another one."""
         await self.stop()
         await self.start()
 

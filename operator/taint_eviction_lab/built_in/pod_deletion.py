@@ -88,7 +88,7 @@ class PodDeletion:
         self._events.put_nowait((key, message))
 
     async def post_events(self) -> None:
-        """Post events one after the other, until cancelled."""
+        """Post events one after another, until cancelled."""
         while True:
             key, message = await self._events.get()
             await self._limit.wait()

@@ -10,7 +10,7 @@ QPS, BURST = 20.0, 30
 
 
 class ClientRateLimit:
-    """One bucket, full at the beginning."""
+    """One bucket, full at the start."""
 
     def __init__(self, qps: float = QPS, burst: int = BURST) -> None:
         self._qps, self._burst = qps, burst

@@ -13,7 +13,7 @@ WorkFunc = Callable[[NamespacedName, float], Awaitable[bool]]
 
 
 class TimerQueue:
-    """``keeps_key``: success leaves an entry, as before 1.33."""
+    """The queue; ``keeps_key``: work that succeeds leaves its entry, as before 1.33."""
 
     def __init__(self, work: WorkFunc, keeps_key: bool) -> None:
         # None: work that needed no timer, or that has succeeded.

@@ -24,7 +24,7 @@ class BuiltInVersion:
     def measures_seconds(self) -> bool:
         """Return whether the duration metric is in seconds.
 
-        That is the change of #141311, which was open when it was read; 1.38 itself was not.
+        This is the change of #141311, which was not merged yet when it was read; 1.38 itself was not read.
         """
         return self.minor >= _METRIC_IN_SECONDS_FROM
 

@@ -1,4 +1,4 @@
-"""What ``replay --against`` prints: pod by pod, what the built-in controller would have done."""
+"""The output of ``replay --against``: for each pod, what the built-in controller would have done."""
 
 from collections import Counter
 

@@ -93,7 +93,7 @@ def demo(output: str, built_in: BuiltInVersion, html: str | None) -> None:
 
 
 class _Demo:
-    """One performance; ``pods`` of each cluster, ``facts`` and ``verdict`` are kept for a picture."""
+    """One run of the demo; the ``pods`` of each cluster, the ``facts`` and the ``verdict`` are kept for a picture."""
 
     def __init__(self, version: BuiltInVersion, output: str) -> None:
         self.name = f"model of built-in {version}"
@@ -187,7 +187,7 @@ class _BuiltInTelling:
         self._tell(key, "due", f"counts down for {key.name}, {due_at - self._now():.0f} s", due_at)
 
     def cancelled(self, key: NamespacedName) -> None:
-        """Tell that a timer was cancelled."""
+        """Show that a timer was cancelled."""
         self._tell(key, "not due", "")
 
     def gave_up(self, key: NamespacedName, why: str) -> None:
@@ -203,7 +203,7 @@ class _BuiltInTelling:
 
 
 class _Controller:
-    """``taint-eviction run`` as a child process, one after the other; its log becomes facts."""
+    """``taint-eviction run`` as a child process, which can be restarted; its log becomes facts."""
 
     def __init__(
         self, config: Path, server: ApiServer, now: Callable[[], float], report: Callable[[DemoFact], None]
@@ -215,7 +215,7 @@ class _Controller:
         self._log: list[str] = []
 
     async def start(self) -> None:
-        """Start one and wait until it logs that it is synced."""
+        """Start a process and wait until it logs that it is synced."""
         # It gets the demo's flags, not those in the user's environment.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_SOURCES, environment.get("PYTHONPATH")]))
@@ -233,7 +233,7 @@ class _Controller:
             raise click.ClickException(f"the controller did not get ready; the end of its log: {self.end_of_log()}")
 
     async def stop(self) -> int:
-        """Stop it, and return its exit code."""
+        """Stop the process and return its exit code."""
         if self._process.returncode is None:
             self._process.terminate()
         try:
@@ -246,7 +246,7 @@ class _Controller:
         return code
 
     def end_of_log(self) -> str:
-        """Return the last lines of its log."""
+        """Return the last lines of the process's log."""
         return " / ".join(self._log[-3:]) or "none"
 
     async def _read(self) -> None:
@@ -275,8 +275,8 @@ class _Controller:
             return None
         match what:
             case "scheduled":
-                # The log shows it up to a second early: the time is truncated to whole seconds, of a clock that is half
-                # a second late.
+                # The log shows the deadline up to a second early: the time is truncated to whole seconds, and the clock
+                # is half a second late.
                 left = datetime.fromisoformat(logged["deadline"]) - self._server.clock.now()
                 due_at = at + left.total_seconds() + 1.0
                 if due_at < at + 1.5:

@@ -101,7 +101,7 @@ _COLUMNS = (8, 22, 23, 23)
 
 
 def table_rows(table: DemoTable) -> list[Text]:
-    """Write the table, each line as wide as the others."""
+    """Return the lines of the table, all of the same width."""
     rows = []
     for cells in table.lines():
         row = Text(" ", no_wrap=True, overflow="ellipsis")
@@ -119,10 +119,10 @@ def make_view(output: str, table: DemoTable) -> View:
 
 
 class _Quiet:
-    """Needs nothing at enter and exit."""
+    """A view that does nothing at enter and exit."""
 
     def __enter__(self) -> "View":
-        return self  # type: ignore[return-value]  # Its subclasses show.
+        return self  # type: ignore[return-value]  # Its subclasses have the other methods of a view.
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -131,7 +131,7 @@ class _Quiet:
 
 
 class JsonLines(_Quiet):
-    """One fact a line, as JSON."""
+    """One line per fact, as JSON."""
 
     def show(self, fact: DemoFact) -> None:
         """Print a fact."""
@@ -148,7 +148,7 @@ class JsonLines(_Quiet):
 
 
 class PlainLines(_Quiet):
-    """One fact a line, in columns, and the table in the end."""
+    """One line per fact, in columns, and the table at the end."""
 
     def __init__(self, table: DemoTable) -> None:
         self._table = table
@@ -179,7 +179,7 @@ def _line(fact: DemoFact) -> str:
 
 
 class LiveTable:
-    """The present pods and the latest lines, redrawn in place: a constant number of lines that fit the screen."""
+    """The table and the latest lines, redrawn in place: a constant number of lines that fit the screen."""
 
     def __init__(self, table: DemoTable, console: Console | None = None) -> None:
         self._table = table
@@ -198,7 +198,7 @@ class LiveTable:
         self._live.stop()
 
     def show(self, fact: DemoFact) -> None:
-        """Put a fact into the table."""
+        """Add a fact to the table and the lines."""
         self._table.take_in(fact)
         if fact.text:
             self._facts.append(fact)

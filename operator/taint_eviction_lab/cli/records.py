@@ -9,7 +9,7 @@ from taint_eviction_lab.history.record import RunRecord, looks_like_record, read
 
 
 def record_in(raw: bytes, name: str) -> RunRecord | None:
-    """Read a record; None: this is no record, perhaps a scenario. Lines that cannot be used are named on stderr.
+    """Read a record; return None if the text is no record, but perhaps a scenario. Unusable lines are named on stderr.
 
     Raise ``Malformed`` if no line can be used.
     """

@@ -54,7 +54,7 @@ def playing_progress(count: int, stderr: TextIO) -> Iterator[Callable[[str], Non
 def print_results(
     results: Sequence[ReplayResult], comparisons: Mapping[str, AgainstModel], whole_timeline: bool
 ) -> None:
-    """Print them; ``whole_timeline``: also what happened second by second to many pods."""
+    """Print the results; ``whole_timeline``: print the whole timeline even for many pods."""
     alone = len(results) == 1
     for result in results:
         _print_heading(result)
@@ -147,7 +147,7 @@ def _detail(entry: TimelineEntry) -> str:
     return " ".join([*parts, entry.why])
 
 
-# What was expected
+# Expectations
 
 
 def _print_verdicts(result: ReplayResult, verdicts: Sequence[Verdict]) -> None:

@@ -147,7 +147,7 @@ class _Story:
         bound_at = happening.number("bound")
         if bound_at is None:
             return 0.0 if at <= _AT_THE_BEGINNING_SECONDS else at
-        # Truncated to whole seconds: it may have been up to a second later.
+        # The time is truncated to whole seconds: the pod may have been bound up to a second later.
         return min(at, bound_at + 1.0 - self._begin) if bound_at >= self._begin else 0.0
 
     def _body(self, happening: Happening) -> JsonObject:
@@ -203,7 +203,7 @@ class _Story:
         _, due = self._pending.pop(uid, ("", math.inf))
         if uid not in self._gone and pod in self._bodies:
             if due > at or self._audit:
-                # An audit log says that it was gone when its eviction was tried, which may have been late.
+                # An audit log shows that the pod was gone when its eviction was tried, which may have been late.
                 self._step(min(at, due), "delete", {"pod": pod, "force": True})
             else:
                 self._unknown.add(pod)
@@ -224,7 +224,7 @@ class _Story:
             if known is not None:
                 self._step(at, "recreate", {"pod": pod, "node": node})
             elif self._audit and at > self._tainted_at.get((node, happening.text("taint")), at):
-                self._step(at, "create", body)  # Its countdown began after the taint: it was created later.
+                self._step(at, "create", body)  # Its countdown began after the taint: the pod was created later.
             else:
                 self.pods.append(body)
         self._add_taint(node, happening.text("taint"), at)
@@ -261,7 +261,7 @@ class _Story:
         """Expect the controller's actions; expect nothing for pods that were due after the record's end."""
         expected: JsonObject = {pod: {"evicted": found} for pod, found in self._evictions.items()}
         if self._audit:
-            # It does not say what happened to the others; only that nothing did after its end.
+            # An audit log does not show what happened to other pods, only that nothing happened after its end.
             rest = {pod: {"notEvicted": {"from": self._end + self._slack}} for pod in self._bodies.keys() - expected}
             return {**expected, **dict(sorted(rest.items()))}
         unknown = self._unknown | {pod for pod, _ in self._pending.values()}
@@ -279,7 +279,7 @@ def _read_hold(happening: Happening) -> str | bool | None:
 
 
 def _causes(happening: Happening) -> list[tuple[str, object]]:
-    """List taints with the tolerations that counted: an audit log has all, a log the one that decided."""
+    """Return taints with the tolerations that counted: all from an audit log, the one that decided from a log."""
     if told := happening.objects("taints"):
         return [(str(taint.get("taint")), taint.get("toleration")) for taint in told]
     return [(happening.text("taint"), happening.fields.get("toleration"))]

@@ -1,4 +1,4 @@
-"""The demo as a picture, from its facts: the two clusters below each other."""
+"""The demo as a picture, from its facts: one cluster below the other."""
 
 from collections.abc import Iterable, Sequence
 

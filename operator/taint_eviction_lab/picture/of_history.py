@@ -80,7 +80,7 @@ class _Drawing:
                 pass
 
     def _exists(self, uid: str, until: float) -> None:
-        """Draw from when to when the pod exists, below all else."""
+        """Draw the span in which the pod exists, below everything else."""
         since, row = self._born.pop(uid, None), self.rows.get(uid)
         if since is not None and row is not None and until > since:
             row.bars.insert(0, Bar(since, until, Kind.EXISTS, "the pod exists"))
@@ -131,7 +131,7 @@ class _Drawing:
                 row.bars.append(Bar(begin, min(until, end), kind, row.why))
 
     def finish(self, end: float) -> None:
-        """Draw what had not ended by the end, and what happened after deadlines."""
+        """Draw the spans that last to the end, and what happened after deadlines."""
         for uid, row in self.rows.items():
             self._count_down(row, end)
             self.holds.overdue(row, end)

@@ -1,4 +1,4 @@
-"""A replay as a picture, in the scenario's seconds; each pod has a row, also if it has the name of an earlier one."""
+"""A replay as a picture, in the scenario's seconds; each pod has its own row, even after a pod of the same name."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -115,7 +115,7 @@ class _Rows:
         self._end = end
         self._homes = _homes(scenario)
         self._born: dict[tuple[str, str], float] = {}
-        # By pod: the last entry about when it is due.
+        # By pod: the last entry about its deadline.
         self._running: dict[tuple[str, str], TimelineEntry] = {}
         for entry in timeline:
             if entry.uid:
@@ -183,7 +183,7 @@ class _Rows:
             row.marks.append(mark)
 
     def _exists(self, key: tuple[str, str], until: float) -> None:
-        """Draw from when to when the pod exists, below all else."""
+        """Draw the span in which the pod exists, below everything else."""
         self.rows[key].bars.insert(0, Bar(self._born.pop(key), until, Kind.EXISTS, "the pod exists"))
 
     def _end_countdown(self, key: tuple[str, str], at: float) -> None:
@@ -200,7 +200,7 @@ class _Rows:
 
 
 def _homes(scenario: Scenario) -> dict[str, list[tuple[str, float]]]:
-    """List the node of each pod of a name and since when it exists, in the order of creation."""
+    """Return for each name the nodes of its pods and since when each pod exists, in the order of creation."""
     homes: dict[str, list[tuple[str, float]]] = {}
     begin = min([0.0, *(step.at for step in scenario.steps)])
 

@@ -17,24 +17,24 @@ _TEXTS = {
 
 
 class Holds:
-    """The pauses and open breakers, with begin and end."""
+    """The pauses and the open breaker, with begin and end."""
 
     def __init__(self) -> None:
         self._open: dict[PauseScope | str, Band] = {}
         self._ended: list[tuple[PauseScope | str, Band]] = []
 
     def begin(self, scope: PauseScope | str, at: float, reason: str) -> None:
-        """Add the beginning of one; the same report by another process changes nothing."""
+        """Add the beginning of a hold; the same report by another process changes nothing."""
         self._open.setdefault(scope, Band(f"{scope}: {reason}" if reason else str(scope), at, None, False))
 
     def end(self, scope: PauseScope | str, at: float) -> None:
-        """Add its end."""
+        """Add the end of a hold."""
         band = self._open.pop(scope, None)
         if band is not None:
             self._ended.append((scope, Band(band.text, band.begin, at, False)))
 
     def bands(self) -> list[Band]:
-        """List all, by their beginnings."""
+        """Return all of them, in the order of their beginnings."""
         return sorted((band for _, band in self._all()), key=lambda band: band.begin or 0.0)
 
     def overdue(self, row: PodRow, end: float) -> None:

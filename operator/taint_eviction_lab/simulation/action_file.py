@@ -14,7 +14,7 @@ from taint_eviction_lab.simulation.lifecycle_file import LifecycleReading
 
 
 class ActionReading(LifecycleReading):
-    """Reads actions; None where a problem leaves nothing to do."""
+    """Reads actions; returns None if a problem leaves nothing to perform."""
 
     def action(self, keyword: str, at: Marked) -> do.Action | None:
         """Read the value of a keyword in ``ACTIONS``."""
@@ -86,7 +86,7 @@ class ActionReading(LifecycleReading):
         return do.SetReady(self.use_node(fields["node"]), self._readiness(fields["status"]), message)
 
     def _readiness(self, at: Marked) -> str:
-        if isinstance(at.value, bool):  # YAML takes True and False for more than words.
+        if isinstance(at.value, bool):  # YAML reads True and False as booleans.
             return str(at.value)
         return self.text(at, "status", ("True", "False", "Unknown"))
 

@@ -46,7 +46,7 @@ class SetTaints:
 
 @dataclass(frozen=True, slots=True)
 class WriteNode:
-    """Write anything but taints on a node: the time that its managedFields tell moves."""
+    """Write anything but taints on a node: the time in the manager's entry of managedFields moves."""
 
     node: str
     manager: str
@@ -104,9 +104,9 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class RecreatePod:
-    """Create a pod of the same name: another UID, spec as before; if the old one is still there, it goes at once.
+    """Create a pod of the same name: another UID, spec as before; an old one that still exists is removed at once.
 
-    ``node`` None: where the old one was. ``unbound``: on no node.
+    ``node`` None: on the old pod's node. ``unbound``: on no node.
     """
 
     pod: NamespacedName
@@ -178,7 +178,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Let the controller lead, or not."""
+    """Give the controller the lead, or take it away."""
 
     leading: bool
 
@@ -194,14 +194,14 @@ class DisturbCalls:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The API server is away: no call is answered and no watch is open."""
+    """The API server does not answer for a time: calls get no answer, and no watch is open."""
 
     for_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Watches:
-    """Which watches: of these kinds, and of this replica; None for all of them."""
+    """The watches that an action is about: of these kinds, and of this replica; None for all replicas."""
 
     nodes: bool
     pods: bool
@@ -210,7 +210,7 @@ class Watches:
 
 @dataclass(frozen=True, slots=True)
 class LagWatches:
-    """Delay events by a time from now on."""
+    """Delay all later events by a time."""
 
     watches: Watches
     by_seconds: float
@@ -242,7 +242,7 @@ class RepeatEvents:
 
 @dataclass(frozen=True, slots=True)
 class RelistWatches:
-    """Let open watches list again by themselves, as after a 410: events under way are lost."""
+    """Let open watches list again, as after a 410: events under way are lost."""
 
     watches: Watches
 
@@ -332,7 +332,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class ScenarioStep:
-    """An action at a second of the scenario; ``line`` is where it is written, ``text`` how, for the timeline."""
+    """An action at a second of the scenario; ``line`` is its line in the file, ``text`` its words for the timeline."""
 
     at: float
     action: Action

@@ -1,6 +1,6 @@
 """Compares a replay with that of the model of the built-in controller, pod by pod.
 
-Each was played in a cluster of its own, with the same steps and faults. A pod is one UID: those are the same in both
+Each was played in a cluster of its own, with the same steps and faults. A pod is one UID: UIDs are the same in both
 clusters as long as the same pods were created in the same order.
 """
 
@@ -18,7 +18,7 @@ _SAME_SECONDS = 2.0
 
 
 class Difference(Enum):
-    """What the built-in controller does with a pod, compared with this one; the value is for people."""
+    """What the built-in controller does with a pod, compared with this controller; the value is for people."""
 
     SAME = "the same"
     NEITHER = "stays with both"
@@ -30,7 +30,7 @@ class Difference(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodComparison:
-    """When each of the two has evicted a pod, None: never; ``why``: further reports of the model."""
+    """When each of the two controllers evicted a pod, None: never; ``why``: further reports of the model."""
 
     pod: str
     uid: str
@@ -69,7 +69,7 @@ class PodComparison:
 
 @dataclass(frozen=True, slots=True)
 class AgainstModel:
-    """All pods of a scenario, and the steps that could not be done in the model's cluster."""
+    """All pods of a scenario, and the steps that were impossible in the model's cluster."""
 
     version: BuiltInVersion
     pods: tuple[PodComparison, ...]
@@ -77,7 +77,7 @@ class AgainstModel:
 
     @property
     def differing(self) -> tuple[PodComparison, ...]:
-        """The pods that the two treat differently."""
+        """The pods that the two controllers treat differently."""
         return tuple(pod for pod in self.pods if pod.differs)
 
     def as_json(self) -> dict[str, Any]:

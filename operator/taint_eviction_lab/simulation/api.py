@@ -18,12 +18,12 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Calls(Protocol):
-    """The way of calls to the store and back."""
+    """Carries calls to the store and their answers back."""
 
     async def call(
         self, call: CallKind, subject: str, act: Callable[[], AnswerT], uid: str = "", ready: Ready | None = None
     ) -> AnswerT:
-        """Make a call: let ``act`` happen once it arrives, return the answer; raise ``CallFailed``."""
+        """Make a call: run ``act`` when it arrives, and return the answer; raise ``CallFailed``."""
 
 
 class SimulatedApi:
@@ -48,7 +48,7 @@ class SimulatedApi:
             yield Page(nodes, _uids(part), version)
 
     async def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
-        """List the pods bound to one node, or to any where ``node_name`` is None."""
+        """List the pods bound to one node, or to any node if ``node_name`` is None."""
         subject = node_name or ""
         async for part, version in self._pages(
             CallKind.LIST_PODS, subject, lambda: self._cluster.bodies(bound_to(node_name))
@@ -68,7 +68,7 @@ class SimulatedApi:
     async def _pages(
         self, call: CallKind, subject: str, select: Callable[[], list[JsonObject]]
     ) -> AsyncIterator[tuple[list[JsonObject], int]]:
-        """Bring a list page by page, with its version: both as they were when the first page was answered."""
+        """Yield a list page by page, with its version: both as they were when the first page was answered."""
         size = self._world.network.page_size
         bodies, version = await self._calls.call(
             call, subject, lambda: (select(), self._cluster.store.resource_version)

@@ -13,9 +13,9 @@ from taint_eviction_lab.simulation.faults import CallKind
 class Phase(Enum):
     """How far a call has come.
 
-    Once it has ``ARRIVED`` it is ``CARRIED_OUT`` or ``REFUSED`` at the same instant. The caller hears of it when it is
-    ``ANSWERED``, or has ``FAILED`` for it: refused, unanswered, or carried out with a failure for an answer. ``SAW``:
-    no call, but a watch brought an object.
+    When a call has ``ARRIVED``, it is ``CARRIED_OUT`` or ``REFUSED`` at the same instant. For the caller it ends as
+    ``ANSWERED``, or as ``FAILED``: it was refused, got no answer, or was carried out although its answer is a failure.
+    ``SAW`` is no call: a watch delivered an object.
     """
 
     SENT = "sent"
@@ -29,10 +29,10 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One moment of one call (``number``, of the ``process``).
+    """One phase of one call (the ``process``'s call with this ``number``).
 
-    ``uid`` is the UID it was asked for, "" where the call names none. ``body`` is what it was carried out with
-    (lists, objects, None), or the failure.
+    ``uid`` is the UID that the call names, "" if it names none. ``body`` is its result (lists, objects, None), or the
+    failure.
     """
 
     process: str

@@ -1,4 +1,4 @@
-"""Reads PodDisruptionBudgets of a scenario: Kubernetes' own shape, or a selector that is the labels alone."""
+"""Reads PodDisruptionBudgets of a scenario: in Kubernetes' own shape, or with a selector that is only labels."""
 
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.files.marked_yaml import Marked, described
@@ -15,7 +15,7 @@ _UNHEALTHY_POLICIES = ("IfHealthyBudget", "AlwaysAllow")
 
 
 class BudgetReading(FaultReading):
-    """Reads budgets; None where a problem leaves nothing to do."""
+    """Reads budgets; returns None if a problem leaves nothing to perform."""
 
     def __init__(self, file: str) -> None:
         super().__init__(file)

@@ -47,7 +47,7 @@ class SimulatedPodClient:
         self._calls = calls
 
     async def get(self, key: NamespacedName) -> Pod:
-        """Read whichever pod bears this name."""
+        """Read the pod that has this name."""
         body = await self._calls.call(CallKind.READ_POD, str(key), lambda: self._world.cluster.pod(key))
         pod = None if body is None else self._world.parsing.pod(body)
         if pod is None:
@@ -65,7 +65,7 @@ class SimulatedPodClient:
             raise CallFailed(f'pods "{pod.ref.key.name}" is gone, or another one', reason=FailureReason.CONFLICT)
 
     async def delete(self, key: NamespacedName) -> None:
-        """Delete whichever pod bears this name."""
+        """Delete the pod that has this name."""
         writes = self._world.pod_writes
         if not await self._calls.call(CallKind.DELETE, str(key), lambda: writes.delete_by_name(key)):
             raise CallFailed(f'pods "{key.name}" not found', reason=FailureReason.NOT_FOUND)
@@ -78,19 +78,19 @@ class BuiltInTimelineReporter:
         self._timeline = timeline
 
     def armed(self, key: NamespacedName, fire_at: float) -> None:
-        """Write down that a timer was set."""
+        """Add to the timeline that a timer was set."""
         self._timeline.add(TimelineEntry(virtual_now(), What.TIMER_SET, str(key), due_at=round(fire_at, 6)))
 
     def cancelled(self, key: NamespacedName) -> None:
-        """Write down that a timer was cancelled."""
+        """Add to the timeline that a timer was cancelled."""
         self._add(What.TIMER_CANCELLED, key)
 
     def gave_up(self, key: NamespacedName, why: str) -> None:
-        """Write down that all tries have failed."""
+        """Add to the timeline that all tries have failed."""
         self._add(What.GAVE_UP, key, f"after five tries: {why}")
 
     def event(self, key: NamespacedName, message: str) -> None:
-        """Write down that an event was posted."""
+        """Add to the timeline that an event was posted."""
         self._add(What.BUILT_IN_EVENT, key, f"Normal TaintManagerEviction: {message}")
 
     def _add(self, what: What, key: NamespacedName, why: str = "") -> None:
@@ -98,7 +98,7 @@ class BuiltInTimelineReporter:
 
 
 class BuiltInProcess(Killable):
-    """The ``incarnation``-th process of a replica, counted from 1; ``name`` tells it from all others."""
+    """The ``incarnation``-th process of a replica, counted from 1; ``name`` is unique among all processes."""
 
     def __init__(self, version: BuiltInVersion, surroundings: Surroundings, name: str, incarnation: int) -> None:
         self.name = name

@@ -33,9 +33,9 @@ _LONGEST_SHARPENING_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """How production reads objects: JSON → value, None where it is too malformed; and what a watch brings → fact.
+    """How production reads objects: JSON → value, None if it is too malformed; and an event of a watch → fact.
 
-    ``control_state`` reads the ConfigMap with orders, whatever is in it.
+    ``control_state`` reads the ConfigMap with the control state, whatever it contains.
     """
 
     node: Callable[[Mapping[str, Any]], Node | None]
@@ -46,7 +46,7 @@ class Parsing:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Between a controller and the API server: how long a call takes in one direction, and when it gives up."""
+    """The network to the API server: how long a call takes in one direction, and after which time it gives up."""
 
     one_way_seconds: float = 0.005
     call_timeout_seconds: float = 10.0
@@ -68,7 +68,9 @@ class World:
 
 @dataclass(slots=True)
 class _Journey:
-    """One call under way; ``answer`` is set when its answer arrives, to (what, its ``Date``; None: none came)."""
+    """One call under way; ``answer`` becomes (the answer, its ``Date``) when the answer arrives; a ``Date`` of None
+    means that none arrived.
+    """
 
     number: int
     call: CallKind
@@ -95,7 +97,7 @@ class SimulatedCalls:
         self._calls = 0
 
     async def sharpen_clock(self) -> None:
-        """Ask as often as a median needs, as production does at its start."""
+        """Make as many calls as the clock's median needs, as production does at its start."""
         with contextlib.suppress(TimeoutError, CallFailed):
             async with asyncio.timeout(_LONGEST_SHARPENING_SECONDS):
                 for number in range(MIN_ANSWERS):
@@ -105,7 +107,7 @@ class SimulatedCalls:
     async def call(
         self, call: CallKind, subject: str, act: Callable[[], AnswerT], uid: str = "", ready: Ready | None = None
     ) -> AnswerT:
-        """Make a call: carry it there, do what it asks for, carry the answer back; raise ``CallFailed``.
+        """Make a call: carry it to the API server, run ``act``, carry the answer back; raise ``CallFailed``.
 
         ``ready`` is called when the connection is open.
         """
@@ -193,7 +195,7 @@ class SimulatedCalls:
         self._world.auditor(Trace(self.name, *what, virtual_now(), body))
 
     def saw(self, body: JsonObject) -> None:
-        """Note that a watch has brought an object."""
+        """Note that a watch has delivered an object."""
         self._world.auditor(Trace(self.name, 0, Phase.SAW, None, "", body["metadata"]["uid"], virtual_now(), body))
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The cluster of a replay: the fake API server's own, in virtual time, with everything recorded.
 
-No HTTP. UIDs are deterministic: namespace, name and a serial number. Its kubelets end terminating pods at once; pods
-become ready ``ready_seconds`` after they were bound. Not here: what a scenario's steps do (``node_steps``,
-``pod_steps``), and the doors of the controller (``api``, ``watches``).
+There is no HTTP. UIDs are deterministic: namespace, name and a serial number. The kubelets end terminating pods at
+once; pods become ready ``ready_seconds`` after they were bound. ``node_steps`` and ``pod_steps`` have what a scenario's
+steps do; ``api`` and ``watches`` connect the controller.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import ServerClocks, server_time, virtual_now
 
 FIRST_VERSION = 100
-# How long after a change the disruption controller has counted.
+# The disruption controller has counted this long after a change.
 _COUNTING_SECONDS = 0.1
 
 # Callbacks of the cluster run in no process's context: they continue while processes are frozen.
@@ -36,7 +36,7 @@ _NODES, _PODS = RESOURCES["nodes"], RESOURCES["pods"]
 
 
 class Impossible(Exception):
-    """A step asks for something that the cluster, as it is at that moment, cannot do."""
+    """The cluster, in its state at that moment, cannot perform a step."""
 
 
 def later(seconds: float, act: Callable[..., object], *args: object) -> Timer:
@@ -45,7 +45,7 @@ def later(seconds: float, act: Callable[..., object], *args: object) -> Timer:
 
 
 def bound_to(node_name: str | None) -> Selection:
-    """Select the pods bound to one node, or to any node where ``node_name`` is None."""
+    """Select the pods bound to one node, or to any node if ``node_name`` is None."""
     return Selection(_PODS, fields=(FieldTerm("spec.nodeName", node_name is not None, node_name or ""),))
 
 
@@ -73,7 +73,9 @@ class _MaxScale:
 
 
 class SimulatedCluster(FakeCluster):
-    """``default_toleration_seconds``: what admission gives to pods, None: nothing. ``clocks`` date what is written."""
+    """The cluster. ``default_toleration_seconds``: what admission gives to pods, None: nothing. ``clocks`` give the
+    times in objects.
+    """
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class SimulatedCluster(FakeCluster):
         return self.bodies(Selection(_PODS))
 
     def pods_at(self, at: float, node_name: str) -> list[JsonObject]:
-        """List a node's pods as they were at an instant; those of the beginning were there before it."""
+        """List a node's pods as they were at an instant; pods that a scenario gives exist at any earlier instant."""
         version = max(self.recorder.version_at(max(at, 0.0)), FIRST_VERSION)
         return [self.recorder.body(record) for record in self.store.select_at(bound_to(node_name), version) or ()]
 

@@ -1,7 +1,7 @@
 """The ConfigMap with pauses and the breaker's state in a simulated cluster, and the access of one process to it.
 
-Kept as values, with times to the microsecond: the adapters read and write its text. When the breaker opens and closes
-is on the timeline. ``runtime.control_state_sync`` acts on the ConfigMap.
+It is kept as values, with times to the microsecond; the adapters read and write its text. The timeline shows when the
+breaker opens and closes. ``runtime.control_state_sync`` acts on the ConfigMap.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ class SimulatedControlState:
             self.control_state = replace(before, cluster=None)
 
     def scribble(self, key: str, value: str) -> None:
-        """Write one key by hand, as text; the new value decides what is held."""
+        """Write one key by hand, as text; the new value decides what is held back."""
         before, written = self.control_state or ControlState(), self._read({"data": {key: value}})
         nodes, namespaces = {**before.nodes, **written.nodes}, {**before.namespaces, **written.namespaces}
         self.control_state = replace(
@@ -102,12 +102,12 @@ class SimulatedControlState:
             self._open(latch, by)
 
     def redate(self, stated_epoch: float, epoch: float) -> None:
-        """Date at ``epoch`` when the breaker was opened or closed, if that is dated ``stated_epoch``."""
+        """Change the breaker's time of opening or closing to ``epoch``, if it is ``stated_epoch``."""
         if self.control_state is not None and self.control_state.breaker_epoch == stated_epoch:
             self.control_state = self.control_state.with_breaker_epoch(round(epoch, 6))
 
     def confirm_no_adoption(self, holder: str) -> None:
-        """Keep that this process adopts nothing, if that is still ordered."""
+        """Store that this process adopts nothing, if that is still ordered."""
         state = self.control_state
         if state is not None and state.no_adoption is not None and state.no_adoption_confirmed_by != holder:
             self.control_state = replace(state, no_adoption_confirmed_by=holder)
@@ -122,7 +122,7 @@ class SimulatedControlState:
         before = self.control_state or ControlState()
         if before.latch is None:
             self._timeline.add(TimelineEntry(virtual_now(), What.BREAKER_OPENED, BREAKER, why=f"{by}: {latch.cause}"))
-        # Both stand in one key.
+        # The latch and the reset share one key.
         self.control_state = replace(before, latch=latch, reset_epoch=None)
 
 
@@ -144,19 +144,19 @@ class SimulatedControlStateStore:
         return await self._calls.call(CallKind.READ_CONTROL_STATE, "", lambda: self._control_state.control_state)
 
     async def write_latch(self, latch: Latch) -> None:
-        """Keep that the breaker is open, unless it was reset since."""
+        """Store that the breaker is open, unless it was reset since."""
         await self._calls.call(
             CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.latch(latch, self._calls.name)
         )
 
     async def write_reset(self, reset_epoch: float) -> None:
-        """Keep that the breaker was closed then."""
+        """Store that the breaker was closed at ``reset_epoch``."""
         await self._calls.call(
             CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.reset(reset_epoch, self._calls.name)
         )
 
     async def redate(self, stated_epoch: float, epoch: float) -> None:
-        """Date at ``epoch`` what is kept of the breaker, if it is dated ``stated_epoch``."""
+        """Change the breaker's stored time to ``epoch``, if it is ``stated_epoch``."""
         await self._calls.call(
             CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.redate(stated_epoch, epoch)
         )

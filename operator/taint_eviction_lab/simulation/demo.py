@@ -33,7 +33,8 @@ class Side(Enum):
 class DemoFact:
     """One thing that happened, ``at`` seconds since the story began.
 
-    ``pod`` is "" where none is meant, ``text`` where the line would say nothing new. ``due_at``: for ``due``, when.
+    ``pod`` is "" if the fact is about no single pod, ``text`` is "" if its line would say nothing new. ``due_at``: the
+    deadline of a ``due`` fact.
     """
 
     at: float
@@ -71,19 +72,19 @@ QUEUE = DemoPod("queue-0", "node-b", 2, "2 s; is recreated")
 SHOPS = tuple(DemoPod(f"shop-{number}", f"node-{number}", 0, "8 pods on 8 nodes") for number in range(1, 9))
 
 DB_SHORTENED_SECONDS = 11
-# The row in which all shops are one.
+# The name of the one row for all shops.
 SHOP = "shop"
 
 
 def tolerations(seconds: int) -> list[dict[str, Any]]:
-    """Write how long a pod tolerates the taint; 0: not at all."""
+    """Return tolerations of the taint for these seconds; 0: none."""
     exists = {"key": TAINT_KEY, "operator": "Exists", "effect": "NoExecute"}
     return [{**exists, "tolerationSeconds": seconds}] if seconds else []
 
 
 @dataclass
 class DemoCluster:
-    """One of the two clusters; ``report`` is given what its API server sees, ``now`` is the story's second."""
+    """One of the two clusters; ``report`` receives what its API server sees, ``now`` returns the story's second."""
 
     server: ApiServer
     side: Side
@@ -106,7 +107,7 @@ class DemoCluster:
         self.server.requests.subscribe(self._answered)
 
     def taint(self, *nodes: str) -> None:
-        """Taint nodes, one after the other."""
+        """Taint nodes, one after another."""
         for node in nodes:
             self.server.taint(node, TAINT_KEY, "now")
 
@@ -119,7 +120,7 @@ class DemoCluster:
             self.server.update("pods", {**body, "spec": spec})
 
     def refuse_deletions(self, refuse: bool) -> None:
-        """Let a webhook that is down refuse all deletions of pods, or no more."""
+        """Let a webhook that is down refuse all deletions of pods, or end that."""
         if refuse:
             self._refusing = self.server.faults.add(verb="delete", resource="pods", status=500, message=_WEBHOOK)
         elif self._refusing is not None:
@@ -144,7 +145,7 @@ class DemoCluster:
 
 @dataclass
 class DemoStory:
-    """What is done to both clusters, and what each controller should make of it; all times are the story's seconds."""
+    """The steps in both clusters, and the expected result of each controller; all times are the story's seconds."""
 
     own: DemoCluster
     built_in: DemoCluster
@@ -154,7 +155,7 @@ class DemoStory:
     done_at: dict[str, float] = field(default_factory=dict)
 
     def do(self, step: str) -> None:
-        """Do one step in both clusters and tell it."""
+        """Perform one step in both clusters and report it."""
         self.done_at[step] = self.now()
         self.report(DemoFact(self.now(), Side.BUILT_IN if step == "behind" else Side.BOTH, "step", STEPS[step]))
         for cluster in (self.built_in, self.own):
@@ -172,7 +173,7 @@ class DemoStory:
                     cluster.taint(*(shop.node for shop in SHOPS))
 
     def due_at(self, pod: str) -> float | None:
-        """Return when a pod is to be evicted, as far as the story has come; None: never, or not yet."""
+        """Return the deadline of a pod by the steps so far; None if it has none."""
         tainted_at, refused_at = self.done_at.get("taint"), self.done_at.get("refuse")
         if pod in (API.name, QUEUE.name):
             return None if refused_at is None else refused_at + (QUEUE.seconds if pod == QUEUE.name else 0.0)
@@ -183,7 +184,7 @@ class DemoStory:
         return tainted_at + {WEB.name: WEB.seconds, CACHE.name: CACHE.seconds, DB.name: DB.seconds}[pod]
 
     def late_seconds(self, cluster: DemoCluster, pod: str) -> float | None:
-        """Return how late a pod was evicted first; None: it was not, or was not to be."""
+        """Return how late a pod was first evicted; None if it was not evicted, or has no deadline."""
         due_at, evicted = self.due_at(pod), cluster.evicted.get(pod)
         return None if due_at is None or not evicted else evicted[0] - due_at
 
@@ -195,7 +196,7 @@ class DemoStory:
 
     def _broken_here(self) -> list[str]:
         found = []
-        # A webhook that refuses is waited for.
+        # The refusing webhook may delay this pod.
         refused_seconds = self.done_at["allow"] - self.done_at["refuse"]
         patience = {API.name: refused_seconds + 2 * IN_TIME_SECONDS}
         for pod in (WEB, CACHE, DB, API, *((QUEUE,) if self.keeps_key else ())):
@@ -235,8 +236,8 @@ class DemoStory:
         return sum(shop.name in cluster.evicted for shop in SHOPS)
 
     def verdict(self, version: str) -> list[str]:
-        """Return three lines: what each controller has done, and whether all went as expected; ``version``: the
-        built-in one's.
+        """Return three lines: what each controller has done, and whether everything was as expected; ``version``: that
+        of the built-in controller.
         """
         late = [
             f"{pod.name} {seconds:.0f} s late"

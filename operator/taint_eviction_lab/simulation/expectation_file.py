@@ -54,7 +54,7 @@ class ExpectationReading(ActionReading):
         ]
 
     def breaker_expectation(self, at: Marked | None) -> BreakerExpectation | None:
-        """Read what the ``expect`` says of the circuit breaker."""
+        """Read what ``expect`` says about the circuit breaker."""
         if at is None or not isinstance(at.value, dict) or BREAKER not in at.value:
             return None
         fields = self.fields(at.value[BREAKER], BREAKER_CLAIMS, "the expectation of the breaker")

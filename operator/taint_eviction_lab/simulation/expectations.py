@@ -1,9 +1,9 @@
-"""What a scenario expects of its pods, and whether that is what happened.
+"""What a scenario expects of its pods, and whether this happened.
 
 An instant is met from the expected second up to, not including, the next: never early (by more than a millisecond),
 less than ``within_seconds`` late. Evictions are judged by the simulated API server's record alone.
 
-A pod that no expectation mentions, or none about evictions, must not be evicted; and no pod is ever deleted again.
+A pod must not be evicted if no expectation about evictions mentions it; and no terminating pod may be deleted again.
 """
 
 import fnmatch
@@ -34,11 +34,11 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class PodTimeline:
-    """All that happened to the bearers of one pod's name.
+    """All that happened to the pods of one name.
 
-    ``ends`` is "gone", "terminating", "unbound", or the node it is on in the end; ``condition`` the status of its
-    DisruptionTarget condition in the end, "none" where it has none or is gone. ``seconds``: those of its tolerations
-    then, in their order, None for one without.
+    ``ends`` is "gone", "terminating", "unbound", or the last pod's node at the end; ``condition`` is the status of its
+    DisruptionTarget condition at the end, "none" if it has none or is gone. ``seconds``: those of its tolerations at
+    the end, in their order, None for a toleration without seconds.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Claim(Protocol):
 
 
 def seconds_of(entries: Iterable[TimelineEntry]) -> str:
-    """List when they happened, for people; "" for never."""
+    """List when the entries happened, for people; "" for never."""
     return ", ".join(f"{entry.at:.3f}" for entry in entries)
 
 
@@ -165,7 +165,7 @@ class LateAtMost:
     seconds: float
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
-        """Compare with its own reports."""
+        """Compare with the controller's own reports."""
         late = [entry.late_seconds or 0.0 for entry in history.of(What.SAID_EVICTED)]
         seen = f"{', '.join(f'{seconds:.3f}' for seconds in late)} s late" if late else "never evicted"
         return f"at most {self.seconds:g} s late", seen, bool(late) and max(late) <= self.seconds
@@ -214,7 +214,7 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """In the end the pod is gone, terminating, unbound, or on a node."""
+    """At the end the pod is gone, terminating, unbound, or on a node."""
 
     state: str
 
@@ -225,7 +225,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class HasSeconds:
-    """In the end the pod's tolerations have these seconds, in their order; None: none."""
+    """At the end the pod's tolerations have these seconds, in their order; None: a toleration without seconds."""
 
     seconds: tuple[int | None, ...]
 
@@ -240,7 +240,7 @@ class HasSeconds:
 
 @dataclass(frozen=True, slots=True)
 class HasCondition:
-    """In the end the pod's DisruptionTarget condition has this status; "none" for no condition."""
+    """At the end the pod's DisruptionTarget condition has this status; "none" for no condition."""
 
     status: str
 
@@ -281,7 +281,7 @@ class HowMany:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is expected of each pod whose ``namespace/name`` the pattern matches; ``how_many`` go of all of them."""
+    """What is expected of each pod whose ``namespace/name`` the pattern matches; ``how_many`` counts all of them."""
 
     pattern: str
     line: int
@@ -303,7 +303,7 @@ class Expectation:
 
 
 def judge(expectations: Sequence[Expectation], histories: Sequence[PodTimeline]) -> tuple[Verdict, ...]:
-    """Check every expectation, and that nothing happened to pods that none is about."""
+    """Check every expectation, and that nothing happened to pods that no expectation is about."""
     verdicts: list[Verdict] = []
     for expectation in expectations:
         matched = [history for history in histories if fnmatch.fnmatchcase(history.name, expectation.pattern)]
@@ -331,7 +331,7 @@ def _undisturbed(expectations: Sequence[Expectation], history: PodTimeline) -> l
 
 
 def histories_of(timeline: Timeline, ends: dict[str, tuple[str, str, tuple[int | None, ...]]]) -> list[PodTimeline]:
-    """Gather each pod's history; ``ends`` has (state, condition, seconds) in the end for every pod that ever was."""
+    """Collect each name's history; ``ends`` has (state, condition, seconds) at the end for every name that existed."""
     entries: dict[str, list[TimelineEntry]] = {name: [] for name in ends}
     for entry in timeline:
         if entry.subject in entries:

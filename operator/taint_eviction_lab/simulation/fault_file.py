@@ -29,7 +29,7 @@ _PICKING = ("call", "pod", "node", "times", "for")
 
 
 class FaultReading(ProcessReading):
-    """Reads actions; None where a problem leaves nothing to do."""
+    """Reads actions; returns None if a problem leaves nothing to perform."""
 
     def refuse(self, at: Marked) -> do.Action | None:
         """Read ``refuse``; without ``status`` the connection breaks."""

@@ -1,7 +1,7 @@
-"""What can go wrong with calls: rules that pick calls, and what happens to those.
+"""Faults of calls: rules that pick calls, and what happens to the picked calls.
 
-A rule holds for a number of calls, for a span of time, or both, whichever ends first. The first rule that picks a call
-decides on it; one call spends one rule.
+A rule applies to a number of calls, for a span of time, or both, whichever ends first. The first rule that picks a call
+decides what happens to it; a call counts for one rule only.
 """
 
 import fnmatch
@@ -59,7 +59,9 @@ class CallFault:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Which calls: of these kinds, to objects whose name matches the pattern; at most ``times``, before ``until``."""
+    """The calls that a rule picks: of these kinds, to objects whose name matches the pattern; at most ``times``, before
+    ``until``.
+    """
 
     calls: frozenset[CallKind]
     pattern: str = "*"
@@ -75,7 +77,7 @@ class _Rule:
 
 
 class CallFaults:
-    """All rules that hold, in the order in which they came."""
+    """All rules in force, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._rules: list[_Rule] = []
@@ -85,7 +87,7 @@ class CallFaults:
         self._rules.append(_Rule(picked, fault, picked.times))
 
     def clear(self) -> None:
-        """Drop all rules: everything works again."""
+        """Remove all rules: everything works again."""
         self._rules.clear()
 
     def next(self, call: CallKind, subject: str, now: float) -> CallFault:

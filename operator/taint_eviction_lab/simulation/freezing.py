@@ -1,7 +1,7 @@
-"""Freezes one process of a simulated world: none of its steps runs until it is thawed, and then all in their order.
+"""Freezes one process of a simulated world: its steps wait until it is thawed, and then run in their order.
 
-Which process a callback belongs to is in the context in which it was scheduled (``FREEZER``); tasks and timers inherit
-it. Callbacks that belong to none, as the API server's side of a call, continue meanwhile.
+The context in which a callback was scheduled says to which process it belongs (``FREEZER``); tasks and timers inherit
+the context. Callbacks that belong to no process, as the API server's side of a call, continue meanwhile.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Freezer:
         held, self._held = self._held, []
         loop = asyncio.get_running_loop()
         for turn in held:
-            # Past the virtual loop's own ``call_soon``, which would make a turn of the turn.
+            # This bypasses the virtual loop's own ``call_soon``, which would wrap the turn in another turn.
             asyncio.BaseEventLoop.call_soon(loop, turn, context=turn.context)  # type: ignore[arg-type]
 
     def hold(self, turn: "Turn") -> None:

@@ -1,7 +1,7 @@
 """The model's informers: they turn the events of a watch into the model's knowledge.
 
-An object that cannot be read keeps its last known state. After a list, what was not listed counts as deleted; an
-object that was deleted and created meanwhile is seen as one change.
+An object that cannot be read keeps its last known state. After a list, an object that is not in it counts as deleted;
+an object that was deleted and created meanwhile is seen as one change.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class InformerListener:
         self._changed(body, event_type == "DELETED")
 
     def on_listed(self) -> None:
-        """Drop what was not listed."""
+        """Drop the objects that were not listed."""
         if not self._resuming:
             for key in self._known():
                 if key not in self._in_list:
@@ -49,7 +49,7 @@ class InformerListener:
         self.listed.set()
 
     def on_heard(self) -> None:
-        """Count it."""
+        """Count a sign of life."""
         self.heard += 1
 
     def on_progress(self, version: int | None) -> None:
@@ -70,7 +70,7 @@ class InformerListener:
 
 
 class NodeInformer(InformerListener):
-    """Of all nodes."""
+    """The informer of all nodes."""
 
     def _key_of(self, body: Mapping[str, Any]) -> str:
         return str(body["metadata"]["name"])
@@ -89,7 +89,7 @@ class NodeInformer(InformerListener):
 
 
 class PodInformer(InformerListener):
-    """Of all pods."""
+    """The informer of all pods."""
 
     def _key_of(self, body: Mapping[str, Any]) -> NamespacedName:
         return NamespacedName(body["metadata"]["namespace"], body["metadata"]["name"])

@@ -26,6 +26,6 @@ class Killable:
         self.check()
 
     def check(self) -> None:
-        """Raise what has ended the process, if a bug did."""
+        """Raise the bug that has ended the process, if one did."""
         if self._task.done() and not self._task.cancelled() and (bug := self._task.exception()) is not None:
             raise bug

@@ -1,6 +1,7 @@
-"""The names of Kubernetes' fields that a scenario's objects may have: those that decide, and all others of their shape.
+"""The names of Kubernetes' fields that a scenario's objects may have: those that decide, and all others of nodes and
+pods.
 
-The others are taken as they are, so that an object from ``kubectl get -o yaml`` can be pasted; a slip in a name is
+The others are accepted as they are, so that an object from ``kubectl get -o yaml`` can be pasted; a misspelt name is
 still noticed.
 """
 
@@ -48,7 +49,7 @@ TAINT = _names("effect key timeAdded value")
 
 TOLERATION = _names("effect key operator tolerationSeconds value")
 
-# What may stand at the top of a scenario's object, and the part of the object where it belongs.
+# The fields that may stand at the top of a scenario's object, and the part of the object to which each belongs.
 NODE_SHORT = {
     **dict.fromkeys(("name", "labels", "annotations", "creationTimestamp", "managedFields", "zone"), "metadata"),
     **dict.fromkeys(("taints", "unschedulable"), "spec"),

@@ -15,13 +15,13 @@ CONDITION_TYPE = "DisruptionTarget"
 
 
 def part_of(body: Mapping[str, Any], part: str) -> Mapping[str, Any]:
-    """Return metadata, spec or status; empty where it is absent or no mapping."""
+    """Return metadata, spec or status; empty if it is absent or no mapping."""
     found = body.get(part)
     return found if isinstance(found, Mapping) else {}
 
 
 def list_in(part: Mapping[str, Any], name: str) -> list[Any]:
-    """Return the mappings in a field that is a list of mappings; without what is not."""
+    """Return the mappings in a field that should be a list of mappings; other entries are left out."""
     found = part.get(name)
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
@@ -56,7 +56,7 @@ _MAPPINGS = {"taints": ("key", str), "conditions": ("type", str), "managedFields
 
 
 def sound(body: Mapping[str, Any]) -> JsonObject:
-    """Return a node or pod without what is malformed where the API server's rules look."""
+    """Return a node or pod without malformed parts in the fields that the API server's rules use."""
     kept = dict(body)
     for part, shapes in _SHAPES.items():
         if part not in body:
@@ -80,7 +80,7 @@ def taints_of(node: Mapping[str, Any]) -> list[JsonObject]:
 
 
 def with_zone(node: Mapping[str, Any], zone: str) -> JsonObject:
-    """Return the node with the label that says in which zone it is."""
+    """Return the node with the label for its zone."""
     return with_metadata(node, labels={**part_of(part_of(node, "metadata"), "labels"), ZONE_LABEL: zone})
 
 
@@ -100,7 +100,7 @@ def _taint_identity(taint: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def with_readiness(node: Mapping[str, Any], status: str, message: str, time: str) -> JsonObject:
-    """Return the node with this condition Ready; ``time``: that of the transition, if ``status`` is another."""
+    """Return the node with this condition Ready; ``time``: that of the transition, if ``status`` changes."""
     conditions = list_in(part_of(node, "status"), "conditions")
     before: Mapping[str, Any] = next((each for each in conditions if each.get("type") == "Ready"), {})
     since = before.get("lastTransitionTime", time) if before.get("status") == status else time
@@ -119,13 +119,13 @@ def annotations_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def with_annotations(pod: Mapping[str, Any], written: Mapping[str, str | None]) -> JsonObject:
-    """Return the pod with these annotations besides those that it has; None removes one."""
+    """Return the pod with these annotations added to its own; None removes one."""
     annotations = {**annotations_of(pod), **written}
     return with_metadata(pod, annotations={name: value for name, value in annotations.items() if value is not None})
 
 
 def with_condition(pod: Mapping[str, Any], kind: str, status: str, time: str) -> JsonObject:
-    """Return the pod with a condition of this type, in place of one that it has; ``time``: of the transition."""
+    """Return the pod with this condition, which replaces one of the same type; ``time``: that of the transition."""
     condition = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": time}
     others = [one for one in list_in(part_of(pod, "status"), "conditions") if one.get("type") != kind]
     return with_status(pod, conditions=[*others, condition])
@@ -140,7 +140,7 @@ def condition_status(pod: Mapping[str, Any], kind: str = CONDITION_TYPE) -> str 
 
 
 def toleration_seconds(pod: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Return the seconds of the pod's tolerations, in their order; None for one without."""
+    """Return the seconds of the pod's tolerations, in their order; None for a toleration without seconds."""
     return tuple(each.get("tolerationSeconds") for each in list_in(part_of(pod, "spec"), "tolerations"))
 
 

@@ -1,6 +1,6 @@
-"""The Lease of a simulated cluster, and the door of one process to it: compare and swap by version.
+"""The Lease of a simulated cluster, and the access of one process to it: compare and swap by version.
 
-Not here: who gets it, and for how long (``runtime.leadership``).
+``runtime.leadership`` decides which process holds the Lease, and for how long.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""What befalls kubelets and the node lifecycle controller: values, one for each action's keyword.
+"""The actions on kubelets and on the node lifecycle controller: values, one for each keyword.
 
-Not here: how they are written (``lifecycle_file``), and what they do (``lifecycle_steps``).
+``lifecycle_file`` reads them, and ``lifecycle_steps`` performs them.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class SilenceKubelets:
 
 @dataclass(frozen=True, slots=True)
 class HearKubelets:
-    """Let kubelets reach the API server again: they say that their nodes are ready."""
+    """Let kubelets reach the API server again: they report that their nodes are ready."""
 
     nodes: tuple[str, ...]
 
@@ -30,7 +30,7 @@ class ShutDown:
 
 @dataclass(frozen=True, slots=True)
 class RestartLifecycle:
-    """Let another kube-controller-manager take over ``after_seconds`` later; meanwhile there is none."""
+    """Let another kube-controller-manager take over ``after_seconds`` later; until then none runs."""
 
     after_seconds: float
 

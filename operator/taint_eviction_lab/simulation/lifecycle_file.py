@@ -1,4 +1,4 @@
-"""Reads what concerns kubelets and the node lifecycle controller: the setting that switches both on, and steps."""
+"""Reads the setting that switches on kubelets' heartbeats and the node lifecycle controller, and steps about these."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _LEAST_SECONDS = 0.1
 
 
 class LifecycleReading(SuspensionReading):
-    """Reads them; None where a problem leaves nothing to do."""
+    """Reads the setting and the steps; returns None if a problem leaves nothing to perform."""
 
     def node_lifecycle(self, at: Marked) -> NodeLifecycleSettings:
         """Read ``nodeLifecycle``: a scenario with this key has a node lifecycle controller."""
@@ -32,7 +32,7 @@ class LifecycleReading(SuspensionReading):
         return let.SilenceKubelets(self._nodes(at, "silence"))
 
     def speak(self, at: Marked) -> Action | None:
-        """Read ``speak``: the same."""
+        """Read ``speak``: a node, or a list of nodes."""
         return let.HearKubelets(self._nodes(at, "speak"))
 
     def _nodes(self, at: Marked, what: str) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class LifecycleReading(SuspensionReading):
         return [self.use_node(Marked(name, at.line, {})) for name in names]
 
     def shut_down(self, at: Marked) -> Action | None:
-        """Read ``shutDown``: a node, and for how long it still speaks."""
+        """Read ``shutDown``: a node, and for how long its kubelet still reports."""
         fields = self.needed(at, ("node", "for"), ("node", "for"), "shutDown")
         if fields is None:
             return None

@@ -1,6 +1,6 @@
 """What steps do to kubelets and to the node lifecycle controller.
 
-Raise ``Impossible`` where the scenario has neither.
+A step raises ``Impossible`` if the scenario has no node lifecycle controller.
 """
 
 from typing import assert_never
@@ -13,7 +13,7 @@ _SHUTTING_DOWN = "node is shutting down"
 
 
 def change_lifecycle(cluster: SimulatedCluster, action: let.LifecycleAction) -> None:
-    """Do what the action says."""
+    """Perform the action."""
     controller = cluster.node_lifecycle
     if controller is None:
         raise Impossible("the settings of this scenario lack 'nodeLifecycle'")

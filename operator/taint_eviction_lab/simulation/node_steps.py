@@ -1,6 +1,6 @@
-"""What a scenario's steps do to nodes: each one write of one client, by the fake API server's rules.
+"""What a scenario's steps do to nodes, as writes by the fake API server's rules.
 
-Raise ``StatusError`` where the API server refuses, ``Impossible`` where there is nothing to be done.
+A step raises ``StatusError`` if the API server refuses it, ``Impossible`` if it cannot be performed.
 """
 
 from typing import assert_never
@@ -44,7 +44,7 @@ def change_node(cluster: SimulatedCluster, action: NodeAction) -> None:
 
 
 def change_taints(cluster: SimulatedCluster, action: TaintAction) -> None:
-    """Write a node's whole list of taints; no write where nothing changes."""
+    """Write a node's whole list of taints; nothing is written if nothing changes."""
     node = cluster.body("nodes", action.node)
     present = kube.taints_of(node)
     match action:
@@ -72,7 +72,7 @@ def _dated(taints: tuple[JsonObject, ...] | list[JsonObject]) -> list[JsonObject
 def create_node(cluster: SimulatedCluster, body: JsonObject) -> None:
     """Create a node.
 
-    Where its managedFields are not given, the kubelet owns what it registers, and kubectl owns the taints.
+    If its managedFields are not given, the kubelet owns what it registers, and kubectl owns the taints.
     """
     if any(taint.get("timeAdded") == "now" for taint in kube.taints_of(body)):
         body = kube.with_spec(body, taints=_dated(kube.taints_of(body)))
@@ -87,7 +87,7 @@ def create_node(cluster: SimulatedCluster, body: JsonObject) -> None:
 
 
 def _recreate_node(cluster: SimulatedCluster, name: str, taints: list[JsonObject]) -> None:
-    """Create a node of the same name: another UID, clean but for ``taints``; delete the old one if it is there."""
+    """Create a node of the same name with another UID and only ``taints``; delete the old one if it exists."""
     last = cluster.recorder.latest("nodes", "", name)
     if last is None:
         raise Impossible(f"there has never been a node {name!r}")

@@ -1,7 +1,7 @@
-"""Reads a scenario's nodes and pods: Kubernetes' own shape, with short forms where people write much of the same.
+"""Reads a scenario's nodes and pods: in Kubernetes' own shape, with short forms for common fields.
 
-Fields that decide are checked; others of the same shape are taken as they are. Times may be seconds of the scenario.
-An object under ``verbatim`` is taken as it stands, however malformed: for what the controller must live with.
+Fields that decide are checked; other fields of Kubernetes are accepted as they are. Times may be seconds of the
+scenario. An object under ``verbatim`` is accepted however malformed it is, to test the controller with it.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -21,13 +21,13 @@ _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 
 
 class ObjectReading(TaintReading):
-    """Reads objects and what belongs to them, and notes which names there are."""
+    """Reads objects and their parts, and notes the names of all objects."""
 
     def __init__(self, file: str) -> None:
         super().__init__(file)
         self.node_names: set[str] = set()
         self.pod_names: set[NamespacedName] = set()
-        # Names that are used, with the line: they must exist somewhere in the scenario.
+        # Names that are used, with their line: each must exist somewhere in the scenario.
         self._nodes_used: list[tuple[str, int]] = []
         self._pods_used: list[tuple[NamespacedName, int]] = []
 
@@ -62,7 +62,7 @@ class ObjectReading(TaintReading):
     # Objects
 
     def nodes(self, at: Marked) -> list[JsonObject]:
-        """Read a node; several where its name has a range."""
+        """Read a node; several if its name has a range."""
         if isinstance(at.value, str):
             at = Marked({"name": at}, at.line, {"name": at.line})
         if (verbatim := self._verbatim(at)) is not None:
@@ -78,7 +78,7 @@ class ObjectReading(TaintReading):
         return found
 
     def pods(self, at: Marked) -> list[JsonObject]:
-        """Read a pod; several where its name has a range."""
+        """Read a pod; several if its name has a range."""
         if (verbatim := self._verbatim(at)) is not None:
             found = [verbatim]
         else:
@@ -168,7 +168,7 @@ class ObjectReading(TaintReading):
         return {key: self.text(item, f"{what}.{key}") for key, item in at.value.items()}
 
     def _hold(self, at: Marked) -> str:
-        """Read what the annotation says: true, false, or a span; it need not make sense."""
+        """Read the annotation for a hold: true, false, or a span; other values are kept as they are."""
         if isinstance(at.value, bool):
             return "true" if at.value else "false"
         return f"{at.value:g}" if isinstance(at.value, int | float) else self.text(at, "hold")
@@ -214,11 +214,11 @@ def _as_it_is(_: str, value: Marked) -> Any:
 
 
 def named(text: str) -> NamespacedName:
-    """Take ``name`` or ``namespace/name`` apart."""
+    """Split ``name`` or ``namespace/name``."""
     namespace, slash, name = text.partition("/")
     return NamespacedName(namespace, name) if slash else NamespacedName(DEFAULT_NAMESPACE, text)
 
 
 def written(key: NamespacedName) -> str:
-    """Write a pod's name as short as it can be read."""
+    """Return a pod's name in its shortest form."""
     return key.name if key.namespace == DEFAULT_NAMESPACE else str(key)

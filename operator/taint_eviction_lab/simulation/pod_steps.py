@@ -1,7 +1,7 @@
-"""What a scenario's steps do to pods: each one write of one client, by the fake API server's rules.
+"""What a scenario's steps do to pods, as writes by the fake API server's rules.
 
-Raise ``StatusError`` where the API server refuses, ``Impossible`` where there is nothing to be done. More is allowed
-than a real API server allows: tolerations may be taken away.
+A step raises ``StatusError`` if the API server refuses it, ``Impossible`` if it cannot be performed. Steps may do more
+than a real API server allows: they may remove tolerations.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def change_pods(cluster: SimulatedCluster, action: LifeAction) -> None:
 
 
 def write_pod(cluster: SimulatedCluster, action: PodWrite) -> None:
-    """Write something of a pod that is there."""
+    """Write a part of an existing pod."""
     pod, now = cluster.body("pods", action.pod.name, action.pod.namespace), cluster.clock.timestamp()
     match action:
         case do.ChangeTolerations():
@@ -89,9 +89,10 @@ def create_pod(cluster: SimulatedCluster, body: Mapping[str, Any]) -> None:
 
 
 def _recreate_pod(cluster: SimulatedCluster, action: do.RecreatePod) -> None:
-    """Create a pod of the same name with another UID. An old one that still exists goes at once.
+    """Create a pod of the same name with another UID. An old one that still exists is removed at once.
 
-    Its finalizers are then the new one's, too. What was adopted of the old one is not: no template has that.
+    The new pod has the old one's finalizers, too. It is not adopted even if the old one was: templates of pods have no
+    notes.
     """
     last = cluster.recorder.latest("pods", *action.pod)
     if last is None:
@@ -149,7 +150,7 @@ def _with_default_tolerations(cluster: SimulatedCluster, pod: Mapping[str, Any])
 
 
 def _ready_in_seconds(cluster: SimulatedCluster, pod: Mapping[str, Any]) -> float | None:
-    """Return how long the pod takes to become ready; None where the scenario says whether it is, or it does not run."""
+    """Return how long the pod takes to become ready; None if the scenario says whether it is, or if it does not run."""
     if kube.node_name_of(pod) is None or kube.condition_status(pod, "Ready") is not None:
         return None
     if not isinstance(pod.get("status", {}), Mapping) or kube.part_of(pod, "status").get("phase") in _NEVER_READY:

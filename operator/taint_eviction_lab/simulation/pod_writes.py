@@ -1,7 +1,6 @@
-"""The API server's side of the controller's writes to pods: what each does, at one instant, and to the timeline.
+"""The API server's side of the controller's writes to pods: each changes the pod at one instant, and the timeline.
 
-The requests are production's own; the rules are the fake API server's. Not here: the way of calls and answers
-(``calls``).
+The requests are production's own; the rules are the fake API server's. ``calls`` carries calls and answers.
 """
 
 import orjson
@@ -40,9 +39,9 @@ _PODS = RESOURCES["pods"]
 
 
 class PodWrites:
-    """Carries out writes; raises ``CallFailed`` where the API server refuses.
+    """Carries out writes; raises ``CallFailed`` if the API server refuses.
 
-    ``manager`` is who writes, and ``by`` an addition for the timeline.
+    ``manager`` is the writer's name in managedFields, ``by`` an addition to the timeline's texts.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class PodWrites:
         return body if body is not None and body["metadata"]["uid"] == ref.uid else None
 
     def get(self, key: NamespacedName) -> JsonObject:
-        """Return whichever pod bears this name; raise ``StatusError`` (404) if there is none."""
+        """Return the pod that has this name; raise ``StatusError`` (404) if there is none."""
         return self._cluster.recorder.body(self._cluster.record("pods", key.name, key.namespace))
 
     def change(self, key: NamespacedName, patch: JsonPatch) -> JsonObject:
@@ -113,7 +112,7 @@ class PodWrites:
         return True
 
     def delete_by_name(self, key: NamespacedName) -> bool:
-        """Begin the deletion of whichever pod bears this name. False if there is none."""
+        """Begin the deletion of the pod that has this name. False if there is none."""
         body = self._cluster.pod(key)
         return self.delete(PodRef(key, "" if body is None else body["metadata"]["uid"]))
 
@@ -145,7 +144,7 @@ class PodWrites:
             self._note(What.EVICTED, ref, f"from {kube.node_name_of(body) or ''}{how}")
 
     def _missed(self, error: StatusError, ref: PodRef, how: str) -> bool:
-        """Note that a pod is gone and return False; raise anything else that the API server says."""
+        """Note that a pod is gone and return False; raise any other refusal."""
         try:
             outcome = _raise_unless_gone(error, ref)
         except CallFailed as failure:
@@ -163,7 +162,7 @@ class PodWrites:
 
 
 def _raise_unless_gone(error: StatusError, ref: PodRef) -> Outcome:
-    """Return what a refusal says of the pod if it says that it is gone; raise it otherwise."""
+    """Return the outcome of a refusal which says that the pod is gone; raise any other refusal."""
     refusal = read_refusal(orjson.dumps(error.body()))
     outcome = outcome_of(error.code, refusal, "pods", ref.key.name)
     if outcome in (Outcome.ABSENT, Outcome.ANOTHER_UID):

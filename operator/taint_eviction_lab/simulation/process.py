@@ -30,7 +30,7 @@ from taint_eviction_lab.simulation.timeline_reporter import TimelineReporter, ti
 from taint_eviction_lab.simulation.virtual_clock import HostClock, ProcessClock
 from taint_eviction_lab.simulation.watches import SimulatedWatcher, Streams
 
-# What the monotonic clock of the first process shows at second 0, and how far those of later ones are apart.
+# The monotonic clock of the first process at second 0, and the distance between the clocks of successive processes.
 _MONOTONIC_OFFSET_SECONDS = 4096.0
 
 
@@ -46,7 +46,7 @@ class SimulatedGate:
     leading: bool = True
 
     def may_act(self) -> bool:
-        """Answer for this very moment."""
+        """Return whether the process leads now."""
         return self.leading
 
 
@@ -54,8 +54,8 @@ class SimulatedGate:
 class Surroundings:
     """The surroundings of a process: the world, the host, its settings, the state of watches, and further reporters.
 
-    ``seed`` decides all that is left to chance, as the lengths of waits. ``own_faults`` befall its calls alone.
-    ``lease`` None: ``gate`` says whether it acts; otherwise the election decides.
+    ``seed`` decides everything random, as the lengths of waits. ``own_faults`` apply only to its calls. ``lease`` None:
+    ``gate`` decides whether it acts; otherwise the election decides.
     """
 
     world: World
@@ -72,7 +72,7 @@ class Surroundings:
 
 
 class ControllerProcess(Killable):
-    """The ``incarnation``-th process of a replica, counted from 1; ``name`` tells it from all others."""
+    """The ``incarnation``-th process of a replica, counted from 1; ``name`` is unique among all processes."""
 
     def __init__(self, surroundings: Surroundings, name: str, incarnation: int) -> None:
         self.name = name

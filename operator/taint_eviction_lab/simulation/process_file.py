@@ -1,4 +1,4 @@
-"""Reads the actions of a scenario's timeline that befall the controller's processes: their lives and their clocks."""
+"""Reads the actions of a scenario's timeline on the controller's processes and on clocks."""
 
 from collections.abc import Collection
 
@@ -10,9 +10,9 @@ _BUILT_IN = "built-in"
 
 
 class ProcessReading(ObjectReading):
-    """Reads actions; None where a problem leaves nothing to do.
+    """Reads actions; returns None if a problem leaves nothing to perform.
 
-    ``replicas_named`` and ``servers_named`` have each number, and its line.
+    ``replicas_named`` and ``servers_named`` have each number with its line.
     """
 
     def __init__(self, file: str) -> None:
@@ -39,7 +39,7 @@ class ProcessReading(ObjectReading):
         return fields if len(self.problems) == before else None
 
     def manager(self, fields: dict[str, Marked]) -> str:
-        """Read who writes."""
+        """Read the name of the manager that writes."""
         return self.text(fields["by"], "by") if "by" in fields else do.KUBECTL
 
     def restart(self, at: Marked) -> do.Action | None:

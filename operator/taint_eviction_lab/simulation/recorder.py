@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """One write. ``event_type`` is ADDED, MODIFIED or DELETED; ``body`` the object as it was written, ``at`` when."""
+    """One write at the instant ``at``. ``event_type`` is ADDED, MODIFIED or DELETED; ``body`` is the written object."""
 
     event_type: str
     body: JsonObject
@@ -49,7 +49,7 @@ class ClusterRecorder:
             subscriber(recorded)
 
     def subscribe(self, subscriber: Callable[[RecordedChange], None]) -> None:
-        """Tell this subscriber of every change from now on, within the write."""
+        """Call this subscriber for every later change, within the write."""
         self._subscribers.append(subscriber)
 
     def body(self, record: StoredObject) -> JsonObject:
@@ -58,10 +58,10 @@ class ClusterRecorder:
         return record.decode() if found is None else found
 
     def latest(self, plural: str, namespace: str, name: str) -> JsonObject | None:
-        """Return the object that bears or last bore this name; None if there never was one."""
+        """Return the object that has or last had this name; None if there never was one."""
         return self._latest.get((plural, namespace, name))
 
     def version_at(self, at: float) -> int:
-        """Return the latest resourceVersion of a node or pod at an instant; before all writes 0."""
+        """Return the latest resourceVersion of any node or pod at an instant; 0 before all writes."""
         count = bisect_right(self._written_at, at)
         return self._versions[count - 1] if count else 0

@@ -1,10 +1,10 @@
-"""Plays a scenario: the production runtime on a virtual clock in a simulated cluster, then checks what was expected.
+"""Plays a scenario: the production runtime on a virtual clock in a simulated cluster, then checks the expectations.
 
-Steps before second 0 happen before the controller is started; it is started at second 0. What is given is there from
-the beginning. Without ``until`` the run continues for a minute after the last step and the last expected second, and
-then as long as the controller has plans, at most an hour.
+The controller starts at second 0; steps before that happen without it. The given objects exist from the beginning.
+Without ``until`` the run continues for a minute after the last step and the last expected second, and then as long as
+the controller has plans, at most an hour.
 
-Deterministic: the same scenario gives the same timeline, entry by entry.
+A replay is deterministic: the same scenario gives the same timeline, entry by entry.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _LOOK_SECONDS = 1.0
 class ReplayResult:
     """A timeline, and each expectation with what was seen.
 
-    ``pods``: all that ever were, with their UIDs; ``histories``: what happened to each of their names.
+    ``pods``: all pods that ever existed, with their UIDs; ``histories``: what happened to each of their names.
     """
 
     scenario: Scenario
@@ -87,10 +87,10 @@ def replay(
     reporters: Callable[[Timeline, Gate], Iterable[Reporter]] = no_reporters,
     leaves_out: bool = False,
 ) -> ReplayResult:
-    """Play a scenario; raise ``Malformed`` if a step cannot be done when its time comes.
+    """Play a scenario; raise ``Malformed`` if a step is impossible when its time comes.
 
-    ``reporters`` makes the reporters of effects besides the timeline, new ones for each controller process.
-    ``leaves_out``: a step that cannot be done is left out instead, and the timeline says so.
+    ``reporters`` returns reporters besides the timeline's own, new ones for each controller process.
+    ``leaves_out``: an impossible step is left out instead, and the timeline says so.
     """
     begin = min([0.0, *(step.at for step in scenario.steps)])
     return run_virtually(_Replay(scenario, parsing, reporters, leaves_out).run(), begin)

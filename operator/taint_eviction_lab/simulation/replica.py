@@ -1,4 +1,4 @@
-"""One replica of the controller: a host with its clock, its own network, and one process after the other."""
+"""One replica of the controller: a host with its clock and network, on which processes run one after another."""
 
 import asyncio
 import dataclasses
@@ -20,7 +20,7 @@ from taint_eviction_lab.simulation.watches import Streams
 
 
 class SimulatedReplica:
-    """The ``number``-th replica, counted from 1; without a ``lease`` the ``gate`` says whether it acts.
+    """The ``number``-th replica, counted from 1; without a ``lease`` the ``gate`` decides whether it acts.
 
     ``built_in``: its processes are the model of the built-in controller of that version.
     """
@@ -120,7 +120,7 @@ class SimulatedReplica:
             self.process.change_policy(policy)
 
     def make_peace(self) -> None:
-        """Let everything work from now on: network, watches, and the process if it was frozen."""
+        """End all faults: of the network, of watches, and of a frozen process."""
         self._own_faults.clear()
         for streams in (self.nodes, self.pods):
             streams.make_peace()
@@ -128,7 +128,7 @@ class SimulatedReplica:
             self.process.freezer.thaw()
 
     def busy(self) -> bool:
-        """Return whether the process has plans, or is yet to be started; raise a bug that has ended it."""
+        """Return whether the process has plans or will still be started; raise a bug that has ended it."""
         if self.process is None:
             return self._starting is not None
         self.process.check()

@@ -1,4 +1,4 @@
-"""A scenario: the given objects, the steps, and the expectations; and the reader of its file.
+"""A scenario (given objects, steps, expectations), and the reader of its file.
 
 ``read_scenario`` raises ``Malformed`` with all problems of a file at once: file, line, and what was expected. The
 format is documented in tests/scenarios/README.md.
@@ -32,14 +32,14 @@ _MAX_TEXT = 100
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario as it was read; ``until`` None: until nothing is left to happen (see ``replay``).
+    """A scenario as it was read; ``until`` None: the run ends when nothing is planned any more (see ``replay``).
 
     ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
-    no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
-    there are, the one that is elected acts; None: one, without election. ``control_state`` is the content of the
-    ConfigMap at the beginning; None: there is none. ``breaker`` None: it is expected never to open. ``clocks``: of API
-    servers and controllers. ``node_lifecycle``: how nodes are tainted whose kubelets are silent; None: they are not.
-    ``built_in``: the model of the built-in controller is there, too; None: it is not.
+    no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: the number of
+    controllers, of which the elected one acts; None: one, without election. ``control_state`` is the content of the
+    ConfigMap at the start; None: there is none. ``breaker`` None: it must never open. ``clocks``: of API servers and
+    controllers. ``node_lifecycle``: settings of the node lifecycle controller; None: there is none. ``built_in``: the
+    model of the built-in controller; None: there is none.
     """
 
     file: str

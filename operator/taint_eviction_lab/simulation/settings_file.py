@@ -1,4 +1,4 @@
-"""Reads a scenario's settings: those of the controller, as far as scenarios need them, and those of its world."""
+"""Reads a scenario's settings: those of the controller that scenarios need, and those of the simulated world."""
 
 import math
 import re
@@ -60,13 +60,13 @@ Fields = dict[str, Marked]
 
 @dataclass(frozen=True, slots=True)
 class ScenarioSettings:
-    """The controller's ``settings``, and what else is set.
+    """The controller's ``settings``, and those of the simulated world.
 
     ``default_toleration_seconds``: what admission gives pods that do not tolerate not-ready and unreachable; None for
-    no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: how many controllers
-    there are, the one that is elected acts; None: one, without election. ``clocks``: of API servers and controllers.
-    ``node_lifecycle``: how nodes are tainted whose kubelets are silent; None: they are not. ``built_in``: the model of
-    the built-in controller; None: there is none.
+    no such admission. ``ready_seconds``: how long after it was bound a pod is ready. ``replicas``: the number of
+    controllers, of which the elected one acts; None: one, without election. ``clocks``: of API servers and controllers.
+    ``node_lifecycle``: settings of the node lifecycle controller; None: there is none. ``built_in``: the model of the
+    built-in controller; None: there is none.
     """
 
     settings: Settings

@@ -41,12 +41,12 @@ from taint_eviction_lab.simulation.watches import Streams
 
 
 class ReplayStage:
-    """One world with its controllers in it: one that always acts unless a step says otherwise, or replicas with a
+    """One simulated world with its controllers: one that always acts unless a step says otherwise, or replicas with a
     Lease.
 
-    ``built_in``: the model of the built-in controller stands beside them, or in their place. ``auditor`` receives
-    every call. ``ready_seconds``: how long it takes a pod to get ready. ``nodes`` and ``pods`` are the watches of the
-    first replica.
+    ``built_in``: the model of the built-in controller runs beside the controllers, or in their place. ``auditor``
+    receives every call. ``ready_seconds``: how long a pod takes to become ready. ``nodes`` and ``pods`` are the watches
+    of the first replica.
     """
 
     def __init__(
@@ -146,16 +146,16 @@ class ReplayStage:
             replica.start()
 
     async def kill_controllers(self) -> None:
-        """End the controller processes that there are; raise a bug that had ended one before."""
+        """End all controller processes; raise a bug that had ended one before."""
         for replica in self._all_replicas:
             await replica.kill()
 
     def busy(self) -> bool:
-        """Return whether a controller has plans, or is yet to be started; raise a bug that has ended it."""
+        """Return whether a controller has plans or will still be started; raise a bug that has ended one."""
         return any([replica.busy() for replica in self._all_replicas])
 
     def make_peace(self) -> None:
-        """Let everything work from now on: calls, watches, networks, kubelets, processes; no finalizer holds a pod."""
+        """End all faults: of calls, watches, networks, kubelets and processes; and remove all finalizers of pods."""
         self.faults.clear()
         for replica in self._all_replicas:
             replica.make_peace()
@@ -171,7 +171,7 @@ class ReplayStage:
     # Actions
 
     async def perform(self, step: do.ScenarioStep) -> None:
-        """Do what the step says; raise ``Impossible`` if that cannot be done now."""
+        """Perform the step; raise ``Impossible`` if that is impossible now."""
         self.timeline.add(TimelineEntry(virtual_now(), What.STEP, step.text))
         match action := step.action:
             case do.Restart():
@@ -193,7 +193,7 @@ class ReplayStage:
                     raise Impossible(refusal.message) from refusal
 
     async def _restart_kube_controller_manager(self, action: let.RestartLifecycle) -> None:
-        """Restart what runs in it: the node lifecycle controller, and the built-in controller."""
+        """Restart what runs in kube-controller-manager: the node lifecycle controller and the built-in controller."""
         for replica in self.built_ins:
             await replica.restart(action.after_seconds)
         if self.cluster.node_lifecycle is not None:

@@ -1,6 +1,6 @@
 """The actions of a scenario that suspend or resume evictions: a closed union of values.
 
-Not here: how they are written (``suspension_file``), and what they do (``suspension_steps``).
+``suspension_file`` reads them, and ``suspension_steps`` performs them.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class PauseEvictions:
-    """Pause the evictions of a node or a namespace; all evictions where neither is named.
+    """Pause the evictions of a node or a namespace; all evictions if neither is named.
 
-    ``seconds``: it ends by itself after this time; None: when somebody resumes.
+    ``seconds``: the pause ends by itself after this time; None: it ends when somebody resumes.
     """
 
     node: str | None = None
@@ -25,7 +25,7 @@ class PauseEvictions:
 
 @dataclass(frozen=True, slots=True)
 class ResumeEvictions:
-    """Take a pause back: of a node or a namespace, or that of all where neither is named; ``every``: all pauses."""
+    """Remove the pause of a node or a namespace, or of all evictions if neither is named; ``every``: all pauses."""
 
     node: str | None = None
     namespace: str | None = None
@@ -54,7 +54,7 @@ class Scribble:
 
 @dataclass(frozen=True, slots=True)
 class HandBack:
-    """Order that nothing is adopted, as the command does first; ``undo``: countdowns may be adopted again."""
+    """Order that nothing is adopted, as the command ``hand-back`` does first; ``undo``: allow adoption again."""
 
     undo: bool
 

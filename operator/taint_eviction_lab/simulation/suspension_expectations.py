@@ -20,7 +20,7 @@ class IsBlocked:
     by: tuple[str, ...] = ()
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
-        """Look at the first time."""
+        """Compare with the first refusal."""
         blocked = history.of(What.BLOCKED)
         seen = f"blocked at {blocked[0].at:.3f} {blocked[0].why}" if blocked else "never blocked"
         if self.at is None:
@@ -47,7 +47,7 @@ class EvictCalls:
 
 @dataclass(frozen=True, slots=True)
 class BreakerExpectation:
-    """The breaker opens and closes at these instants and at no others; None: it does not matter when."""
+    """The breaker opens and closes at these instants and at no others; None: any instants."""
 
     opened: tuple[Instant, ...] | None
     closed: tuple[Instant, ...] | None

@@ -1,6 +1,6 @@
 """Reads what suspends evictions in a scenario: pauses, the breaker, owners' holds, the rules of a policy.
 
-In ``given``, ``orders`` is what the ConfigMap says at the beginning. Rules are written as in the configuration file
+In ``given``, ``orders`` is the content of the ConfigMap at the start. Rules are written as in the configuration file
 (``files.policy_file``).
 """
 
@@ -15,7 +15,7 @@ from taint_eviction_lab.simulation.virtual_clock import server_time
 
 
 class SuspensionReading(BudgetReading):
-    """Reads them; None where a problem leaves nothing to do."""
+    """Reads these parts; returns None if a problem leaves nothing to perform."""
 
     def control_state(self, at: Marked) -> ControlState:
         """Read the content of the ConfigMap."""
@@ -33,7 +33,7 @@ class SuspensionReading(BudgetReading):
         return Latch(server_time(since), "given")
 
     def pause(self, at: Marked) -> Action | None:
-        """Read ``pause``: ``{}`` for all, or a node, or a namespace; and how long."""
+        """Read ``pause``: ``{}`` for all evictions, or a node, or a namespace; and for how long."""
         fields = self._scope(at, ("node", "namespace", "reason", "for"), "pause")
         if fields is None:
             return None
@@ -42,7 +42,7 @@ class SuspensionReading(BudgetReading):
         return suspend.PauseEvictions(*self._names(fields), reason, seconds)
 
     def resume(self, at: Marked) -> Action | None:
-        """Read ``resume``: as ``pause``, or ``all`` for every pause there is."""
+        """Read ``resume``: as ``pause``, or ``all`` for every pause."""
         if at.value == "all":
             return suspend.ResumeEvictions(every=True)
         fields = self._scope(at, ("node", "namespace"), "resume")

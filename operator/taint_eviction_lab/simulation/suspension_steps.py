@@ -22,7 +22,7 @@ def change_suspension(
     control_state: SimulatedControlState,
     replicas: Sequence[SimulatedReplica],
 ) -> None:
-    """Do what the action says; raise ``Impossible`` if that cannot be done now."""
+    """Perform the action; raise ``Impossible`` if that is impossible now."""
     match action:
         case do.CreateBudget():
             create_budget(cluster, action.body)

@@ -13,10 +13,10 @@ _OPERATORS = ("Equal", "Exists", "Gt", "Lt")
 
 
 class TaintReading(Reading):
-    """Reads them; "" or {} where a problem leaves nothing."""
+    """Reads times, taints and tolerations; returns "" or {} if a problem leaves nothing."""
 
     def time(self, at: Marked, what: str) -> str:
-        """Read a time: as Kubernetes writes it, or a second of the scenario (before its begin: negative)."""
+        """Read a time: as Kubernetes writes it, or a second of the scenario (negative: before its start)."""
         if isinstance(at.value, str) and "T" in at.value:
             return at.value
         try:
@@ -26,7 +26,7 @@ class TaintReading(Reading):
             return ""
 
     def taint(self, at: Marked) -> JsonObject:
-        """Read a taint: ``key=value:Effect``, or Kubernetes' own shape; ``timeAdded: now`` is left for later."""
+        """Read a taint: ``key=value:Effect``, or Kubernetes' own shape; ``timeAdded: now`` is replaced by the step."""
         if isinstance(at.value, str):
             return self._short(at, short_forms.parse_taint)
         fields = self.fields(at, known.TAINT, "a taint")

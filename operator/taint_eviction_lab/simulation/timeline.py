@@ -11,13 +11,13 @@ from typing import Any
 
 from taint_eviction.core.control_state import PauseScope
 
-# The subject of what happens to the circuit breaker.
+# The subject of entries about the circuit breaker.
 BREAKER = "breaker"
-# The subject of orders about adoption as a whole.
+# The subject of entries about orders to adopt nothing.
 ADOPTION = "adoption"
-# How it ends that a call was made to the eviction API, and no DELETE.
+# The end of the text of a call to the eviction API, as opposed to a DELETE.
 BY_EVICTION = ", by the eviction API"
-# How it ends that the model of the built-in controller made a call.
+# The end of the text of a call by the model of the built-in controller.
 BY_BUILT_IN = ", by the built-in controller"
 
 
@@ -25,7 +25,7 @@ class What(Enum):
     """Kinds of entries; the value is how it is written for people."""
 
     STEP = "step"
-    # In the cluster of the one that is compared with: a step that cannot be done there.
+    # A step that is impossible in the cluster of the model with which a replay is compared.
     LEFT_OUT = "left out"
     STARTED = "started"
     KILLED = "killed"
@@ -33,7 +33,7 @@ class What(Enum):
     EVICTED = "evicted"
     DELETED_AGAIN = "deleted again"
     DELETE_MISSED = "delete missed"
-    # The eviction API said no: because of budgets.
+    # The eviction API refused because of budgets.
     BLOCKED = "blocked"
     MARKED = "marked"
     UNMARKED = "unmarked"
@@ -43,18 +43,18 @@ class What(Enum):
     GONE = "gone"
     BREAKER_OPENED = "opened"
     BREAKER_CLOSED = "closed"
-    # Somebody orders that nothing is adopted, or that it may be again, and the leader confirms it.
+    # Somebody orders that nothing is adopted, or allows adoption again; the leader confirms the order.
     ADOPTION_ENDED = "adoption ended"
     ADOPTION_ALLOWED = "adoption allowed"
     ADOPTION_CONFIRMED = "adoption's end confirmed"
-    # What the controller says.
+    # Reports of the controller.
     TAINTED = "tainted"
     CLEARED = "cleared"
     REWRITTEN = "rewritten"
     STRAY = "stray"
     READY_OUT_OF_SERVICE = "ready, though out of service"
     SCHEDULED = "scheduled"
-    # A deadline that has lost its reason, and one that went with its pod.
+    # A deadline that has lost its reason, and one whose pod is gone.
     CANCELLED = "cancelled"
     DROPPED = "dropped"
     SAID_EVICTED = "says evicted"
@@ -68,7 +68,7 @@ class What(Enum):
     SAID_OPEN = "says open"
     SAID_CLOSED = "says closed"
     EVENT = "event"
-    # What the model of the built-in controller says.
+    # Reports of the model of the built-in controller.
     TIMER_SET = "timer set"
     TIMER_CANCELLED = "timer ended"
     GAVE_UP = "gave up"
@@ -96,7 +96,7 @@ class TimelineEntry:
     scope: PauseScope | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the entry for machines; what it does not have is left out."""
+        """Return the entry for machines; fields without a value are left out."""
         fields = {
             "at": self.at,
             "what": self.what.value,

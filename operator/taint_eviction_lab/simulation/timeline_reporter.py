@@ -1,4 +1,4 @@
-"""Writes down on the timeline what the controller says: its effects, with their reasons in words."""
+"""Puts the controller's effects on the timeline, with their reasons in words."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,7 +44,7 @@ class TimelineReporter:
         self._clock = clock
 
     def report(self, effect: Effect, now: Moment) -> None:
-        """Write down an effect."""
+        """Put an effect on the timeline."""
         self._timeline.add(self._entry(effect, self._clock.scenario_second(now.at)))
 
     def _entry(self, effect: Effect, at: float) -> TimelineEntry:
@@ -96,7 +96,7 @@ class TimelineReporter:
 
 
 def timeline_comparisons(timeline: Timeline, clock: ProcessClock) -> Callable[[Comparison, Moment], None]:
-    """Return what writes down a comparison of a dry run with the built-in controller."""
+    """Return a function that puts a comparison of a dry run with the built-in controller on the timeline."""
 
     def compared(found: Comparison, now: Moment) -> None:
         reason = "" if found.reason is None else f" {found.reason.name.lower()}"

@@ -1,8 +1,9 @@
-"""The clocks of a simulated world: the API servers', the host's, and the controller's own, all off one virtual time.
+"""The clocks of a simulated world: the API servers', the hosts', and the controllers', all derived from one virtual
+time.
 
-The controller reads the production ``ServerClock``: it has a monotonic clock that begins anywhere and may run fast or
-slow, a host's wall clock that may be off or step, and learns the API server's time from the ``Date`` of answers, cut
-off to seconds, of several API servers in turn, each with a clock of its own.
+The controller reads the production ``ServerClock``. Its monotonic clock begins anywhere and may run fast or slow, its
+host's wall clock may be wrong or be stepped, and it learns the API server's time from the ``Date`` of answers, cut off
+to seconds. Several API servers answer in turn, each with a clock of its own.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from taint_eviction.runtime.clock import ServerClock
 # Second 0 of every scenario: 2030-01-01T00:00:00Z.
 SCENARIO_EPOCH = 1893456000.0
 
-# How far into its second the API server's clock is at second 0: times cut off to whole seconds lose something.
+# The fraction of a second that the API server's clock shows at second 0, so that times cut off to seconds lose a part.
 SUBSECOND = 0.5
 
 
@@ -40,9 +41,8 @@ def date_of(at: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClockSettings:
-    """Which clocks there are: ``api_servers`` behind one address; ``drift_ppm``: how fast controllers' quartzes run.
-
-    In millionths, slow where negative.
+    """The clocks of a scenario: ``api_servers`` behind one address; ``drift_ppm``: how fast the controllers' monotonic
+    clocks run, in millionths; negative: slow.
     """
 
     api_servers: int = 1
@@ -53,19 +53,19 @@ RIGHT_CLOCKS = ClockSettings()
 
 
 class ServerClocks:
-    """The clocks of the API servers, which answer in turn. The first of them takes the writes of everybody else."""
+    """The clocks of the API servers, which answer in turn. The first one handles all writes of other clients."""
 
     def __init__(self, servers: int = 1) -> None:
         self._ahead_seconds = [0.0] * servers
 
     def step(self, seconds: float, server: int | None) -> None:
-        """Set the clock of a server (counted from 1) forward, back where negative; None: of all of them."""
+        """Set the clock of a server (counted from 1) forward, or back if negative; None: of all servers."""
         for number in range(1, len(self._ahead_seconds) + 1):
             if server in (None, number):
                 self._ahead_seconds[number - 1] += seconds
 
     def date(self, call: int) -> int:
-        """Return the ``Date`` of the answer that is given now to a process's so-many-th call."""
+        """Return the ``Date`` of an answer given now to the process's ``call``-th call."""
         return date_of(virtual_now() + self._ahead_seconds[call % len(self._ahead_seconds)])
 
     def epoch(self) -> float:
@@ -74,14 +74,14 @@ class ServerClocks:
 
 
 class HostClock:
-    """A host's wall clock, ``ahead_seconds`` of the right time until it steps, and the ``speed`` of its quartz."""
+    """A host's wall clock, ``ahead_seconds`` of the right time until it is stepped, and the ``speed`` of its quartz."""
 
     def __init__(self, ahead_seconds: float = 0.0, drift_ppm: float = 0.0) -> None:
         self.ahead_seconds = ahead_seconds
         self.speed = 1.0 + drift_ppm / 1e6
 
     def step(self, seconds: float) -> None:
-        """Set the clock forward (back where negative)."""
+        """Set the clock forward, or back if negative."""
         self.ahead_seconds += seconds
 
     def read(self) -> float:
@@ -90,7 +90,7 @@ class HostClock:
 
 
 class ProcessClock:
-    """The clock of one controller process, and the way back from its instants to those of the scenario.
+    """The clock of one controller process, and the conversion of its instants to the scenario's seconds.
 
     ``monotonic_offset`` is what the process's monotonic clock shows at second 0: no two processes share one.
     """

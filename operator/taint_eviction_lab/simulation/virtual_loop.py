@@ -1,14 +1,13 @@
 """An asyncio event loop whose time is virtual: when nothing is ready, it jumps to the next timer.
 
-Time advances by waiting and by nothing else, in whole microseconds, so an hour passes as fast as its callbacks run and
-two runs of the same coroutine see the same times. Which of several timers for one instant runs first is asyncio's
-choice, and the same in every run.
+Time advances only by waiting, in whole microseconds, so an hour passes as fast as its callbacks run, and two runs of
+the same coroutine see the same times. Asyncio chooses the order of timers for one instant, the same in every run.
 
-Steps of a process that is frozen wait for its thaw (``freezing``).
+Steps of a frozen process wait until it is thawed (``freezing``).
 
-Nothing outside can wake it: no sockets, no threads. A loop in which nothing is ready and nothing scheduled would never
-wake; it raises ``Deadlock`` instead. A loop that turns without ever waiting would stay at one instant; it
-raises ``TimeStandsStill``. Both are bugs of what runs in it.
+Nothing outside can wake the loop: no sockets, no threads. A loop in which nothing is ready and nothing scheduled would
+never wake, so it raises ``Deadlock``. A loop that turns without ever waiting would stay at one instant, so it raises
+``TimeStandsStill``. Both are bugs of the code that runs in the loop.
 """
 
 import asyncio
@@ -22,9 +21,9 @@ from taint_eviction_lab.simulation.freezing import FREEZER, Turn
 ResultT = TypeVar("ResultT")
 
 _TICKS_PER_SECOND = 1_000_000
-# Timers that are this close are reached: binary fractions of a second are not exact.
+# A timer that is this close counts as reached: binary fractions of a second are not exact.
 _REACHED_TICKS = 1e-3
-# More turns than this without waiting: nothing that runs here has so much to do at one instant.
+# No correct code needs more turns than this without waiting.
 _MAX_TURNS_AT_AN_INSTANT = 1_000_000
 
 
@@ -37,14 +36,14 @@ class TimeStandsStill(RuntimeError):
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Where a loop waits for the outside: there is none, so waiting is advancing the time."""
+    """A selector without an outside world: waiting means advancing the time."""
 
     def __init__(self, advance: Callable[[float | None], None]) -> None:
         self._advance = advance
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Take a file object, as the loop's own wake-up pipe, that will never be ready."""
+        """Register a file object, as the loop's own wake-up pipe; it will never be ready."""
         number = fileobj if isinstance(fileobj, int) else fileobj.fileno()
         self._keys[fileobj] = selectors.SelectorKey(fileobj, number, events, data)
         return self._keys[fileobj]
@@ -113,7 +112,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return
         self._turns += 1
         if self._turns > _MAX_TURNS_AT_AN_INSTANT:
-            self._turns = 0  # so that what runs can still be cancelled
+            self._turns = 0  # so that the running tasks can still be cancelled
             raise TimeStandsStill(f"at {self.time():g} s the loop turns without ever waiting")
 
 

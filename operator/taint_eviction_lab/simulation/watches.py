@@ -1,8 +1,7 @@
 """The runtime's ``Watcher`` on the simulated cluster.
-A watch begins at a version, or lists and reports the list; then it brings every later change in order, each ``lag``
-seconds after it happened, or after the watch began. A bookmark a minute keeps a quiet one alive. Watches of nodes and
-of pods can lag, lose and repeat events, list again by themselves, and be cut and kept from coming back, each kind by
-itself.
+A watch begins at a version, or lists and reports the list; then it delivers every later change in order, each ``lag``
+seconds after it happened, or after the watch began. One bookmark per minute keeps a quiet watch alive. Watches of nodes
+and of pods can separately lag, lose and repeat events, list again, be cut, and be kept closed.
 """
 
 import asyncio
@@ -23,25 +22,25 @@ from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
 _BOOKMARK_SECONDS = 60.0
 
-# How much later an event that is repeated comes once more.
+# How much later the repetition of an event arrives.
 _REPEATED_AFTER_SECONDS = 1.0
 
-# How long an event takes where nothing lags.
+# How long an event takes without a lag.
 _USUAL_LAG_SECONDS = 0.005
 
 
-# What a watch brings: the type of the event, and the object.
+# An event of a watch: its type and the object.
 _Event = tuple[str, StoredObject]
 
 
 @dataclass(slots=True)
 class Streams:
-    """How the watches of one kind (nodes, or pods) of one process fare.
+    """The watches of one kind (nodes or pods) of one process, and their faults.
 
-    ``lag_seconds`` counts for events from now on, and never lets one overtake another. ``lag_events``: the latest so
-    many events are held back until more come. Events before ``losing_until`` are lost, and those of the versions
-    ``lost_versions``; those before ``repeating_until`` come twice at once, and once more a little later.
-    ``broken_until``: no watch can be open before then.
+    ``lag_seconds`` applies to later events, and never lets one overtake another. ``lag_events``: this many of the
+    latest events are held back until more arrive. Events before ``losing_until``, or with a version in
+    ``lost_versions``, are lost; events before ``repeating_until`` arrive twice at once, and once more a little later.
+    ``broken_until``: no watch can be open before that time.
     """
 
     lag_seconds: float = _USUAL_LAG_SECONDS
@@ -67,29 +66,29 @@ class Streams:
         self.repeating_until = virtual_now() + for_seconds
 
     def lag(self, seconds: float) -> None:
-        """Delay events by this time from now on."""
+        """Delay all later events by this time."""
         self.lag_seconds = max(seconds, _USUAL_LAG_SECONDS)
 
     def hold_back(self, events: int) -> None:
-        """Hold back the latest ``events`` events from now on; deliver those held beyond that number."""
+        """Hold back the latest ``events`` events from now on; deliver any others that are held back."""
         self.lag_events = events
         for stream in list(self._open):
             stream.let_go()
 
     def relist(self) -> None:
-        """Let all open watches list again by themselves, as after a 410: what was under way is lost."""
+        """Let all open watches list again, as after a 410: events under way are lost."""
         for stream in list(self._open):
             stream.relist()
 
     def make_peace(self) -> None:
-        """Let everything come in time from now on; what was lost stays lost."""
+        """End all faults; lost events stay lost."""
         self.lag(0.0)
         self.hold_back(0)
         self.losing_until = self.repeating_until = self.broken_until = float("-inf")
         self.lost_versions = frozenset()
 
     def opened(self, stream: "_OpenStream") -> Callable[[], None]:
-        """Note an open watch; call what is returned when it has ended."""
+        """Note an open watch; return a function to call when it has ended."""
         self._open.append(stream)
         return lambda: self._open.remove(stream)
 
@@ -154,17 +153,17 @@ class _OpenStream:
         self._listener = listener
         self._streams = streams
         self._saw = saw
-        # What comes through it is handled by the process that watches: never while that is frozen.
+        # The watching process handles the events, and never while it is frozen.
         self._context = contextvars.copy_context()
         self._cut = asyncio.Event()
-        # On their way, oldest first: none overtakes another, whatever the lag, and none comes before the list.
+        # Events under way, oldest first: none overtakes another, whatever the lag, and none arrives before the list.
         self._under_way: deque[_Event] = deque()
         self._latest_delivery_at = virtual_now()
         self._listed = False
         self._arrived_early = 0
 
     async def run(self, listed: list[JsonObject]) -> None:
-        """Tell what was listed and bring what comes, until it is cut."""
+        """Report the list and deliver events, until the watch is cut."""
         closed = self._streams.opened(self)
         try:
             self._tell_list(listed)
@@ -194,23 +193,23 @@ class _OpenStream:
         self._listener.on_listed()
 
     def cut(self) -> None:
-        """End it."""
+        """End the watch."""
         self._cut.set()
 
     def relist(self) -> None:
-        """List again: what was under way is lost."""
+        """List again: events under way are lost."""
         if self._listed:
             self._under_way.clear()
             listed = self._cluster.bodies(self._selection)
             asyncio.get_running_loop().call_soon(self._tell_list, listed, context=self._context.copy())
 
     def let_go(self) -> None:
-        """Let those come that are not to be held back any more."""
+        """Deliver the events that need no longer be held back."""
         for _ in range(max(0, len(self._under_way) - self._streams.lag_events)):
             self._schedule_delivery()
 
     def notice(self, change: Change) -> None:
-        """Take a change that has just happened, and have it delivered when the lag is over."""
+        """Note a change that has just happened, to be delivered when the lag is over."""
         if change.new.resource is not self._selection.resource or virtual_now() < self._streams.losing_until:
             return
         seen = self._selection.seen_change(change)
@@ -225,13 +224,13 @@ class _OpenStream:
         asyncio.get_running_loop().call_at(self._latest_delivery_at, self._deliver, context=self._context.copy())
 
     def _deliver(self) -> None:
-        """Bring the oldest change that is under way: one for each that was noticed."""
+        """Deliver the oldest change under way; this is called once for each noticed change."""
         if self._cut.is_set():
             return
         if not self._listed:
             self._arrived_early += 1
             return
-        if not self._under_way:  # It listed again meanwhile.
+        if not self._under_way:  # The watch has listed again meanwhile.
             return
         event = self._under_way.popleft()
         self._listener.on_heard()

@@ -1,7 +1,8 @@
-"""Judges adoption, with the built-in controller as a second actor: who changes which pod how, and who evicts it.
+"""The oracle's part about adoption, with the built-in controller as a second actor.
 
-Has its own reading of notes. A change of ours leaves what counts of a pod as it was: seconds go from the spec to the
-note and back. Who is adopted is not evicted by the built-in controller; and at the end nobody is adopted for nothing.
+It reads notes with its own code. A change by this controller moves seconds between the spec and the note, and leaves
+the tolerations that count as they were. The built-in controller must not evict an adopted pod, and at the end no pod is
+adopted without a reason.
 """
 
 import json
@@ -20,20 +21,20 @@ from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.lifecycle_actions import RestartLifecycle
 from taint_eviction_lab.simulation.scenario import Scenario
 
-# Calls that adopting does not need.
+# Calls that adoption does not need.
 _OTHERS = frozenset(
     {CallKind.MARK, CallKind.UNMARK, CallKind.DELETE, CallKind.EVICT, CallKind.GIVE_BACK, CallKind.LIST_ADOPTED}
 )
-# How long a leader needs at the beginning, and how soon a countdown is adopted that it knows.
+# How long a leader needs at its start, and how soon it adopts a countdown that it knows.
 _BEGINNING_SECONDS, _ADOPTED_WITHIN_SECONDS = 5.0, 3.0
 CHANGES = (CallKind.ADOPT, CallKind.GIVE_BACK)
 ADOPTED = "taint-eviction/adopted"
 _OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
-# How its processes are named.
+# The names of the built-in controller's processes begin with this.
 _BUILT_IN = "built-in controller"
-# How long the model needs to handle what it has seen.
+# How long the model of the built-in controller needs to handle an event.
 _HANDLED_SECONDS = 0.01
-# A countdown that lost its reason is given back within so long, whatever was missed.
+# A pod whose reason for adoption ended is given back within this time, whichever events were lost.
 GIVEN_BACK_SECONDS = 620.0
 
 JsonObject = dict[str, Any]
@@ -41,7 +42,7 @@ Breach = Callable[[str, Trace, str], None]
 
 
 def calm_until(scenario: Scenario) -> float:
-    """Say until when nothing disturbs what adopting needs: calls, watches, processes, orders."""
+    """Return until when nothing disturbs what adoption needs: calls, watches, processes, the control state."""
     return min((step.at for step in scenario.steps if _disturbs(step.action)), default=NEVER)
 
 
@@ -61,14 +62,14 @@ def _disturbs(action: do.Action) -> bool:
 
 
 def is_built_in(process: str) -> bool:
-    """Tell whether a process is the model of the built-in controller."""
+    """Return whether a process is the model of the built-in controller."""
     return process.startswith(_BUILT_IN)
 
 
 class AdoptionJudge:
     """Judges all processes.
 
-    ``control_state`` tells what stands in the ConfigMap. ``calm_until``: nothing disturbs before that.
+    ``control_state`` returns the content of the ConfigMap. ``calm_until``: nothing is disturbed before that time.
     """
 
     def __init__(
@@ -80,18 +81,19 @@ class AdoptionJudge:
         self._truth = truth
         self._control_state = control_state
         self._breach = breach
-        # By process: the orders that it has read.
+        # By process: the control state that it has read.
         self._orders: dict[str, ControlState] = {}
-        # What the built-in controller's latest process has seen: nodes by name, pods by key; and whom it went for.
+        # What the built-in controller's latest process has seen (nodes by name, pods by key), and which pods it has
+        # begun to delete.
         self._seen_nodes: dict[str, JsonObject] = {}
         self._seen_pods: dict[str, tuple[float, JsonObject]] = {}
         self._went_for: set[str] = set()
         self._built_in = ""
 
-    # What the controller does
+    # Calls of this controller
 
     def trace(self, trace: Trace) -> None:
-        """Take in a moment of a call of the controller's."""
+        """Judge one phase of a call of this controller."""
         if trace.call is CallKind.READ_CONTROL_STATE and trace.phase is Phase.ANSWERED:
             self._orders[trace.process] = trace.body or ControlState()
         if trace.call not in CHANGES:
@@ -108,9 +110,9 @@ class AdoptionJudge:
                 self._breach("past an order", trace, "it had confirmed that it adopts nothing")
 
     def check_change(self, trace: Trace, before: JsonObject, after: JsonObject, node: NodeState | None) -> None:
-        """Check one change of a pod: it moves seconds between spec and note, and changes nothing else.
+        """Check that a change of a pod moves seconds between spec and note, and changes nothing else.
 
-        ``node``: as it was read before.
+        ``node``: the pod's node as the process had read it.
         """
         if _unmoved(before) != _unmoved(after):
             self._breach("wrote something else", trace, "more than seconds, note and label was written")
@@ -128,7 +130,7 @@ class AdoptionJudge:
                 self._breach("adopted in part", trace, f"it keeps {left}")
 
     def _left(self, body: JsonObject, read: NodeState | None) -> list[JsonObject]:
-        """List the tolerations with seconds that match taints which were there when the node was read, and are."""
+        """Return the tolerations with seconds that match a taint which the process had read and which still exists."""
         now = self._truth.node_now(body["spec"].get("nodeName"))
         there = set() if read is None or now is None else read.taints.keys() & now.taints.keys()
         taints = [(key, value) for key, value, _ in sorted(there)]
@@ -138,10 +140,10 @@ class AdoptionJudge:
             if each.get("tolerationSeconds") is not None and any(tolerates(each, *taint) for taint in taints)
         ]
 
-    # What the built-in controller does
+    # Calls of the built-in controller
 
     def trace_built_in(self, trace: Trace) -> None:
-        """Take in a moment of a call of the built-in controller's."""
+        """Judge one phase of a call of the built-in controller."""
         if trace.process != self._built_in:
             self._built_in = trace.process
             self._seen_nodes, self._seen_pods, self._went_for = {}, {}, set()
@@ -162,7 +164,10 @@ class AdoptionJudge:
             self._seen_nodes[metadata["name"]] = body
 
     def _check_goes_for(self, trace: Trace) -> None:
-        """It must not begin to delete a pod that it has seen adopted; what it has begun it goes on with."""
+        """Check that the built-in controller does not begin to delete a pod that it has seen adopted.
+
+        It may continue a deletion that it has begun.
+        """
         if trace.subject in self._went_for:
             return
         self._went_for.add(trace.subject)
@@ -178,7 +183,10 @@ class AdoptionJudge:
             self._breach("adopted, but evicted", trace, f"{uid} was adopted, as was seen at {seen_at:.3f}")
 
     def _check_was_adopted(self, trace: Trace) -> None:
-        """A pod that it goes for must have been adopted by then, if nothing was disturbed when that could be known."""
+        """Check that a pod that the built-in controller begins to delete could not have been adopted before.
+
+        This is judged only if nothing was disturbed until 3 s after the countdown could be known.
+        """
         bearers = [uid for uid, _ in self._truth.living() if self._truth.names[uid] == trace.subject]
         if not bearers:
             return
@@ -196,10 +204,12 @@ class AdoptionJudge:
         elif until > known_at + self._from_seconds + _ADOPTED_WITHIN_SECONDS:
             self._breach("not adopted in time", trace, f"known at {known_at:.3f}, and due at {until:.3f}")
 
-    # What must be in the end
+    # The end state
 
     def check_end(self, now: float) -> list[BrokenRule]:
-        """Name the pods that are adopted though no taint of their node matters, nor one that may come back."""
+        """Return a broken rule for each pod that is adopted although neither a taint of its node matches its note nor
+        one that may come back.
+        """
         if (self._control_state() or ControlState()).no_adoption is not None:
             return []
         found = []
@@ -228,7 +238,7 @@ def _tolerates_for_ever(pod: JsonObject, taint: JsonObject) -> bool:
 
 
 def _never_adopted(body: JsonObject) -> str:
-    """Say why a pod is never to be adopted, "" if it may be."""
+    """Return why a pod must never be adopted, "" if it may be."""
     metadata = body["metadata"]
     if metadata.get("deletionTimestamp"):
         return "it is terminating"
@@ -242,7 +252,7 @@ def _never_adopted(body: JsonObject) -> str:
 
 
 def _unmoved(body: JsonObject) -> str:
-    """Return all of a pod but what adoption moves, and what each write changes."""
+    """Return all of a pod except what adoption moves and what every write changes."""
     metadata = {
         name: value
         for name, value in body["metadata"].items()

@@ -1,7 +1,7 @@
-"""Lets some made-up documents adopt countdowns, beside the built-in controller.
+"""Lets some generated documents adopt countdowns, beside the built-in controller.
 
-After all else, and from a generator of its own: so the other documents are what they were before this was thought of.
-Part of ``generator``.
+This comes last and uses a random generator of its own, so that documents without adoption are the same as before this
+module existed. Part of ``generator``.
 """
 
 import random
@@ -23,7 +23,7 @@ _NOTES = (
 
 
 def add_adoption(document: JsonObject, seed: int) -> None:
-    """Let a document adopt, with faults in that, unless it is a dry run."""
+    """Let some documents adopt, with faults of adoption's calls; never a dry run."""
     rng = random.Random(f"built-in countdown {seed}")
     settings = document["settings"]
     if rng.random() >= _SHARE or "dryRun" in settings:
@@ -35,7 +35,7 @@ def add_adoption(document: JsonObject, seed: int) -> None:
     if rng.random() < 0.3:
         steps.append({"at": _at(rng, last), "restart": {"replica": "built-in", "after": rng.choice((0, 1, 15))}})
     for quarter in (_away, _two_taints, _ended, _recreated, _further):
-        # What is dated wrongly while no controller runs nobody can tell.
+        # Nobody can notice a wrong date that is written while no controller runs.
         dated = quarter is _away and "dated-1" in document["given"]["nodes"]
         if rng.random() < 0.5 and not dated:
             node, pod, own = quarter(rng, last, settings["replicas"])
@@ -46,11 +46,11 @@ def add_adoption(document: JsonObject, seed: int) -> None:
     _make_valid(document)
 
 
-# Quarters: a node, a pod on it, and what happens to these two
+# Quarters: each has a node, a pod on it, and what happens to these two
 
 
 def _away(rng: random.Random, last: float, replicas: int) -> tuple[str, JsonObject, list[JsonObject]]:
-    """A taint goes while no controller runs."""
+    """Remove a taint while no controller runs."""
     at = round(rng.uniform(1.0, last), 3)
     steps: list[JsonObject] = [{"at": at, "taint": "adopt-away a=1:NoExecute"}]
     begin = at + rng.choice((2.0, 20.0))
@@ -60,7 +60,7 @@ def _away(rng: random.Random, last: float, replicas: int) -> tuple[str, JsonObje
 
 
 def _two_taints(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
-    """Two taints come, each with a toleration of its own, and one goes."""
+    """Set two taints, each with a toleration of its own, and remove one."""
     at = round(rng.uniform(1.0, last), 3)
     steps: list[JsonObject] = [
         {"at": at, "taint": "adopt-two a=1:NoExecute b=1:NoExecute"},
@@ -71,7 +71,7 @@ def _two_taints(rng: random.Random, last: float, _: int) -> tuple[str, JsonObjec
 
 
 def _ended(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
-    """A pod ends before its node is tainted, or soon after."""
+    """Let a pod finish shortly before or after its node is tainted."""
     at = round(rng.uniform(1.0, last), 3)
     steps: list[JsonObject] = [
         {"at": at, "taint": "adopt-ended a=1:NoExecute"},
@@ -81,7 +81,7 @@ def _ended(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject, li
 
 
 def _recreated(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
-    """A pod is recreated while it is being adopted, or given back."""
+    """Recreate a pod while it is being adopted or given back."""
     at = round(rng.uniform(2.0, last), 3)
     call = rng.choice(("adopt", "giveBack"))
     then = at if call == "adopt" else at + 10.0
@@ -95,7 +95,7 @@ def _recreated(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject
 
 
 def _further(rng: random.Random, _last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
-    """A pod is adopted early on, and then another countdown of its own begins."""
+    """Let a second countdown of a pod begin after its first one is adopted."""
     at = round(rng.uniform(6.0, 9.0), 3)
     again = {"pod": "adopt-more", "tolerations": ["a for 20", "b for 30"]}
     more: JsonObject = rng.choice(({"taint": "adopt-more b=1:NoExecute"}, {"tolerate": again}))
@@ -105,8 +105,8 @@ def _further(rng: random.Random, _last: float, _: int) -> tuple[str, JsonObject,
 
 
 def _notes(rng: random.Random, document: JsonObject, last: float) -> list[JsonObject]:
-    """Somebody writes nonsense where notes are."""
-    # Those of a range have no names of their own yet.
+    """Let somebody write nonsense into the annotation for notes."""
+    # Pods of a range have no names yet.
     single = [pod for pod in document["given"]["pods"] if "{" not in pod["name"]]
     pods = [f"{pod.get('namespace', 'default')}/{pod['name']}" for pod in single]
     return [
@@ -116,7 +116,7 @@ def _notes(rng: random.Random, document: JsonObject, last: float) -> list[JsonOb
 
 
 def _orders(rng: random.Random, last: float) -> list[JsonObject]:
-    """Somebody orders that nothing is adopted, and perhaps takes that back."""
+    """Let somebody order that nothing is adopted, and perhaps undo the order."""
     if rng.random() >= 0.2:
         return []
     at = _at(rng, last)
@@ -140,7 +140,7 @@ def _fault(rng: random.Random) -> JsonObject:
 
 
 def _make_valid(part: Any) -> None:
-    """Give each toleration with seconds the effect NoExecute: the API server changes no pod that has others."""
+    """Give each toleration with seconds the effect NoExecute: the API server rejects changes of other pods."""
     if isinstance(part, list):
         for each in part:
             _make_valid(each)

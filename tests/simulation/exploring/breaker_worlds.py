@@ -1,17 +1,17 @@
-"""Makes up worlds for documents with a breaker: what it must know, and what it must not take for a wave."""
+"""Generates environments for documents with a breaker: what it must count, and what it must not take for a surge."""
 
 from tests.simulation.exploring.quarters import Quarter, Quarters
 from tests.simulation.exploring.restraining import NONSENSE, JsonObject
 
-# What stood in the ConfigMap before somebody overwrote it.
+# The value in the ConfigMap before somebody overwrote it.
 _PUT_RIGHT = '{"open": false, "reset": "2029-12-24T12:00:00Z"}'
 
 
 class BreakerWorlds(Quarters):
-    """Worlds that come one after the other, when all else is over; each takes the second at which it may begin."""
+    """Environments that follow one another after everything else; each method takes the second of its start."""
 
     def _slow_lists(self, begin: float) -> Quarter:
-        """Taint many nodes whose pods are listed late and out of order, but for one that is listed at once."""
+        """Taint several nodes whose pods are listed late and out of order, and one whose pods are listed at once."""
         rng, names = self._rng, [f"late-{number}" for number in range(1, 6)]
         at = round(begin + 6.0, 3)
         steps: list[JsonObject] = [{"at": begin, "resetBreaker": {}}]
@@ -24,7 +24,7 @@ class BreakerWorlds(Quarters):
         return Quarter([*names], [{"name": name, "nodeName": name} for name in names], steps=steps)
 
     def _old_taints(self, begin: float) -> Quarter:
-        """Let whoever set taints long ago write their nodes once more, and all processes begin anew just then."""
+        """Let a manager that set taints long ago write its nodes again while all processes restart."""
         rng, names = self._rng, [f"old-{number}" for number in range(1, 6)]
         at, painted = round(begin + 1.0, 3), {"taints": ["a=1:NoExecute"], "by": "painter"}
         steps: list[JsonObject] = [{"at": -3600.0, "taint": {"node": name, **painted}} for name in names]
@@ -38,9 +38,9 @@ class BreakerWorlds(Quarters):
         return Quarter([*names], pods, steps=steps)
 
     def _partition(self, begin: float) -> Quarter:
-        """Let many nodes be lost at once, and one be tainted every 10 s; or many kubelets restart, and two be tainted.
+        """Lose many nodes at once, of which one is tainted every 10 s; or restart many kubelets, and taint some nodes.
 
-        By the time a pod is due, the former are tainted in part, and the latter are ready again.
+        When the first pod is due, only some of the lost nodes are tainted, and restarted kubelets are ready again.
         """
         rng, names = self._rng, [f"lost-{number}" for number in range(1, 6)]
         at, restarts = round(begin + 6.0, 3), rng.random() < 0.25
@@ -60,7 +60,7 @@ class BreakerWorlds(Quarters):
         return Quarter([{"name": name, "conditions": [ready]} for name in names], pods, steps=steps)
 
     def _reset_ahead(self, begin: float) -> Quarter:
-        """Let somebody reset the breaker whose clock is fast, and many nodes be tainted after that."""
+        """Let somebody with a fast clock reset the breaker, and then taint many nodes."""
         rng, names = self._rng, [f"ahead-{number}" for number in range(1, 6)]
         at = round(begin + 8.0, 3)
         steps: list[JsonObject] = [{"at": begin, "resetBreaker": {"ahead": rng.choice((600, 3600))}}]
@@ -69,7 +69,7 @@ class BreakerWorlds(Quarters):
         return Quarter([*names], [{"name": name, "nodeName": name} for name in names], steps=steps)
 
     def _nonsense_put_right(self, begin: float) -> Quarter:
-        """Let somebody spoil the breaker's key by hand, and write there what was there before; then a pod is due."""
+        """Let somebody overwrite the breaker's key by hand and then correct it; after that a pod is due."""
         rng, node = self._rng, "righted-1"
         wrong = {"key": "breaker", "value": rng.choice(NONSENSE)}
         steps: list[JsonObject] = [

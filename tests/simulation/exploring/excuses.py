@@ -1,7 +1,7 @@
-"""What a scenario's faults excuse: until when evictions may be late because of them, and by how much.
+"""What the faults of a scenario excuse: until when evictions may be late because of them, and by how much.
 
-Nothing is excused that the contract promises in spite of a fault: a Lease whose calls take seconds, orders that are
-read slowly, a watch of nodes that is behind, calls about other pods that hang.
+There is no excuse where the contract makes a promise in spite of the fault: calls about the Lease that take seconds,
+slow reads of the control state, a watch of nodes that lags, calls about other pods that hang.
 """
 
 import fnmatch
@@ -17,13 +17,13 @@ from taint_eviction_lab.simulation.scenario import Scenario
 _LEASE = frozenset({CallKind.READ_LEASE, CallKind.WRITE_LEASE})
 _CONTROL_STATE = frozenset({CallKind.READ_CONTROL_STATE})
 _NODE_READS = frozenset({CallKind.READ_NODE})
-# With calls that take no longer a leader stays one; a watch that is no further behind counts as one that is there.
+# A leader stays the leader with calls up to this slow; a watch that lags no more than this counts as undisturbed.
 _SLOWEST_SECONDS, _FARTHEST_BEHIND_SECONDS = 4.5, 3.0
-# How long an eviction waits at most until the watch of nodes has come as far as a live read.
+# How long an eviction waits at most for the watch of nodes to reach the version of a live read.
 _CATCH_UP_SECONDS = 5.0
-# How long others' calls that hang keep all workers: each attempt holds one for a second, and there are three rounds.
+# How long hanging calls of other pods can use all workers: each attempt holds one for a second, in three rounds.
 _WITHOUT_WORKERS_SECONDS = 2.0
-# How long the first of several candidates may need besides the calls it makes, and between two tries.
+# How long the election of the first leader may take besides its calls, and the time between two tries.
 _ELECTION_SECONDS, _BETWEEN_TRIES_SECONDS = 3.0, 4.4
 
 
@@ -40,8 +40,8 @@ UNJUDGED = Excuse(math.inf, 0.0)
 class Disturbances:
     """The faults of one scenario.
 
-    ``steady``: nothing takes the Lease from a leader that lives. ``watched``: no watch of nodes has a gap while its
-    process lives. ``behind_seconds``: how far behind it is at most.
+    ``steady``: nothing takes the Lease from a leader that runs. ``watched``: no watch of nodes has a gap while its
+    process runs. ``behind_seconds``: how far a watch of nodes lags at most.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -57,10 +57,10 @@ class Disturbances:
         self._unjudged = holds_back(scenario)
 
     def excuse(self, at: float, pod: str, node: str) -> Excuse:
-        """Say what faults that have begun by now excuse for a pod, ``namespace/name``, on a node."""
+        """Return what the faults that have begun by ``at`` excuse for a pod, ``namespace/name``, on a node."""
         if self._unjudged:
             return UNJUDGED
-        # The first leader, and the first orders, are found with slow calls, too.
+        # The first election and the first read of the control state may use slow calls, too.
         over_at = _ELECTION_SECONDS + 3.0 * self._slowest if self._slowest else -math.inf
         late_seconds = 0.0
         for step in self._steps:
@@ -73,7 +73,7 @@ class Disturbances:
         settings = self._settings
         match step.action:
             case do.Restart(after_seconds=after):
-                # A successor waits until the lease has run out.
+                # A successor waits until the Lease has expired.
                 between_tries = _BETWEEN_TRIES_SECONDS if self._slowest else 0.0
                 waits = settings.election.lease_duration_seconds + 7.0 + between_tries + 4.0 * self._slowest
                 return step.at + after + waits
@@ -88,7 +88,7 @@ class Disturbances:
         return -math.inf
 
     def _over_for(self, action: do.DisturbCalls, at: float, pod: str, node: str) -> float:
-        """Say the same of calls that fail, hang or are slow."""
+        """Return until when calls that fail, hang or are slow excuse late evictions."""
         picked, slow = action.picked, action.fault
         if slow == CallFault(connect_seconds=slow.connect_seconds, date_ahead_seconds=slow.date_ahead_seconds):
             return -math.inf
@@ -106,12 +106,12 @@ class Disturbances:
 
 
 def _late_seconds(action: do.Action, pod: str, node: str) -> float:
-    """Say how much later than else evictions are because of this."""
+    """Return how much later evictions may be because of an action."""
     match action:
         case do.LagWatches(by_seconds=seconds):
             return seconds + _CATCH_UP_SECONDS
         case do.DisturbCalls(picked=picked, fault=slow) if _concerns(picked.pattern, pod, node):
-            # One read before the condition, one before the deletion, and each of them once more.
+            # One read before the condition, one before the deletion, and each of them may be repeated.
             return 4.0 * _slow_seconds(action, _NODE_READS) + 2.0 * slow.connect_seconds
         case do.DisturbCalls(fault=CallFault(hangs=True)):
             return _WITHOUT_WORKERS_SECONDS
@@ -119,7 +119,7 @@ def _late_seconds(action: do.Action, pod: str, node: str) -> float:
 
 
 def _slow_seconds(action: do.Action, calls: frozenset[CallKind]) -> float:
-    """Say by how much these calls alone are slow; 0 if they are not, or too slow, or others are, too."""
+    """Return how slow an action makes these calls; 0 if it does not, if it makes them too slow, or others as well."""
     match action:
         case do.DisturbCalls(picked=picked, fault=CallFault(fails=False, hangs=False) as slow) if picked.calls <= calls:
             seconds = slow.delay_seconds + slow.back_seconds
@@ -152,7 +152,7 @@ def _cuts_off_nodes(action: do.Action) -> bool:
 
 
 def holds_back(scenario: Scenario) -> bool:
-    """Tell whether anything may hold evictions back for a time that is not known beforehand."""
+    """Return whether anything may hold evictions back for a time that is not known beforehand."""
     policy, default = scenario.settings.policy, EvictionPolicy()
     steps = (suspend.PauseEvictions, suspend.Scribble, suspend.ChangePolicy)
     pauses = scenario.control_state is not None or any(isinstance(step.action, steps) for step in scenario.steps)

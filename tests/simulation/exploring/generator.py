@@ -1,7 +1,7 @@
-"""Makes up scenarios from a seed: a workload, and faults of every kind, as documents in the format of scenario files.
+"""Generates scenarios from a seed: a workload and faults of every kind, as documents in the format of scenario files.
 
-The same seed gives the same document. Steps that cannot be done when their time comes are left out by who plays it, so
-any part of a document is a document again: that is how it is shrunk.
+The same seed gives the same document. The player leaves out steps that are impossible when their time comes, so any
+part of a document is a valid document: shrinking depends on this.
 """
 
 import random
@@ -17,11 +17,11 @@ from tests.simulation.exploring.worlds import Worlds
 
 KEYS, VALUES = ("a", "b"), ("1", "2")
 SECONDS = (0, 1, 2, 5, 10, 20, 30, 45, 120)
-# How far beside an instant at which something else happens: races are found there.
+# Distances from an instant at which something else happens: races are found there.
 BESIDE = (-0.5, -0.02, -0.011, -0.006, -0.001, 0.0, 0.001, 0.004, 0.006, 0.011, 0.016, 0.021, 0.026, 0.05, 0.3, 1.0)
 LAST_SECOND = 70.0
 FEW, MANY = (0, 0, 1, 2, 4), (0, 1, 2, 3, 5, 8, 12)
-# What happens in a race.
+# What can happen in a race.
 _MILD_TURNS = ("recreate", "successor", "successor", "untaint", "clean", "tolerate", "restart", "swap")
 _TURNS = (*_MILD_TURNS, "refuse")
 
@@ -39,7 +39,7 @@ class _Author:
         self._rng = rng
         self._seed = seed
         self._replicas = rng.choice((1, 1, 2, 2, 3))
-        # Nothing but slow answers and restarts: then evictions must be punctual, too.
+        # With only slow answers and restarts, evictions must be punctual, too.
         self._mild = rng.random() < 0.25
         kinds = self._kinds()
         most = (3, 4, 5) if "breaker" in kinds else (2, 2, 3)
@@ -60,7 +60,7 @@ class _Author:
         return frozenset({*racing, *rng.sample(KINDS, rng.choice((0, 0, 0, 1, 2)))})
 
     def document(self) -> JsonObject:
-        """Make up everything."""
+        """Generate the whole document."""
         rng, restraints = self._rng, self._restraints
         settings = self._settings()
         given: JsonObject = {
@@ -82,7 +82,7 @@ class _Author:
             corner, cornered = f"corner-{number}", f"cornered-{number}"
             given["nodes"].append(corner)
             given["pods"].append({"name": cornered, "nodeName": corner})
-            # A restart would mend what others lose, so what is to stay lost comes after all of them.
+            # A restart would repair what others lose, so a loss that must stay comes after all restarts.
             after = LAST_SECOND if self._mild and turn == "successor" else 0.0
             steps += self._race(corner, cornered, turn, after)
         if not self._mild:
@@ -96,7 +96,7 @@ class _Author:
             steps += restraints.let_go(_last(steps) + 1.0)
         quarter += (afterthought := worlds.afterthought(_last(steps)))
         steps += afterthought.steps
-        # The node lifecycle controller would write the conditions of a quarter that writes its own.
+        # The node lifecycle controller would overwrite the conditions of a quarter that writes its own.
         own_conditions = any(isinstance(node, dict) and "conditions" in node for node in quarter.nodes)
         if "breaker" not in restraints.kinds and not own_conditions:
             quarter += (lifecycle := self._lifecycle(given, settings, _last(steps)))
@@ -112,7 +112,7 @@ class _Author:
         }
 
     def _lifecycle(self, given: JsonObject, settings: JsonObject, last: float) -> Quarter:
-        """Make up what befalls kubelets: amid everything else, or where evictions must be punctual, after it."""
+        """Generate faults of kubelets: among everything else, or after it if evictions must be punctual."""
         others = [node if isinstance(node, str) else node["name"] for node in given["nodes"]]
         restrained = self._restraints.kinds - {"holds"}
         begin = last + 1.0 if self._mild else 1.0
@@ -183,7 +183,7 @@ class _Author:
             pod["finalizers"] = ["example.com/hold"]
         return pod
 
-    # What people and other controllers do
+    # Actions of people and other controllers
 
     def _workload(self) -> JsonObject:
         rng = self._rng
@@ -210,13 +210,13 @@ class _Author:
         return {"at": self._at(), action: does}
 
     def _turns_in_corners(self) -> list[str]:
-        """Say what happens in the corners, where nothing else does: what is lost there stays lost."""
+        """Return what happens in the corners: nodes where nothing else happens, so that a loss there stays a loss."""
         if self._mild:
             return ["successor"] * 9 + ["restart", "restart", "restart", "recreate"]
         return [self._rng.choice((*_TURNS, "refuse", "refuse")) for _ in range(self._rng.choice((0, 0, 1, 2)))]
 
     def _race(self, node: str, pod: str, turn: str, after: float = 0.0) -> list[JsonObject]:
-        """Let a tolerance run, and something happen just when it runs out, or while it does."""
+        """Start a tolerance, and let something happen just when it ends or while it runs."""
         rng, key, seconds = self._rng, self._rng.choice(KEYS), self._rng.choice(SECONDS[:-1])
         if turn == "restart" and rng.random() < 0.5:
             seconds = SECONDS[-1]

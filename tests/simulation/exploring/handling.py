@@ -1,7 +1,8 @@
-"""Judges how pods go: by the call that their mode allows, not faster than limits allow, not against a budget's no.
+"""The oracle's part about how pods are evicted: with the call of their mode, within limits, and not too soon after a
+budget's refusal.
 
-Has its own reading of a policy's rules. Limits are judged for each process by when it sends: each keeps its own count,
-so two that both believe to lead may do twice as much.
+It reads the rules of a policy with its own code. Limits are judged for each process by the times at which it sends:
+each process counts for itself, so two processes that both believe to lead may send twice as much.
 """
 
 import fnmatch
@@ -23,17 +24,17 @@ from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
 
 ENDS = (CallKind.DELETE, CallKind.EVICT)
-# What a process goes by may be so old.
+# A process may decide by states up to this old.
 _OLD_SECONDS = 40.0
 _ASK_AGAIN_SECONDS = 5.0
-# How much later than its deadline and its timeout at the most a pod goes in the end: holds, and a new leader.
+# How long after its deadline and its timeout a pod may still be there at the end: holds, and a new leader.
 _PATIENT_SECONDS = 100.0
 
 
 class Way(NamedTuple):
-    """How a pod is to go if one taint decides: the rule that matches, "" for none, and what follows from it.
+    """How a pod must be evicted if one taint decides: the matching rule, "" for none, and what follows from it.
 
-    ``exempt``: its node is out of service and not ready, so no budget and no limit is asked.
+    ``exempt``: the pod's node is out of service and not ready, so no budget and no limit applies.
     """
 
     rule: str
@@ -45,7 +46,7 @@ class Way(NamedTuple):
 
 @dataclass
 class _Sent:
-    """A call that ends a pod; ``counts`` False: it did not, and its sender was told so."""
+    """A call to end a pod; ``counts`` False: it did not end the pod, and its sender knows that."""
 
     at: float
     scopes: set[tuple[str, str]]
@@ -55,9 +56,9 @@ class _Sent:
 
 @dataclass
 class _Acts:
-    """What one process did: its calls; when a budget refused a pod first, and when last, with how long to wait then.
+    """What one process did: its calls, when a budget first refused each pod, and the last refusal with its advice.
 
-    ``nodes`` by name and ``pods`` by UID: the latest that it was shown of each, with its version.
+    ``nodes`` by name and ``pods`` by UID: the latest state of each that the process has seen, with its version.
     """
 
     sent: dict[int, _Sent] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class _Acts:
 
 
 class HandlingJudge:
-    """Judges all processes. ``rules`` are those in force."""
+    """Judges all processes."""
 
     def __init__(self, settings: Settings, truth: Truth, breach: Breach) -> None:
         self.blocked_at: dict[str, float] = {}
@@ -81,16 +82,18 @@ class HandlingJudge:
         self._acts: dict[str, _Acts] = {}
 
     def change_rules(self, rules: tuple[PolicyRule, ...], at: float) -> None:
-        """Take in that the policy's rules are others from now on."""
+        """Note that the policy has other rules from ``at`` on."""
         self._rules, self._rules_since = rules, at
 
     @property
     def rules_changed(self) -> bool:
-        """Tell whether the rules were ever changed."""
+        """Whether the rules were ever changed."""
         return self._rules_since > -NEVER
 
     def ways(self, uid: str, since: float, due_by: float = NEVER) -> set[Way]:
-        """List how a pod may be to go, by any state that it and its node had since then, for each taint due by then."""
+        """Return how a pod may have to be evicted, by any state of the pod and its node since ``since``, for each taint
+        that is due by ``due_by``.
+        """
         pods = [pod for pod in self._truth.pod_states(uid, since) if not pod.left_alone]
         nodes = [node for node in self._truth.node_states(pods[-1].node or "", since) if node] if pods else []
         return {
@@ -103,9 +106,9 @@ class HandlingJudge:
         }
 
     def may_be_kept(self, uid: str, due_by: float, held_until: float) -> bool:
-        """Tell whether budgets may keep a pod in the end, by every taint that was due by then.
+        """Return whether budgets may still keep a pod at the end, by every taint that was due by ``due_by``.
 
-        ``held_until``: until then something else may have held it.
+        ``held_until``: until then something else may have held the pod back.
         """
         ways = [way for way in self.ways(uid, NEVER, due_by) if not way.paused]
         patient = [way.timeout_seconds for way in ways if way.mode is EvictionMode.EVICT_THEN_DELETE]
@@ -114,9 +117,9 @@ class HandlingJudge:
         return not outlasted and all(way.mode is not EvictionMode.DELETE for way in ways)
 
     def interrupt(self, process: str, is_held: Callable[[str, str], bool], until: float = NEVER) -> None:
-        """Take in that a process has heard what is held, by node and namespace: patience with those begins anew.
+        """Note that a process has read what is held back, by node and namespace: patience for those pods restarts.
 
-        What was refused after ``until`` was refused when it was no longer held.
+        A refusal after ``until`` stays, as the pod was no longer held back then.
         """
         acts = self._acts.setdefault(process, _Acts())
         for uid, refused_at in list(acts.first_refused.items()):
@@ -125,7 +128,7 @@ class HandlingJudge:
                 del acts.first_refused[uid]
 
     def is_exempt_by_all(self, uid: str, since: float, due_by: float) -> bool:
-        """Tell whether a pod was exempt by that time whatever state it and its node have had since ``since``."""
+        """Return whether a pod was exempt by ``due_by`` in every state of the pod and its node since ``since``."""
         pods = self._truth.pod_states(uid, since)
         nodes = self._truth.node_states(pods[-1].node or "", since)
         return all(
@@ -151,10 +154,10 @@ class HandlingJudge:
         timeout = self._policy.evict_timeout_seconds if own is None else own
         return Way(rule.name, rule.mode or self._policy.mode, timeout, rule.pause)
 
-    # What is sent
+    # Calls
 
     def trace(self, trace: Trace) -> None:
-        """Take in a moment of a call that ends a pod, or prepares it."""
+        """Judge one phase of a call that ends a pod or prepares that."""
         acts = self._acts.setdefault(trace.process, _Acts())
         self._look_at(trace, acts)
         if trace.phase is Phase.SENT and trace.call in (*ENDS, CallKind.MARK):
@@ -203,15 +206,16 @@ class HandlingJudge:
         refused_at, seconds = acts.refused.get(trace.uid, (-NEVER, 0.0))
         if trace.at >= refused_at + seconds - TICK:
             return
-        # A node that went, or came anew, also lets begin anew, and nothing that is shown tells of it.
+        # A deleted or recreated node also starts a new eviction, and no object that is seen shows that.
         nodes = self._truth.node_states(self._truth.pods[trace.uid][-1].node or "", refused_at - _OLD_SECONDS)
         if len({node and node.uid for node in nodes}) == 1:
             self._breach("asked too soon", trace, f"a budget said no at {refused_at:.3f}, to wait for {seconds:g} s")
 
     def _look_at(self, trace: Trace, acts: _Acts) -> None:
-        """Take in what a process is shown; older than what it knows already it takes no notice of.
+        """Note the states that a process sees, and ignore those older than what it knows.
 
-        But an answer ahead of the watch of nodes may have been left for that to bring, and then it counts once more.
+        The process may have left an answer ahead of the watch of nodes to the watch, so events of the watch count even
+        if they are older.
         """
         for body in shown(trace):
             metadata, version = body["metadata"], int(body["metadata"]["resourceVersion"])
@@ -224,7 +228,7 @@ class HandlingJudge:
             self._let_begin_anew(acts, trace.at)
 
     def _let_begin_anew(self, acts: _Acts, at: float) -> None:
-        """Forget a budget's no where a process knows now that the pod need not go before that no is over."""
+        """Forget a budget's refusal if the process knows now that the pod is not due before the advised time."""
         for uid, (refused_at, seconds) in list(acts.refused.items()):
             _, pod = acts.pods.get(uid, (0, None))
             _, node = acts.nodes.get((pod and pod.node) or "", (0, None))

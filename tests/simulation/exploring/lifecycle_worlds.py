@@ -1,7 +1,8 @@
-"""Makes up what befalls kubelets: nodes fall silent and come back, zones go dark, and the neighbour begins anew.
+"""Generates faults of kubelets: nodes fall silent and come back, whole zones fail, the node lifecycle controller
+restarts.
 
-The neighbour is the node lifecycle controller of Kubernetes. Its taints come and go by its own rules, so the document
-does not say when: the oracle takes them as they were.
+Kubernetes' node lifecycle controller sets and removes its taints by its own rules, so the document does not say when:
+the oracle judges by the taints as they were.
 """
 
 import random
@@ -14,14 +15,14 @@ _SECONDS = (0, 2, 5, 20, "ever")
 
 
 class LifecycleWorlds(Quarters):
-    """A quarter of two zones in some documents. It has a stream of chances of its own, as others do."""
+    """A quarter of two zones in some documents, with a random generator of its own."""
 
     def __init__(self, seed: int, settings: JsonObject) -> None:
         super().__init__(seed, settings)
         self._rng = random.Random(f"lifecycle {seed}")
 
     def lifecycle(self, begin: float, others: list[str] | None) -> Quarter:
-        """Make it up; ``others``: all other nodes, where they may go dark, too."""
+        """Generate the quarter; ``others``: all other nodes if they may fail, too."""
         rng = self._rng
         if rng.random() < 0.6:
             return Quarter()
@@ -41,7 +42,7 @@ class LifecycleWorlds(Quarters):
             at = round(at + rng.uniform(0.5, 15.0), 3)
             steps += self._outage(at, zones, others)
         for _ in range(rng.choice((0, 1, 1, 2))):
-            # Most of all while taints are there, or wait in the queues.
+            # Mostly while taints are there, or wait in the controller's queues.
             restarted_at = round(rng.uniform(begin, at + 3.0 * _GRACE_SECONDS), 3)
             steps.append({"at": restarted_at, "restartLifecycle": {"after": rng.choice((0, 0, 1, 8))}})
         return Quarter(nodes, pods, steps=steps)
@@ -55,7 +56,7 @@ class LifecycleWorlds(Quarters):
         return {"name": node, "namespace": "lost", "nodeName": node, "tolerations": tolerations}
 
     def _outage(self, begin: float, zones: dict[str, list[str]], others: list[str] | None) -> list[JsonObject]:
-        """Let some nodes fall silent, and come back one after the other, or all at once, or not at all."""
+        """Let some nodes fall silent, and come back one by one, all at once, or not at all."""
         rng = self._rng
         own = [name for names in zones.values() for name in names]
         turn = rng.choice(("one", "one", "zone", "zone", "all", "shutdown", "posted"))

@@ -1,12 +1,13 @@
-"""The judge of an exploration: watches every call at the simulated API server, and says what must never happen.
+"""The oracle of an exploration: it judges every call at the simulated API server, and the end state.
 
-Knows the truth (``truth``) and what each process was told, from the calls' own traces; nothing from the controller.
+It knows the truth (``truth``) and, from the traces of calls, what each process has seen. It never asks the controller.
 
-Safety, at each write: due at some moment between the live read of its node and the arrival of its DELETE, by states
-that the process can have seen; the read fresh; the right UID; never again after a success it heard of or a
-deletionTimestamp it saw; only inside its own fence, and nobody else inside theirs; nothing but what the call is for.
-``handling`` and ``suspending`` judge how and whether it may go now. Liveness, after faults have stopped: every due pod
-is gone unless something holds it, no other pod is Terminating because of us, and no pod that stays has the condition.
+Safety, at each write: the pod was due at some moment between the live read of its node and the arrival of its DELETE,
+by states that the process can have seen; the read was fresh; the UID is right; the process does not delete a pod again
+that it knows to be deleted or terminating; it sends only within its own leadership, and while no other process leads;
+the call changes nothing else. ``handling`` and ``suspending`` judge how and whether the pod may be evicted now.
+Liveness, after faults have stopped: every due pod is gone unless something holds it back, no other pod hangs in
+Terminating, and no pod that stays has the condition.
 """
 
 from collections.abc import Callable
@@ -31,26 +32,26 @@ from taint_eviction_lab.simulation.recorder import RecordedChange
 
 _POD_WRITES = (CallKind.MARK, CallKind.UNMARK, *ENDS)
 _LEADERS_WRITES = (*_POD_WRITES, *CHANGES, CallKind.WRITE_CONTROL_STATE)
-# After faults have stopped, all is known again within so long and a list anew: watches, an election, retries.
+# After faults have stopped, this time and one resync suffice for watches, an election and retries.
 _RECOVERY_SECONDS = 25.0
-# A read of a node is repeated where its call is not ready to be sent within so long of it.
+# The controller repeats a read of a node if the call is not ready to be sent within this time.
 _FRESH_SECONDS = 3.0
-# How long a process waits for its watch; a read that was heard longer ago than the other was for another attempt.
+# How long a process waits for its watch; a read whose answer is older than the second value was for another attempt.
 _IN_VAIN_SECONDS, _LONG_AGO_SECONDS = 5.0, 12.0
-# How late an eviction may be where nothing is in its way.
+# How late an eviction may be if nothing delays it.
 _PUNCTUAL_SECONDS = 1.2
 # How long a process needs at its start, until it watches all nodes.
 _BEGINNING_SECONDS = 3.0
-# How often at the most who was told no by a budget asks again: within so long of the end, if the budget still says no.
+# If a budget still refuses at the end, the process has asked it again within this time before the end.
 _BLOCKED_SECONDS = 40.0
 
 
 class ExplorationOracle:
     """Collects ``violations``.
 
-    ``orders`` tells what stands in the ConfigMap. ``disturbances``: which faults there are, None: evictions may be as
-    late as they are. ``elected`` False: whoever acts may. ``calm_until``: nothing is disturbed before then.
-    ``restarted_at``: when a process was last killed; ``peace_at``: when faults stopped.
+    ``control_state`` returns the content of the ConfigMap. ``disturbances``: the faults; None: lateness is not judged.
+    ``elected`` False: any process may act. ``calm_until``: nothing is disturbed before that time. ``restarted_at``:
+    when a process was last killed; ``peace_at``: when faults stopped.
     """
 
     def __init__(
@@ -88,16 +89,18 @@ class ExplorationOracle:
         self._writing: Trace | None = None
 
     def killed(self, process: str, at: float) -> None:
-        """Take in that a process is no more."""
+        """Note that a process was killed."""
         self._dead.add(process)
         self.restarted_at = at
 
     def change_rules(self, rules: tuple[PolicyRule, ...], at: float) -> None:
-        """Take in other rules of the policy."""
+        """Note that the policy has other rules."""
         self.handling.change_rules(rules, at)
 
     def notice(self, change: RecordedChange) -> None:
-        """Take in a write; one that a call of ours makes must hit the pod that was meant, and no more of it."""
+        """Note a write. A write of this controller must hit the pod with the right UID, and change only what the call
+        is for.
+        """
         meant = self._writing
         if meant is not None and (not change.is_pod or change.body["metadata"]["uid"] != meant.uid):
             self._break("another UID", meant, f"{change.body['metadata']['uid']} was written for {meant.uid}")
@@ -110,12 +113,12 @@ class ExplorationOracle:
         self.truth.notice(change)
 
     def _read_for(self, trace: Trace) -> NodeState | None:
-        """Return the node of a pod as the process had read it when it sent this."""
+        """Return the pod's node as the process had read it when it sent this call."""
         read = self._told[trace.process].bases[trace.number].node
         return read.state if read is not None and isinstance(read.state, NodeState) else None
 
     def trace(self, trace: Trace) -> None:
-        """Take in a moment of a call."""
+        """Judge one phase of a call."""
         if is_built_in(trace.process):
             self.adoption.trace_built_in(trace)
             return
@@ -143,13 +146,13 @@ class ExplorationOracle:
         self.adoption.trace(trace)
 
     def _leads_since(self, process: str, at: float) -> float:
-        """Say since when a process may act, ``NEVER`` if it may not."""
+        """Return since when a process may act, ``NEVER`` if it may not."""
         told = self._told[process]
         if not self._elected:
             return -NEVER
         return told.leads_since if at < told.fenced_at else NEVER
 
-    # What was told
+    # What processes see
 
     def _take_in(self, trace: Trace, told: Told) -> None:
         for body in shown(trace):
@@ -180,7 +183,7 @@ class ExplorationOracle:
         elif trace.call is CallKind.READ_LEASE and _held_by_another(trace.body, trace.process):
             told.fenced_at = -NEVER
 
-    # What must not be
+    # Checks of each call
 
     def _check_sent(self, trace: Trace, told: Told) -> None:
         if self._elected and trace.at >= told.fenced_at:
@@ -213,12 +216,12 @@ class ExplorationOracle:
         if not self._is_fresh(self._told[trace.process].reads.get(node, []), basis):
             self._break("no fresh read", trace, f"no read of node {node} serves a call sent at {basis.sent_at:.3f}")
         read = basis.node or Read(trace.at, trace.at)
-        # What was read is told by its version: at the same instant it may have been written before or after.
+        # The version of a read tells what it showed: a write at the same instant may have come before or after it.
         nodes = [
             state for state in (read.state, *self.truth.node_states(node, read.so_at)) if isinstance(state, NodeState)
         ]
         nodes += self._as_it_may_seem(self._told[trace.process], node, read)
-        # A pod that is Terminating already was due, or somebody else's: deleting it again is another rule.
+        # A pod that is already Terminating was due, or somebody else deleted it: another rule judges a second DELETE.
         states = (basis.pod.state, *self.truth.pod_states(trace.uid, basis.pod.so_at))
         pods = [state for state in states if isinstance(state, PodState) and not state.terminating]
         earliest = min((due_at(state, pod) for state in nodes for pod in pods), default=NEVER if pods else 0.0)
@@ -228,9 +231,9 @@ class ExplorationOracle:
             self._break("not due", trace, f"sent at {basis.sent_at:.3f}; by {since} due {when}")
 
     def _as_it_may_seem(self, told: Told, node: str, read: Read) -> list[NodeState]:
-        """Say how a node may seem to who has waited in vain for its watch to come as far as a read.
+        """Return how a node may seem to a process that has waited in vain for its watch to reach a read's version.
 
-        Whether a taint without a date was removed and set again meanwhile nobody can tell then: this alone is excused.
+        Then the process cannot know whether a taint without a date was removed and set again: the only excuse.
         """
         watched, state = told.watched.get(node), read.state
         heard = (heard_at for _, heard_at in told.reads.get(node, ()))
@@ -241,7 +244,7 @@ class ExplorationOracle:
         return [replace(state, taints=state.taints | began)]
 
     def _is_fresh(self, reads: list[tuple[float, float]], basis: Basis) -> bool:
-        """Tell whether a read was sent within 3 s, or one for this call or just before it was repeated."""
+        """Return whether the latest read was sent within 3 s before the call, or was a repetition of a slow read."""
         heard = [read for read in reads if read[1] <= basis.sent_at]
         since = basis.pod.heard_at - self._settings.node_read_seconds - TICK
         first_heard_at = min((heard_at for sent_at, heard_at in heard if sent_at >= since), default=NEVER)
@@ -249,9 +252,11 @@ class ExplorationOracle:
         return basis.sent_at - latest <= _FRESH_SECONDS + TICK or latest >= first_heard_at
 
     def _check_punctual(self, trace: Trace, node: str) -> None:
-        """A tolerance that was running goes on through restarts: never later than the objects say.
+        """Check that an eviction is punctual: a tolerance goes on through restarts, and ends no later than the objects
+        say.
 
-        Who has watched all along knows better than objects, which tell the last write of whoever set a taint.
+        A process that watched all the time knows more than the objects, which show only the last write of the taint's
+        manager.
         """
         there, pod = self.truth.node_now(node), self.truth.pods[trace.uid][-1]
         if there is None or not there.taints or self._disturbances is None:
@@ -271,10 +276,10 @@ class ExplorationOracle:
         call = "" if trace.call is None else trace.call.value
         self.violations.append(BrokenRule(rule, trace.at, f"{call} {trace.subject} ({trace.uid}): {text}"))
 
-    # What must be in the end
+    # The end state
 
     def check_end(self, now: float) -> None:
-        """Check what must be once faults have stopped long ago."""
+        """Check the end state, long after faults have stopped."""
         for uid, pod in self.truth.living():
             node = self.truth.node_now(pod.node)
             at = due_at(node, pod)
@@ -297,7 +302,7 @@ class ExplorationOracle:
         self.violations += self.adoption.check_end(now)
 
     def _unhurried_seconds(self) -> float:
-        """Say how long an eviction that is due may wait for a wave to show itself and be listed, and for its turn."""
+        """Return how long a due eviction may wait for the breaker to settle, for lists, and for limits."""
         policy, breaker = self._settings.policy, self._settings.breaker
         limits = [policy.total, policy.per_node, policy.per_namespace, *(rule.limit for rule in policy.rules)]
         rates = [limit.per_second for limit in limits if limit.per_second is not None]
@@ -313,7 +318,7 @@ def _held_by_another(record: LeaseRecord | None, process: str) -> bool:
 
 
 def _untouchable(body: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what of a pod no call of ours may change."""
+    """Return the part of a pod that no call of this controller may change."""
     kept = ("resourceVersion", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
     metadata = {name: value for name, value in body["metadata"].items() if name not in kept}
     status = {name: value for name, value in (body.get("status") or {}).items() if name != "conditions"}

@@ -1,7 +1,8 @@
-"""Makes up nodes that are not ready and out of service, in some documents: after all else, from a generator of its own.
+"""Generates nodes that are not ready and out of service, in some documents.
 
-So the other documents are what they were before this was thought of. Where nothing but holds restrains evictions, they
-are to be punctual, so there it adds nothing. Part of ``generator``.
+This comes after everything else but adoption and uses a random generator of its own, so that other documents are the
+same as before this module existed. A document in which at most holds restrain evictions gets none, as its evictions
+must be punctual. Part of ``generator``.
 """
 
 import random
@@ -14,17 +15,19 @@ _SHARE = 0.25
 _OUTAGE, _LABELS = "outage", {"app": "outage"}
 _RESTRAINTS = ("eviction", "breaker", "policy")
 _EFFECTS = ("NoExecute", "NoExecute", "NoExecute", "NoExecute", "NoSchedule")
-# How soon before or after the taint a node stops being ready, or becomes ready again.
+# How long before or after the taint a node changes its readiness.
 _BESIDE = (-5.0, -1.0, -0.02, 0.0, 0.006, 0.011, 0.016, 0.021, 0.03, 0.5, 2.0, 12.0, 45.0)
 
 
 def add_out_of_service(document: JsonObject, seed: int) -> None:
-    """Let nodes of a document be ready or not, and tainted as out of service; one with a budget that allows nothing."""
+    """Let nodes of a document change their readiness and be tainted as out of service; the pods of one such node have a
+    budget that allows nothing.
+    """
     rng = random.Random(f"out of service {seed}")
     given, settings = document["given"], document["settings"]
     if rng.random() >= _SHARE or not any(key.startswith(_RESTRAINTS) for key in settings):
         return
-    if "nodeLifecycle" in settings:  # It would write the conditions, too.
+    if "nodeLifecycle" in settings:  # The node lifecycle controller would write the conditions, too.
         return
     names = [node if isinstance(node, str) else node["name"] for node in given["nodes"]]
     instants = [float(step["at"]) for step in document["timeline"]]

@@ -1,7 +1,7 @@
-"""Makes up outages: lifecycle taints that are taken back and set again, in a quarter of their own.
+"""Generates outages: lifecycle taints that are removed and set again, in a quarter of their own.
 
-Where kube-controller-manager restarts, the countdown goes on; where the node was ready in between, or no other node
-was ready throughout, it starts anew. No other nodes of a document have a condition Ready, so none is a witness here.
+After a restart of kube-controller-manager the countdown goes on. If the node was ready in between, or no other node
+was ready throughout, the countdown restarts. No other node of a document has a condition Ready, so none is a witness.
 """
 
 from tests.simulation.exploring.quarters import Quarter, Quarters
@@ -11,10 +11,10 @@ _KEYS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 
 
 class OutageWorlds(Quarters):
-    """Worlds in which a node is down; each takes the second at which it may begin."""
+    """Environments in which a node is down; each method takes the second of its earliest start."""
 
     def _outage(self, begin: float) -> Quarter:
-        """Let a taint be taken back while a tolerance runs, and set again: before it would be over, or after."""
+        """Remove a taint while a tolerance runs, and set it again before or after the tolerance would end."""
         rng, dark, bright = self._rng, "dark-1", "bright-1"
         key, seconds = rng.choice(_KEYS), rng.choice((12, 20))
         removed_at = begin + rng.uniform(2.0, seconds - 2.0)

@@ -1,4 +1,4 @@
-"""Plays one document: the world of a replay with an oracle in it, faults until their end, and then a time of peace."""
+"""Plays one document with the oracle: a phase with faults, then a phase without."""
 
 import contextlib
 import hashlib
@@ -27,9 +27,9 @@ from taint_eviction_lab.simulation.virtual_loop import run_virtually
 from taint_eviction_lab.simulation.watches import Streams
 from taint_eviction_lab.wiring import production_parsing, production_reporters
 
-# After faults have stopped: the longest tolerance (120 s) runs out, and that is noticed although an event was lost.
+# The phase without faults: the longest tolerance (120 s) ends, and that is noticed although an event was lost.
 PEACE_SECONDS = 140.0
-# What cannot be done is left out, and so told.
+# The timeline marks steps that were impossible with this text.
 LEFT_OUT = "left out: "
 
 JsonObject = dict[str, Any]
@@ -37,7 +37,7 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True)
 class Played:
-    """One run. ``digest`` is of all that happened, call by call: equal for equal runs."""
+    """One run. ``digest`` covers everything that happened, call by call: equal runs have equal digests."""
 
     violations: tuple[BrokenRule, ...]
     timeline: tuple[TimelineEntry, ...]
@@ -57,19 +57,19 @@ def as_text(document: JsonObject) -> str:
 
 
 def play(document: JsonObject) -> Played:
-    """Play a document and judge it; whatever ends the controller with an exception is a violation, too."""
+    """Play a document and judge it; an exception that ends the controller is a violation, too."""
     return play_scenario(read_scenario(as_text(document), str(document["name"])))
 
 
 def play_scenario(scenario: Scenario) -> Played:
-    """Play a scenario as an exploration does: its expectations do not matter."""
+    """Play a scenario as an exploration does; its expectations are not checked."""
     with silenced():
         return run_virtually(_Playing(scenario).run(), min([0.0, *(step.at for step in scenario.steps)]))
 
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Log nothing meanwhile: thousands of runs would say a lot."""
+    """Disable logging: thousands of runs would write too much."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -79,7 +79,7 @@ def silenced() -> Iterator[None]:
 
 
 class _PostedEvents(Timeline):
-    """Takes the Kubernetes events of one process, each with whether it leads."""
+    """Receives the Kubernetes events of one process, each with whether the process leads."""
 
     def __init__(self, gate: Gate, note: Callable[[TimelineEntry, bool], None]) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class _PostedEvents(Timeline):
         self._note = note
 
     def add(self, entry: TimelineEntry) -> None:
-        """Pass it on."""
+        """Pass the event on."""
         self._note(entry, self._gate.may_act())
 
 
@@ -112,7 +112,7 @@ class _Playing:
             reporters=lambda _, gate: production_reporters(_PostedEvents(gate, self._note_posted), gate),
         )
         for built_in in self._stage.built_ins:
-            # Its own watches are undisturbed: what it does in spite of a note is judged by what it has seen.
+            # Its watches are undisturbed: whether it ignores a note is judged by what it has seen.
             built_in.nodes, built_in.pods = Streams(), Streams()
         self._oracle = ExplorationOracle(
             settings,
@@ -123,7 +123,7 @@ class _Playing:
         self._stage.cluster.recorder.subscribe(self._oracle.notice)
 
     def _note_posted(self, entry: TimelineEntry, leads: bool) -> None:
-        """Of all who see that a deadline loses its reason the leader alone tells it."""
+        """Check that only the leader reports a cancelled eviction."""
         if "Cancelling" in entry.why and not leads:
             self._oracle.violations.append(BrokenRule("told by a standby", entry.at, f"{entry.subject}: {entry.why}"))
 
@@ -154,7 +154,7 @@ class _Playing:
             self._oracle.check_end(virtual_now())
             seconds = virtual_now()
             await stage.kill_controllers()
-        except Exception as bug:  # noqa: BLE001, RUF100 - whatever it is, it is what was looked for
+        except Exception as bug:  # noqa: BLE001, RUF100 - any exception is a finding
             seconds = virtual_now()
             violations.append(BrokenRule("bug", seconds, f"{type(bug).__name__}: {bug}"))
         timeline = tuple(self._timeline)
@@ -180,7 +180,7 @@ class _Playing:
 
 
 def note_hold(action: do.Action, stage: ReplayStage, oracle: ExplorationOracle) -> None:
-    """Tell the oracle what a step that was done holds back or lets go, and whom it hinders."""
+    """Tell the oracle what a step holds back or releases, and which process it freezes."""
     if isinstance(action, suspend.Scribble):
         oracle.suspension.check_scribble(action.key, action.value, virtual_now())
     oracle.suspension.evaluate(virtual_now())

@@ -1,6 +1,6 @@
-"""Quarters: nodes and pods that nothing else of a made-up document touches, so that what happens there has one reason.
+"""Quarters: nodes and pods that nothing else in a generated document touches, so that events there have one cause.
 
-Not here: what does happen there (``worlds``, ``slow_worlds``, ``breaker_worlds``).
+``worlds``, ``slow_worlds`` and ``breaker_worlds`` contain these events.
 """
 
 import random
@@ -11,7 +11,7 @@ from tests.simulation.exploring.restraining import JsonObject
 
 @dataclass
 class Quarter:
-    """What a world adds to a document."""
+    """The part that one environment adds to a document."""
 
     nodes: list[JsonObject | str] = field(default_factory=list)
     pods: list[JsonObject] = field(default_factory=list)
@@ -20,7 +20,7 @@ class Quarter:
     steps: list[JsonObject] = field(default_factory=list)
 
     def __iadd__(self, other: "Quarter") -> "Quarter":
-        """Take in another one."""
+        """Add another quarter's content."""
         self.nodes += other.nodes
         self.pods += other.pods
         self.budgets += other.budgets
@@ -29,7 +29,7 @@ class Quarter:
         return self
 
     def join(self, given: JsonObject, settings: JsonObject, steps: list[JsonObject]) -> None:
-        """Give a document what this has besides its steps; these rules stay whatever becomes of others."""
+        """Add the quarter to a document, without its steps; its rules stay when the document's policy changes."""
         given["nodes"] += self.nodes
         given["pods"] += self.pods
         if self.budgets:
@@ -42,9 +42,9 @@ class Quarter:
 
 
 class Quarters:
-    """Makes them up for one document with these ``settings``, from a stream of chances of its own.
+    """Generates quarters for one document with these ``settings``, with a random generator of its own.
 
-    So documents stay what they were without them.
+    So the rest of a document is the same as without quarters.
     """
 
     def __init__(self, seed: int, settings: JsonObject) -> None:
@@ -52,11 +52,11 @@ class Quarters:
         self._settings = settings
 
     def _misdated(self, begin: float) -> Quarter:
-        """Let answers, or one API server of three, or all of them, have a wrong date; then a taint is set."""
+        """Let some answers, or one API server of three, have a wrong date; then set a taint."""
         rng, node, seconds = self._rng, "misdated-1", self._rng.choice((5, 30))
         off = rng.choice((7200, 7200, 60, -7200))
         begin = round(begin, 3)
-        # No writes are dated by those that are wrong: whoever begins anew can know no better than objects tell.
+        # The wrong servers date no objects: a process that restarts knows only what the objects say.
         wrong: JsonObject = rng.choice(
             (
                 {"misdate": {"call": "all", "by": off, "times": rng.choice((1, 3))}},
@@ -75,7 +75,7 @@ class Quarters:
         return Quarter([node], pods, steps=steps)
 
     def _slow(self, least: float, most: float) -> JsonObject:
-        """Make up how a call takes longer, but less than the timeout: on its way there, or back, or both."""
+        """Draw a delay shorter than the timeout, for the way to the server, the way back, or both."""
         rng = self._rng
         seconds = rng.uniform(least, min(most, self._settings["callTimeout"] - 0.1))
         there = round(seconds * rng.choice((0.0, 0.5, 1.0)), 3)

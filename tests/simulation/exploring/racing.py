@@ -1,6 +1,6 @@
-"""Makes up races: what holds evictions back comes just when it matters, in a yard where nothing else happens.
+"""Generates races: what holds evictions back comes just when it matters, on nodes where nothing else happens.
 
-Each race begins anew. Not here: what there is to hold back with (``restraining``).
+Each race starts from a clean state. ``restraining`` contains what can hold evictions back.
 """
 
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from tests.simulation.exploring.restraining import BUDGETS, NAMESPACES, JsonObje
 
 
 class Races(Restraints):
-    """What holds back in one document, and races in which it does."""
+    """What holds evictions back in one document, and races about it."""
 
     def races(self, last: float) -> list[JsonObject]:
-        """Let something hold back just when it matters, here and there until then; in the end whoever limits keep."""
+        """Generate races until ``last``, one after another; with limits, a race about limits comes at the end."""
         rng, steps = self._rng, []
         begin = rng.uniform(0.5, 8.0)
         races = {"pauses": self._pause_amid, "limits": self._many_at_once, "modes": self._asked_in_vain}
@@ -26,7 +26,7 @@ class Races(Restraints):
         return steps + (self._race(self._many_at_once, begin, 3) if "limits" in kinds else [])
 
     def _race(self, race: Callable[..., list[JsonObject]], begin: float, *more: int) -> list[JsonObject]:
-        """Begin anew, most times also with what holds everything back."""
+        """Clean up, mostly with the pauses and the breaker as well, and begin a race."""
         begin, steps = round(begin, 3), list[JsonObject]()
         for kind, lets_go in (("pauses", {"resume": "all"}), ("breaker", {"resetBreaker": {}})):
             if kind in self.kinds and self._rng.random() < 0.7:
@@ -34,7 +34,7 @@ class Races(Restraints):
         return [*steps, {"at": begin, "untaint": self._yard[0]}, *race(begin, *more)]
 
     def _pause_amid(self, begin: float) -> list[JsonObject]:
-        """Pause while an eviction is on its way, and slow enough to hear of it."""
+        """Pause while an eviction is in flight that is slow enough for the process to read of the pause."""
         rng, node, pod = self._rng, self._yard[0], self._rng.choice(self._yarders)
         namespace = pod.partition("/")[0] if "/" in pod else NAMESPACES[0]
         scope = rng.choice(({}, {"node": node}, {"namespace": namespace}))
@@ -59,9 +59,9 @@ class Races(Restraints):
         ]
 
     def _many_at_once(self, begin: float, flaps: int | None = None) -> list[JsonObject]:
-        """Let many be due at once, and some so slow on their way that others may overtake or catch up with them.
+        """Let many pods be due at once, with some evictions so slow that others overtake or catch up with them.
 
-        ``flaps``: how often all of them are called off, and due again; None: at random.
+        ``flaps``: how often all evictions are called off and due again; None: at random.
         """
         rng, home = self._rng, self._yard[0]
         flaps = rng.choice((0, 0, 1, 2)) if flaps is None else flaps
@@ -80,7 +80,7 @@ class Races(Restraints):
         return [*steps, {"at": round(at + rng.uniform(4, 18), 3), "writeNode": home}]
 
     def _asked_in_vain(self, begin: float) -> list[JsonObject]:
-        """Let a budget say no, and much happen meanwhile that may make one ask again; let it say yes later, or not."""
+        """Let a budget refuse, while events happen that may cause another request; perhaps delete the budget later."""
         rng, home = self._rng, self._yard[0]
         pods = rng.sample(self._yarders, min(len(self._yarders), rng.choice((1, 2, 5))))
         steps: list[JsonObject] = [step for pod in pods for step in self._bare(pod, home, begin)]
@@ -104,7 +104,7 @@ class Races(Restraints):
         return steps
 
     def _surge(self, begin: float) -> list[JsonObject]:
-        """Taint several nodes within a short time, or one after the other; let all processes die soon or late."""
+        """Taint several nodes within a short time or one after another; then mostly restart all processes."""
         rng, nodes, soon = self._rng, self._yard, self._rng.random() < 0.6
         apart = rng.choice((0.0, 0.1, 0.4, 3.0)) if soon else min(self._window, 25.0) + 1.0
         steps: list[JsonObject] = []
@@ -120,7 +120,7 @@ class Races(Restraints):
             died_at = round(min(float(steps[-1]["at"]) + seconds, begin + 65.0), 3)
             crash = {"after": rng.choice((0, 1, 3))}
             steps += [{"at": died_at, "restart": {**crash, "replica": one}} for one in range(1, self._replicas + 1)]
-            # Until another leads.
+            # Until there is a leader again.
             lasts = 30.0
         end = round(float(steps[-1]["at"]) + lasts, 3)
         return [*steps, *({"at": end, "untaint": node} for node in nodes)]

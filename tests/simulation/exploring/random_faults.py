@@ -1,6 +1,6 @@
-"""Makes up what goes wrong: watches that fail, calls that fail or hang or are slow, replicas that die or stand still.
+"""Generates faults: watches that fail, calls that fail, hang or are slow, replicas that die or freeze.
 
-Not here: when it does (``generator``).
+``generator`` decides when they happen.
 """
 
 import random
@@ -14,7 +14,7 @@ LEASE_CALLS = ("readLease", "writeLease")
 
 
 class RandomFaults:
-    """All that goes wrong in one document; ``span`` makes up a span of at most so many seconds."""
+    """The faults of one document; ``span`` draws a span of at most the given seconds."""
 
     def __init__(self, rng: random.Random, replicas: int, span: Callable[[float], float]) -> None:
         self._rng = rng
@@ -22,7 +22,7 @@ class RandomFaults:
         self._span = span
 
     def one(self) -> JsonObject:
-        """Make up one."""
+        """Draw one fault."""
         kinds = (self._watch_fault, self._call_fault, self._replica_fault)
         action, does = self._rng.choices(kinds, weights=(4, 5, 3))[0]()
         return {action: does}
@@ -36,7 +36,7 @@ class RandomFaults:
         if action == "relist":
             return action, which
         if action == "lose":
-            # Of nodes it is not always survived, see README.md: a taint that flaps in a lost event seems to stay.
+            # Lost events of nodes can cause early evictions (README.md): a taint that flaps in them seems to stay.
             which["watch"] = "pods"
         return action, {**which, ("by" if action == "lag" else "for"): self._span(20)}
 

@@ -1,7 +1,7 @@
-"""Makes up what holds evictions back: modes and budgets, limits, pauses, the breaker, holds, rules, a dry run.
+"""Generates what holds evictions back: modes and budgets, limits, pauses, the breaker, holds, rules, a dry run.
 
-Part of ``generator``, whose instants it shares, so that all this happens where something else does. Not here: where it
-matters most (``racing``).
+Part of ``generator``, whose instants it shares, so that these steps come when something else happens. ``racing`` has
+the races in which they matter most.
 """
 
 import random
@@ -10,7 +10,7 @@ from typing import Any
 
 JsonObject = dict[str, Any]
 
-# What there are races of, with how often; and all there is.
+# The kinds that have races, with their weights; then all kinds.
 RACING = {"modes": 3, "limits": 5, "pauses": 4, "breaker": 9}
 KINDS = (*RACING, "holds", "rules")
 MODES = ("delete", "evict", "evict-then-delete")
@@ -18,14 +18,14 @@ NAMESPACES = ("default", "other")
 APPS = ("web", "db")
 LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 BUDGETS = ("one", "two", "other/three")
-# What somebody may write into the ConfigMap with orders by hand, in a hurry; and keys that mean nothing.
+# Values that somebody may write into the ConfigMap by hand in a hurry; then keys without a meaning.
 NONSENSE = ("yes", "", "tru", "{", "[]", "1", '"true"', '{"open": "yes"}', '{"since": 5}')
 UNKNOWN_KEYS = ("Pause", "paused", "pause-nodes.node-1", "pause-node.", "breakers")
 CONTROL_STATE_CALLS = ("readOrders", "writeOrders")
 
 
 class Restraints:
-    """What holds back in one document; ``at`` makes up an instant, ``span`` a span of at most so many seconds."""
+    """What holds evictions back in one document; ``at`` draws an instant, ``span`` a span up to the given seconds."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Restraints:
         self._span = span
         self._budgets: list[str] = []
         self._window = 0.0
-        # Where races happen: among everything else, or where nothing else does.
+        # Races happen on nodes of their own (the yard), or among everything else.
         yard = bool(kinds & {*RACING}) and rng.random() < 0.9
         self._yard = [f"yard-{number}" for number in range(1, 4)] if yard else nodes
         self._yarders = [f"{rng.choice(('', '', 'other/'))}yarder-{number}" for number in range(5)] if yard else pods
 
-    # What is set
+    # Settings and objects
 
     def settings(self) -> JsonObject:
-        """Make up the settings."""
+        """Generate the settings."""
         rng, settings = self._rng, JsonObject()
         if "modes" in self.kinds:
             settings["evictionMode"] = rng.choice((*MODES[1:], MODES[2]))
@@ -123,14 +123,14 @@ class Restraints:
         return rules
 
     def pod(self) -> JsonObject:
-        """Make up what a pod has besides."""
+        """Generate further fields of a pod."""
         more: JsonObject = {"labels": {"app": self._rng.choice(APPS)}} if self.kinds else {}
         if "holds" in self.kinds and self._rng.random() < 0.3:
             more["hold"] = self._hold()
         return more
 
     def yard(self) -> tuple[list[JsonObject | str], list[JsonObject]]:
-        """List nodes and pods of the yard, if there is one."""
+        """Return the nodes and pods of the yard, if there is one."""
         if self._yarders == self._pods:
             return [], []
         names = [name.rpartition("/") for name in self._yarders]
@@ -143,7 +143,7 @@ class Restraints:
         return str(self._rng.choice(("true", "false", "2", "5s", "15", "1m", "nonsense")))
 
     def given(self) -> JsonObject:
-        """Make up what is there from the beginning."""
+        """Generate what exists at the start."""
         rng, given = self._rng, JsonObject()
         if "modes" in self.kinds:
             given["budgets"] = [self._budget(name) for name in BUDGETS[: rng.choice((1, 1, 2, 3))]]
@@ -164,10 +164,10 @@ class Restraints:
         namespace, _, own = name.rpartition("/")
         return {"name": own, "namespace": namespace or NAMESPACES[0], "selector": selector, **allows}
 
-    # What people do
+    # Actions of people
 
     def steps(self) -> list[JsonObject]:
-        """Make up what people do to hold evictions back, or to let them go, and what keeps it from being heard."""
+        """Generate the actions with which people hold evictions back or release them."""
         rng, steps = self._rng, []
         acts: dict[str, Callable[[], tuple[str, Any]]] = {
             "pauses": self._pause,
@@ -209,7 +209,7 @@ class Restraints:
         return action, self._budget(self._rng.choice(BUDGETS))
 
     def faults(self) -> list[JsonObject]:
-        """Keep orders from being read and written, and the eviction API from answering."""
+        """Generate faults of calls about the control state and of the eviction API."""
         rng = self._rng
         calls = [*(CONTROL_STATE_CALLS if self.kinds & {"pauses", "breaker"} else ())]
         calls += ["evict"] if self.kinds & {"modes", "rules"} else []
@@ -224,7 +224,7 @@ class Restraints:
         return faults
 
     def let_go(self, at: float) -> list[JsonObject]:
-        """Take everything back that people hold: what is due then has to go."""
+        """End everything with which people hold evictions back: then each due pod must be evicted."""
         steps: list[JsonObject] = [{"at": at, "resume": "all"}] if "pauses" in self.kinds else []
         if "modes" in self.kinds:
             steps += [{"at": at, "deleteBudget": name} for name in self._budgets]
@@ -234,5 +234,5 @@ class Restraints:
 
 
 def key_of(scope: JsonObject) -> str:
-    """Name the key of a pause in the ConfigMap."""
+    """Return the key of a pause in the ConfigMap."""
     return ".".join(["-".join(["pause", *scope]), *scope.values()])

@@ -1,4 +1,4 @@
-"""Makes a failing document small: leaves out steps, pods, nodes and settings while the same rule is still broken."""
+"""Shrinks a failing document: removes steps, pods, nodes and settings as long as it breaks the same rule."""
 
 import copy
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Fails = Callable[[JsonObject], bool]
 
 
 def shrunk(document: JsonObject, rule: str, max_plays: int = _MAX_PLAYS) -> JsonObject:
-    """Return the smallest document found that still breaks ``rule`` first; at most so many runs are tried."""
+    """Return the smallest document found that still breaks ``rule`` first, after at most ``max_plays`` runs."""
     plays = 0
 
     def fails(candidate: JsonObject) -> bool:
@@ -32,7 +32,7 @@ def shrunk(document: JsonObject, rule: str, max_plays: int = _MAX_PLAYS) -> Json
 
 
 def shrunk_by(document: JsonObject, fails: Fails) -> JsonObject:
-    """Return a document from which nothing can be left out without ``fails`` becoming false."""
+    """Return a document from which no single item or field can be removed without ``fails`` becoming false."""
     while True:
         before = copy.deepcopy(document)
         document = _shorter_list(document, ("timeline",), fails)
@@ -46,7 +46,7 @@ def shrunk_by(document: JsonObject, fails: Fails) -> JsonObject:
 
 
 def _shorter_list(document: JsonObject, path: tuple[str, ...], fails: Fails) -> JsonObject:
-    """Leave out runs of items, long ones first."""
+    """Remove runs of items, long ones first."""
     size = max(1, len(_at(document, path) or ()) // 2)
     while size:
         begin = 0
@@ -62,7 +62,7 @@ def _shorter_list(document: JsonObject, path: tuple[str, ...], fails: Fails) -> 
 
 
 def _fewer_fields(document: JsonObject, path: tuple[str, ...], fails: Fails) -> JsonObject:
-    """Leave out what a mapping says, if it is there, one by one."""
+    """Remove the fields of a mapping one by one, if the mapping is there."""
     for name in list(_at(document, path) or ()):
         candidate = copy.deepcopy(document)
         del _at(candidate, path)[name]

@@ -1,8 +1,8 @@
-"""Sieve's three patterns over scenarios: crash around each call, let one watch lag by events, drop each single event.
+"""Sieve's three fault patterns over scenarios: crash around each call, let one watch lag by events, drop single events.
 
-Whatever is disturbed, once that has stopped and everything was listed anew, the end state and the number of evictions
-are those of the undisturbed run. The undisturbed run is the scenario itself, with lists anew every minute and peace
-after its last step, so that both runs end by the same rule.
+After a disturbance has stopped and everything was listed again, the end state and the number of evictions must be those
+of the undisturbed run. The undisturbed run is the scenario itself, with new lists every minute and a phase without
+faults after its last step, so that both runs end by the same rule.
 
 Reference: Sun et al., "Automatic Reliability Testing For Cluster Management Controllers", OSDI 2022.
 """
@@ -39,24 +39,24 @@ from taint_eviction_lab.wiring import production_parsing
 
 CATALOGUE = Path(__file__).parent.parent.parent / "scenarios"
 LAGS = (1, 2, 5)
-# Of a scenario with more calls than this, crashes are tried around so many of them, and as many of its events are
-# dropped, evenly spread: they are all alike, and each run is long.
+# In a scenario with more than MANY_CALLS calls, crashes are tried only around MAX_CALLS of them, and as many of its
+# events are dropped, evenly spread: most calls are alike, and each run is long.
 MANY_CALLS, MAX_CALLS = 500, 60
 _MAX_LINES, _LONGEST_LINE = 5, 240
 _RESYNC_SECONDS = 60.0
-# A list anew, and some for retries and restarts.
+# Time for a new list, for retries and for restarts.
 _AFTER_SECONDS = 100.0
 _CRASH_SECONDS = 0.5
 
 
 class RightDifference(NamedTuple):
-    """Why some disturbed runs of a scenario rightly end differently, and how the names of those disturbances begin."""
+    """Why some disturbed runs of a scenario rightly end differently, and how the names of these disturbances begin."""
 
     why: str
     by: tuple[str, ...]
 
     def covers(self, disturbance: str) -> bool:
-        """Tell whether it is one of those."""
+        """Return whether this reason covers a disturbance."""
         return disturbance.startswith(self.by)
 
 
@@ -139,18 +139,20 @@ RIGHTLY_DIFFERENT = {
 }
 
 
-# Those of all scenarios that adopt: what our watches bring too late the built-in controller has acted on.
+# For all scenarios with adoption: if this controller's watches lag, the built-in controller acts first.
 _ADOPTED_IN_TIME = RightDifference("a countdown that is heard of too late is not adopted in time", ("lag", "drop"))
 
 
 def right_difference(name: str) -> RightDifference | None:
-    """Return what excuses differences of a scenario, None: nothing does."""
+    """Return what excuses differences of a scenario, None if nothing does."""
     return RIGHTLY_DIFFERENT.get(name, _ADOPTED_IN_TIME if name.startswith("adopt-") else None)
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """A crash at this phase of the ``number``-th call, a lag of so many events, or one event lost (its version)."""
+    """A crash at a phase of the ``number``-th call, a lag of ``number`` events, or the loss of the event with that
+    version.
+    """
 
     pattern: str
     number: int = 0
@@ -167,7 +169,7 @@ UNDISTURBED = Disturbance("undisturbed")
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: states and evictions by pod's name, what broke; and which ``calls`` and ``versions`` it had."""
+    """How a run ended: the state and evictions of each pod name, broken rules, its ``calls`` and ``versions``."""
 
     states: dict[str, str]
     evictions: dict[str, int]
@@ -299,14 +301,14 @@ def _over_at(step: do.ScenarioStep) -> float:
 
 
 def played(scenario: Scenario, disturbance: Disturbance = UNDISTURBED, until: float | None = None) -> Ended:
-    """Play a scenario so disturbed; ``until``: where the undisturbed run ended."""
+    """Play a scenario with a disturbance; ``until``: when the undisturbed run ended."""
     begin = min([0.0, *(step.at for step in scenario.steps)])
     with silenced():
         return run_virtually(_Sieved(scenario, disturbance, until).run(), begin)
 
 
 def disturbances(undisturbed: Ended) -> Iterator[Disturbance]:
-    """Go through all disturbances of a scenario whose undisturbed run was this one."""
+    """Yield all disturbances of a scenario with this undisturbed run."""
     max_calls = MANY_CALLS if undisturbed.calls <= MANY_CALLS else MAX_CALLS
     for number in range(1, undisturbed.calls + 1, 1 + undisturbed.calls // max_calls):
         yield Disturbance("crash", number, Phase.SENT)
@@ -318,7 +320,7 @@ def disturbances(undisturbed: Ended) -> Iterator[Disturbance]:
 
 
 def difference(undisturbed: Ended, disturbed: Ended) -> str:
-    """Say in what two runs differ, "" if in nothing that matters."""
+    """Return how two runs differ, "" if they do not differ in anything that matters."""
     if disturbed.broken:
         return "; ".join(disturbed.broken)
     said = []
@@ -333,12 +335,12 @@ def difference(undisturbed: Ended, disturbed: Ended) -> str:
 
 
 def catalogue() -> list[Path]:
-    """List the scenario files."""
+    """Return the scenario files."""
     return sorted(CATALOGUE.glob("*.yaml"))
 
 
 class Sieved(NamedTuple):
-    """What came of one scenario: how many runs, simulated seconds, and what differed, by disturbance."""
+    """The result of one scenario: its runs, simulated seconds, and the differences by disturbance."""
 
     name: str
     runs: int
@@ -346,7 +348,7 @@ class Sieved(NamedTuple):
     found: dict[str, str]
 
     def unexcused(self) -> dict[str, str]:
-        """Return what differed for no known reason."""
+        """Return the differences without a known reason."""
         excuse = right_difference(self.name)
         return {how: what for how, what in self.found.items() if excuse is None or not excuse.covers(how)}
 
@@ -366,7 +368,7 @@ def sieve_file(file: Path) -> Sieved:
 
 
 def sieve_catalogue(jobs: int) -> bool:
-    """Try everything on every scenario and print what differed; tell whether all that did is known to be right."""
+    """Try all disturbances on every scenario and print the differences; return whether each has a known reason."""
     runs, seconds, excused, wrong = 0, 0.0, 0, 0
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
         for sieving in as_completed([pool.submit(sieve_file, file) for file in catalogue()]):

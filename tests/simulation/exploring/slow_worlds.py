@@ -1,22 +1,22 @@
-"""Makes up worlds in which calls and watches are slow, or never answered, and evictions are punctual all the same."""
+"""Generates environments with calls and watches that are slow, or calls that hang, and evictions still punctual."""
 
 from tests.simulation.exploring.quarters import Quarter, Quarters
 from tests.simulation.exploring.restraining import JsonObject
 
-# Long enough for every run: what ends it is peace.
+# Longer than every run's phase with faults, whose end ends these delays.
 _TO_THE_END = 600
-# So much later than other worlds begins who is not to begin before them.
+# An environment that must come after the others begins this much later.
 _LATER_SECONDS = 45.0
 
 
 class SlowWorlds(Quarters):
-    """Worlds for documents in which nothing holds back; each takes the second at which it may begin."""
+    """Environments for documents in which nothing holds evictions back; each method takes its earliest start."""
 
     def _behind(self, begin: float) -> Quarter:
-        """Let the watch of nodes be behind reads and lists, and whoever set a taint write the node all the time.
+        """Let the watch of nodes lag behind reads and lists, while the manager of a taint writes the node repeatedly.
 
-        Late, since to a list that is ahead of the watch what is dated wrongly came when that was last heard. Of another
-        node the taint is removed and set again, which the watch has not brought when the tolerance is over.
+        This comes late: to a list ahead of the watch, a taint with a wrong date starts when the watch was last heard.
+        On another node the taint is removed and set again, which the watch has not delivered when the tolerance ends.
         """
         rng, written, again = self._rng, "behind-1", "again-1"
         seconds, begin = rng.choice((15, 25)), round(begin + _LATER_SECONDS, 3)
@@ -42,7 +42,7 @@ class SlowWorlds(Quarters):
         return Quarter([written, again], pods, steps=steps)
 
     def _dated_behind(self, begin: float) -> Quarter:
-        """Let whoever sets a taint date it by a clock that is behind, just after the node was seen without it."""
+        """Set a taint that is dated by a clock that is behind, just after the node was seen without the taint."""
         rng, node = self._rng, "dated-1"
         taint: JsonObject = {"key": "a", "effect": "NoExecute", "timeAdded": rng.choice(("-2h", "-60s"))}
         steps: list[JsonObject] = [
@@ -53,7 +53,7 @@ class SlowWorlds(Quarters):
         return Quarter([node], [{"name": "dated-1", "nodeName": node, "tolerations": tolerations}], steps=steps)
 
     def _crowd(self, begin: float) -> Quarter:
-        """Let more deletions hang than there are workers, and somebody else be due meanwhile."""
+        """Let more deletions hang than there are workers, while other pods become due."""
         rng, crowd, others = self._rng, "crowd-1", ["bystander-1", "bystander-2"]
         number = self._settings["workers"] + 2
         pods: list[JsonObject] = [{"name": f"crowd-{{1..{number}}}", "nodeName": crowd}]
@@ -75,16 +75,16 @@ class SlowWorlds(Quarters):
         return Quarter([crowd, *others], pods, steps=steps)
 
     def _slow_lease(self, _: float) -> Quarter:
-        """Let every call about the Lease take seconds, as client-go's leaders survive it."""
+        """Let every call about the Lease take seconds, but no longer than leaders of client-go survive."""
         slow: JsonObject = {"call": ["readLease", "writeLease"], "for": _TO_THE_END, **self._slow(2.6, 4.4)}
         return Quarter(steps=[{"at": 0.0, "delay": slow}])
 
     def _slow_control_state(self, _: float) -> Quarter:
-        """Let every read of the orders take longer than they are apart."""
+        """Let every read of the control state take longer than the interval between reads."""
         return Quarter(steps=[{"at": 0.0, "delay": {"call": "readOrders", "for": _TO_THE_END, **self._slow(2.1, 4.4)}}])
 
     def _slow_connections(self, begin: float) -> Quarter:
-        """Let every connection for what is done to some pods take longer than a read of their node serves."""
+        """Let each connection for a condition or DELETE of some pods take longer than a read of their node serves."""
         most = min(4.5, self._settings["callTimeout"] - 0.1)
         connect = round(self._rng.uniform(min(3.1, most), most), 3)
         slow: JsonObject = {"call": ["mark", "delete"], "pod": "distant-*", "for": _TO_THE_END, "connect": connect}
@@ -92,7 +92,7 @@ class SlowWorlds(Quarters):
         return Quarter(["distant-1"], [{"name": "distant-1", "nodeName": "distant-1"}], steps=steps)
 
     def _slow_reads(self, begin: float) -> Quarter:
-        """Let every read of a node take so long that one hardly serves anything."""
+        """Let every read of a node take so long that it hardly serves a call."""
         node = "far-1"
         slow: JsonObject = {"call": "readNode", "node": node, "for": _TO_THE_END, **self._slow(1.5, 2.6)}
         steps: list[JsonObject] = [{"at": 0.0, "delay": slow}, {"at": begin, "taint": f"{node} a=1:NoExecute"}]

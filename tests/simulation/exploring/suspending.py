@@ -1,7 +1,7 @@
-"""Judges what holds evictions back: people's pauses, orders that nobody could read yet, and the circuit breaker.
+"""The oracle's part about pauses, a control state that was not read yet, and the circuit breaker.
 
-Of pauses it counts what a process has read, and what it must have read: nothing may keep it from that for long. Of the
-breaker: a latch that a process knows, a wave that it must have seen, and that no latch is written for less.
+A pause counts for a process that has read it, or that must have read it since nothing kept it from reading for long.
+The breaker counts for a process that knows of its latch or must have seen a surge; no latch is written for less.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,18 @@ from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.virtual_clock import server_time
 
-# A pause is in force everywhere so long after it was ordered, where nothing keeps a process from reading it.
+# This long after its order, a pause counts for every process that nothing kept from reading it.
 _PAUSED_SECONDS = 5.0
-# Reads that take longer, or are never answered, keep it from that.
+# Reads that take longer than this, or are never answered, keep a process from reading a pause.
 _SLOW_SECONDS = 0.1
 _LOOK_BACK_SECONDS = 60.0
-# What is written by hand and makes sense.
+# How a readable value for the breaker's key begins.
 _CLOSED = '{"open": false, "reset": '
 
 
 @dataclass
 class _ControlStateRead:
-    """What one process knows of the orders: None until it has read any. ``latch``: the breaker is open for it."""
+    """What one process knows of the control state, None until it has read it. ``latch``: the breaker is open for it."""
 
     control_state: ControlState | None = None
     so_at: float = -NEVER
@@ -46,8 +46,8 @@ class _ControlStateRead:
 class SuspensionJudge:
     """Judges all processes.
 
-    ``orders`` tells what stands in the ConfigMap, and is asked after whatever may change it. ``leads_since``
-    tells since when a process may act at an instant. ``disturbances``: which faults there are, None: any.
+    ``control_state`` returns the content of the ConfigMap, and is called after anything that may change it.
+    ``leads_since`` returns since when a process may act at an instant. ``disturbances``: the faults; None: any.
     """
 
     def __init__(
@@ -73,21 +73,21 @@ class SuspensionJudge:
 
     @property
     def changed_at(self) -> float:
-        """Say when the orders last changed."""
+        """When the control state last changed."""
         return self._history[-1][0]
 
     def hindered(self, process: str, until: float) -> None:
-        """Take in that a process can do nothing until then."""
+        """Note that a process can do nothing until ``until``."""
         self._read.setdefault(process, _ControlStateRead()).hindered_at = until
 
     def evaluate(self, at: float) -> None:
-        """Take in that the orders may have changed."""
+        """Note the control state, which may have changed."""
         control_state = self._control_state() or ControlState()
         if control_state != self._history[-1][1]:
             self._history.append((at, control_state))
 
     def check_scribble(self, key: str, value: str, at: float) -> None:
-        """Check what nonsense that somebody wrote by hand holds: what its key is about; nothing, if nobody knows it."""
+        """Check that an unreadable value holds back the scope of its key, and that an unknown key changes nothing."""
         if value.startswith(_CLOSED):
             return
         before, after = self._history[-1][1], self._control_state() or ControlState()
@@ -100,7 +100,7 @@ class SuspensionJudge:
             self._breach("nonsense misread", trace, f"now it says {after}")
 
     def trace(self, trace: Trace) -> None:
-        """Take in a moment of any call."""
+        """Judge one phase of any call."""
         read = self._read.setdefault(trace.process, _ControlStateRead())
         self._surges.trace(trace)
         if trace.call is CallKind.READ_CONTROL_STATE:
@@ -115,10 +115,10 @@ class SuspensionJudge:
                 self._check_sent(trace, read)
 
     def _acts_since(self, process: str, at: float) -> float:
-        """Say since when a process has been acting on orders that it knows."""
+        """Return since when a process has been acting with a control state that it has read."""
         return max(self._leads_since(process, at), self._read.setdefault(process, _ControlStateRead()).known_at)
 
-    # What is read and written
+    # Reads and writes of the control state
 
     def _read_control_state(self, trace: Trace, read: _ControlStateRead) -> None:
         match trace.phase:
@@ -140,7 +140,7 @@ class SuspensionJudge:
                 read.answered_at = trace.at
                 self._handling.interrupt(trace.process, lambda *of: _paused(known, *of) is not None)
                 if read.latch is not None:
-                    # The process may have closed the breaker since the answer before, and not written that yet.
+                    # The process may have closed the breaker since the previous answer, and not written that yet.
                     until = answered_at if self._settings.breaker.closes_by_itself else NEVER
                     self._handling.interrupt(trace.process, lambda *_: True, until)
 
@@ -175,11 +175,11 @@ class SuspensionJudge:
                 self._breach("closed too early", trace, "what stood there made no sense, and only a human closes that")
 
     def _reset_before(self) -> float:
-        """Say when the breaker was closed the time before this one; what is dated ahead counts from when it stood."""
+        """Return when the breaker was closed the previous time; a date ahead counts from when it was written."""
         before = [(at, state.reset_epoch) for at, state in self._history[:-1] if state.reset_epoch is not None]
         return max((min(at, epoch - server_time(0.0)) for at, epoch in before), default=-NEVER)
 
-    # What is sent
+    # Calls about pods
 
     def _check_dry(self, trace: Trace) -> None:
         if self._settings.dry_run:
@@ -214,7 +214,7 @@ class SuspensionJudge:
         return slow or read.hindered_at > trace.at - _PAUSED_SECONDS - 2.5
 
     def _paused_since(self, node: str, namespace: str) -> float:
-        """Say since when it has been paused without a break, ``NEVER`` if it is not."""
+        """Return since when pods of this node and namespace have been paused without a break; ``NEVER`` if not."""
         since = NEVER
         for at, control_state in reversed(self._history):
             if _paused(control_state, node, namespace) is None:
@@ -223,7 +223,7 @@ class SuspensionJudge:
         return since
 
     def _check_settled(self, trace: Trace, node: str, namespace: str) -> None:
-        """Each eviction waits until a wave could be seen; not those that somebody had paused one by one."""
+        """Check that an eviction waits for the breaker to settle; pods of scopes that were ever paused are left out."""
         breaker = self._settings.breaker
         if not breaker.enabled or any(node in one.nodes or namespace in one.namespaces for _, one in self._history):
             return
@@ -239,7 +239,9 @@ class SuspensionJudge:
     # The end
 
     def excuse(self, uid: str, due_by: float) -> bool:
-        """Tell whether a pod may stay in the end though it has been due since then: by rules, if all of them pause."""
+        """Return whether a pod may stay at the end although it has been due since ``due_by``. Rules excuse it only if
+        the rules of all due taints pause.
+        """
         pod, control_state = self._truth.pods[uid][-1], self._history[-1][1]
         paused = _paused(control_state, pod.node or "", pod.namespace) is not None
         ways = self._handling.ways(uid, NEVER, due_by)

@@ -1,4 +1,4 @@
-"""What the judges of an exploration share: a broken rule, and what one controller process was told."""
+"""What the parts of the oracle share: a broken rule, and what one process of the controller has seen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ TICK = 2e-6
 
 @dataclass(frozen=True)
 class BrokenRule:
-    """A rule that was broken, when, and about what; the rule's name is what shrinking holds on to."""
+    """A broken rule: its name, which shrinking keeps, the time, and a text about the circumstances."""
 
     rule: str
     at: float
@@ -26,13 +26,13 @@ class BrokenRule:
         return f"{self.at:.3f} {self.rule}: {self.text}"
 
 
-# Told of a rule, the call that breaks it, and how.
+# Called with a rule, the call that breaks it, and how.
 Breach = Callable[[str, Trace, str], None]
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What a DELETE was sent on: its node's live read, None for none, and its pod's."""
+    """What a call was based on: the live read of the pod's node, None for none, and the read of the pod."""
 
     sent_at: float
     node: "Read | None"
@@ -41,7 +41,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Read:
-    """An answer: when it was so, when it was heard, and what it said, None for nothing that is there."""
+    """An answer: when its content was true, when it arrived, and the state; None: the object does not exist."""
 
     so_at: float
     heard_at: float
@@ -50,10 +50,10 @@ class Read:
 
 @dataclass
 class Told:
-    """What one process has been told of nodes by name, of pods by UID.
+    """What one process has seen of nodes, by name, and of pods, by UID.
 
-    ``watched``: each node as its watch has brought it last. ``reads``: when each live read of a node was sent, and when
-    its answer was heard. ``led``: it has led already.
+    ``watched``: each node as its watch delivered it last. ``reads``: when each live read of a node was sent, and when
+    its answer arrived. ``led``: the process has led before.
     """
 
     born_at: float
@@ -72,7 +72,7 @@ class Told:
 
 
 def shown(trace: Trace) -> list[dict[str, Any]]:
-    """List the objects that a process is shown now, by a watch or in an answer."""
+    """Return the objects that a process sees now, by a watch or in an answer."""
     if trace.phase is Phase.SAW:
         return [trace.body]
     if trace.phase is not Phase.ANSWERED or trace.body is None:

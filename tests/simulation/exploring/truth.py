@@ -1,7 +1,7 @@
-"""What was really so in a simulated cluster, and since when: the exploration's own record, in the API server's time.
+"""The true states of a simulated cluster, and since when: the exploration's own record, in the API server's time.
 
-Fed by every write at the moment it happens. Has its own view of matching and deadlines, in a few plain lines, and
-shares no code with the controller.
+It notes every write at the moment it happens. It matches tolerations and computes deadlines itself, in a few plain
+lines, and shares no code with the controller.
 """
 
 import json
@@ -28,10 +28,10 @@ TaintIdentity = tuple[str, str, str]
 class NodeState:
     """A node from ``since`` on; ``taints`` has its NoExecute taints (key, value, timeAdded) and when each began.
 
-    ``written_at``: when its list of taints was last written, the latest that its object can tell. ``lost_at``: since
-    when its condition Ready has not been True, None: it is, or there is none; ``has_condition``: there is one.
-    ``unready_at``: since when it has not been ready, by its condition or for want of one; ``NEVER`` if it is.
-    ``resumed_at``: when a taint was last set again that goes on from before.
+    ``written_at``: when its list of taints was last written, the latest start that its object can show. ``lost_at``:
+    since when its condition Ready has not been True; None if it is True or absent. ``has_condition``: the node has that
+    condition. ``unready_at``: since when the condition is not True or absent; ``NEVER`` if the node is ready.
+    ``resumed_at``: when a taint whose countdown goes on was last set again.
     """
 
     since: float
@@ -44,7 +44,7 @@ class NodeState:
     resumed_at: float = -NEVER
 
     def carries(self, key: str) -> bool:
-        """Tell whether it has a NoExecute taint with this key."""
+        """Return whether the node has a NoExecute taint with this key."""
         return any(identity[0] == key for identity in self.taints)
 
 
@@ -52,9 +52,9 @@ class NodeState:
 class PodState:
     """A pod from ``since`` on. ``edited_at``: when its tolerations were last changed, or it was bound or created.
 
-    ``marked``: it carries the condition with our reason. ``left_alone``: whatever happens it must stay, being a mirror
-    pod, or unreadable, or finished where those are kept. ``tolerations``: with those that settings give to all.
-    ``held_seconds``: how far past its deadline its owner keeps it.
+    ``marked``: it has the condition with this controller's reason. ``left_alone``: it must never be evicted, as it is a
+    mirror pod, unreadable, or finished where finished pods are kept. ``tolerations``: with those that settings give to
+    all pods. ``held_seconds``: how long past its deadline its owner holds it.
     """
 
     since: float
@@ -71,7 +71,7 @@ class PodState:
 
 
 def tolerates(toleration: dict[str, Any], key: str, value: str) -> bool:
-    """Tell whether a toleration matches a NoExecute taint."""
+    """Return whether a toleration matches a NoExecute taint."""
     operator = toleration.get("operator") or "Equal"
     if toleration.get("effect", "") not in ("", "NoExecute"):
         return False
@@ -94,7 +94,7 @@ def _ready(node: dict[str, Any]) -> str | None:
 
 
 def _number(text: str) -> int | None:
-    """Read a whole number that is written in the one way in which it can be, None for anything else."""
+    """Read a canonical 64-bit integer; return None for anything else."""
     digits = text.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or str(int(text)) != text:
         return None
@@ -102,7 +102,7 @@ def _number(text: str) -> int | None:
 
 
 def note_of(body: dict[str, Any]) -> dict[str, Any] | None:
-    """Read what is noted on a pod of the seconds of its tolerations, None if that is nothing that makes sense."""
+    """Read the note on a pod about the seconds of its tolerations; return None if there is none or it is malformed."""
     metadata = body.get("metadata", {})
     annotations = metadata.get("annotations")
     text = annotations.get(_ADOPTED) if isinstance(annotations, dict) else None
@@ -117,7 +117,7 @@ def note_of(body: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def counted(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """List the tolerations of a pod as they count: what is noted counts where the spec has no seconds."""
+    """Return the tolerations of a pod as they count: with the noted seconds if the spec has none."""
     written = (body.get("spec") or {}).get("tolerations")
     tolerations = written if isinstance(written, list) else []
     note = note_of(body)
@@ -141,7 +141,7 @@ def _identity(toleration: dict[str, Any]) -> tuple[str, ...]:
 
 
 def held_seconds(told: str | None) -> float:
-    """Read the annotation of a pod's owner; what makes no sense holds indefinitely."""
+    """Read the owner's annotation for a hold; an unreadable value holds indefinitely."""
     if told is None or told == "false":
         return 0.0
     found = re.fullmatch(r"(\d+)([smh]?)", told)
@@ -149,7 +149,7 @@ def held_seconds(told: str | None) -> float:
 
 
 def tolerated_for(pod: PodState, key: str, value: str) -> float:
-    """Say for how many seconds a pod tolerates a NoExecute taint: by the first toleration that fits."""
+    """Return for how many seconds a pod tolerates a NoExecute taint, by its first matching toleration."""
     fitting = [toleration for toleration in pod.tolerations if tolerates(toleration, key, value)]
     if not fitting:
         return 0.0
@@ -158,9 +158,9 @@ def tolerated_for(pod: PodState, key: str, value: str) -> float:
 
 
 def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -> float:
-    """Say from when on the pod was to leave, were both as they are; ``NEVER`` if it was not.
+    """Return when the pod must be evicted if node and pod stay in these states; ``NEVER`` if it must not.
 
-    ``at_the_latest``: as it must seem to somebody who knows nothing but the objects, and their times cut off.
+    ``at_the_latest``: the deadline for a process that knows only the objects, with times cut off to seconds.
     """
     if node is None or pod.terminating or pod.left_alone:
         return NEVER
@@ -187,25 +187,26 @@ class Truth:
     names: dict[str, str] = field(default_factory=dict)
     gone: dict[str, float] = field(default_factory=dict)
     marked_at: dict[str, float] = field(default_factory=dict)
-    # Each pod as it was written last, by UID.
+    # The last written object of each pod, by UID.
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # By resourceVersion: what an object was when it was written so.
+    # By resourceVersion: the state of an object with this version.
     versions: dict[str, "NodeState | PodState | None"] = field(default_factory=dict)
     _lists: dict[str, list[Any]] = field(default_factory=dict)
     _written: dict[tuple[str, TaintIdentity], tuple[int, float]] = field(default_factory=dict)
-    # Since when nodes are ready; what lifecycle taints each of them lost in an outage that goes on: began, removed.
+    # Since when each node is ready; and the lifecycle taints that each node has lost in an outage that goes on, with
+    # when they began and were removed.
     _ready: dict[str, float] = field(default_factory=dict)
     _lost: dict[str, dict[tuple[str, str], tuple[float, float]]] = field(default_factory=dict)
 
     def notice(self, change: RecordedChange) -> None:
-        """Take in a write."""
+        """Note a write."""
         if change.is_pod:
             self._notice_pod(change)
         else:
             self._notice_node(change)
 
     def _given_to_all(self) -> list[dict[str, Any]]:
-        """Write the tolerances of those who have none as tolerations that come after all others."""
+        """Return the default tolerances of the settings as tolerations, which come after all others of a pod."""
         given = {"not-ready": self.settings.default_not_ready_seconds}
         given["unreachable"] = self.settings.default_unreachable_seconds
         return [
@@ -237,7 +238,7 @@ class Truth:
             else:
                 taints[identity] = self._began(metadata["uid"], identity, now)
         self._written |= {(metadata["uid"], one): (date_of(now), began) for one, began in taints.items()}
-        # A write of anything else by whoever set them moves the time that objects tell, too.
+        # A write of another field by the manager of the taints moves the time in the object, too.
         owners = [
             entry
             for entry in metadata.get("managedFields") or ()
@@ -261,9 +262,10 @@ class Truth:
     def _outage(
         self, body: dict[str, Any], old: dict[TaintIdentity, float], now: float
     ) -> dict[tuple[str, str], tuple[float, float]]:
-        """Return the lifecycle taints that go on if they are set again now: with when they began and were removed.
+        """Return the lifecycle taints whose countdown goes on if they are set again now, with when they began and were
+        removed.
 
-        They do while the node is not ready all the time, and some other node is.
+        It goes on while the node is never ready and some other node is ready all the time.
         """
         name, uid = body["metadata"]["name"], body["metadata"]["uid"]
         ready = _ready(body)
@@ -288,9 +290,9 @@ class Truth:
         return lost
 
     def _began(self, uid: str, identity: TaintIdentity, now: float) -> float:
-        """Say when a taint began; one that flapped within a second cannot be told from one that lasted.
+        """Return when a taint began. A taint that was removed and set again within a second counts as one that stayed.
 
-        Objects tell times in whole seconds, so who did not see it absent must take it for the same.
+        Objects have whole seconds, so a process that did not see the taint absent cannot know the difference.
         """
         second, began = self._written.get((uid, identity), (0, now))
         return began if second == date_of(now) else now
@@ -344,23 +346,23 @@ class Truth:
         return mirror or not readable or (finished and not self.settings.evict_finished)
 
     def node_states(self, name: str, since: float) -> list[NodeState | None]:
-        """List the states that a node had at any moment from ``since`` until now."""
+        """Return the states that a node had at any moment from ``since`` until now."""
         states = self.nodes.get(name, [])
         begun_before = [index for index, (at, _) in enumerate(states) if at <= since]
         return [state for _, state in states[max(begun_before, default=0) :]]
 
     def pod_states(self, uid: str, since: float) -> list[PodState]:
-        """List the states that a pod had at any moment from ``since`` until now."""
+        """Return the states that a pod had at any moment from ``since`` until now."""
         states = self.pods.get(uid, [])
         begun_before = [index for index, state in enumerate(states) if state.since <= since]
         return states[max(begun_before, default=0) :]
 
     def goes_on(self, uid: str, toleration: dict[str, Any]) -> bool:
-        """Tell whether a node lost a lifecycle taint that would go on if it were set again, and that is tolerated."""
+        """Return whether a node lost a lifecycle taint that this toleration matches and whose countdown would go on."""
         return any(tolerates(toleration, *key) for key in self._lost.get(uid, {}))
 
     def living(self) -> list[tuple[str, PodState]]:
-        """List the pods that are there now, by UID."""
+        """Return the pods that exist now, with their UIDs."""
         return [(uid, states[-1]) for uid, states in self.pods.items() if uid not in self.gone]
 
     def node_now(self, name: str | None) -> NodeState | None:

@@ -1,4 +1,4 @@
-"""Judges what must be tried before a pod is deleted: its condition, also again, where its refusal may pass."""
+"""The oracle's part about the condition, which must be tried before a DELETE, repeatedly if a refusal is temporary."""
 
 from dataclasses import dataclass, field
 
@@ -9,13 +9,13 @@ from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
 
-# How often in all the condition is tried, within how long; answers that come later than that end it, too.
+# How often the condition is tried in all, and within which time; a later answer ends the tries, too.
 _TRIES, _SECONDS = 3, 3.0
 
 
 @dataclass
 class _MarkAttempts:
-    """What one process has tried for one pod: when each call was sent; ``passing``: all failed for what may pass."""
+    """The tries of one process for one pod: when each was sent; ``passing``: all failures so far were temporary."""
 
     sent: list[float] = field(default_factory=list)
     passing: bool = True
@@ -30,7 +30,7 @@ class TryingJudge:
         self._markings: dict[tuple[str, str], _MarkAttempts] = {}
 
     def trace(self, trace: Trace) -> None:
-        """Take in a moment of a call that sets the condition, or deletes."""
+        """Judge one phase of a call that sets the condition or deletes."""
         key = trace.process, trace.uid
         if trace.call is CallKind.MARK:
             marking = self._markings.setdefault(key, _MarkAttempts())

@@ -1,8 +1,8 @@
-"""Judges the circuit breaker by what really happened: it opens for every wave that a process has seen, and for no less.
+"""The oracle's part about the breaker: it must open for every surge that a process has seen, and for nothing smaller.
 
-Two counts. What a process must count: nodes all of whose taints are new and that have a pod to go which it knows; where
-it found the node tainted, and the taints do not say since when, a pod that would be gone if they were old. What it may
-count at most: nodes that were tainted, or written while tainted, within the window or shortly before.
+There are two counts. A process must count nodes whose taints are all new and that have a known pod which must be
+evicted; if the process found a node with undated taints, only a pod that would be gone if they were old counts. A
+process may at most count nodes that were tainted, or written while tainted, within the window or shortly before.
 """
 
 from collections.abc import Callable
@@ -28,24 +28,23 @@ from taint_eviction_lab.simulation.audit import Trace
 from taint_eviction_lab.simulation.virtual_clock import server_time
 
 _LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-# A wave that is seen is acted on at the next look.
+# A process acts on a surge at its next evaluation, within this time.
 _LOOK_SECONDS = 0.6
-# How old may be what a process goes by; how far a time that is told by objects or clocks may be off.
+# How old the states may be by which a process decides; how wrong a time of objects or clocks may be.
 _OLD_SECONDS = 60.0
 _OFF_SECONDS = 3.0
-# By so much the API server's time is late at most, as a process knows it: a reset covers what came so soon after it.
+# How late a process's view of the API server's time is at most: a reset covers taints that came this soon after it.
 _LATE_SECONDS = 1.0
-# What has been so for so long is known to whoever looks.
+# A state that has lasted this long is known to every process that evaluates.
 _LONG_SECONDS = 20.0
 
 
 @dataclass
 class _Seen:
-    """What one process has seen: the latest of each object, with when it was; a node's also since when tainted.
+    """What one process has seen: the latest state of each object, with when; for a node, since when it is tainted.
 
-    ``found``: by node, the taints without a date that were there when it was seen first. ``lost``: since when it has
-    seen that a node is not ready.
-    ``began_at``: since when it acts, as far as has been noticed.
+    ``found``: by node, the taints without a date that it had when it was seen first. ``lost``: since when the process
+    has seen that a node is not ready. ``began_at``: since when the process acts, as far as the oracle has noticed.
     """
 
     nodes: dict[str, tuple[float, NodeState]] = field(default_factory=dict)
@@ -62,8 +61,8 @@ class _Seen:
 class SurgeJudge:
     """Judges all processes.
 
-    ``acts_since`` tells since when one acts, and so looks out for waves. ``disturbances``: which faults there are,
-    None: any.
+    ``acts_since`` returns since when a process acts, and so evaluates the breaker. ``disturbances``: the faults; None:
+    any.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class SurgeJudge:
         self._seen: dict[str, _Seen] = {}
 
     def trace(self, trace: Trace) -> None:
-        """Take in what a process is shown."""
+        """Note what a process sees."""
         if not self._policy.enabled:
             return
         if not (bodies := shown(trace)):
@@ -112,7 +111,7 @@ class SurgeJudge:
         seen.nodes[metadata["name"]] = (since if before.taints and before.uid == state.uid else at), state
 
     def _begin(self, seen: _Seen, trace: Trace) -> None:
-        """Forget a wave that was over when the process that had seen it before began to act."""
+        """Forget a surge that was over when the process that had seen it began to act."""
         began_at = self._acts_since(trace.process, trace.at)
         if began_at > trace.at or began_at == seen.began_at:
             return
@@ -121,7 +120,7 @@ class SurgeJudge:
             seen.surge_at = None
 
     def _look(self, seen: _Seen, trace: Trace) -> None:
-        """Take in what is seen now; once an acting process has looked, the window stands still."""
+        """Judge what is seen now; after an acting process has evaluated the surge, the window no longer moves."""
         since = NEVER if seen.surge_at is None else max(seen.surge_at, self._acts_since(trace.process, trace.at))
         looked = since + _LOOK_SECONDS < trace.at
         exceeded = self._must_see(seen, since if looked else trace.at)
@@ -129,14 +128,14 @@ class SurgeJudge:
             seen.unsure |= not exceeded and self._policy.closes_by_itself
         elif not exceeded:
             if seen.surge_at is not None and self._policy.closes_by_itself:
-                # It may have opened and closed again: what had been there by then it does not count any more.
+                # The breaker may have opened and closed again: taints from before that do not count any more.
                 seen.reset_at = max(seen.reset_at, trace.at + _LOOK_SECONDS)
             seen.surge_at = None
         elif seen.surge_at is None:
             seen.surge_at = trace.at
 
     def _must_see(self, seen: _Seen, at: float) -> bool:
-        """Tell whether what a process has seen is a wave, whatever else it knows."""
+        """Return whether what a process has seen must count as a surge, whatever else the process knows."""
         newest_old = max(at - self._policy.window_seconds, seen.reset_at + _LATE_SECONDS)
         new = []
         for name, (since, node) in seen.nodes.items():
@@ -157,16 +156,16 @@ class SurgeJudge:
         )
 
     def reset(self, trace: Trace, epoch: float) -> None:
-        """Take in that a process has read of a reset."""
+        """Note that a process has read of a reset."""
         seen = self._seen.setdefault(trace.process, _Seen())
-        # Whoever did that has a clock of his own: what is dated ahead counts from when it was first read.
+        # The person's own clock may be fast: a reset that is dated ahead counts from when it was first read.
         seen.reset_at = max(seen.reset_at, min(epoch - server_time(0.0), trace.at))
         if seen.surge_at is not None and seen.surge_at <= seen.reset_at + _OFF_SECONDS:
             seen.surge_at = None
             self._look(seen, trace)
 
     def check_sent(self, trace: Trace) -> None:
-        """Check that who sends this has seen no wave."""
+        """Check that the process that sends this call has seen no surge."""
         seen = self._seen.get(trace.process)
         if seen is None or seen.unsure:
             return
@@ -180,7 +179,7 @@ class SurgeJudge:
             self._breach("in a wave", trace, f"{trace.process} saw it at {seen.surge_at:.3f}")
 
     def holds_exempt(self, trace: Trace) -> bool:
-        """Tell whether more nodes than it tolerates are newly out of service, as a process has long seen for sure."""
+        """Return whether more nodes than the threshold are newly out of service, as the process must have seen."""
         seen = self._seen.get(trace.process)
         if seen is None or self._acts_since(trace.process, trace.at) > trace.at - _LOOK_SECONDS:
             return False
@@ -194,7 +193,9 @@ class SurgeJudge:
         return unready and _exceeds(self._policy.nodes, count, len(self._truth.nodes))
 
     def _check_judged(self, seen: _Seen, trace: Trace) -> None:
-        """Check that no pod goes before the nodes are judged that were tainted before it was due, listed or not."""
+        """Check that no pod is evicted before the breaker has judged all nodes, listed or not, that were tainted before
+        the pod was due.
+        """
         if self._policy.closes_by_itself or self._acts_since(trace.process, trace.at) > trace.at:
             return
         pod = self._truth.pods[trace.uid][-1]
@@ -215,7 +216,7 @@ class SurgeJudge:
             self._breach("before it was judged", trace, f"{len(new)} nodes of {len(seen.nodes)} had been tainted")
 
     def _check_outage(self, seen: _Seen, trace: Trace) -> None:
-        """Check that no pod goes because its node is lost while too many are, as this process has seen."""
+        """Check that no pod is evicted because its node is lost while this process has seen too many lost nodes."""
         pod, threshold = self._truth.pods[trace.uid][-1], self._policy.lifecycle_nodes
         there = self._truth.node_now(pod.node)
         if self._policy.closes_by_itself or threshold is None or there is None or there.lost_at is None:
@@ -237,7 +238,7 @@ class SurgeJudge:
             self._breach("in an outage", trace, f"{count} of {len(seen.nodes)} nodes were lost with {pod.node}")
 
     def _has_had_who_goes(self, seen: _Seen, name: str, node: NodeState) -> bool:
-        """Tell whether a pod has been there since before the node was tainted that has to go."""
+        """Return whether the node has a pod from before its taint that must be evicted."""
         began_at, found = min(node.taints.values()), seen.found[name]
         return any(
             pod.node == name and max(pod.since, pod.edited_at) < began_at and due_at(node, pod) < NEVER
@@ -246,7 +247,7 @@ class SurgeJudge:
         )
 
     def check_opened(self, trace: Trace, latch: Latch) -> None:
-        """Check that there is a cause for it; one by due pods is not judged."""
+        """Check that the breaker opened for a cause; with a threshold for due pods this is not judged."""
         if self._policy.max_due is not None:
             return
         opened_at = latch.since_epoch - server_time(0.0)
@@ -264,10 +265,10 @@ class SurgeJudge:
             self._breach("opened for nothing", trace, f"at most {count} nodes of {total} were new: {latch.cause}")
 
     def _may_seem_new(self, name: str, node: NodeState, newest_old: float) -> bool:
-        """Tell whether a node may count: tainted since then; or written, where that is all that can be known.
+        """Return whether a node may count: if it was tainted since then, or written where nothing else can be known.
 
-        Whoever begins anew may take the last write of whoever set a taint for its date only while pods are there that
-        do not tolerate it at all: else they would have gone long ago.
+        A new process may take the last write of a taint's manager for the taint's date only while there are pods that
+        do not tolerate the taint at all: otherwise these pods would be gone long ago.
         """
         if node.has_condition and _is_by_lifecycle(node):
             return node.lost_at is not None
@@ -281,11 +282,11 @@ class SurgeJudge:
         )
 
     def check_closed(self, trace: Trace, latch: Latch, reset_at: float) -> None:
-        """Check that what opened it is gone where no human closed it: nodes and pods that have long been so count.
+        """Check that the cause is gone if the breaker closed by itself: nodes and pods that have long been so count.
 
-        ``reset_at``: when it was closed last before that, by a human or by itself: what was tainted by then is known.
-        For taints without a date that the process found when it began, only proof that they are new counts: a process
-        that has not seen them appear has nothing else. So a breaker may close after a restart though its cause stands.
+        ``reset_at``: when the breaker was last closed before, by a person or by itself: taints of that time are known.
+        Taints without a date that the process found at its start count only if a pod proves that they are new: the
+        process has no other sign. So a breaker may close after a restart although its cause persists.
         """
         seen = self._seen.get(trace.process, _Seen())
         window_began_at = latch.since_epoch - server_time(0.0) - self._policy.window_seconds
@@ -314,29 +315,31 @@ class SurgeJudge:
 
 
 def _counts(found: set[TaintIdentity], node: NodeState, pod: PodState) -> bool:
-    """Tell whether a pod that has to go makes its node count for a process that found these taints, undated."""
+    """Return whether a pod that must be evicted makes its node count for a process that found these undated taints."""
     return not found or _would_be_gone(found, node, pod)
 
 
 def _would_be_gone(found: set[TaintIdentity], node: NodeState, pod: PodState) -> bool:
-    """Tell whether a pod tolerates none of these taints, and came before anybody can say that they were set."""
+    """Return whether a pod tolerates none of these taints and is older than the last write of the taints."""
     tolerated = any(tolerates(one, key, value) for key, value, _ in found for one in pod.tolerations)
     return not tolerated and not pod.held_seconds and pod.bound_at < node.written_at - _OFF_SECONDS
 
 
 def _counted(nodes: list[NodeState]) -> tuple[int, int]:
-    """Count those whose taints are all by people, and those whose taints are all by the nodes' lifecycle."""
+    """Count the nodes with taints of people only, and those with taints of the node lifecycle controller only."""
     by_people = sum(all(not _is_dated_by_lifecycle(node, *taint) for taint in node.taints) for node in nodes)
     return by_people, sum(map(_is_by_lifecycle, nodes))
 
 
 def _is_by_lifecycle(node: NodeState) -> bool:
-    """Tell whether a node has taints of the node lifecycle controller alone: its condition counts, if it has one."""
+    """Return whether all taints of a node are the node lifecycle controller's; then its condition counts, if any."""
     return all(_is_dated_by_lifecycle(node, *taint) for taint in node.taints)
 
 
 def _is_dated_by_lifecycle(node: NodeState, key: str, value: str, added: str) -> bool:
-    """Tell whether that controller set a taint: it dates its own, so one without a date on a ready node is people's."""
+    """Return whether the node lifecycle controller set a taint. It dates its taints, so people set an undated taint on
+    a ready node.
+    """
     is_ready = node.has_condition and node.lost_at is None
     return key in _LIFECYCLE and (bool(added) or not is_ready)
 

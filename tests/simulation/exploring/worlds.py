@@ -1,7 +1,6 @@
-"""Makes up worlds that are slow, late, or ruled in a way that few think of, each in a quarter of its own.
+"""Generates environments that are slow, late, or have unusual rules, each in a quarter of its own.
 
-These worlds are doors before the cluster: calls that are slow or never answered, watches that are behind; and people
-who hold evictions back and let them go again.
+In these environments calls are slow or hang, watches lag, or people hold evictions back and release them again.
 """
 
 from collections.abc import Callable
@@ -12,14 +11,14 @@ from tests.simulation.exploring.quarters import Quarter
 from tests.simulation.exploring.restraining import JsonObject
 from tests.simulation.exploring.slow_worlds import SlowWorlds
 
-# So long after the last restart there is a leader again, with slow calls, too.
+# This long after the last restart there is a leader again, even with slow calls.
 _CALM_SECONDS = 45.0
 
 
 class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
-    """The worlds of one document: of a ``mild`` one those in which evictions must be punctual all the same.
+    """The environments of one document; a ``mild`` document gets those in which evictions must still be punctual.
 
-    ``settings`` are those of the document; ``kinds`` what else holds evictions back in it.
+    ``settings``: the document's settings; ``kinds``: what else holds evictions back in the document.
     """
 
     def __init__(self, seed: int, *, mild: bool, kinds: frozenset[str], settings: JsonObject) -> None:
@@ -28,7 +27,7 @@ class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
         self._kinds = kinds
 
     def quarter(self, last: float) -> Quarter:
-        """Make up the worlds; ``last``: from then on nothing else happens."""
+        """Generate the environments; ``last``: nothing else happens after that second."""
         rng, quarter = self._rng, Quarter()
         for world in self._worlds():
             if rng.random() < 0.75:
@@ -41,7 +40,7 @@ class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
         return quarter
 
     def afterthought(self, last: float) -> Quarter:
-        """Make up what happens once everything that holds evictions back was let go."""
+        """Generate what happens after everything that held evictions back has ended."""
         if "breaker" in self._kinds and not self._mild and self._rng.random() < 0.85:
             return self._nonsense_put_right(last + 3.0)
         return Quarter()
@@ -50,7 +49,7 @@ class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
         if self._mild:
             slow = [self._slow_lease, self._slow_control_state, self._slow_reads, self._slow_connections]
             return [self._dated_behind, self._behind, self._crowd, self._misdated, *slow, self._outage]
-        # One node more that is tainted may be a wave.
+        # One more tainted node may be a surge.
         if "breaker" in self._kinds:
             return []
         deletes = [] if self._kinds & {"modes", "rules"} else [self._condition_refused]
@@ -63,12 +62,12 @@ class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
             self._outage,
         ]
 
-    # Where nobody must go, or somebody must in the end
+    # Environments in which no pod may be evicted, or a pod must be at the end
 
     def _read_that_travels_long(self, begin: float) -> Quarter:
-        """Let a read say that a node is tainted, and travel so long that it is clean by then, which no watch tells.
+        """Let the answer of a read that shows a taint travel until the node is clean, while the watch lags.
 
-        Of another node one of two taints is gone by the deadline, which no watch tells either.
+        On another node one of two taints is removed before the deadline, while the watch lags.
         """
         rng, node, parted, seconds = self._rng, "afar-1", "parted-1", self._rng.choice((0, 5))
         back = round(min(rng.uniform(3.2, 9.0), self._settings["callTimeout"] - 0.05), 3)
@@ -91,7 +90,7 @@ class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
         return Quarter([node, parted], pods, steps=steps)
 
     def _two_rules(self, begin: float) -> Quarter:
-        """Let a taint be due whose rule keeps the pod, and then another one whose rule does not."""
+        """Let a taint be due whose rule keeps the pod, and then another taint whose rule does not."""
         rng, node = self._rng, "twofold-1"
         first = rng.choice(("paused", "asked"))
         pods: list[JsonObject] = [
@@ -111,13 +110,13 @@ class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
         return Quarter([node], pods, [_no_fewer("twofold")], rules, steps)
 
     def _held_and_let_go(self, begin: float) -> Quarter:
-        """Hold pods that a budget keeps for longer than its patience lasts, and let them go again."""
+        """Pause pods that a budget refuses for longer than the budget's patience, and then resume them."""
         rng, node = self._rng, "held-1"
         pods = [{"name": f"held-{number}", "namespace": "held", "nodeName": node} for number in range(3)]
         rule: JsonObject = {"name": "held", "match": {"taintKeys": ["held"]}, "mode": "evict-then-delete"}
         rule["evictTimeout"] = rng.choice((6, 8))
         scope: JsonObject = rng.choice(({"node": node}, {"node": node}, {"namespace": "held"}, {}))
-        # Asked in vain before, or not.
+        # Before or after the first refusal.
         paused_at = round(begin + rng.choice((-3.0, 1.5, 1.5)), 3)
         steps: list[JsonObject] = [
             {"at": max(0.0, paused_at), "pause": scope},
@@ -127,7 +126,7 @@ class Worlds(SlowWorlds, BreakerWorlds, OutageWorlds):
         return Quarter([node], pods, [_no_fewer("held")], [rule], steps)
 
     def _condition_refused(self, begin: float) -> Quarter:
-        """Let setting the condition fail once or twice, for a reason that passes."""
+        """Let the patch of the condition fail up to three times for a temporary reason."""
         rng, node = self._rng, "unmarked-1"
         pods: list[JsonObject] = [{"name": f"unmarked-{number}", "nodeName": node} for number in range(3)]
         passing: JsonObject = {"call": "mark", "pod": "unmarked-*", "times": rng.choice((1, 2, 3)), "for": 30}
