@@ -198,7 +198,7 @@ async def test_status_and_explain_say_who_goes_when_and_why(cluster: ClusterUnde
     controller = await start()
     await cluster.create_node("a", [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}])
     for_ever: Json = {"key": KEY, "operator": "Exists"}
-    await cluster.create_pod("pod", "a", [tolerates(600), for_ever])
+    await cluster.create_pod("pod", "a", [tolerates(605), for_ever])
     await cluster.taint("a", KEY)
     pod = f"{cluster.prefix}/pod"
     await controller.says(what="scheduled", pod=pod)
@@ -210,12 +210,12 @@ async def test_status_and_explain_say_who_goes_when_and_why(cluster: ClusterUnde
     assert rows[header].split() == ["DUE", "STATE", "POD", "NODE", "WHY"]
     [row] = [row.split("  ") for row in rows[header + 1 :] if row]
     cells = [cell.strip() for cell in row if cell]
-    assert cells[0].startswith("in 9 m ")
-    assert cells[1:] == ["waiting", pod, node, f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 600 s]"]
+    assert cells[0].startswith("in 10 m ")
+    assert cells[1:] == ["waiting", pod, node, f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 605 s]"]
     headline, *facts = (await controller.ask("explain", pod)).splitlines()
-    assert headline.startswith(f"{pod} leaves node {node} in 9 m ")
+    assert headline.startswith(f"{pod} leaves node {node} in 10 m ")
     told = dict(fact.split(maxsplit=1) for fact in facts)
-    assert told["because"] == f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 600 s]"
+    assert told["because"] == f"{KEY}:NoExecute is tolerated by [{KEY}:NoExecute for 605 s]"
     assert told["but"].startswith(f"[{KEY} indefinitely] comes later in the pod's list")
     assert told["again"].startswith("a new pod like it could not be scheduled there: it does not tolerate dedicated")
 

@@ -217,6 +217,23 @@ async def test_a_replica_that_does_not_answer_is_named(at: ClientStage, tmp_path
     assert "--listen" in found["advice"]
 
 
+async def test_a_proxy_that_forbids_is_not_taken_for_a_missing_right(at: ClientStage, tmp_path: Path) -> None:
+    """A service mesh beside the pod may answer 403: whoever scrapes the metrics gets that answer as well."""
+    install(at)
+    at.server.faults.add(resource="pods/proxy", status=403, message="RBAC: access denied", plain_text=True)
+    found = (await findings(tmp_path))["answers"]
+    assert found["state"] == "wrong"
+    assert found["found"].endswith(": RBAC: access denied (HTTP 403)")
+
+
+async def test_a_missing_right_to_ask_replicas_is_named(at: ClientStage, tmp_path: Path) -> None:
+    """Whether replicas answer is not known then."""
+    install(at)
+    at.server.faults.add(resource="pods/proxy", status=403)
+    found = (await findings(tmp_path))["answers"]
+    assert (found["state"], "the right to get pods/proxy" in found["found"]) == ("unchecked", True)
+
+
 async def test_without_rights_it_says_what_it_could_not_check(at: ClientStage, tmp_path: Path) -> None:
     """Nothing is wrong then, but hardly anything is known; exit code 0."""
     install(at)

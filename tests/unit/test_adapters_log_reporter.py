@@ -104,7 +104,7 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
             "INFO",
             f"{DUE} is no longer due: it is being deleted already, 12.30 s before its deadline",
         ),
-        (Cancelled(REF, "n1", None), "INFO", f"{DUE} is no longer due: it is gone or no longer watched"),
+        (Cancelled(REF, "n1", None), "INFO", f"{DUE} is no longer due: it is gone"),
         (
             Evicted(REF, "n1", EVICT, 0.123),
             "INFO",

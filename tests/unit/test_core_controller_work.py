@@ -221,14 +221,33 @@ def test_a_pod_that_is_gone_before_the_calls_answer_counts_as_evicted() -> None:
     assert stage.settle(work, Done()) == [Evicted(ref(), "n1", work.decision, 0.0)]
 
 
-def test_pods_released_in_flight_end_quietly() -> None:
-    """A call that outlives the watch of its pod leaves nothing behind."""
+@pytest.mark.parametrize("outcome", [CalledOff(), failed(40)])
+def test_an_attempt_that_outlives_the_watch_of_its_pod_was_for_a_taint_that_is_gone(outcome: WorkOutcome) -> None:
+    """Nobody said that the pod is gone, so it must not be reported as gone."""
     stage = armed()
     work = stage.at(10).take_eviction()
     stage.sees(node())
     assert stage.observe(PodsReleased("n1")) == []
     assert not stage.decide_again(work)
-    assert stage.settle(work, CalledOff()) == [Cancelled(ref(), "n1", None)]
+    assert stage.settle(work, outcome) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
+
+
+def test_an_attempt_that_outlives_its_node_is_cancelled_because_the_node_is_gone() -> None:
+    """The pods of a deleted node are released as well."""
+    stage = armed()
+    work = stage.at(10).take_eviction()
+    stage.observe(NodeGone("n1"), PodsReleased("n1"))
+    assert stage.settle(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_UNKNOWN)]
+
+
+def test_an_attempt_whose_node_is_tainted_again_after_its_pods_were_released_was_for_the_first_taint() -> None:
+    """The new taint's countdown begins when its pods are listed."""
+    stage = armed()
+    work = stage.at(10).take_eviction()
+    stage.sees(node())
+    stage.observe(PodsReleased("n1"))
+    stage.sees(node(taint(), version=3))
+    assert stage.settle(work, CalledOff()) == [Cancelled(ref(), "n1", StayReason.NODE_CLEAN)]
 
 
 # Retries

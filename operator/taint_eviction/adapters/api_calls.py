@@ -87,12 +87,16 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiAnswer:
-    """An answer. ``body`` is decoded JSON if the outcome is DONE, otherwise None."""
+    """An answer. ``body`` is decoded JSON if the outcome is DONE, otherwise None.
+    ``lacks_right``: the API server itself says that the user may not do this. A proxied pod or a service mesh may
+    answer 403 as well.
+    """
 
     outcome: Outcome
     status: int
     body: Any
     failure: CallFailed | None
+    lacks_right: bool = False
 
     def need(self, *expected: Outcome) -> "ApiAnswer":
         """Return this answer if its outcome is expected; otherwise raise the server's refusal."""
@@ -190,7 +194,7 @@ def _read(call: ApiRequest, status: int, headers: Mapping[str, str], content: by
         block=block_of(status, refusal),
         may_pass=may_pass(status),
     )
-    return ApiAnswer(outcome, status, None, failure)
+    return ApiAnswer(outcome, status, None, failure, lacks_right=status == 403 and refusal.is_status)
 
 
 def _connection_trouble(error: BaseException) -> str:

@@ -302,7 +302,7 @@ class Installation:
                 answer = await self._calls.make(request)
             except CallFailed as error:
                 raise NotChecked(f"pod {replica.name} cannot be asked: {error}") from None
-            if answer.status == 403:
+            if answer.lacks_right:
                 raise NotChecked("whether replicas serve metrics and status: this needs the right to get pods/proxy")
             if answer.outcome is not Outcome.DONE:
                 advice = f"metrics cannot be scraped either; does it listen on port {self._port} (--listen)?"

@@ -174,7 +174,7 @@ class LogReporter:
         )
 
     def _cancelled(self, effect: Cancelled) -> None:
-        why = "it is gone or no longer watched" if effect.reason is None else effect.reason.value
+        why = "it is gone" if effect.reason is None else effect.reason.value
         late = effect.late_seconds
         when: dict[str, Any] = {}
         if effect.reason is StayReason.TERMINATING and late is not None:

@@ -216,6 +216,6 @@ async def _ask_pod(
 def _advice(answer: ApiAnswer, port: int) -> str:
     if answer.outcome is Outcome.ABSENT:
         return "no pod has the name of the Lease's holder: it may use its host's network; ask it with status --server"
-    if answer.status == 403:
+    if answer.lacks_right:
         return "this needs the right to get pods/proxy; or forward a port, and ask with status --server"
     return f"does it listen on port {port} (--listen), and not on loopback alone?"

@@ -9,7 +9,7 @@ Errors: what the world does wrong arrives as a ``WorkOutcome``; settling what is
 from typing import assert_never
 
 from taint_eviction.core.deciding import Deciding
-from taint_eviction.core.decision import Evict
+from taint_eviction.core.decision import Evict, Stay, StayReason
 from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.effects import (
     CalledOff,
@@ -209,10 +209,19 @@ class Attempts:
 
     def _let_go(self, record: PodRecord, work: Work, now: Moment, has_condition: bool) -> list[Effect]:
         """Release a pod that is no longer known, but for a condition that may still be on it."""
-        if self._pods.is_gone(record) or not has_condition:
+        gone = self._pods.is_gone(record) or not has_condition
+        if gone:
             self._take_backs.forget(record)
         elif isinstance(work, TakeBack) or record.condition.may_be_there:
             self._take_backs.want(record, now.at)
         decision, controller = record.decision, record.pod.controller
         wanted = self._deciding.release(record, now) != []
-        return [Cancelled(work.ref, work.node_name, None, None, decision, controller)] if wanted else []
+        if not wanted:
+            return []
+        reason = None if gone else self._why_released(record, now)
+        return [Cancelled(work.ref, work.node_name, reason, None, decision, controller)]
+
+    def _why_released(self, record: PodRecord, now: Moment) -> StayReason:
+        """Return why a pod that may still exist is not watched: if not for itself, its node was clean at that time."""
+        decision = self._deciding.decide(record, now)
+        return decision.reason if isinstance(decision, Stay) else StayReason.NODE_CLEAN

@@ -98,7 +98,7 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A pod no longer has a deadline. ``reason`` None: the pod itself is gone or no longer watched.
+    """A pod no longer has a deadline. ``reason`` None: the pod itself is gone.
     ``late_seconds``: how long after the deadline that is, negative if before it; None: not stated. Beside another
     controller that evicts, it shows whether both would have decided alike. ``decision`` is the one that no longer
     holds; ``controller`` is the pod's owner.

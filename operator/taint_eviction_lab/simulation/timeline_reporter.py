@@ -70,7 +70,7 @@ class TimelineReporter:
                 return replace(entry, held_seconds=effect.decision.held_seconds)
             case Cancelled():
                 if effect.reason is None:
-                    return _about(effect.ref, at, What.DROPPED, "it is gone, or its node's pods are no longer watched")
+                    return _about(effect.ref, at, What.DROPPED, "it is gone")
                 return _about(effect.ref, at, What.CANCELLED, effect.reason.value)
             case Evicted():
                 why = self._why(effect.decision)

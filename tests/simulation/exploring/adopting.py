@@ -195,11 +195,11 @@ class AdoptionJudge:
         if node is None or not node.taints or _never_adopted(body) or pod.left_alone:
             return
         known_at = max(_BEGINNING_SECONDS, pod.edited_at, *node.taints.values())
-        if known_at + _ADOPTED_WITHIN_SECONDS > self._calm_until:
-            return
+        if known_at + _ADOPTED_WITHIN_SECONDS > min(self._calm_until, trace.at):
+            return  # It may go for a pod by seconds that have just been changed.
         until = due_at(node, replace(pod, held_seconds=0.0))
         tolerated = all(any(tolerates(each, *taint[:2]) for each in pod.tolerations) for taint in node.taints)
-        if note_of(body) is not None and tolerated and trace.at > known_at + _ADOPTED_WITHIN_SECONDS:
+        if note_of(body) is not None and tolerated:
             self._breach("not adopted in time", trace, f"it was, and more was known at {known_at:.3f}")
         elif until > known_at + self._from_seconds + _ADOPTED_WITHIN_SECONDS:
             self._breach("not adopted in time", trace, f"known at {known_at:.3f}, and due at {until:.3f}")
