@@ -236,10 +236,10 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, logging_as_it_was: No
     ]
     for said in (
         "workers must be at least 2",
-        "a burst without evictions per second means nothing",
+        "a burst has no effect without evictions per second",
         "the evict timeout must not be negative",
-        "breaker: more than 100 % of the nodes can never be",
-        "a share counts from 1 node on",
+        "breaker: the percentage must be at least 0 and less than 100, not 100",
+        "a percentage can count from 1 node on, not from 0",
         "the default seconds for not-ready must be",
         "evictions per node: evictions per second must be more than 0",
     ):

@@ -129,16 +129,22 @@ def test_the_default_policy_has_no_problems_and_is_off() -> None:
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (BreakerPolicy(nodes=NodeThreshold(number=-1)), "breaker: a number of nodes is not negative, as -1 is"),
-        (BreakerPolicy(nodes=NodeThreshold(percent=100.0)), "breaker: more than 100 % of the nodes can never be"),
-        (BreakerPolicy(nodes=NodeThreshold(percent=-0.5)), "breaker: more than -0.5 % of the nodes can never be"),
+        (BreakerPolicy(nodes=NodeThreshold(number=-1)), "breaker: the number of nodes must not be negative, as -1 is"),
+        (
+            BreakerPolicy(nodes=NodeThreshold(percent=100.0)),
+            "breaker: the percentage must be at least 0 and less than 100, not 100",
+        ),
+        (
+            BreakerPolicy(nodes=NodeThreshold(percent=-0.5)),
+            "breaker: the percentage must be at least 0 and less than 100, not -0.5",
+        ),
         (
             BreakerPolicy(lifecycle_nodes=NodeThreshold(percent=1.0, min_nodes=0)),
-            "breaker, not-ready and unreachable nodes: a share counts from 1 node on at the earliest, not 0",
+            "breaker, not-ready and unreachable nodes: a percentage can count from 1 node on, not from 0",
         ),
         (
             BreakerPolicy(zone=NodeThreshold(percent=100.0)),
-            "breaker, nodes of a zone (--breaker-zone): more than 100 % of the nodes can never be",
+            "breaker, nodes of a zone (--breaker-zone): the percentage must be at least 0 and less than 100, not 100",
         ),
         (BreakerPolicy(window_seconds=0.0), "the breaker's window must be more than 0 seconds, not 0"),
         (BreakerPolicy(window_seconds=math.inf), "the breaker's window must be more than 0 seconds, not inf"),

@@ -228,6 +228,13 @@ def test_a_toleration_that_loses_its_seconds_tolerates_indefinitely() -> None:
     assert stage.play(FOREVER) == []
 
 
+def test_a_toleration_added_before_one_that_matches_cancels_the_deadline() -> None:
+    """W5: the first matching toleration counts, and the new one has no seconds."""
+    stage = Stage()
+    stage.sees(node(taint()), pod(tolerates(10)))
+    assert stage.at(9).sees(pod(tolerates(), tolerates(10))) == [Cancelled(ref(), "n1", StayReason.TOLERATED)]
+
+
 def test_a_toleration_added_after_one_that_matches_changes_nothing() -> None:
     """W5: for each taint the first matching toleration counts, so the deadline stays."""
     stage = Stage()

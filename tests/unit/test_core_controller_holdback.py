@@ -449,14 +449,15 @@ def test_due_pods_wait_for_the_lists_of_newly_tainted_nodes() -> None:
 
 
 def test_a_surge_is_judged_before_any_pod_is_evicted_however_late_its_lists_come() -> None:
-    """Four of twelve nodes are tainted at once: the breaker opens at its first evaluation, before any list ends."""
+    """Four of twelve nodes are tainted at once; the breaker opens with the pods of the fourth."""
     stage = guarded()
-    taint_nodes(stage, 0, 1, 2, 3, lists=False)
+    taint_nodes(stage, 0, 1, 2, 3, pods=0, lists=False)
     for number in range(4):
         assert turn(stage.at(2.0 * number + 1)) == []
+        taint_nodes(stage, number, lists=False)
         stage.lists(f"n{number}")
     stage.evaluate()
-    assert stage.brain.breaker.latch == Latch(epoch(1), CAUSE)
+    assert stage.brain.breaker.latch == Latch(epoch(7), CAUSE)
 
 
 def test_no_pod_is_evicted_between_the_end_of_its_wait_and_the_next_evaluation() -> None:

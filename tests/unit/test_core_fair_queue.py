@@ -356,6 +356,18 @@ def test_a_limit_first_calls_a_node_that_has_had_no_turn() -> None:
     assert it.take(1) == "a0"
 
 
+def test_a_limit_calls_the_next_flow_if_the_called_one_loses_its_nodes_turn() -> None:
+    """The limit calls a1's flow first, but node a has its turn with a more overdue pod, so b1 comes before a1."""
+    it = WaitingPods(EvictionPolicy(per_namespace=Limit(1.0, 1)))
+    it.add("x", key("x"), 0)
+    it.add("a1", key("a"), 1)
+    it.add("b1", key("b"), 2)
+    assert it.evict(0) == ["x"]
+    it.add("a0", key("a", "bank"), -5)
+    assert it.evict(1) == ["a0", "b1"]
+    assert it.evict(2) == ["a1"]
+
+
 def test_a_more_overdue_pod_that_comes_while_its_flow_is_kept_counts() -> None:
     """The pod's flow moves before other flows that the same limit keeps."""
     it = WaitingPods(EvictionPolicy(total=Limit(1.0, 1)))

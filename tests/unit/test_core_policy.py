@@ -139,13 +139,13 @@ def test_a_rule_that_evicts_a_pod_sooner_comes_first() -> None:
         (Limit(), []),
         (Limit(0.001, 1, 1), []),
         (Limit(at_once=1), []),
-        (Limit(0.0), ["x: evictions per second must be more than 0, not 0; to hold, pause"]),
-        (Limit(-1.5), ["x: evictions per second must be more than 0, not -1.5; to hold, pause"]),
-        (Limit(math.inf), ["x: evictions per second must be more than 0, not inf; to hold, pause"]),
-        (Limit(math.nan), ["x: evictions per second must be more than 0, not nan; to hold, pause"]),
+        (Limit(0.0), ["x: evictions per second must be more than 0, not 0; to evict no pods, pause"]),
+        (Limit(-1.5), ["x: evictions per second must be more than 0, not -1.5; to evict no pods, pause"]),
+        (Limit(math.inf), ["x: evictions per second must be more than 0, not inf; to evict no pods, pause"]),
+        (Limit(math.nan), ["x: evictions per second must be more than 0, not nan; to evict no pods, pause"]),
         (Limit(1.0, 0), ["x: the burst must be at least 1, not 0"]),
-        (Limit(burst=2), ["x: a burst without evictions per second means nothing"]),
-        (Limit(at_once=0), ["x: at least 1 eviction at once, not 0; to hold, pause"]),
+        (Limit(burst=2), ["x: a burst has no effect without evictions per second"]),
+        (Limit(at_once=0), ["x: evictions at once must be at least 1, not 0; to evict no pods, pause"]),
     ],
 )
 def test_each_problem_of_a_limit_is_reported(limit: Limit, problems: list[str]) -> None:
@@ -157,7 +157,7 @@ def test_all_problems_of_a_policy_are_reported_at_once() -> None:
     """Each limit is named, and a negative timeout is a problem too."""
     bad = Limit(at_once=0)
     policy = EvictionPolicy(evict_timeout_seconds=-1.0, total=bad, per_node=bad, per_namespace=bad)
-    said = "at least 1 eviction at once, not 0; to hold, pause"
+    said = "evictions at once must be at least 1, not 0; to evict no pods, pause"
     assert policy.problems() == [
         f"all evictions: {said}",
         f"evictions per node: {said}",

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.builders import Stage, epoch, moment, node, pod, taint, tolerates
+from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint, tolerates
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.breaker_table import ZoneRow
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened
-from taint_eviction.core.facts import NodeGone, NodeSeen
+from taint_eviction.core.facts import NodeSeen, PodGone
 from taint_eviction.core.objects import UNREACHABLE, Node, Readiness
 from taint_eviction.core.policy import EvictionPolicy, PolicyRule
 from taint_eviction.core.unready_nodes import UnreadyNodes
@@ -202,9 +202,10 @@ def test_the_breaker_does_not_open_during_a_pause() -> None:
 def test_a_pod_bound_to_a_lost_node_does_not_open_the_breaker() -> None:
     """Its eviction is not due to the outage."""
     on = partition()
-    on.observe(NodeGone("n1"))
-    on.at(150).sees(lost_node("n1"), pod(tolerates(30, UNREACHABLE), uid="b", name="b", on="n1", bound_at=145))
+    on.observe(PodGone(ref()))
+    on.at(150).sees(pod(tolerates(30, UNREACHABLE), uid="b", name="b", on="n1", bound_at=145))
     assert opened(on.at(190)) == []
+    assert on.take_eviction().ref == ref("b", "b")
 
 
 def test_the_breaker_closes_by_itself_when_the_nodes_are_ready() -> None:

@@ -82,8 +82,8 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
     nodes, namespaces = (
         {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind} for kind in ("node", "namespace")
     )
-    orders = ControlState(pauses.get(EVERYTHING), nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by)
-    return orders, complaints
+    whole = pauses.get(EVERYTHING)
+    return ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by), complaints
 
 
 class _Adoption(NamedTuple):

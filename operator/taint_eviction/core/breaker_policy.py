@@ -32,11 +32,11 @@ class NodeThreshold:
         """Return everything that is wrong with it, one sentence each; ``what`` names it."""
         found = []
         if self.number is not None and self.number < 0:
-            found.append(f"{what}: a number of nodes is not negative, as {self.number} is")
+            found.append(f"{what}: the number of nodes must not be negative, as {self.number} is")
         if self.percent is not None and not 0 <= self.percent < 100:
-            found.append(f"{what}: more than {self.percent:g} % of the nodes can never be; write less than 100")
+            found.append(f"{what}: the percentage must be at least 0 and less than 100, not {self.percent:g}")
         if self.min_nodes < 1:
-            found.append(f"{what}: a share counts from 1 node on at the earliest, not {self.min_nodes}")
+            found.append(f"{what}: a percentage can count from 1 node on, not from {self.min_nodes}")
         return found
 
 

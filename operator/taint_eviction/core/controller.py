@@ -1,4 +1,4 @@
-"""The core: it observes facts, orders and policies, and returns what follows; ``attempts`` hands out the work.
+"""The core: it observes facts, control states and policies, and returns what follows; ``attempts`` hands out work.
 
     observe(fact) -> effects;  attempts.take_due() -> work;  attempts.settle(outcome) -> effects
 
@@ -56,7 +56,7 @@ _NOTHING_ORDERED = ControlState()
 
 
 class Controller:
-    """Observes the cluster and the orders of people; see the module.
+    """Observes the cluster and what people order; see the module.
     ``dry_run``: finished work has changed nothing (see ``Deciding``). ``control_state`` None: it is not known yet, so
     all evictions are held.
     """

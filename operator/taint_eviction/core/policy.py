@@ -52,13 +52,15 @@ class Limit:
         """Return everything that is wrong with it, one sentence each; ``what`` names it."""
         found = []
         if self.per_second is not None and not (0 < self.per_second < math.inf):
-            found.append(f"{what}: evictions per second must be more than 0, not {self.per_second:g}; to hold, pause")
+            found.append(
+                f"{what}: evictions per second must be more than 0, not {self.per_second:g}; to evict no pods, pause"
+            )
         if self.burst is not None and self.burst < 1:
             found.append(f"{what}: the burst must be at least 1, not {self.burst}")
         if self.burst is not None and self.per_second is None:
-            found.append(f"{what}: a burst without evictions per second means nothing")
+            found.append(f"{what}: a burst has no effect without evictions per second")
         if self.at_once is not None and self.at_once < 1:
-            found.append(f"{what}: at least 1 eviction at once, not {self.at_once}; to hold, pause")
+            found.append(f"{what}: evictions at once must be at least 1, not {self.at_once}; to evict no pods, pause")
         return found
 
 

@@ -1,5 +1,5 @@
-"""What holds evictions: people's orders, and the circuit breaker. This module says what is held and why; it decides on
-no pod. As long as the orders are not known, all evictions are held.
+"""What holds evictions: the control state, which people set, and the circuit breaker. This module says what is held
+and why; it decides on no pod. As long as the control state is not known, all evictions are held.
 """
 
 import math
