@@ -51,4 +51,4 @@ async def test_demo_in_which_nothing_is_evicted_is_not_as_told() -> None:
         assert "the model did not evict queue-0 once" in story.broken()
         verdict = story.verdict("1.32")
         assert verdict[0] == "Built-in 1.32: never: api; 0 by mistake"
-        assert verdict[2] == "NOT as told: this controller evicted web never"
+        assert verdict[2] == "NOT as expected: this controller evicted web never"

@@ -327,7 +327,7 @@ def test_the_demo_as_a_picture(chromium: Browser, tmp_path: Path) -> None:
         DemoFact(15.0, Side.BUILT_IN, "evicted", "cache is evicted, 4 s late", "cache"),
         DemoFact(16.0, Side.BUILT_IN, "gave up", "api is given up", "api"),
     ]
-    picture = picture_of_demo(facts, (CACHE, API), "model of built-in 1.36", ["All went as told."])
+    picture = picture_of_demo(facts, (CACHE, API), "model of built-in 1.36", ["Everything went as expected."])
     (tmp_path / "demo.html").write_text(render_page(picture))
     chromium.open(tmp_path / "demo.html")
     assert sorted(chromium.run(SHOWN)) == ["api", "api", "cache", "cache"]
@@ -335,4 +335,4 @@ def test_the_demo_as_a_picture(chromium: Browser, tmp_path: Path) -> None:
     assert chromium.run("return document.querySelectorAll('.track .bar').length") == 3
     # Two clusters have no sum.
     assert chromium.run("return document.querySelectorAll('.tiles').length") == 0
-    assert chromium.run("return document.querySelector('ul').textContent") == "All went as told."
+    assert chromium.run("return document.querySelector('ul').textContent") == "Everything went as expected."

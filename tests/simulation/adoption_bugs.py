@@ -34,7 +34,7 @@ def given_back_by_hints_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("taint_eviction.runtime.adopter._LIST_SECONDS", 10**9)
 
 
-def whoever_bears_the_name_is_adopted(patch: pytest.MonkeyPatch) -> None:
+def adopted_by_name(patch: pytest.MonkeyPatch) -> None:
     """The patches test neither the UID nor the version of the pod, so they change any pod of that name."""
     for made in (adopt_patch, return_patch):
 
@@ -62,12 +62,12 @@ def notes_do_not_count(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("taint_eviction.adapters.kubernetes_objects.with_seconds", as_in_the_spec)
 
 
-def orders_stop_no_adoption(patch: pytest.MonkeyPatch) -> None:
+def orders_do_not_stop_adoption(patch: pytest.MonkeyPatch) -> None:
     """The controller adopts pods and gives them back although somebody ordered ``hand-back``."""
     patch.setattr(Adopter, "stopped_by", None)
 
 
-def adopted_before_orders_are_read(patch: pytest.MonkeyPatch) -> None:
+def adopted_before_the_control_state_is_read(patch: pytest.MonkeyPatch) -> None:
     """A new leader adopts at once, before it has read the control state."""
     patch.setattr(Adopter, "_may_change", lambda self: self._gate.may_act() and self.stopped_by is None)
 
@@ -86,7 +86,7 @@ def adopted_by_the_minute(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AdoptionHints, "heard", lambda self, fact: None)
 
 
-def nobody_is_adopted_twice(patch: pytest.MonkeyPatch) -> None:
+def adopted_once(patch: pytest.MonkeyPatch) -> None:
     """The controller does not adopt further countdowns of a pod that is already adopted."""
 
     def unless_adopted(pod: Pod, *rest: Any) -> float | None:

@@ -32,13 +32,13 @@ _MAX_SHOWN = 3
 @click.command()
 @click.option("--seed", type=int, help="Play this seed alone, and show what breaks.")
 @click.option("--from", "first", type=int, help="The first seed; at random by default.")
-@click.option("--runs", type=int, help="So many seeds, whatever time it takes.")
-@click.option("--minutes", type=float, default=10.0, show_default=True, help="New seeds for so long.")
+@click.option("--runs", type=int, help="Play this many seeds, however long it takes.")
+@click.option("--minutes", type=float, default=10.0, show_default=True, help="Play new seeds for this many minutes.")
 @click.option(
     "--file", type=click.Path(path_type=Path, exists=True), help="Play this scenario file as explorations do."
 )
 @click.option("--sieve", is_flag=True, help="Crash, lag and drop over every scenario of the catalogue.")
-@click.option("--bug", type=click.Choice(sorted(KNOWN_BUGS)), help="Put this mistake of upstream's back first.")
+@click.option("--bug", type=click.Choice(sorted(KNOWN_BUGS)), help="First put this known mistake into the controller.")
 @click.option("--jobs", type=int, default=multiprocessing.cpu_count(), show_default=True, help="Processes.")
 @click.option(
     "--write", type=click.Path(path_type=Path, file_okay=False), help="Write shrunk scenarios to this folder."

@@ -111,7 +111,7 @@ def latch_is_lost_at_restart(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def waves_do_not_settle(patch: pytest.MonkeyPatch) -> None:
+def surges_do_not_settle(patch: pytest.MonkeyPatch) -> None:
     """The first pods of a taint surge are evicted before the rest of the surge is seen."""
     begin = EvictionQueue.__init__
 
@@ -143,7 +143,7 @@ def budgets_hold_no_longer_than_deadlines(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dispatch, "handling", impatient)
 
 
-def nonsense_holds_nothing(patch: pytest.MonkeyPatch) -> None:
+def unreadable_values_hold_nothing(patch: pytest.MonkeyPatch) -> None:
     """Keys of the ConfigMap with unreadable values are ignored."""
     patch.setattr("taint_eviction_lab.wiring.read_control_state", lambda config_map: (ControlState(), []))
 
@@ -204,6 +204,6 @@ def dated_ahead_counts_as_dated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Breaker, "date_back", lambda *_: None)
 
 
-def nonsense_is_never_put_right(patch: pytest.MonkeyPatch) -> None:
+def unreadable_values_stay(patch: pytest.MonkeyPatch) -> None:
     """An unreadable value holds evictions back although somebody has corrected it: only a reset ends that."""
     patch.setattr(Breaker, "correct", lambda _: None)

@@ -88,12 +88,14 @@ class Trials:
                 continue
             passed, seconds = self._run(files, _LONGEST_SECONDS)
             if not passed:
-                raise click.ClickException(f"the tests fail as it is:\n{self._output.read_text(encoding='utf-8')}")
+                raise click.ClickException(
+                    f"the tests fail on the unchanged tree:\n{self._output.read_text(encoding='utf-8')}"
+                )
             self._cpu_seconds[" ".join(files)] = seconds
         for compiled in (self._tree / CORE / "__pycache__").glob("*"):
             compiled.unlink()  # Python compares it with its source only by second and size.
         if self.survives(module, "raise SystemError"):
-            raise click.ClickException("the tests don't import what is mutated")
+            raise click.ClickException("the tests do not import the mutated module")
 
     def survives(self, module: str, source: str) -> bool:
         """Run the tests on a mutant; return whether all pass."""
@@ -178,14 +180,14 @@ def _try_all(chosen: list[Mutant], trials: Trials, notes: Path) -> list[str]:
 
 @click.command()
 @click.argument("modules", nargs=-1)
-@click.option("--sample", type=int, help="So many mutants a module, spread by chance.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option("--sample", type=int, help="Try at most this many mutants per module, chosen at random.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sample.")
 @click.option(
     "--notes",
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path(tempfile.gettempdir()) / "taint-eviction-mutants.jsonl",
     show_default=True,
-    help="Where it is noted which have died, so that they are not tried again.",
+    help="File that records which mutants died, so that they are not tried again.",
 )
 def main(modules: tuple[str, ...], sample: int | None, seed: int, notes: Path) -> None:
     """Mutate the core, all of it or only MODULEs (decision, timed_queue…), and print which mutants survive."""

@@ -20,7 +20,7 @@ from taint_eviction_lab.wiring import production_parsing
 READ = production_parsing().control_state
 
 SURGE = """
-about: A wave.
+about: A surge.
 settings: {breaker: {nodes: 0}}
 given:
   nodes: [node-1]
@@ -64,7 +64,7 @@ def test_what_is_not_paused_cannot_be_resumed() -> None:
             control_state.resume(None, None, every=False)
         with pytest.raises(Impossible, match="'node-1' is not paused at this moment"):
             control_state.resume("node-1", None, every=False)
-        with pytest.raises(Impossible, match="there is no ConfigMap with orders at this moment"):
+        with pytest.raises(Impossible, match="there is no ConfigMap with the control state at this moment"):
             control_state.lose()
 
     run_virtually(main())
@@ -77,15 +77,15 @@ def test_a_latch_is_kept_unless_it_was_reset_since() -> None:
         timeline = Timeline()
         control_state = SimulatedControlState(timeline, READ)
         control_state.pause("node-1", None, "")
-        control_state.latch(Latch(100.0, "a wave"), "a")
-        control_state.latch(Latch(100.0, "a wave"), "b")
+        control_state.latch(Latch(100.0, "a surge"), "a")
+        control_state.latch(Latch(100.0, "a surge"), "b")
         control_state.reset(200.0, "a human")
-        control_state.latch(Latch(150.0, "an older wave"), "b")
+        control_state.latch(Latch(150.0, "an older surge"), "b")
         assert control_state.control_state is not None
         assert (control_state.control_state.latch, control_state.control_state.reset_epoch) == (None, 200.0)
         assert list(control_state.control_state.nodes) == ["node-1"]
         told = [(entry.what, entry.why) for entry in timeline.about(BREAKER, *What)]
-        assert told == [(What.BREAKER_OPENED, "a: a wave"), (What.BREAKER_CLOSED, "a human")]
+        assert told == [(What.BREAKER_OPENED, "a: a surge"), (What.BREAKER_CLOSED, "a human")]
 
     run_virtually(main())
 
@@ -97,10 +97,10 @@ def test_a_wrong_date_of_the_breaker_is_corrected() -> None:
         control_state = SimulatedControlState(Timeline(), READ)
         control_state.redate(100.0, 50.0)
         assert control_state.control_state is None
-        control_state.latch(Latch(100.0, "a wave"), "a")
+        control_state.latch(Latch(100.0, "a surge"), "a")
         control_state.redate(99.0, 50.0)
         control_state.redate(100.0, 60.0)
-        assert control_state.control_state == ControlState(latch=Latch(60.0, "a wave"))
+        assert control_state.control_state == ControlState(latch=Latch(60.0, "a surge"))
         control_state.reset(300.0, "a human")
         control_state.redate(300.0, 200.0)
         assert control_state.control_state == ControlState(reset_epoch=200.0)
@@ -124,7 +124,7 @@ def test_an_unreadable_value_pauses_the_scope_of_its_key() -> None:
         ) == (None, ["node-1"], {})
         assert control_state.control_state.latch is not None
         assert control_state.control_state.latch.unreadable
-        control_state.latch(Latch(100.0, "a wave"), "a")
+        control_state.latch(Latch(100.0, "a surge"), "a")
         assert control_state.control_state.latch.unreadable
         control_state.reset(200.0, "a human")
         control_state.resume(None, None, every=True)
@@ -146,7 +146,7 @@ def test_calls_about_the_control_state_take_time_and_can_fail() -> None:
         store = SimulatedControlStateStore(SimulatedCalls(world, ProcessClock(HostClock(), 0.0)), stage.control_state)
         assert await store.read() is None
         assert virtual_now() == pytest.approx(0.01)
-        await store.write_latch(Latch(100.0, "a wave"))
+        await store.write_latch(Latch(100.0, "a surge"))
         await store.write_reset(200.0)
         assert await store.read() == ControlState(reset_epoch=200.0)
         stage.faults.add(Picked(frozenset({CallKind.READ_CONTROL_STATE})), CallFault(fails=True, status=403))

@@ -210,8 +210,8 @@ def test_a_killed_controller_sends_nothing_more() -> None:
     assert not played(text).broken
 
 
-def test_a_lifetime_of_an_hour_takes_a_moment() -> None:
-    """A catalogue is only read if it is played in seconds."""
+def test_a_replay_goes_on_until_the_last_deadline() -> None:
+    """Here that is almost an hour of virtual time after the last step."""
     result = played(ONE_POD.replace("for 30", "for 3500").replace("evicted: 40", "evicted: 3510"))
     assert result.ended_at > 3510
     assert not result.broken

@@ -5,6 +5,7 @@ Wrong values: test_simulation_scenario_file.
 
 import math
 
+import pytest
 from tests.simulation.scenario_texts import ONE_POD
 
 from taint_eviction.core.breaker_policy import NodeThreshold
@@ -32,9 +33,10 @@ def test_a_budget_of_kubernetes_can_be_pasted() -> None:
     assert (spec["minAvailable"], spec["unhealthyPodEvictionPolicy"]) == ("50%", "AlwaysAllow")
 
 
-def test_orders_give_the_control_state_at_the_start() -> None:
-    """``orders`` can give pauses by scope, and a breaker that is already open; without it there is no ConfigMap."""
-    given = "  orders: {pause: true, nodes: [node-1], namespaces: [shop], breaker: {openSince: -1h}}\ntimeline:"
+@pytest.mark.parametrize("key", ["controlState", "orders"])
+def test_a_scenario_can_begin_with_pauses_by_scope_and_an_open_breaker(key: str) -> None:
+    """Without the key there is no ConfigMap; ``orders`` is its old name."""
+    given = f"  {key}: {{pause: true, nodes: [node-1], namespaces: [shop], breaker: {{openSince: -1h}}}}\ntimeline:"
     control_state = read_scenario(ONE_POD.replace("timeline:", given), "s.yaml").control_state
     assert control_state == ControlState(
         Pause(), {"node-1": Pause()}, {"shop": Pause()}, Latch(1893456000.5 - 3600, "given")

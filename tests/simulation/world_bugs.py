@@ -170,7 +170,7 @@ def connections_stand_after_reads(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedCalls, "call", ready_first)
 
 
-def orders_are_read_within_the_interval(patch: pytest.MonkeyPatch) -> None:
+def control_state_is_read_within_the_interval(patch: pytest.MonkeyPatch) -> None:
     """The controller gives up a read of the control state when the next read is due."""
     read = ControlStateSync._read
 
@@ -187,7 +187,7 @@ def conditions_are_tried_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("taint_eviction.runtime.evictor._MAX_MARKS", 1)
 
 
-def standbys_tell(patch: pytest.MonkeyPatch) -> None:
+def standbys_report(patch: pytest.MonkeyPatch) -> None:
     """Standbys report what only the leader should report."""
 
     def report(self: LeaderReporter, effect: Effect, now: Moment) -> None:

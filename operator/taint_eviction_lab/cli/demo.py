@@ -79,10 +79,10 @@ def demo(output: str, built_in: BuiltInVersion, html: str | None) -> None:
     """Watch the built-in controller and this one side by side, without a cluster.
 
     For 27 seconds, the same happens in two small clusters: taints, a restart, a shortened toleration, a webhook that
-    fails, and a wave of taints by mistake. In one of them a model of the built-in controller evicts, in the other the
+    fails, and a surge of taints by mistake. In one of them a model of the built-in controller evicts, in the other the
     controller of this project.
 
-    Exit codes: 0 all went as told; 1 something did not, or the controller did not start; 2 wrong usage.
+    Exit codes: 0 everything went as expected; 1 something did not, or the controller did not start; 2 wrong usage.
     """
     run = _Demo(built_in, output)
     broken = asyncio.run(run.run())

@@ -81,8 +81,8 @@ def replay(
 ) -> None:
     """Play scenarios on a virtual clock.
 
-    A scenario FILE lists nodes and pods, what happens when, and which pods are expected to leave. It is played through
-    the controller itself against a simulated cluster; an hour takes a moment. In directories, every *.yaml is a
+    A scenario FILE lists nodes and pods, what happens when, and which pods are expected to be evicted. It is played
+    through the controller itself against a simulated cluster; an hour takes a moment. In directories, every *.yaml is a
     scenario; - is stdin.
 
     Records are played, too: a journal (run --journal), an audit log (run --audit-log) or a log (run --log-format json).

@@ -101,7 +101,7 @@ class _Story:
     def given(self) -> JsonObject:
         """Return what exists from the beginning."""
         control_state = self.circumstances.control_state()
-        return {"nodes": self.nodes, "pods": self.pods, **({"orders": control_state} if control_state else {})}
+        return {"nodes": self.nodes, "pods": self.pods, **({"controlState": control_state} if control_state else {})}
 
     # Nodes
 

@@ -81,7 +81,7 @@ class SimulatedControlState:
     def lose(self) -> None:
         """Delete the ConfigMap."""
         if self.control_state is None:
-            raise Impossible("there is no ConfigMap with orders at this moment")
+            raise Impossible("there is no ConfigMap with the control state at this moment")
         self.control_state = None
 
     # Writes of either side

@@ -254,7 +254,7 @@ class DemoStory:
         return [
             f"Built-in {version}: {'; '.join(filter(None, parts))}",
             f"This controller: {here}, {mistaken or 'none'} by mistake",
-            "All went as told." if not broken else f"NOT as told: {broken[0]}",
+            "Everything went as expected." if not broken else f"NOT as expected: {broken[0]}",
         ]
 
 

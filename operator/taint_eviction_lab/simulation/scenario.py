@@ -23,7 +23,9 @@ from taint_eviction_lab.simulation.settings_file import SettingsReading
 from taint_eviction_lab.simulation.suspension_expectations import BreakerExpectation
 from taint_eviction_lab.simulation.virtual_clock import RIGHT_CLOCKS, ClockSettings
 
-GIVEN = ("nodes", "pods", "budgets", "orders")
+GIVEN = ("nodes", "pods", "budgets", "controlState")
+# How controlState was called before 0.3.
+_OLD_CONTROL_STATE = "orders"
 _TOP = ("name", "about", "settings", "given", "timeline", "expect", "until")
 
 # How much of an action the timeline shows.
@@ -78,7 +80,7 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
         if isinstance(at.value, dict):
             self.only(top, ("about", "given", "expect"), at.line, "a scenario")
         nothing = Marked({}, at.line, {})
-        given = self.fields(top.get("given", nothing), GIVEN, "given")
+        given = self.fields(top.get("given", nothing), (*GIVEN, _OLD_CONTROL_STATE), "given")
         settings = self.settings(top.get("settings", nothing))
         steps = self._steps(top)
         until = self.seconds(top["until"], "until", 0.0) if "until" in top else None
@@ -107,7 +109,7 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
             until=until,
             replicas=settings.replicas,
             budgets=budgets,
-            control_state=self.control_state(given["orders"]) if "orders" in given else None,
+            control_state=self._given_control_state(given),
             breaker=self.breaker_expectation(top.get("expect")),
             clocks=settings.clocks,
             node_lifecycle=settings.node_lifecycle,
@@ -118,6 +120,13 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
         for number, line in named:
             if number > there_are:
                 self.problem(line, f"there is no {what} {number}: settings say {there_are}")
+
+    def _given_control_state(self, given: dict[str, Marked]) -> ControlState | None:
+        old = given.get(_OLD_CONTROL_STATE)
+        at = given.get("controlState", old)
+        if old is not None and at is not old:
+            self.problem(old.line, f"{_OLD_CONTROL_STATE!r} is the old name of 'controlState': keep one of them")
+        return None if at is None else self.control_state(at)
 
     def _budgets(self, at: Marked) -> list[JsonObject]:
         budget = self.budget(at)

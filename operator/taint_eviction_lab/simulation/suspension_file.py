@@ -1,7 +1,7 @@
 """Reads what suspends evictions in a scenario: pauses, the breaker, owners' holds, the rules of a policy.
 
-In ``given``, ``orders`` is the content of the ConfigMap at the start. Rules are written as in the configuration file
-(``files.policy_file``).
+In ``given``, ``controlState`` is the content of the ConfigMap at the start. Rules are written as in the configuration
+file (``files.policy_file``).
 """
 
 from taint_eviction.core.control_state import ControlState, Latch, Pause
@@ -19,7 +19,7 @@ class SuspensionReading(BudgetReading):
 
     def control_state(self, at: Marked) -> ControlState:
         """Read the content of the ConfigMap."""
-        fields = self.fields(at, ("pause", "nodes", "namespaces", "breaker"), "orders")
+        fields = self.fields(at, ("pause", "nodes", "namespaces", "breaker"), "controlState")
         whole = Pause() if "pause" in fields and self.boolean(fields["pause"], "pause") else None
         nodes = {self.use_node(item): Pause() for item in self.items(fields.get("nodes"), "nodes")}
         names = [self.text(item, "a namespace") for item in self.items(fields.get("namespaces"), "namespaces")]

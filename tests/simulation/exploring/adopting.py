@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation.exploring.told import BrokenRule
+from tests.simulation.exploring.seen import BrokenRule
 from tests.simulation.exploring.truth import NEVER, NodeState, Truth, counted, due_at, note_of, tolerates
 
 from taint_eviction.core.control_state import ControlState
@@ -82,7 +82,7 @@ class AdoptionJudge:
         self._control_state = control_state
         self._breach = breach
         # By process: the control state that it has read.
-        self._orders: dict[str, ControlState] = {}
+        self._control_states: dict[str, ControlState] = {}
         # What the built-in controller's latest process has seen (nodes by name, pods by key), and which pods it has
         # begun to delete.
         self._seen_nodes: dict[str, JsonObject] = {}
@@ -95,19 +95,19 @@ class AdoptionJudge:
     def trace(self, trace: Trace) -> None:
         """Judge one phase of a call of this controller."""
         if trace.call is CallKind.READ_CONTROL_STATE and trace.phase is Phase.ANSWERED:
-            self._orders[trace.process] = trace.body or ControlState()
+            self._control_states[trace.process] = trace.body or ControlState()
         if trace.call not in CHANGES:
             return
         if trace.phase is Phase.SENT:
-            orders = self._orders.get(trace.process)
-            if orders is None:
-                self._breach("orders unknown", trace, "whether pods may be adopted was never read")
-            elif orders.no_adoption is not None:
-                self._breach("past an order", trace, "it had read that nothing is to be adopted")
+            control_state = self._control_states.get(trace.process)
+            if control_state is None:
+                self._breach("control state unknown", trace, "whether pods may be adopted was never read")
+            elif control_state.no_adoption is not None:
+                self._breach("adoption was stopped", trace, "it had read that nothing is to be adopted")
         elif trace.phase is Phase.CARRIED_OUT:
             now = self._control_state() or ControlState()
             if now.no_adoption is not None and now.no_adoption_confirmed_by == trace.process:
-                self._breach("past an order", trace, "it had confirmed that it adopts nothing")
+                self._breach("adoption was stopped", trace, "it had confirmed that it adopts nothing")
 
     def check_change(self, trace: Trace, before: JsonObject, after: JsonObject, node: NodeState | None) -> None:
         """Check that a change of a pod moves seconds between spec and note, and changes nothing else.
@@ -118,7 +118,7 @@ class AdoptionJudge:
             self._breach("wrote something else", trace, "more than seconds, note and label was written")
         old, new = counted(before), counted(after)
         if new[: len(old)] != old:
-            self._breach("what counts was changed", trace, f"{old} became {new}")
+            self._breach("effective tolerations changed", trace, f"{old} became {new}")
         noted = note_of(after) is not None
         has = {ADOPTED in (after["metadata"].get(field) or {}) for field in ("annotations", "labels")}
         if has != {noted}:

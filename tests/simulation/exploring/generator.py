@@ -103,7 +103,7 @@ class _Author:
             steps += lifecycle.steps
         quarter.join(given, settings, steps)
         return {
-            "about": f"Made up from seed {self._seed}.",
+            "about": f"Generated from seed {self._seed}.",
             "name": f"explored-{self._seed}",
             "settings": settings,
             "given": given,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
-from tests.simulation.exploring.told import TICK, Breach, shown
+from tests.simulation.exploring.seen import TICK, Breach, shown
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at, tolerated_for
 
 from taint_eviction.core.effects import BlockReason

@@ -17,8 +17,8 @@ from typing import Any
 from tests.simulation.exploring.adopting import CHANGES, AdoptionJudge, is_built_in
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
+from tests.simulation.exploring.seen import POD_ANSWERS, TICK, Basis, BrokenRule, Read, Seen, shown
 from tests.simulation.exploring.suspending import SuspensionJudge
-from tests.simulation.exploring.told import POD_ANSWERS, TICK, Basis, BrokenRule, Read, Told, shown
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at
 from tests.simulation.exploring.trying import TryingJudge
 
@@ -84,7 +84,7 @@ class ExplorationOracle:
         self._disturbances = disturbances
         self._watched = disturbances is not None and disturbances.watched
         self._recovery = 1.1 * settings.watch.resync_seconds + _RECOVERY_SECONDS
-        self._told: dict[str, Told] = {}
+        self._seen: dict[str, Seen] = {}
         self._dead: set[str] = set()
         self._writing: Trace | None = None
 
@@ -114,7 +114,7 @@ class ExplorationOracle:
 
     def _read_for(self, trace: Trace) -> NodeState | None:
         """Return the pod's node as the process had read it when it sent this call."""
-        read = self._told[trace.process].bases[trace.number].node
+        read = self._seen[trace.process].bases[trace.number].node
         return read.state if read is not None and isinstance(read.state, NodeState) else None
 
     def trace(self, trace: Trace) -> None:
@@ -122,24 +122,24 @@ class ExplorationOracle:
         if is_built_in(trace.process):
             self.adoption.trace_built_in(trace)
             return
-        told = self._told.setdefault(trace.process, Told(trace.at))
+        seen = self._seen.setdefault(trace.process, Seen(trace.at))
         match trace.phase:
             case Phase.SENT:
-                told.sent[trace.number] = trace
+                seen.sent[trace.number] = trace
                 if trace.call in _LEADERS_WRITES:
-                    self._check_sent(trace, told)
+                    self._check_sent(trace, seen)
             case Phase.ARRIVED:
                 if trace.call in ENDS:
-                    self._check_end_of_pod(trace, told)
+                    self._check_end_of_pod(trace, seen)
                 self._writing = trace if trace.call in (*_POD_WRITES, *CHANGES) else None
             case Phase.CARRIED_OUT:
-                told.carried_out[trace.number] = trace.at
+                seen.carried_out[trace.number] = trace.at
                 self._writing = None
             case Phase.REFUSED:
                 self._writing = None
             case Phase.ANSWERED:
-                self._hear(trace, told)
-        self._take_in(trace, told)
+                self._hear(trace, seen)
+        self._take_in(trace, seen)
         self.handling.trace(trace)
         self.suspension.trace(trace)
         self.trying.trace(trace)
@@ -147,80 +147,80 @@ class ExplorationOracle:
 
     def _leads_since(self, process: str, at: float) -> float:
         """Return since when a process may act, ``NEVER`` if it may not."""
-        told = self._told[process]
+        seen = self._seen[process]
         if not self._elected:
             return -NEVER
-        return told.leads_since if at < told.fenced_at else NEVER
+        return seen.leads_since if at < seen.fenced_at else NEVER
 
     # What processes see
 
-    def _take_in(self, trace: Trace, told: Told) -> None:
+    def _take_in(self, trace: Trace, seen: Seen) -> None:
         for body in shown(trace):
             metadata = body["metadata"]
             state = self.truth.versions.get(metadata["resourceVersion"])
             if trace.phase is Phase.SAW and isinstance(state, NodeState):
-                told.watched[metadata["name"]] = state
+                seen.watched[metadata["name"]] = state
             if metadata.get("deletionTimestamp"):
-                told.terminating.add(metadata["uid"])
+                seen.terminating.add(metadata["uid"])
 
-    def _hear(self, trace: Trace, told: Told) -> None:
+    def _hear(self, trace: Trace, seen: Seen) -> None:
         version = trace.body["metadata"]["resourceVersion"] if isinstance(trace.body, dict) else ""
-        read = Read(told.carried_out.get(trace.number, trace.at), trace.at, self.truth.versions.get(version))
+        read = Read(seen.carried_out.get(trace.number, trace.at), trace.at, self.truth.versions.get(version))
         if trace.call is CallKind.READ_NODE:
-            told.nodes[trace.subject] = read
-            told.reads.setdefault(trace.subject, []).append((told.sent[trace.number].at, trace.at))
+            seen.nodes[trace.subject] = read
+            seen.reads.setdefault(trace.subject, []).append((seen.sent[trace.number].at, trace.at))
         elif trace.call in POD_ANSWERS and trace.body is not None:
-            told.pods[trace.uid] = read
+            seen.pods[trace.uid] = read
         elif trace.call in ENDS and trace.body is True:
-            told.deleted.add(trace.uid)
+            seen.deleted.add(trace.uid)
         elif trace.call is CallKind.WRITE_LEASE and trace.body.holder == trace.process:
-            if trace.at >= told.fenced_at:
-                told.leads_since = trace.at
-                if told.led and self._disturbances is not None and self._disturbances.steady:
+            if trace.at >= seen.fenced_at:
+                seen.leads_since = trace.at
+                if seen.led and self._disturbances is not None and self._disturbances.steady:
                     self._break("does not lead steadily", trace, "it led, and nothing took the Lease from it")
-            told.led = True
-            told.fenced_at = told.sent[trace.number].at + self._settings.election.renew_deadline_seconds
+            seen.led = True
+            seen.fenced_at = seen.sent[trace.number].at + self._settings.election.renew_deadline_seconds
         elif trace.call is CallKind.READ_LEASE and _held_by_another(trace.body, trace.process):
-            told.fenced_at = -NEVER
+            seen.fenced_at = -NEVER
 
     # Checks of each call
 
-    def _check_sent(self, trace: Trace, told: Told) -> None:
-        if self._elected and trace.at >= told.fenced_at:
-            since = "never led" if told.fenced_at == -NEVER else f"fenced since {told.fenced_at:.3f}"
+    def _check_sent(self, trace: Trace, seen: Seen) -> None:
+        if self._elected and trace.at >= seen.fenced_at:
+            since = "never led" if seen.fenced_at == -NEVER else f"fenced since {seen.fenced_at:.3f}"
             self._break("sent without leading", trace, f"{trace.process} {since}")
-        for name, other in self._told.items():
+        for name, other in self._seen.items():
             if name != trace.process and name not in self._dead and other.fenced_at > trace.at:
                 self._break("two leaders", trace, f"{trace.process} sends, {name} may until {other.fenced_at:.3f}")
         if trace.call not in (*ENDS, *CHANGES):
             return
         states = self.truth.pods.get(trace.uid, [])
-        node = told.nodes.get(states[-1].node or "") if states else None
-        told.bases[trace.number] = Basis(trace.at, node, told.pods.get(trace.uid, Read(trace.at, trace.at)))
+        node = seen.nodes.get(states[-1].node or "") if states else None
+        seen.bases[trace.number] = Basis(trace.at, node, seen.pods.get(trace.uid, Read(trace.at, trace.at)))
         if trace.call in CHANGES:
             return
-        if trace.uid in told.deleted:
+        if trace.uid in seen.deleted:
             self._break("deleted again", trace, "its deletion had been answered with success")
-        if trace.uid in told.terminating:
+        if trace.uid in seen.terminating:
             self._break("deleted again", trace, "it had been seen terminating")
 
-    def _check_end_of_pod(self, trace: Trace, told: Told) -> None:
+    def _check_end_of_pod(self, trace: Trace, seen: Seen) -> None:
         self.deletes_arrived += 1
         if trace.uid not in self.truth.pods:
             self._break("another UID", trace, f"there has never been a pod {trace.uid!r}")
             return
         if trace.uid in self.truth.gone:
             return
-        node, basis = self.truth.pods[trace.uid][-1].node or "", told.bases[trace.number]
+        node, basis = self.truth.pods[trace.uid][-1].node or "", seen.bases[trace.number]
         self._check_punctual(trace, node)
-        if not self._is_fresh(self._told[trace.process].reads.get(node, []), basis):
+        if not self._is_fresh(self._seen[trace.process].reads.get(node, []), basis):
             self._break("no fresh read", trace, f"no read of node {node} serves a call sent at {basis.sent_at:.3f}")
         read = basis.node or Read(trace.at, trace.at)
         # The version of a read tells what it showed: a write at the same instant may have come before or after it.
         nodes = [
             state for state in (read.state, *self.truth.node_states(node, read.so_at)) if isinstance(state, NodeState)
         ]
-        nodes += self._as_it_may_seem(self._told[trace.process], node, read)
+        nodes += self._as_it_may_seem(self._seen[trace.process], node, read)
         # A pod that is already Terminating was due, or somebody else deleted it: another rule judges a second DELETE.
         states = (basis.pod.state, *self.truth.pod_states(trace.uid, basis.pod.so_at))
         pods = [state for state in states if isinstance(state, PodState) and not state.terminating]
@@ -230,13 +230,13 @@ class ExplorationOracle:
             since = f"its node since {read.so_at:.3f} and itself since {basis.pod.so_at:.3f}"
             self._break("not due", trace, f"sent at {basis.sent_at:.3f}; by {since} due {when}")
 
-    def _as_it_may_seem(self, told: Told, node: str, read: Read) -> list[NodeState]:
+    def _as_it_may_seem(self, seen: Seen, node: str, read: Read) -> list[NodeState]:
         """Return how a node may seem to a process that has waited in vain for its watch to reach a read's version.
 
         Then the process cannot know whether a taint without a date was removed and set again: the only excuse.
         """
-        watched, state = told.watched.get(node), read.state
-        heard = (heard_at for _, heard_at in told.reads.get(node, ()))
+        watched, state = seen.watched.get(node), read.state
+        heard = (heard_at for _, heard_at in seen.reads.get(node, ()))
         waited = any(read.so_at - _LONG_AGO_SECONDS < heard_at < read.so_at - _IN_VAIN_SECONDS for heard_at in heard)
         if not waited or watched is None or not isinstance(state, NodeState) or watched.uid != state.uid:
             return []
@@ -261,7 +261,7 @@ class ExplorationOracle:
         there, pod = self.truth.node_now(node), self.truth.pods[trace.uid][-1]
         if there is None or not there.taints or self._disturbances is None:
             return
-        watched_from = self._told[trace.process].born_at + _BEGINNING_SECONDS
+        watched_from = self._seen[trace.process].born_at + _BEGINNING_SECONDS
         watched = self._watched and watched_from < min(there.taints.values())
         latest = due_at(there, pod, at_the_latest=not watched)
         if latest == NEVER:

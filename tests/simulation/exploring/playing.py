@@ -11,7 +11,7 @@ import yaml
 from tests.simulation.exploring.adopting import GIVEN_BACK_SECONDS, calm_until
 from tests.simulation.exploring.excuses import Disturbances, holds_back
 from tests.simulation.exploring.oracle import ExplorationOracle
-from tests.simulation.exploring.told import BrokenRule
+from tests.simulation.exploring.seen import BrokenRule
 
 from taint_eviction.runtime.ports import Gate
 from taint_eviction_lab.simulation import actions as do
@@ -125,7 +125,9 @@ class _Playing:
     def _note_posted(self, entry: TimelineEntry, leads: bool) -> None:
         """Check that only the leader reports a cancelled eviction."""
         if "Cancelling" in entry.why and not leads:
-            self._oracle.violations.append(BrokenRule("told by a standby", entry.at, f"{entry.subject}: {entry.why}"))
+            self._oracle.violations.append(
+                BrokenRule("reported by a standby", entry.at, f"{entry.subject}: {entry.why}")
+            )
 
     def _trace(self, trace: Trace) -> None:
         call = "" if trace.call is None else trace.call.value

@@ -148,11 +148,11 @@ class Restraints:
         if "modes" in self.kinds:
             given["budgets"] = [self._budget(name) for name in BUDGETS[: rng.choice((1, 1, 2, 3))]]
         if "pauses" in self.kinds and rng.random() < 0.2:
-            given["orders"] = rng.choice(
+            given["controlState"] = rng.choice(
                 ({}, {"pause": True}, {"nodes": [rng.choice(self._nodes)]}, {"namespaces": [NAMESPACES[1]]})
             )
         if "breaker" in self.kinds and rng.random() < 0.1:
-            given["orders"] = {"breaker": {"openSince": -30}}
+            given["controlState"] = {"breaker": {"openSince": -30}}
         return given
 
     def _budget(self, name: str) -> JsonObject:

@@ -61,13 +61,13 @@ class RightDifference(NamedTuple):
 
 
 _FLAPS = "an untaint lost without a trace: the taint seems to have stayed, and nothing tells it from one that did"
-_IN_TIME = "what is evicted before something else happens depends on how soon it is tried"
-_FIRST_BEARER = "where the taint or the pod is heard of late, the first bearer of the name went by itself before that"
-_UNSEEN = "the breaker does not count a node whose taint the watch does not bring in time"
+_IN_TIME = "which pods are evicted before another event depends on how soon each is tried"
+_FIRST_BEARER = "if the taint or the pod is observed late, the first pod of the name is already gone"
+_UNSEEN = "the breaker does not count a node whose taint the watch does not deliver in time"
 _FORGOTTEN = "nodes whose pods a predecessor has evicted are not counted by a new process"
-_BACKLOG = "a new process does not know that people know of what is due, and opens again"
+_BACKLOG = "a new process does not know that people know about the backlog, and opens again"
 _UNPROVEN = "a new process counts a taint without a date only where a pod proves that it is new"
-_WHO = "which of two pods a budget lets go is not promised"
+_WHO = "which of two pods a budget admits is not promised"
 _MISDATED = "objects are dated wrongly: how early their taints seem to be set depends on when the watch was last heard"
 _UNKNOWN = (
     "the oracle knows no graceful shutdowns, nodes that do not count, pauses that end by themselves, patience that"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.handling import ENDS, HandlingJudge
-from tests.simulation.exploring.told import TICK, Breach
+from tests.simulation.exploring.seen import TICK, Breach
+from tests.simulation.exploring.surges import SurgeJudge
 from tests.simulation.exploring.truth import NEVER, Truth, due_at
-from tests.simulation.exploring.waves import SurgeJudge
 
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.settings import Settings
@@ -97,7 +97,7 @@ class SuspensionJudge:
             held = {"pause-node": after.nodes.get(name), "pause-namespace": after.namespaces.get(name)}
         if held[kind] is None if kind in held else after != before:
             trace = Trace("somebody", 0, Phase.CARRIED_OUT, CallKind.WRITE_CONTROL_STATE, key, "", at)
-            self._breach("nonsense misread", trace, f"now it says {after}")
+            self._breach("unreadable value misread", trace, f"now it says {after}")
 
     def trace(self, trace: Trace) -> None:
         """Judge one phase of any call."""
@@ -172,7 +172,7 @@ class SuspensionJudge:
             if not before.latch.unreadable:
                 self._surges.check_closed(trace, before.latch, self._reset_before())
             elif read.latch == before.latch:
-                self._breach("closed too early", trace, "what stood there made no sense, and only a human closes that")
+                self._breach("closed too early", trace, "its value was unreadable, and only a person may correct it")
 
     def _reset_before(self) -> float:
         """Return when the breaker was closed the previous time; a date ahead counts from when it was written."""
@@ -191,7 +191,7 @@ class SuspensionJudge:
             return
         node, namespace = states[-1].node or "", states[-1].namespace
         if read.control_state is None:
-            self._breach("orders unknown", trace, "whether it is paused was never read")
+            self._breach("control state unknown", trace, "whether it is paused was never read")
             return
         if (scope := _paused(read.control_state, node, namespace)) is not None:
             self._breach("paused", trace, f"{scope}, as was read, so at {read.so_at:.3f}")
@@ -234,7 +234,7 @@ class SuspensionJudge:
         dues = [due_at(state, pod) for state in self._truth.node_states(node, since) for pod in pods]
         settled_at = min(dues, default=-NEVER) + breaker.settle_seconds
         if trace.at < settled_at - TICK:
-            self._breach("not settled", trace, f"a wave may show itself until {settled_at:.3f}")
+            self._breach("not settled", trace, f"a surge may become known until {settled_at:.3f}")
 
     # The end
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from tests.simulation.exploring.told import Breach
+from tests.simulation.exploring.seen import Breach
 from tests.simulation.exploring.truth import Truth
 
 from taint_eviction.runtime.ports import CallFailed

@@ -49,7 +49,7 @@ class Read:
 
 
 @dataclass
-class Told:
+class Seen:
     """What one process has seen of nodes, by name, and of pods, by UID.
 
     ``watched``: each node as its watch delivered it last. ``reads``: when each live read of a node was sent, and when

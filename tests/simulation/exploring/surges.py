@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
-from tests.simulation.exploring.told import Breach, shown
+from tests.simulation.exploring.seen import Breach, shown
 from tests.simulation.exploring.truth import (
     NEVER,
     NodeState,
@@ -176,7 +176,7 @@ class SurgeJudge:
         if seen.surge_at is None:
             return
         if trace.at > max(seen.surge_at, self._acts_since(trace.process, trace.at)) + _LOOK_SECONDS:
-            self._breach("in a wave", trace, f"{trace.process} saw it at {seen.surge_at:.3f}")
+            self._breach("in a surge", trace, f"{trace.process} saw it at {seen.surge_at:.3f}")
 
     def holds_exempt(self, trace: Trace) -> bool:
         """Return whether more nodes than the threshold are newly out of service, as the process must have seen."""
@@ -305,7 +305,7 @@ class SurgeJudge:
                 still_there.append(node)
         by_people, by_lifecycle = _counted(still_there)
         if self._is_surge(by_people, by_lifecycle, len(self._truth.nodes)):
-            self._breach("closed too early", trace, f"{by_people} and {by_lifecycle} nodes are as they were")
+            self._breach("closed too early", trace, f"{by_people} and {by_lifecycle} nodes still count")
 
     def _is_surge(self, by_people: int, by_lifecycle: int, total: int) -> bool:
         lifecycle = self._policy.lifecycle_nodes
