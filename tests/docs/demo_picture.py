@@ -23,7 +23,7 @@ PICTURE = Path(__file__).parents[2] / "docs" / "images" / "demo.svg"
 _COLUMNS, _LINES = 80, 24
 _INK = (232, 234, 237)
 _COLOURS = [_INK, (255, 138, 128), (111, 208, 140), (243, 201, 105), *[_INK] * 4]
-# With a ground of its own it can be read on a page that is light and on one that is dark.
+# With a background of its own the picture can be read on a light page and on a dark page.
 _THEME = TerminalTheme((21, 23, 26), _INK, _COLOURS)
 
 
@@ -38,7 +38,7 @@ def drawn(lines: Iterable[str]) -> str:
             view.show(DemoFact(**{**fact, "side": Side(fact["side"])}))
         view.conclude(verdict["lines"], verdict["as_told"])
     svg = console.export_svg(title="taint-eviction demo", theme=_THEME, unique_id="demo")
-    # Fonts of other sites are not loaded in a picture, and nothing else should be.
+    # A picture does not load fonts from other sites, and should load nothing else.
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace("Fira Code, ", "")
 
 

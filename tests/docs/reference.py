@@ -1,7 +1,7 @@
 """``python -m tests.docs.reference``: writes the pages of docs/reference that are made from the code.
 
-A test compares them with what this would write. Pages of other formats are not made here: that of the policy file and
-that of scenario files have tests of their own.
+A test compares them with what this would write. The pages about other formats are not made here: those of the policy
+file and of scenario files have tests of their own.
 """
 
 import re

@@ -44,7 +44,7 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def indented(lines: Sequence[str]) -> Iterator[str]:
-    """Yield each line, what belongs to an item of a list by four spaces, as MkDocs wants it; GitHub takes fewer."""
+    """Yield each line, with list items' further lines indented by four spaces, as MkDocs wants; GitHub takes fewer."""
     missing, code = 0, False
     for line in lines:
         top = not line.startswith(" ")

@@ -1,4 +1,4 @@
-"""The picture of the demo: what its last screen says, small, and without anything from elsewhere."""
+"""The picture of the demo has the text of its last screen, is small, and loads nothing."""
 
 import html
 import json
@@ -40,7 +40,7 @@ def said(svg: str) -> str:
 
 
 def test_the_last_screen_is_drawn_from_what_the_demo_prints() -> None:
-    """Both clusters beside each other, the last lines, the verdict."""
+    """The picture has both clusters beside each other, the last lines, and the verdict."""
     text = said(drawn(json.dumps(fact) for fact in FACTS))
     assert "model of built-in 1.36 this controller" in text
     assert "evicted at 1.0 s" in text
@@ -49,7 +49,7 @@ def test_the_last_screen_is_drawn_from_what_the_demo_prints() -> None:
 
 
 def test_the_picture_of_the_readme_is_small_and_loads_nothing() -> None:
-    """A picture on a page of others may not ask for fonts."""
+    """A picture on somebody else's page must not load fonts."""
     svg = PICTURE.read_text()
     assert len(svg) < 150_000
     assert "url(http" not in svg

@@ -1,4 +1,4 @@
-"""Pages that people meet first are short, and what they refer to is one step away."""
+"""Pages that people read first are short, and what they refer to is linked."""
 
 import re
 from pathlib import Path
@@ -13,29 +13,29 @@ _MAX_LINES = 130
 
 
 def test_the_front_page_is_short() -> None:
-    """What needs more room has a page of its own."""
+    """A topic that needs more room has a page of its own."""
     assert len(FRONT_PAGE.read_text(encoding="utf-8").splitlines()) <= _MAX_LINES
 
 
 def test_the_index_of_the_manifests_is_short() -> None:
-    """What is told about a task has a page of its own in docs/."""
+    """Each task has a page of its own in docs/."""
     assert len((ROOT / "manifests/README.md").read_text(encoding="utf-8").splitlines()) < 120
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/tasks").glob("*.md")), ids=lambda page: str(page.name))
 def test_a_task_is_read_in_a_few_minutes(page: Path) -> None:
-    """It is one task, not a book."""
+    """A page is about one task, and has at most 100 lines."""
     assert len(page.read_text(encoding="utf-8").splitlines()) <= 100
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_issue_is_a_link(page: Path) -> None:
-    """Nobody has to look up where a number belongs."""
+    """Readers need not find out to which repository a number belongs."""
     assert re.findall(r"(?<![\[\w/ ])#\d{4,}|(?<!PR) #\d{4,}", page.read_text(encoding="utf-8")) == []
 
 
 def test_why_answers_ten_objections_with_links() -> None:
-    """Each answer can be looked at."""
+    """Readers can check each answer."""
     page = (ROOT / "docs/why.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \*.*\* \| (.*) \|$", page, re.MULTILINE)
     assert len(rows) == 10

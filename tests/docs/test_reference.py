@@ -1,4 +1,4 @@
-"""The reference says what the code does: its pages are made from it, or every name on them is compared with it."""
+"""The reference says what the code does: its pages are made from the code, or their names are compared with it."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_pages_made_from_the_code_are_up_to_date(name: str) -> None:
 
 
 def test_the_page_about_http_has_every_path() -> None:
-    """Those that the controller serves, and no others."""
+    """The page has the paths that the controller serves, and no others."""
     served = re.findall(r'"(/\w+)"', (ROOT / "operator/taint_eviction/wiring.py").read_text(encoding="utf-8"))
     page = (PAGES / "http.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^## `(/\w+)", page, re.MULTILINE)) == {*served, "/metrics"}
@@ -26,5 +26,5 @@ def test_the_page_about_http_has_every_path() -> None:
 
 @pytest.mark.parametrize("key", sorted({*TOP, *RULE, *MATCH, *LIMITS}))
 def test_the_page_about_the_policy_file_has_every_key(key: str) -> None:
-    """Of the file, a rule, what it matches, and its limits."""
+    """These are the keys of the file, of a rule, of what a rule matches, and of its limits."""
     assert key in (ROOT / "manifests/POLICY.md").read_text(encoding="utf-8")

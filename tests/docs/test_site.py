@@ -59,15 +59,15 @@ def test_the_site_has_every_page_of_the_menu(site: Path) -> None:
     assert len(list(pages(site))) > 30
 
 
-def test_steps_with_commands_go_on_counting(site: Path) -> None:
-    """The code of a step is inside of it, so that the next one is not the first again."""
+def test_steps_with_commands_continue_counting(site: Path) -> None:
+    """The code of a step is inside the step, so that the next step is not number 1 again."""
     page = (site / "install/static-pod.html").read_text(encoding="utf-8")
     steps = re.findall(r"<ol>.*?</ol>", page, re.DOTALL)
     assert [(step.count("<li>"), step.count("<code>") > 0) for step in steps] == [(3, True)]
 
 
 def test_code_in_lists_is_indented_as_the_site_wants_it() -> None:
-    """It is moved as a whole; code outside of lists is left alone."""
+    """A block is moved as a whole; code outside of lists is left alone."""
     text = [
         "- a",
         "",
@@ -89,7 +89,7 @@ def test_code_in_lists_is_indented_as_the_site_wants_it() -> None:
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
-    """No font, no script, no picture of another host."""
+    """No page loads a font, a script or a picture from another host."""
     for page in pages(site):
         loads = _Loads()
         loads.feed(page.read_text(encoding="utf-8"))
@@ -97,12 +97,12 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 def test_styles_load_nothing_from_elsewhere(site: Path) -> None:
-    """No font of another host."""
+    """No style loads anything from another host."""
     for style in site.glob("**/*.css"):
         assert re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']*", style.read_text(encoding="utf-8")) == []
 
 
 def test_no_diagram_makes_the_theme_load_a_script(site: Path) -> None:
-    """The theme would fetch mermaid for elements of that class."""
+    """The theme would load mermaid for elements of the class mermaid."""
     for page in pages(site):
         assert not re.search(r"class=\"[^\"]*\bmermaid\b", page.read_text(encoding="utf-8")), page

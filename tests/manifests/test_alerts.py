@@ -1,4 +1,4 @@
-"""Alerts and dashboard: what they name is measured, what they say can be read, and they fire when they should."""
+"""Alerts and dashboard: their metrics exist, their texts are complete, and alerts fire when they should."""
 
 import json
 import re
@@ -105,7 +105,7 @@ _NAME = re.compile(r"\b(?:taint_eviction_controller|leader_election)_\w+")
 
 
 @pytest.mark.parametrize(("place", "expression"), expressions(), ids=lambda value: str(value)[:40])
-def test_what_is_asked_for_is_measured(place: str, expression: str) -> None:
+def test_expressions_use_metrics_and_labels_that_exist(place: str, expression: str) -> None:
     """Every metric in an expression is in /metrics, and so is every label that it selects or groups by."""
     names = _NAME.findall(expression)
     assert names, place
@@ -118,7 +118,7 @@ def test_what_is_asked_for_is_measured(place: str, expression: str) -> None:
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
 def test_texts_name_labels_that_the_alert_has(rule: dict[str, Any]) -> None:
-    """What aggregation drops is not written about."""
+    """A text does not use a label that the expression aggregates away."""
     texts = rule["annotations"]["summary"] + rule["annotations"]["description"]
     wanted = set(re.findall(r"\$labels\.(\w+)", texts))
     if grouped := re.findall(r"by \(([^)]*)\)", rule["expr"]):
@@ -142,7 +142,7 @@ def test_every_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(rule:
 
 
 def test_every_entry_of_the_runbook_is_an_alert() -> None:
-    """Nothing is explained that can't happen."""
+    """The runbook explains all alerts in their order, and nothing else."""
     headings = re.findall(r"^## (TaintEviction\w+)$", (MANIFESTS.parent / "docs/runbook.md").read_text(), re.MULTILINE)
     assert headings == [rule["alert"] for rule in rules()]
 
@@ -159,7 +159,7 @@ def test_service_levels_are_the_alerts_own_expressions() -> None:
 
 
 def test_the_page_puts_an_address_before_every_link_to_the_runbook() -> None:
-    """Its sed command finds them all, as the annotations are written."""
+    """The sed command on the page matches every link, as the annotations are written."""
     [pattern] = re.findall(r"sed 's\|(.*?)\|", (MANIFESTS.parent / "docs/tasks/alerts.md").read_text())
     assert (MONITORING / "prometheus-rule.yaml").read_text().count(f"            {pattern}") == len(rules())
 
@@ -180,7 +180,7 @@ def test_every_metric_is_shown_or_is_left_out_for_a_reason() -> None:
 
 
 def test_the_dashboard_answers_four_questions_in_rows() -> None:
-    """The state first; percentiles by their names; and when the breaker was open or something paused, everywhere."""
+    """The state comes first; annotations mark in all panels when the breaker was open or evictions were paused."""
     titles = [(panel["type"] == "row", panel["title"]) for panel in dashboard()["panels"]]
     assert [title for is_row, title in titles if is_row] == ["Is it well", "What goes on", "What is held", "API"]
     assert {"p50", "p99", "Tainted nodes", "Evictions by taint key", "Evictions by namespace"} <= {t for _, t in titles}
@@ -193,7 +193,7 @@ def _names(panel: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: str(panel["title"]))
 def test_legends_name_labels_that_the_series_have(panel: dict[str, Any]) -> None:
-    """What aggregation drops is not shown."""
+    """A legend does not use a label that the expression aggregates away."""
     for target in panel["targets"]:
         known = set.union(*(measured()[name] for name in _NAME.findall(target["expr"]))) | _ADDED
         if grouped := re.findall(r"by \(([^)]*)\)", target["expr"]):
@@ -231,13 +231,13 @@ def test_the_dashboard_asks_the_data_source_that_is_chosen() -> None:
 
 
 def as_grafana_asks(expression: str) -> str:
-    """Put in Grafana's variables."""
+    """Replace Grafana's variables by values."""
     variables = {"$job": ".*", "$__rate_interval": "1m", "$__range": "3h"}
     return re.sub(r"\$\w+", lambda name: variables[name[0]], expression)
 
 
 def promtool(*arguments: str) -> None:
-    """Run promtool; it must be content."""
+    """Run promtool, which must succeed."""
     done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -287,12 +287,12 @@ def replica(metric: str, instance: str, **labels: str) -> str:
     return f'{PREFIX}{metric}{{{JOB},instance="{instance}"{more}}}'
 
 
-# By alert: series at minute 0, 1, 2, …; the minute at which the alert fires, and the one before it, when it does not.
+# By alert: series at minute 0, 1, 2, …; the minute at which the alert fires. It does not fire in the minute before.
 FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionNoLeader": [
         ({}, 1),
         ({LEADER + ',instance="a"}': "1x3 0x9", LEADER + ',instance="b"}': "0x12"}, 5),
-        # A dry run's leader is none.
+        # The leader of a dry run does not count.
         ({'leader_election_master_status{name="taint-eviction-controller-dry-run",job="d"}': "1x9"}, 1),
     ],
     "TaintEvictionTwoLeaders": [({LEADER + ',instance="a"}': "1x9", LEADER + ',instance="b"}': "0 0 1x9"}, 3)],
@@ -306,7 +306,7 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionAdoptionRefused": [({replica("adoption_refused_pods", "a"): "0 1x9"}, 3)],
     "TaintEvictionNoStandby": [
         ({LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0x20 stale"}, 34),
-        # It crashes again and again, and is seen for a minute of five.
+        # The replica crashes again and again, and is seen in one minute of five.
         ({LEADER + ',instance="a"}': "1x40", LEADER + ',instance="b"}': "0 " + "stale _ _ _ 0 " * 8}, 7),
     ],
     "TaintEvictionNotSynced": [({f'{PREFIX}synced{{{JOB},instance="a"}}': "1 0x9"}, 6)],
@@ -369,7 +369,7 @@ ENDS: dict[str, tuple[dict[str, str], int]] = {
     "TaintEvictionBuiltInActive": ({f'{PREFIX}builtin_active_total{{{JOB},instance="a"}}': "0+1x30 30x30"}, 44),
 }
 
-# Series with which nothing fires, ever.
+# Series with which no alert ever fires.
 CALM: list[dict[str, str]] = [
     {
         LEADER + ',instance="a"}': "1x5 0x40",
@@ -403,7 +403,7 @@ CALM: list[dict[str, str]] = [
         LEADER + ',instance="b"}': "0x20 stale _x4 0x20",  # a rollout whose new replica starts slowly
     },
     {
-        # All go that a pause has held for half an hour.
+        # All pods go that a pause has held for half an hour.
         LEADER + ',instance="a"}': "1x45",
         LEADER + ',instance="b"}': "0x45",
         replica("pauses", "a", scope="whole"): "1x30 0x15",
@@ -429,7 +429,7 @@ def alert_tests() -> list[dict[str, Any]]:
 
 
 def _one_test(series: dict[str, str], moments: list[tuple[str, int, bool]]) -> dict[str, Any]:
-    # promtool wants all labels of what fires; a count by a name of our own says the same and needs none of them.
+    # promtool wants all labels of an alert that fires; a count by alertname says the same without them.
     conditions = [
         {
             "eval_time": f"{minute}m",
@@ -443,14 +443,14 @@ def _one_test(series: dict[str, str], moments: list[tuple[str, int, bool]]) -> d
 
 
 def test_every_alert_is_tried() -> None:
-    """No alert is written that nobody has seen firing, nor one that looks back and that nobody has seen ending."""
+    """Each alert has a case in which it fires; an alert that looks back also has a case in which it ends."""
     assert FIRES.keys() == {rule["alert"] for rule in rules()}
     assert ENDS.keys() == {rule["alert"] for rule in rules() if "[" in rule["expr"]}
 
 
 @needs_promtool
 def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
-    """Each fires at its minute, not a minute earlier, ends soon after its fault, and none fires while all is well."""
+    """Each alert fires at its minute, not before, and ends soon after its fault; none fires while all is well."""
     write_rules(tmp_path, list(rules()))
     tests = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": alert_tests()}
     path = tmp_path / "tests.yaml"

@@ -1,6 +1,6 @@
-"""The image, built by its Dockerfile where a builder and a base image are; nothing is pulled.
+"""The image, built by its Dockerfile if a builder and a base image are present; nothing is pulled.
 
-Buildah and Podman are driven here: they need no daemon. Docker builds the same Dockerfile.
+The tests use Buildah and Podman, which need no daemon. Docker builds the same Dockerfile.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 USER = "65532:65532"
 MEGABYTE = 10**6
 BUILD_SECONDS = 900
-# Of this process: whoever else builds has the same store.
+# The name has the ID of this process, because other builds use the same store.
 IMAGE = f"localhost/taint-eviction:test-{os.getpid()}"
 BASE_TAGS = [f"3.{minor}-slim" for minor in (11, 12, 13, 14)]
 
@@ -92,7 +92,7 @@ class Container:
 
 @contextmanager
 def mounted(image: str) -> Iterator[Path]:
-    """Give the root of a container of an image."""
+    """Mount a container of an image, and yield its root."""
     name = buildah("from", "--pull-never", image)
     try:
         yield Path(buildah("mount", name))
@@ -120,7 +120,7 @@ def size(root: Path) -> int:
 
 @pytest.fixture(scope="module", params=BASE_TAGS)
 def base(request: pytest.FixtureRequest) -> str:
-    """Return each base image that is there; skips where none is, or nothing builds."""
+    """Return each base image that is present; skip if it is absent, or if there is no builder."""
     if shutil.which("buildah") is None or os.geteuid() != 0:
         pytest.skip("no builder: Buildah is not installed, or not run by root")
     tag: str = request.param
@@ -137,8 +137,8 @@ def container(base: str) -> Iterator[Container]:
         yield Container(root, config["Env"], config["Entrypoint"], config["User"])
 
 
-def test_it_says_its_version_on_a_read_only_root(container: Container) -> None:
-    """As user 65532, with the image's own environment and entry point."""
+def test_the_image_prints_its_version_on_a_read_only_root(container: Container) -> None:
+    """The command runs as user 65532, with the image's own environment and entry point."""
     assert container.user == USER
     done = container.run("version")
     assert (done.returncode, done.stdout) == (0, f"taint-eviction {__version__}\n"), done.stderr
@@ -146,21 +146,21 @@ def test_it_says_its_version_on_a_read_only_root(container: Container) -> None:
 
 @pytest.mark.parametrize("verb", [[], ["run"], ["doctor"], ["plan"], ["status"], ["explain"], ["pause"], ["breaker"]])
 def test_every_verb_gives_its_help(container: Container, verb: list[str]) -> None:
-    """Each is imported from what the image holds."""
+    """Each verb is imported from what the image holds."""
     done = container.run(*verb, "--help")
     assert done.returncode == 0, done.stderr
     assert "Usage: taint-eviction" in done.stdout
 
 
-def test_it_runs_until_it_misses_a_cluster(container: Container) -> None:
-    """Outside a cluster the controller says so and ends with 2."""
+def test_run_outside_a_cluster_exits_2(container: Container) -> None:
+    """The controller says that no API server is known."""
     done = container.run("run")
     assert done.returncode == 2
     assert "no API server is known" in done.stderr
 
 
 def test_everything_that_is_imported_is_there(container: Container) -> None:
-    """Each module of the controller and of Kopf is imported, and so are the models of metadata that Kopf knows."""
+    """Each module of the controller and Kopf can be imported, and so can the models of metadata that Kopf knows."""
     script = (
         "import importlib, pkgutil, taint_eviction, kopf, kubernetes.aio.client, kubernetes.aio.config\n"
         "for module in pkgutil.walk_packages(taint_eviction.__path__, 'taint_eviction.'):\n"
@@ -185,8 +185,8 @@ def test_nothing_is_compiled_at_a_start(container: Container) -> None:
     assert done.stdout.split() == [], done.stderr
 
 
-def test_it_is_at_most_100_megabytes_above_its_base(container: Container, base: str) -> None:
-    """What is added to the base is the controller and what it imports."""
+def test_the_image_is_at_most_100_megabytes_above_its_base(container: Container, base: str) -> None:
+    """The image adds the controller and what it imports to the base."""
     with mounted(f"docker.io/library/python:{base}") as root:
         added = size(container.root) - size(root)
     assert added < 100 * MEGABYTE, f"{added / MEGABYTE:.0f} MB above {base}"

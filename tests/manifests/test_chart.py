@@ -1,6 +1,6 @@
-"""The Helm chart: its values, and that without any it is the kustomize base.
+"""The Helm chart: its values, and its objects, which without values are those of the kustomize base.
 
-What renders needs ``helm``; what compares the schema with the command does not.
+Tests that render need ``helm``; tests that compare the schema with the command do not.
 """
 
 import json
@@ -94,7 +94,7 @@ def flag_of(group: str, key: str) -> str:
 
 
 def test_every_flag_is_a_value_and_every_value_a_flag() -> None:
-    """Each in one group; a new flag of run belongs into values.schema.json, or above."""
+    """Each flag is in one group; a new flag of run belongs in values.schema.json, or in the list above."""
     values = [flag_of(group, key) for group in GROUPS for key in SCHEMA["properties"][group]["properties"]]
     flags = {parameter.opts[0][2:] for parameter in run.params if not getattr(parameter, "hidden", False)}
     assert sorted(values) == sorted(flags - NOT_VALUES)
@@ -115,7 +115,7 @@ def test_choices_are_those_of_the_command(parameter: click.Parameter) -> None:
 
 
 def test_keys_of_rules_are_those_that_the_policy_file_may_have() -> None:
-    """None else, at every depth."""
+    """The schema allows no other key, at any depth."""
     rule = SCHEMA["properties"]["policy"]["properties"]["rules"]["items"]
     keys = rule["properties"]
     assert keys["mode"] == {"enum": [mode.value for mode in EvictionMode]}
@@ -129,7 +129,7 @@ def test_keys_of_rules_are_those_that_the_policy_file_may_have() -> None:
 
 
 def test_every_default_value_is_known_to_the_schema() -> None:
-    """Nothing but what is listed passes, in any object of the chart's own."""
+    """In each group the schema allows only the keys that it lists."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert values.keys() == SCHEMA["properties"].keys() - {"global"}
     for name in GROUPS:
@@ -144,14 +144,14 @@ def test_the_chart_has_the_version_of_the_package() -> None:
 
 
 def test_the_chart_shares_the_files_of_the_monitoring_component() -> None:
-    """They are links, so that there is one text."""
+    """The files are links, so that there is one text."""
     for link in (CHART / "files").iterdir():
         assert link.resolve() == MANIFESTS / "components" / "monitoring" / link.name
 
 
 @pytest.mark.parametrize("file", ["service-account", "cluster-role", "role", "pod-disruption-budget", "network-policy"])
 def test_templates_have_the_lines_of_the_base(file: str) -> None:
-    """Also where nothing renders them: a right that the base gets or loses, the chart gets or loses."""
+    """A right that the base gets or loses, the chart gets or loses; the comparison needs no helm."""
     base, chart = ((MANIFESTS / part / f"{file}.yaml").read_text() for part in ("base", "chart/templates"))
     said = [
         line
@@ -169,14 +169,14 @@ def test_templates_have_the_lines_of_the_base(file: str) -> None:
 @needs_helm
 @needs_kubectl
 def test_without_values_the_chart_is_the_base() -> None:
-    """Object by object."""
+    """All objects are equal, but for the order of flags."""
     assert same_but_for_the_order_of_flags(rendered()) == same_but_for_the_order_of_flags(by_name(copied("base")))
 
 
 @needs_helm
 @needs_kubectl
-def test_for_a_single_node_the_chart_is_that_overlay() -> None:
-    """Object by object."""
+def test_for_a_single_node_the_chart_is_the_overlay_single_node() -> None:
+    """All objects are equal, but for the order of flags."""
     chart, overlay = rendered("--set", "singleNode=true"), by_name(copied("overlays/single-node"))
     assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(overlay)
 
@@ -188,8 +188,8 @@ def copied(build: str) -> Any:
 
 @needs_helm
 @needs_kubectl
-def test_in_a_namespace_of_its_own_the_chart_is_that_overlay() -> None:
-    """But for the namespace itself, and the names of FlowSchemas, which say the namespace."""
+def test_in_a_namespace_of_its_own_the_chart_is_the_overlay_own_namespace() -> None:
+    """The chart has no Namespace, and its FlowSchemas have other names, which contain the namespace."""
     chart = rendered(namespace="taint-eviction")
     overlay = by_name(d for d in copied("overlays/own-namespace") if d["kind"] != "Namespace")
     for objects in (chart, overlay):
@@ -203,8 +203,8 @@ def test_in_a_namespace_of_its_own_the_chart_is_that_overlay() -> None:
 
 @needs_helm
 @needs_kubectl
-def test_with_monitoring_the_chart_is_that_overlay() -> None:
-    """Object by object; Helm adds the namespace where a file has none."""
+def test_with_monitoring_the_chart_is_the_overlay_monitoring() -> None:
+    """All objects are equal; Helm adds the namespace where a file has none."""
     chart, overlay = rendered("--set", "monitoring.enabled=true"), by_name(copied("overlays/monitoring"))
     for document in [*chart.values(), *overlay.values()]:
         if document["kind"] in MONITORING_KINDS:
@@ -214,7 +214,7 @@ def test_with_monitoring_the_chart_is_that_overlay() -> None:
 
 @needs_helm
 def test_values_become_flags_that_the_command_understands(tmp_path: Path) -> None:
-    """Numbers, durations, words, both halves of a pair, and what is off by default."""
+    """The values are numbers, durations, words, pairs, and switches that are off by default."""
     values = {
         "breaker": {"enabled": True, "nodes": "40%", "minNodes": 5, "zone": "off"},
         "evicting": {"evictionMode": "evict-then-delete", "evictTimeout": "3m", "keepFinished": True, "workers": 30},
@@ -235,7 +235,7 @@ def test_values_become_flags_that_the_command_understands(tmp_path: Path) -> Non
 
 @needs_helm
 def test_rules_become_a_policy_file_that_can_be_read() -> None:
-    """In a ConfigMap that is mounted where the flag looks."""
+    """The rules are in a ConfigMap, and the container has the flag with the path of the file."""
     rules = [{"name": "batch", "match": {"namespaces": ["batch-*"]}, "pause": True}]
     objects = rendered("--set-json", f"policy={json.dumps({'rules': rules})}", namespace="elsewhere")
     text = objects["ConfigMap taint-eviction-policy"]["data"]["policy.yaml"]
@@ -271,15 +271,15 @@ def test_rules_become_a_policy_file_that_can_be_read() -> None:
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_name(value: str, named: str) -> None:
-    """By the schema, before anything is rendered."""
+    """The schema refuses the value before anything is rendered."""
     done = template("--set", value)
     assert done.returncode != 0
     assert named in done.stderr
 
 
 @needs_helm
-def test_the_rules_that_the_policy_file_is_described_by_are_values() -> None:
-    """What the controller reads, the schema lets through: the example has every key."""
+def test_the_rules_in_the_example_of_the_policy_file_are_values() -> None:
+    """The example has every key that the controller reads, and the schema allows them."""
     example = re.search(r"```yaml\n(.*?)```", (MANIFESTS / "POLICY.md").read_text(), re.DOTALL)
     assert example
     rules = yaml.safe_load(example[1])["rules"]
@@ -289,7 +289,7 @@ def test_the_rules_that_the_policy_file_is_described_by_are_values() -> None:
 
 @needs_helm
 def test_a_digest_counts_instead_of_the_tag() -> None:
-    """An image by digest is what was tested."""
+    """A digest names exactly the image that was tested."""
     digest = "sha256:" + "a" * 64
     objects = rendered("--set", f"image.digest={digest},image.repository=registry.example.com/taint-eviction")
     assert container(objects)["image"] == f"registry.example.com/taint-eviction@{digest}"

@@ -1,6 +1,6 @@
 """The image, without a container engine: the Dockerfile's steps are followed to the letter in a directory of its own.
 
-What is followed is the stage that builds; of the one that runs, only what it says is looked at.
+The tests follow the stage that builds. Of the stage that runs they only read the instructions.
 """
 
 import fcntl
@@ -70,7 +70,7 @@ def project() -> dict[str, Any]:
 
 
 def test_the_lock_pins_every_dependency_by_hash_and_names_no_place() -> None:
-    """Each version has hashes; where it comes from is not the lock's business."""
+    """Each version has hashes; the lock does not say where packages come from."""
     text = (ROOT / "requirements.lock").read_text()
     for block in re.split(r"\n(?=[a-z])", text)[1:]:
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", block), block
@@ -79,7 +79,7 @@ def test_the_lock_pins_every_dependency_by_hash_and_names_no_place() -> None:
 
 
 def test_the_lock_fits_the_project() -> None:
-    """What pyproject.toml asks for is in the lock, in a version that it allows; else make the lock anew.
+    """The lock has what pyproject.toml asks for, in a version that it allows; if not, make a new lock.
 
     The command is in the lock's head.
     """
@@ -99,8 +99,8 @@ def test_both_stages_have_the_same_base_by_tag_or_by_digest() -> None:
     assert steps(0, "ARG") == ["PYTHON_TAG=3.11-slim", "PYTHON_DIGEST="]
 
 
-def test_it_runs_as_the_user_that_the_manifests_name() -> None:
-    """A number that is nobody's on the node: the kubelet can tell that it is not root."""
+def test_the_image_runs_as_the_user_that_the_manifests_name() -> None:
+    """The user is a number that the node does not use: the kubelet can tell that it is not root."""
     [user] = steps(2, "USER")
     deployment = yaml.safe_load((ROOT / "manifests/base/deployment.yaml").read_text())
     security = deployment["spec"]["template"]["spec"]["securityContext"]
@@ -109,7 +109,7 @@ def test_it_runs_as_the_user_that_the_manifests_name() -> None:
 
 
 def test_no_shell_stands_between_the_kubelet_and_the_process() -> None:
-    """Exec form, of a command that the project installs, so that SIGTERM arrives."""
+    """The entry point is a command of the project in exec form, so that SIGTERM reaches the process."""
     [entrypoint] = steps(2, "ENTRYPOINT")
     [command] = json.loads(entrypoint)
     assert command in project()["project"]["scripts"]
@@ -119,12 +119,12 @@ def test_no_shell_stands_between_the_kubelet_and_the_process() -> None:
 
 
 def test_the_label_says_the_version() -> None:
-    """The image says by default what the package says."""
+    """The default version of the image is the version of the package."""
     assert f"VERSION={__version__}" in steps(2, "ARG")
 
 
-def test_all_that_is_copied_is_let_in() -> None:
-    """.dockerignore shuts out everything, and lets in what the Dockerfile copies, no more."""
+def test_the_build_context_is_what_is_copied() -> None:
+    """.dockerignore excludes everything but what the Dockerfile copies."""
     patterns = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert patterns[0] == "*"
     let_in = {pattern[1:] for pattern in patterns if pattern.startswith("!")}
@@ -132,7 +132,7 @@ def test_all_that_is_copied_is_let_in() -> None:
 
 
 def test_a_build_pulls_nothing_but_its_base() -> None:
-    """A line ``# syntax=`` has Docker ask Docker Hub for a frontend, even if the base is there or in a mirror."""
+    """A line ``# syntax=`` makes Docker ask Docker Hub for a frontend, even if the base is there or in a mirror."""
     assert re.search(r"^# *(syntax|escape|check) *=", (ROOT / "Dockerfile").read_text(), re.MULTILINE) is None
 
 
@@ -142,7 +142,7 @@ def test_a_build_pulls_nothing_but_its_base() -> None:
 def run(command: str, directory: Path, path: str) -> subprocess.CompletedProcess[str]:
     """Run a line in a shell, as a RUN step does, in an environment that has nothing of ours."""
     environment = {"PATH": path, "HOME": str(Path.home()), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    # How packages are reached here is the host's business: its mirrors, certificates and proxies.
+    # The host decides how packages are reached: by its mirrors, certificates and proxies.
     environment |= {
         name: value for name, value in os.environ.items() if re.match(r"pip_|https?_proxy|no_proxy|ssl_", name, re.I)
     }
@@ -197,7 +197,7 @@ def build(root: Path) -> str:
 
 
 def index_can_be_reached(root: Path, path: str) -> bool:
-    """Tell whether a single package can be had: asked only once a step has failed."""
+    """Tell whether a single package can be downloaded; asked only after a step has failed."""
     name, version = next(iter(locked().items()))
     reach = run(f"pip download --no-cache-dir --no-deps --dest {root / 'reach'} {name}=={version}", root, path)
     return reach.returncode == 0
@@ -220,7 +220,7 @@ def packages(image: Path) -> Path:
 
 
 def test_the_installed_command_works(image: Path) -> None:
-    """With nothing else in PATH it says its version, without writing a file."""
+    """The command prints its version and its help with nothing else of ours in PATH."""
     command = image / PREFIX.strip("/") / "bin" / "taint-eviction"
     done = run("taint-eviction version && taint-eviction run --help", image, f"{command.parent}:/usr/bin:/bin")
     assert done.returncode == 0, done.stderr
@@ -228,7 +228,7 @@ def test_the_installed_command_works(image: Path) -> None:
 
 
 def test_what_is_installed_is_what_is_locked(image: Path) -> None:
-    """Every locked version and the project itself; what built it and pip are gone."""
+    """Every locked version and the project itself are installed; pip and what built the project are gone."""
     names = [path.name.removesuffix(".dist-info").rpartition("-") for path in packages(image).glob("*.dist-info")]
     found = {re.sub(r"[-_.]+", "-", name).lower(): version for name, _, version in names}
     assert found == {name: version for name, version in locked().items() if name != "setuptools"} | {
@@ -238,7 +238,7 @@ def test_what_is_installed_is_what_is_locked(image: Path) -> None:
 
 
 def test_everything_is_compiled_and_never_compared_with_its_source(image: Path) -> None:
-    """Bytecode is there, marked unchecked: on a read-only root nothing could write it later."""
+    """The bytecode is marked unchecked, since nothing can write it later on a read-only root."""
     for module in packages(image).rglob("*.py"):
         [compiled] = (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc")
         assert compiled.read_bytes()[4:8] == (0b01).to_bytes(4, "little"), module
@@ -252,7 +252,7 @@ def test_the_image_holds_the_controller_alone(image: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["demo", "replay"])
 def test_a_verb_of_the_laboratory_says_how_to_get_it(image: Path, verb: str) -> None:
-    """In the image it exits with 2: whoever has the repository has it, no index of packages does; `--help` omits it."""
+    """In the image the verb exits with 2 and says how to install it from the repository; `--help` omits it."""
     command = image / PREFIX.strip("/") / "bin" / "taint-eviction"
     done = run(f"{command} {verb} story.yaml --html page.html", image, "/usr/bin:/bin")
     assert done.returncode == 2
@@ -263,7 +263,7 @@ def test_a_verb_of_the_laboratory_says_how_to_get_it(image: Path, verb: str) -> 
 
 
 def test_plan_needs_nothing_of_the_laboratory(image: Path) -> None:
-    """What would happen is told from a file by the image alone."""
+    """The image alone can plan from a file."""
     command = image / PREFIX.strip("/") / "bin" / "taint-eviction"
     shop = ROOT / "tests" / "planning" / "data" / "shop.json"
     done = run(f"{command} plan {shop} --taint '*=x:NoExecute'", image, "/usr/bin:/bin")

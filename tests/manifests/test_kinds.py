@@ -225,7 +225,7 @@ DEPLOYMENT: dict[str, Any] = {
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """Return the deployment with one value in another way, None to take it out."""
+    """Return the deployment with another value at the path, or without the value if it is None."""
     document: dict[str, Any] = yaml.safe_load(yaml.safe_dump(DEPLOYMENT))
     *way, last = path.split(".")
     place: Any = document
@@ -239,7 +239,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 
 def test_a_right_object_has_no_problems() -> None:
-    """The check below is not one that always finds something."""
+    """The check below does not always find something."""
     assert kubernetes_problems(DEPLOYMENT) == []
 
 

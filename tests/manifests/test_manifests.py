@@ -1,4 +1,4 @@
-"""What the manifests promise each other: labels, names, ports, rights and flags that agree, and what must not be."""
+"""Labels, names, ports, rights and flags agree across the manifests, and nothing is there that must not be."""
 
 import re
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def flag(build: str, name: str) -> str:
 
 def settings_of(build: str) -> Settings:
     """Return the settings that the arguments of the container make."""
-    # The other tests do without the command.
+    # The other tests do not need the command.
     from taint_eviction.cli.run import run  # noqa: PLC0415
     from taint_eviction.cli.run_settings import read_settings  # noqa: PLC0415
 
@@ -125,7 +125,7 @@ def test_selectors_select_the_controllers_pods(build: str) -> None:
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_everything_is_in_one_namespace(build: str) -> None:
-    """What has a namespace is in the controller's own, and what has none gets none."""
+    """Namespaced objects are in the controller's own namespace, and cluster-scoped objects have none."""
     namespaces = {d["metadata"].get("namespace") for d in render(build) if d["kind"] not in CLUSTER_SCOPED}
     assert namespaces == {"taint-eviction" if build == "overlays/own-namespace" else "kube-system"}
     assert not any("namespace" in d["metadata"] for d in render(build) if d["kind"] in CLUSTER_SCOPED)
@@ -155,8 +155,8 @@ def test_the_own_namespace_is_there_and_restricted() -> None:
 
 
 @pytest.mark.parametrize("build", ["overlays/own-namespace", "overlays/static-pod"])
-def test_the_api_server_hears_the_controller_before_ordinary_workloads(build: str) -> None:
-    """Outside kube-system's accounts, FlowSchemas name whom the bindings name: one for the Lease, one for the rest."""
+def test_flow_schemas_put_the_controller_before_ordinary_workloads(build: str) -> None:
+    """One FlowSchema is for the Lease and one for the rest; both have the same subject as the bindings."""
     [subject] = one(build, "ClusterRoleBinding")["subjects"]
     lease_namespace = one(build, "Role")["metadata"]["namespace"]
     schemas = {
@@ -170,7 +170,7 @@ def test_the_api_server_hears_the_controller_before_ordinary_workloads(build: st
         detail = flow_subject["serviceAccount" if kind == "ServiceAccount" else "user"]
         assert flow_subject["kind"] == kind
         assert detail == {key: subject[key] for key in detail}
-        assert spec["matchingPrecedence"] < 9000  # "service-accounts", everybody's
+        assert spec["matchingPrecedence"] < 9000  # the precedence of "service-accounts", which is for everybody
     assert schemas["leader-election"]["matchingPrecedence"] < schemas["workload-high"]["matchingPrecedence"]
     [lease_rule] = schemas["leader-election"]["rules"][0]["resourceRules"]
     assert lease_rule["namespaces"] == [lease_namespace]
@@ -179,7 +179,7 @@ def test_the_api_server_hears_the_controller_before_ordinary_workloads(build: st
 
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_the_image_is_this_version_of_no_particular_registry(build: str) -> None:
-    """The tag and the version label say what the package says; where it is kept is the operator's business."""
+    """Tag and version label are the package's version; the operator chooses the registry."""
     assert container(build)["image"] == f"taint-eviction:{__version__}"
     assert pod(build)["metadata"]["labels"]["app.kubernetes.io/version"] == __version__
 
@@ -189,7 +189,7 @@ def test_the_image_is_this_version_of_no_particular_registry(build: str) -> None
 
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_the_command_understands_its_arguments(build: str) -> None:
-    """Every flag exists, every value can be read, and they are right together."""
+    """Every flag exists, every value can be read, and all of them fit together."""
     assert container(build)["args"][0] == "run"
     settings = settings_of(build)
     assert settings.problems() == []
@@ -202,7 +202,7 @@ def test_the_command_understands_its_arguments(build: str) -> None:
 
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_the_lease_and_the_config_map_are_those_there_are_rights_for(build: str) -> None:
-    """The name in the flag is the one in the Role, for both, in the namespace where they will be."""
+    """The flag and the Role have the same name for both, in the same namespace."""
     roles = "overlays/static-pod" if build == NODE_FILE else build
     for resource in ("leases", "configmaps"):
         names = {name for _, granted, name in rights(roles, "Role") if granted == resource} - {""}
@@ -228,7 +228,7 @@ def test_probes_ask_the_port_that_is_listened_on(build: str) -> None:
 
 @pytest.mark.parametrize("build", IN_CLUSTER)
 def test_probes_and_metrics_get_through_the_network_policy(build: str) -> None:
-    """The port of the container is let in from anywhere, the API server's ports out to anywhere, nothing else."""
+    """Traffic may enter at the container's port and leave to the API server's ports, and nothing else may."""
     spec = one(build, "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     [port] = container(build)["ports"]
@@ -261,8 +261,8 @@ def test_nothing_is_held_back_unless_asked_for(build: str) -> None:
     assert bool(flag(build, "config")) == (build == "overlays/guarded")
 
 
-def test_the_policy_file_is_mounted_so_that_it_changes() -> None:
-    """It is a key of a ConfigMap that is in the build and mounted as a directory, always by the same name."""
+def test_the_policy_file_is_mounted_so_that_it_can_change() -> None:
+    """The file is a key of a ConfigMap of the build, which is mounted as a directory, always by the same name."""
     path = PurePosixPath(flag("overlays/guarded", "config"))
     [mount] = container("overlays/guarded")["volumeMounts"]
     assert mount == {"name": "policy", "mountPath": str(path.parent), "readOnly": True}
@@ -275,7 +275,7 @@ def test_the_policy_file_is_mounted_so_that_it_changes() -> None:
 
 
 def test_the_policy_to_begin_with_can_be_read_with_and_without_its_examples() -> None:
-    """It says nothing as it is; with the comment marks taken off, each example is a rule."""
+    """The file has no rules as it is; without the comment marks each example is a rule."""
     text = one("overlays/guarded", "ConfigMap")["data"]["policy.yaml"]
     assert read_policy(text, "policy.yaml", EvictionPolicy()) == EvictionPolicy()
     examples = re.sub(r"^#(  )", r"\1", text.replace("rules: []", "rules:"), flags=re.MULTILINE)
@@ -284,12 +284,12 @@ def test_the_policy_to_begin_with_can_be_read_with_and_without_its_examples() ->
     assert rules
 
 
-# ---- who evicts the evictor
+# ---- how the controller's own pods are placed and evicted
 
 
 @pytest.mark.parametrize("build", [*REPLICATED, "overlays/dry-run"])
 def test_a_pod_leaves_dead_nodes_soon_and_others_never(build: str) -> None:
-    """The first toleration that matches: seconds for silent and unready nodes, every other taint indefinitely."""
+    """The first matching toleration has seconds for silent and unready nodes, and none for every other taint."""
     assert tolerated_seconds(build, "node.kubernetes.io/unreachable") == 30
     assert tolerated_seconds(build, "node.kubernetes.io/not-ready") == 120
     assert tolerated_seconds(build, "some/taint") is FOREVER
@@ -312,7 +312,7 @@ def test_a_pod_may_go_to_control_plane_nodes_but_to_no_other_tainted_one(build: 
 
 @pytest.mark.parametrize("build", [*ON_CONTROL_PLANE, "overlays/daemonset"])
 def test_replicas_live_on_control_plane_nodes(build: str) -> None:
-    """By required affinity, whatever the value of the label."""
+    """The affinity is required, and allows any value of the label."""
     affinity = pod(build)["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     [term] = affinity["nodeSelectorTerms"]
     assert term == {"matchExpressions": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]}
@@ -320,7 +320,7 @@ def test_replicas_live_on_control_plane_nodes(build: str) -> None:
 
 @pytest.mark.parametrize("build", REPLICATED)
 def test_two_replicas_on_two_nodes_can_be_rolled_out(build: str) -> None:
-    """They never share a node, so with two nodes a rollout must take one away before it makes one."""
+    """Replicas never share a node, so with two nodes a rollout must remove one before it creates one."""
     spec = workload(build)["spec"]
     assert spec["replicas"] == 2
     [spread] = pod(build)["spec"]["topologySpreadConstraints"]
@@ -331,7 +331,7 @@ def test_two_replicas_on_two_nodes_can_be_rolled_out(build: str) -> None:
 
 @pytest.mark.parametrize("build", [*REPLICATED, "overlays/single-node"])
 def test_a_drain_takes_one_replica_and_is_never_stuck_on_a_broken_one(build: str) -> None:
-    """The budget leaves one in place, counts whole pods, and protects no unready one."""
+    """The budget allows one unavailable replica, and does not protect a replica that is not ready."""
     spec = one(build, "PodDisruptionBudget")["spec"]
     assert spec["maxUnavailable"] == 1
     assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
@@ -339,7 +339,7 @@ def test_a_drain_takes_one_replica_and_is_never_stuck_on_a_broken_one(build: str
 
 @pytest.mark.parametrize("build", [*REPLICATED, "overlays/daemonset", "overlays/single-node", NODE_FILE])
 def test_the_controller_is_among_the_last_to_be_pushed_aside(build: str) -> None:
-    """It has a system priority and memory of its own, and no CPU limit that would throttle the Lease's renewal."""
+    """The controller has a system priority and its own memory; a CPU limit would throttle the Lease's renewal."""
     assert pod(build)["spec"]["priorityClassName"] in {"system-cluster-critical", "system-node-critical"}
     resources = container(build)["resources"]
     assert resources["requests"].keys() == {"cpu", "memory"}
@@ -358,7 +358,7 @@ def test_the_controller_is_among_the_last_to_be_pushed_aside(build: str) -> None
     ],
 )
 def test_variants_differ_from_the_base_only_where_they_say(build: str) -> None:
-    """What is not about placement, ports or rights is the same everywhere."""
+    """Everything but arguments, placement, ports and rights is the same in all builds."""
     placement = {"affinity", "tolerations", "topologySpreadConstraints", "priorityClassName", "priority"}
     account = {"serviceAccountName", "automountServiceAccountToken", "hostNetwork", "volumes"}
     mine, base = (
@@ -382,7 +382,7 @@ def test_variants_differ_from_the_base_only_where_they_say(build: str) -> None:
 
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_the_container_meets_the_restricted_standard(build: str) -> None:
-    """Not root, by a number that is nobody's on the node, without capabilities, on a read-only root."""
+    """The user is not root and not used on the node; there are no capabilities, and the root is read-only."""
     security = pod(build)["spec"]["securityContext"]
     assert security["runAsNonRoot"] is True
     assert security["runAsUser"] >= 10000
@@ -404,7 +404,7 @@ READ = {"get", "list", "watch"}
 
 @pytest.mark.parametrize("build", [build for build in BUILDS if build not in {"overlays/dry-run", NODE_FILE}])
 def test_rights_are_these_and_no_others(build: str) -> None:
-    """What the controller may do is what is written here."""
+    """The controller has exactly the rights that are written here."""
     assert rights(build, "ClusterRole") == {
         ("", "nodes", ""): READ,
         ("", "pods", ""): READ | {"delete"} | ({"patch"} if build in ADOPTING else set()),
@@ -421,8 +421,8 @@ def test_rights_are_these_and_no_others(build: str) -> None:
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_whoever_adopts_may_patch_pods_only_under_the_policy(build: str) -> None:
-    """Flag, right and policy come together or not at all; the policy denies, and means this account."""
+def test_a_build_that_adopts_patches_pods_only_under_the_policy(build: str) -> None:
+    """Flag, right and admission policy come together or not at all, and the policy denies."""
     adopts = build in ADOPTING
     assert ("--adopt" in container(build)["args"] if build in WITH_PODS else False) == adopts
     assert ("patch" in rights(build, "ClusterRole").get(("", "pods", ""), set())) == adopts
@@ -445,15 +445,15 @@ def test_whoever_adopts_may_patch_pods_only_under_the_policy(build: str) -> None
     ],
 )
 def test_the_policy_means_the_controllers_account_in_any_namespace(user: str, meant: bool) -> None:
-    """So a build in another namespace, and a static pod, are restricted without a change."""
+    """A build in another namespace and a static pod are restricted, too, without a change."""
     [condition] = one("overlays/managed", "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
     matched = re.fullmatch(r"request\.userInfo\.username\.matches\('(.+)'\)", condition["expression"])
     assert matched is not None
     assert bool(re.search(matched[1], user)) == meant
 
 
-def test_seconds_are_moved_at_creation_only_and_nobody_has_to_wait_for_it() -> None:
-    """The policy acts once, on new pods, but for kube-system and the controller's own; without it pods are created."""
+def test_seconds_are_moved_at_creation_only_and_no_pod_depends_on_it() -> None:
+    """The policy acts on new pods outside kube-system, but not on the controller's; if it fails, pods are created."""
     documents = list(
         yaml.safe_load_all((MANIFESTS / "components/adopt-at-admission/admission-policy.yaml").read_text())
     )
@@ -469,7 +469,7 @@ def test_seconds_are_moved_at_creation_only_and_nobody_has_to_wait_for_it() -> N
 
 
 def test_a_dry_run_may_write_nothing_but_its_own_lease() -> None:
-    """Not even wrong flags could make it evict, take the real controller's Lease, or pause and resume for it."""
+    """Even wrong flags could not make it evict, take the real controller's Lease, or pause and resume for it."""
     assert rights("overlays/dry-run", "ClusterRole") == {("", "nodes", ""): READ, ("", "pods", ""): READ}
     assert rights("overlays/dry-run", "Role") == {
         ("coordination.k8s.io", "leases", ""): {"create"},
@@ -479,8 +479,8 @@ def test_a_dry_run_may_write_nothing_but_its_own_lease() -> None:
 
 
 @pytest.mark.parametrize("real", [build for build in IN_CLUSTER if build != "overlays/dry-run"])
-def test_a_dry_run_runs_beside_the_real_one(real: str) -> None:
-    """They share no object, no Lease and no label by which one's Deployment would take the other's pods."""
+def test_a_dry_run_runs_beside_the_real_controller(real: str) -> None:
+    """They share no object, and the Deployment of one does not select the other's pods."""
     names = {described(document) for document in render(real)}
     assert not names & {described(document) for document in render("overlays/dry-run")}
     for mine, other in (("overlays/dry-run", real), (real, "overlays/dry-run")):
@@ -492,7 +492,7 @@ def test_a_dry_run_runs_beside_the_real_one(real: str) -> None:
     "path", sorted({*MANIFESTS.glob("**/*role*.yaml")} - {*MANIFESTS.glob("chart/**/*")}), ids=lambda path: path.name
 )
 def test_every_right_says_what_it_is_for(path: Path) -> None:
-    """Each verb stands on a line of its own with the reason for it."""
+    """Each verb has a line of its own with the reason for it."""
     listed = re.findall(r"^      - (\w+) +# \S.*$", path.read_text(), re.MULTILINE)
     granted = [
         verb
@@ -522,13 +522,13 @@ def test_a_static_pod_reads_the_kubeconfig_that_it_mounts() -> None:
 
 
 def test_a_static_pod_is_not_reachable_from_elsewhere() -> None:
-    """On the node's network nobody is asked who he is, so only the node itself may ask."""
+    """Callers on the node's network are not authenticated, so only the node itself may call."""
     assert pod(NODE_FILE)["spec"]["hostNetwork"] is True
     assert flag(NODE_FILE, "listen").startswith("127.0.0.1:")
 
 
 def test_the_cluster_half_of_a_static_pod_runs_nothing() -> None:
-    """It grants a user what the account has elsewhere, and leaves no account and no Deployment behind."""
+    """The build grants a user what the account has elsewhere, and has no account and no Deployment."""
     kinds = {document["kind"] for document in render("overlays/static-pod")}
     assert kinds == {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "FlowSchema"}
     for binding in of_kind("overlays/static-pod", "RoleBinding", "ClusterRoleBinding"):
@@ -540,15 +540,15 @@ def test_the_cluster_half_of_a_static_pod_runs_nothing() -> None:
 
 
 def test_paths_named_in_texts_exist() -> None:
-    """Instructions and comments lead somewhere."""
+    """The paths are in instructions and comments."""
     for path in [*MANIFESTS.glob("**/*.yaml"), *MANIFESTS.glob("**/*.md")]:
-        # Without what is in the kubelet's own directory of that name.
+        # Files in the kubelet's own directory of that name are left out.
         for named in re.findall(r"(?<!/)manifests/[\w./-]*\w", path.read_text()):
             assert (MANIFESTS.parent / named).exists(), f"{path}: {named}"
 
 
 def test_links_in_the_readme_lead_somewhere() -> None:
-    """Every link is to a heading of it or to a file beside it, and every overlay is in it."""
+    """Every link leads to a heading or to a file beside the README, which names every overlay."""
     text = (MANIFESTS / "README.md").read_text()
     lines = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     headings = {re.sub(r"[^\w -]", "", line).replace(" ", "-").lower() for line in lines}

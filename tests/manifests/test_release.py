@@ -1,4 +1,4 @@
-"""What makes a release: its script's refusals, the bill of materials, and Krew's manifest."""
+"""Releases: what the script refuses, the bill of materials, and Krew's manifest."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def bill() -> Any:
 
 
 def test_the_bill_lists_what_is_locked() -> None:
-    """Each version once, with its hashes; what only builds is excluded."""
+    """Each locked version is there once, with its hashes; the package that only builds is excluded."""
     pins = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\$", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
     components = bill()["components"]
     assert {each["name"]: each["version"] for each in components} == pins
@@ -41,7 +41,7 @@ def test_the_bill_lists_what_is_locked() -> None:
         assert each["externalReferences"][0]["hashes"]
 
 
-def test_the_bill_says_who_needs_what() -> None:
+def test_the_bill_says_which_component_needs_which() -> None:
     """Every reference is to a component; the controller needs Kopf, and Kopf needs aiohttp."""
     document = bill()
     own = document["metadata"]["component"]["bom-ref"]
@@ -53,7 +53,7 @@ def test_the_bill_says_who_needs_what() -> None:
 
 
 def test_equal_locks_make_equal_bills() -> None:
-    """Neither chance nor the clock is in it."""
+    """Neither chance nor the clock changes the bill."""
     assert bill() == bill()
 
 
@@ -68,7 +68,7 @@ def test_equal_locks_make_equal_bills() -> None:
     ],
 )
 def test_a_release_that_makes_no_sense_is_refused(arguments: list[str], said: str) -> None:
-    """Before anything is built or changed."""
+    """The script refuses it before it builds or changes anything."""
     done = run(str(CI / "release"), *arguments)
     assert done.returncode == 2
     assert said in done.stderr
@@ -101,7 +101,7 @@ def test_krew_installs_the_command_that_kubectl_finds() -> None:
 
 
 def test_the_plugin_says_how_to_get_the_package() -> None:
-    """Where the command is absent."""
+    """The plugin does not find the command."""
     done = subprocess.run(
         ["/bin/sh", str(CI / "kubectl-taint_eviction")],
         env={"PATH": "/nonexistent"},
@@ -139,7 +139,7 @@ ACTIVE = EXAMINED + "echo 'wrong     built-in controller  active in a'; exit 1"
 
 
 def test_kubernetes_own_specs_leave_a_log_with_the_version(tmp_path: Path) -> None:
-    """The specs of the taint manager are chosen; what doctor said is at the top of the log."""
+    """The specs of the taint manager are chosen, and the log begins with the output of doctor."""
     done = upstream(tmp_path, 'echo "$@"; echo "Ran 7 of 7000 Specs"', SWITCHED_OFF)
     assert done.returncode == 0, done.stderr
     log = (tmp_path / "tests/e2e/results/kubernetes-v1.36.2.log").read_text()
@@ -157,7 +157,7 @@ def test_kubernetes_own_specs_leave_a_log_with_the_version(tmp_path: Path) -> No
     ids=["the built-in controller is on", "no spec fits", "a spec fails"],
 )
 def test_specs_that_prove_nothing_do_not_pass(tmp_path: Path, e2e_test: str, doctor: str, said: str) -> None:
-    """The exit code is 1."""
+    """The script exits with 1 if the built-in controller is on, if no spec ran, or if a spec failed."""
     done = upstream(tmp_path, e2e_test, doctor)
     assert done.returncode == 1
     assert said in done.stderr

@@ -1,4 +1,4 @@
-"""What people are told to type exists: every command and flag of ours in the pages, and in the manifests' comments."""
+"""Every command and flag of ours in the pages, and in the manifests' comments, exists."""
 
 import re
 from functools import cache
@@ -60,7 +60,7 @@ def all_flags() -> frozenset[str]:
 
 
 def lines(path: Path) -> list[str]:
-    """Return a text's lines, continued ones in one, those of comments without their mark."""
+    """Return a text's lines; continued lines are joined, and comments lose their mark."""
     text = re.sub(r"\\\n\s*", "", path.read_text())
     return [re.sub(r"^\s*#\s*", "", line) if path.suffix == ".yaml" else line for line in text.splitlines()]
 
@@ -72,7 +72,7 @@ def invocations(path: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(README.parent)))
 def test_commands_that_are_written_about_exist(path: Path) -> None:
-    """Each is a command of ours, and has each of the flags that it is given."""
+    """Each is a command of ours, and has all flags that the text gives it."""
     for words, rest in invocations(path):
         found = command(words)
         assert found is not None, words
@@ -86,7 +86,7 @@ def test_flags_that_are_written_about_exist(path: Path) -> None:
     assert named <= all_flags() | FOREIGN.keys() | {"--help"}
 
 
-def test_the_role_to_copy_is_what_its_kind_says() -> None:
+def test_the_role_to_copy_fits_its_kind() -> None:
     """No field of the Role for people is misspelt, and none is absent."""
     [role] = re.findall(
         r"^```yaml\n(apiVersion: rbac.*?)^```$", (README.parent / "docs/security.md").read_text(), re.M | re.S

@@ -62,11 +62,11 @@ class Browser:
         return self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def complaints(self) -> list[str]:
-        """What stands in the console."""
+        """Return the messages in the console."""
         return [str(entry["message"]) for entry in self._call("POST", f"{self._session}/se/log", {"type": "browser"})]
 
     def screenshot(self) -> bytes:
-        """A PNG of what is seen."""
+        """Return a PNG of the visible page."""
         return base64.b64decode(self._call("GET", f"{self._session}/screenshot"))
 
     def close(self) -> None:

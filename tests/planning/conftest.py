@@ -1,4 +1,4 @@
-"""What the tests share that run a command against an API server; each sets up a ``server`` of its own."""
+"""What tests share that run a command against an API server; each module has a fixture ``server`` of its own."""
 
 from pathlib import Path
 
@@ -10,5 +10,5 @@ from fake_apiserver import ApiServer
 
 @pytest.fixture
 def config(server: ApiServer, tmp_path: Path) -> str:
-    """The way to the server."""
+    """Write a kubeconfig for the server, and return its path."""
     return str(write_kubeconfig(tmp_path / "config", server))

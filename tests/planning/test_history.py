@@ -1,4 +1,4 @@
-"""The journal: an incident is written down, drawn, and played again."""
+"""The journal: an incident is recorded, drawn, and replayed."""
 
 import json
 from dataclasses import replace
@@ -72,7 +72,7 @@ def played(text: str) -> ReplayResult:
 
 
 def test_a_journal_becomes_a_picture(tmp_path: Path) -> None:
-    """Taints as bands, countdowns, cancellations and evictions."""
+    """The picture has taints as bands, countdowns, cancellations and evictions."""
     incident(tmp_path / "journal")
     record = read(tmp_path / "journal")
     assert record.problems == []
@@ -86,7 +86,7 @@ def test_a_journal_becomes_a_picture(tmp_path: Path) -> None:
 
 
 def test_a_journal_becomes_a_scenario_that_holds(tmp_path: Path) -> None:
-    """Played again, the controller does what it did: an incident is a test."""
+    """In the replay the controller does what it did, so that an incident can be kept as a test."""
     incident(tmp_path / "journal")
     text = scenario_text(read(tmp_path / "journal"))
     result = played(text)
@@ -95,7 +95,7 @@ def test_a_journal_becomes_a_scenario_that_holds(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_an_outage_becomes_a_scenario_that_holds(tmp_path: Path) -> None:
-    """Whether nodes were ready is written down: otherwise the replayed countdown would start again."""
+    """The journal has the readiness of nodes: without it the replayed countdown would start again."""
     clock, journal = HandClock(at=0.0), Journal(tmp_path / "journal")
     live = LiveController(Controller(), clock, [journal], heard=journal.observed)
     down, up = Readiness("Unknown", EPOCH - 60), Readiness("True", EPOCH - 3600)
@@ -113,7 +113,7 @@ def test_a_journal_of_an_outage_becomes_a_scenario_that_holds(tmp_path: Path) ->
 
 
 def test_a_journal_says_that_a_node_was_shut_down_gracefully(tmp_path: Path) -> None:
-    """The words of its condition decide where the controller waits for the kubelet."""
+    """A controller that is set to wait for kubelets decides by the words of the node's condition."""
     journal = Journal(tmp_path / "journal")
     for at, shutting_down in ((0.0, False), (10.0, True), (20.0, False)):
         down = Readiness("False", EPOCH - 60, shutting_down)
@@ -125,8 +125,8 @@ def test_a_journal_says_that_a_node_was_shut_down_gracefully(tmp_path: Path) -> 
     assert ["node is shutting down" in step for step in steps] == [True, False]
 
 
-def test_a_pod_that_was_there_before_it_was_seen_is_given(tmp_path: Path) -> None:
-    """Pods are observed only once their node is tainted; when they were bound tells since when they were there."""
+def test_a_pod_appears_in_the_scenario_when_it_was_bound(tmp_path: Path) -> None:
+    """Pods are observed only once their node is tainted; the time of the binding says when a pod appeared."""
     journal = Journal(tmp_path / "journal")
     journal.observed(NodeSeen(node()), Moment(0.0, EPOCH))
     journal.observed(NodeSeen(node(taint())), Moment(100.0, EPOCH + 100))
@@ -140,7 +140,7 @@ def test_a_pod_that_was_there_before_it_was_seen_is_given(tmp_path: Path) -> Non
 
 
 def test_a_log_becomes_a_scenario_too(tmp_path: Path) -> None:
-    """It tells less, but taints, pods with a deadline and what became of them."""
+    """A log has less than a journal, but has taints, pods with a deadline, and their outcomes."""
     lines: list[dict[str, Any]] = [
         {"time": "2030-03-17T17:46:40Z", "what": "tainted", "node": "n1"},
         {"what": "scheduled", "taint": "k=v:NoExecute", "toleration": None, "pod": "ns/a", "uid": "1"},
@@ -172,8 +172,8 @@ def test_a_log_becomes_a_scenario_too(tmp_path: Path) -> None:
     assert {verdict.pod for verdict in result.verdicts} == {"ns/a", "ns/b"}
 
 
-def test_a_line_that_is_cut_is_told_with_its_place(tmp_path: Path) -> None:
-    """What can be used is used, what was skipped is counted."""
+def test_a_line_that_is_cut_is_reported_and_skipped(tmp_path: Path) -> None:
+    """The usable lines are used, and the skipped lines are counted."""
     incident(tmp_path / "journal")
     raw = (tmp_path / "journal").read_bytes()
     record = read_record((raw[:-20] + b"\nnonsense\n" + raw[-60:-5]).splitlines(keepends=True), "journal")
@@ -182,7 +182,7 @@ def test_a_line_that_is_cut_is_told_with_its_place(tmp_path: Path) -> None:
     assert played(scenario_text(record)).scenario.steps
 
 
-def test_what_brings_nothing_new_leaves_no_line(tmp_path: Path) -> None:
+def test_an_observation_without_news_leaves_no_line(tmp_path: Path) -> None:
     """Lists and heartbeats would fill any disk."""
     journal = Journal(tmp_path / "journal")
     for second in range(100):
@@ -194,7 +194,7 @@ def test_what_brings_nothing_new_leaves_no_line(tmp_path: Path) -> None:
 
 
 def test_the_journal_is_bounded_and_each_file_stands_alone(tmp_path: Path) -> None:
-    """Two files of the given size at most; the second begins with what is known."""
+    """There are two files of the given size at most, and the second begins with what is known."""
     path = tmp_path / "journal"
     journal = Journal(path, max_bytes=2000)
     journal.observed(NodeSeen(node(taint())), Moment(0.0, EPOCH))
@@ -207,13 +207,13 @@ def test_the_journal_is_bounded_and_each_file_stands_alone(tmp_path: Path) -> No
 
 
 def test_a_disk_that_cannot_be_written_ends_the_journal_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The controller goes on."""
+    """The controller continues."""
     journal = Journal(tmp_path / "no such directory" / "journal")
     journal.observed(NodeSeen(node(taint())), Moment(0.0, EPOCH))
     assert "the journal ends here, the controller continues" in caplog.text
 
 
-def test_a_record_is_told_from_a_scenario() -> None:
-    """By its first bytes."""
+def test_a_record_is_told_from_a_scenario_by_its_first_bytes() -> None:
+    """A record begins with a JSON object."""
     assert looks_like_record(b'{"t":1.0,"what":"journal"}')
     assert not looks_like_record(b"about: a scenario\n")

@@ -1,4 +1,4 @@
-"""The audit log as a record: what its lines let one conclude is drawn, and played again."""
+"""The audit log as a record: what follows from its lines is drawn, and replayed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ from taint_eviction_lab.picture.of_history import picture_of_record
 
 
 class Incident:
-    """A controller with an audit log, by a clock that is moved by hand."""
+    """A controller with an audit log, and with a clock that is moved by hand."""
 
     def __init__(self, path: Path) -> None:
         self.clock = HandClock(at=0.0)
@@ -40,12 +40,12 @@ class Incident:
         self.refusals: dict[str, list[WorkOutcome]] = {}
 
     def see(self, *facts: Fact) -> None:
-        """Tell facts now."""
+        """Let the controller observe facts now."""
         for fact in facts:
             self.live.observe(fact)
 
     def until(self, second: float) -> None:
-        """Evict all that is due up to then; each pod vanishes at once, unless it was refused first."""
+        """Evict all pods that are due up to then; each pod vanishes at once, unless its attempt is refused first."""
         while (due := self.live.controller.attempts.next_at(self.clock.at)) is not None and due <= second:
             self.clock.at = max(self.clock.at, due)
             for work in self.live.take_due(10, 10):
@@ -64,13 +64,13 @@ class Incident:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where the audit log is."""
+    """Return the path of the audit log."""
     return tmp_path / "audit"
 
 
 @pytest.fixture
 def incident(file: Path) -> Iterator[Incident]:
-    """An incident of one's own."""
+    """Make an incident with an audit log of its own."""
     made = Incident(file)
     yield made
     made.audit.close()
@@ -88,7 +88,7 @@ def surge(on: Incident) -> None:
 
 
 def test_an_audit_log_becomes_a_picture(incident: Incident, file: Path) -> None:
-    """Taints since they counted, countdowns, refusals and evictions; and it says what it cannot know."""
+    """The picture has taints, countdowns, refusals and evictions, and a note on what the log does not contain."""
     surge(incident)
     record = read(file)
     assert (record.problems, record.skipped) == ([], 0)
@@ -107,7 +107,7 @@ def test_an_audit_log_becomes_a_picture(incident: Incident, file: Path) -> None:
 
 
 def test_an_audit_log_becomes_a_scenario_that_holds(incident: Incident, file: Path) -> None:
-    """Each pod with the tolerations that counted, those of taints that did not decide, too."""
+    """Each pod has the tolerations that counted, also those of taints that did not decide."""
     surge(incident)
     text = scenario_text(read(file))
     result = played(text)
@@ -116,8 +116,8 @@ def test_an_audit_log_becomes_a_scenario_that_holds(incident: Incident, file: Pa
     assert "pods that stayed and taints that were removed are missing" in " ".join(text.split())
 
 
-def test_a_pod_whose_eviction_was_called_off_is_expected_nothing_of(incident: Incident, file: Path) -> None:
-    """Why it was called off is in no audit log: the replay may evict it."""
+def test_nothing_is_expected_of_a_pod_whose_eviction_was_called_off(incident: Incident, file: Path) -> None:
+    """The audit log does not say why the eviction was called off: the replay may evict the pod."""
     incident.see(NodeSeen(node(taint())), PodSeen(pod()))
     incident.refusals["web-0"] = [CalledOff()]
     [work] = incident.live.take_due(10, 10)
@@ -126,7 +126,7 @@ def test_a_pod_whose_eviction_was_called_off_is_expected_nothing_of(incident: In
 
 
 def test_a_pod_that_somebody_else_deleted_goes_in_the_scenario_too(incident: Incident, file: Path) -> None:
-    """It was gone when its turn came."""
+    """The pod was gone when its turn came."""
     incident.see(NodeSeen(node(taint())), PodSeen(pod(tolerates(5))))
     incident.refusals["web-0"] = [PodIsGone()]
     incident.until(10)
@@ -136,7 +136,7 @@ def test_a_pod_that_somebody_else_deleted_goes_in_the_scenario_too(incident: Inc
 
 
 def test_take_backs_are_no_evictions(incident: Incident, file: Path) -> None:
-    """They are in the audit log, but not in its picture, and nothing is skipped."""
+    """Take-backs are in the audit log, but not in the record made from it, and no line is skipped."""
     incident.audit.attempted(TakeBack(pod().ref, "n1", 0), Done(), Moment(0.0, EPOCH))
     record = read(file)
     assert (record.happenings, record.skipped, record.problems) == ([], 0, [])
@@ -149,8 +149,8 @@ def test_take_backs_are_no_evictions(incident: Incident, file: Path) -> None:
         ('{"action": "evict", "outcome": "evicted", "time": "2030-01-01T00:00:00Z"}', "the line names no taint"),
     ],
 )
-def test_a_line_that_lacks_something_is_told_with_its_place(file: Path, line: str, problem: str) -> None:
-    """And counted."""
+def test_a_line_that_lacks_a_field_is_reported_with_its_place(file: Path, line: str, problem: str) -> None:
+    """The line counts as skipped."""
     file.write_text(f"{line}\n")
     record = read(file)
     assert (record.problems, record.skipped) == ([f"audit:1: {problem}"], 1)

@@ -1,4 +1,4 @@
-"""What kept pods from leaving, from a journal into a scenario: the steps are there, and it holds when it is played."""
+"""What kept pods from leaving: the scenario of a journal has steps for it, and holds when it is replayed."""
 
 import json
 from pathlib import Path
@@ -25,61 +25,61 @@ Told = dict[str, Any]
 
 
 def head(at: float = 0.0, **settings: Any) -> Told:
-    """Tell that the controller was started."""
+    """Make the line about the start of the controller."""
     return {"t": EPOCH + at, "what": "journal", "version": 1, **({"settings": settings} if settings else {})}
 
 
 def node(at: float, name: str = "n1", *taints: Told) -> Told:
-    """Tell of a node."""
+    """Make a line about a node."""
     return {"t": EPOCH + at, "what": "node", "node": name, "uid": name, "taints": list(taints)}
 
 
 def pod(at: float, name: str, on: str = "n1", **fields: Any) -> Told:
-    """Tell of a pod that was there from the beginning."""
+    """Make a line about a pod that existed from the beginning."""
     told = {"pod": f"shop/{name}", "uid": name, "on": on, "tolerations": [], "bound": EPOCH - 60}
     return {"t": EPOCH + at, "what": "pod", **told, **fields}
 
 
 def about(at: float, what: str, name: str, **fields: Any) -> Told:
-    """Tell what became of it."""
+    """Make a line about what happened to a pod."""
     return {"t": EPOCH + at, "what": what, "pod": f"shop/{name}", "uid": name, "node": "n1", **fields}
 
 
 def evicted(at: float, name: str, late: float) -> Told:
-    """Tell of an eviction and how late it was."""
+    """Make a line about an eviction and how late it was."""
     return about(at, "evicted", name, taint="k=v:NoExecute", due=EPOCH + at - late, late_seconds=late)
 
 
 def refused(at: float, name: str, tries: int, error: str, **block: str) -> Told:
-    """Tell of an attempt that failed."""
+    """Make a line about an attempt that failed."""
     return about(at, "refused", name, tries=tries, error=error, **block)
 
 
 def told(at: float, what: str, **fields: Any) -> Told:
-    """Tell of what holds evictions back."""
+    """Make a line about what holds evictions back."""
     return {"t": EPOCH + at, "what": what, **fields}
 
 
 def recorded(*lines: Told) -> RunRecord:
-    """Write and read a journal in which n1 is tainted at 10."""
+    """Write a journal with these lines, and read it."""
     return read_record([json.dumps(line).encode() + b"\n" for line in lines], "journal")
 
 
 def scenario_of(record: RunRecord) -> Told:
-    """Write it as a scenario."""
+    """Return the scenario of a record."""
     found: Told = yaml.safe_load(scenario_text(record))
     return found
 
 
 def played(record: RunRecord) -> ReplayResult:
-    """Play its scenario."""
+    """Replay the scenario of a record, which must hold."""
     result = replay_scenario(read_scenario(scenario_text(record), "incident.yaml"))
     assert result.broken == (), result.broken
     return result
 
 
 def evictions(result: ReplayResult) -> dict[str, float]:
-    """Say who went when."""
+    """Return when each pod was evicted."""
     return {entry.subject: round(entry.at, 1) for entry in result.timeline if entry.what.value == "evicted"}
 
 
@@ -93,7 +93,7 @@ BUSY = "apiserver not ready (HTTP 503)"
 
 
 def test_calls_that_failed_fail_again_for_as_long() -> None:
-    """With the server's status and words; the pod goes after them, as it did."""
+    """The step has the server's status and words, and the pod goes afterwards, as it did."""
     failures = [refused(10.1 + number * 4, "web", number + 1, BUSY) for number in range(4)]
     record = recorded(head(), *TAINTED, *failures, evicted(25, "web", 15))
     ((at, step),) = steps(record, "refuse")
@@ -109,15 +109,15 @@ def test_calls_that_failed_fail_again_for_as_long() -> None:
 
 
 def test_a_connection_that_broke_breaks_again() -> None:
-    """There is no status to answer with."""
+    """There was no answer, so the step has no status and no message."""
     record = recorded(head(), *TAINTED, refused(10.1, "web", 1, "cannot connect"), evicted(11, "web", 1))
     ((_, step),) = steps(record, "refuse")
     assert not step.keys() & {"status", "message"}
     played(record)
 
 
-def test_what_is_refused_at_the_end_is_refused_for_ever() -> None:
-    """Nobody knows how it went on; nothing is expected of it."""
+def test_calls_refused_at_the_end_are_refused_indefinitely() -> None:
+    """The journal does not say what came next, so nothing is expected of the pod."""
     record = recorded(head(), *TAINTED, refused(10.1, "web", 1, BUSY), refused(12, "web", 2, BUSY))
     ((_, step),) = steps(record, "refuse")
     assert "for" not in step
@@ -125,8 +125,8 @@ def test_what_is_refused_at_the_end_is_refused_for_ever() -> None:
     assert evictions(played(record)) == {}
 
 
-def test_what_a_budget_blocked_is_refused_and_said_to_be() -> None:
-    """The record has no budgets; by the eviction API, as it was."""
+def test_calls_that_a_budget_blocked_are_refused() -> None:
+    """The record has no budgets, which the scenario says; it uses the eviction API, as the controller did."""
     words = "Cannot evict pod as it would violate the pod's disruption budget. (HTTP 429)"
     block = {"block": "budget", "budget": "web"}
     record = recorded(head(), *TAINTED, refused(10.1, "web", 1, words, **block), evicted(16, "web", 6))
@@ -150,8 +150,8 @@ def test_what_a_budget_blocked_is_refused_and_said_to_be() -> None:
         ),
     ],
 )
-def test_pauses_are_ordered_and_taken_back(scope: Told, step: Told) -> None:
-    """In time to be known when the controller knew them; who was held goes when they are over."""
+def test_pauses_begin_and_end_as_they_did(scope: Told, step: Told) -> None:
+    """A pause begins early enough to be known when it was known; a pod that was held goes when the pause ends."""
     begun = told(8, "paused", **scope, since=EPOCH + 7, reason="upgrade")
     over = told(40, "resumed", **scope)
     record = recorded(head(), node(0), begun, *TAINTED[1:], over, evicted(40.1, "web", 30.1))
@@ -165,7 +165,7 @@ def test_pauses_are_ordered_and_taken_back(scope: Told, step: Told) -> None:
 
 @pytest.mark.parametrize("scope", [EVERYTHING, PauseScope("node", "n1"), PauseScope("namespace", "shop")])
 def test_the_scope_of_a_pause_is_read_as_it_was_written(scope: PauseScope, tmp_path: Path) -> None:
-    """As a value of its own fields; the words beside it are for people."""
+    """The scope has fields of its own; the words beside them are for people."""
     journal = Journal(tmp_path / "journal")
     journal.report(Paused(scope, Pause()), Moment(1.0, EPOCH))
     journal.report(Resumed(scope), Moment(2.0, EPOCH + 1))
@@ -176,8 +176,8 @@ def test_the_scope_of_a_pause_is_read_as_it_was_written(scope: PauseScope, tmp_p
     assert happenings[1].text("scope") == str(scope)
 
 
-def test_a_pause_does_not_hold_those_who_had_gone() -> None:
-    """It is ordered after the last eviction before it, though it would be known later then."""
+def test_a_pause_does_not_hold_pods_that_had_gone() -> None:
+    """The pause begins after the eviction before it, even if it becomes known later then."""
     others = (*TAINTED, evicted(10.2, "web", 0.2))
     record = recorded(head(), *others, told(11, "paused", scope_kind="all"))
     assert steps(record, "pause") == [(10.25, {})]
@@ -185,14 +185,14 @@ def test_a_pause_does_not_hold_those_who_had_gone() -> None:
 
 
 def test_a_pause_from_the_beginning_is_given() -> None:
-    """The controller knew it before it did anything."""
+    """The controller knew the pause before it did anything."""
     record = recorded(head(), told(0.2, "paused", scope_kind="all"), *TAINTED)
     assert scenario_of(record)["given"]["orders"] == {"pause": True}
     assert evictions(played(record)) == {}
 
 
-def test_the_breakers_hold_is_a_pause() -> None:
-    """Its own settings are not in the journal; that is said."""
+def test_an_open_breaker_becomes_a_pause() -> None:
+    """The settings of the breaker are not in the journal; the scenario says that it pauses evictions instead."""
     opened = told(10.01, "breaker_opened", since=EPOCH + 10, cause="3 of 8 nodes")
     record = recorded(head(), *TAINTED, opened, told(50, "breaker_closed"), evicted(50.1, "web", 40.1))
     assert steps(record, "pause") == [(8.01, {"reason": "the circuit breaker: 3 of 8 nodes"})]
@@ -201,7 +201,7 @@ def test_the_breakers_hold_is_a_pause() -> None:
 
 
 def test_a_restart_is_a_step() -> None:
-    """From the last line before it; what was written anew is nothing new."""
+    """The restart begins after the last line before it; objects that the new process repeats are no changes."""
     again = (head(30), node(30, "n1", TAINT), pod(30, "late", tolerations=[{"operator": "Exists"}]))
     record = recorded(head(), *TAINTED, evicted(10.1, "web", 0.1), *again, node(31))
     assert steps(record, "restart") == [(10.15, {"after": 18.35})]
@@ -211,7 +211,7 @@ def test_a_restart_is_a_step() -> None:
 
 
 def test_holds_of_owners_are_recorded() -> None:
-    """The annotation and how much of it is granted; and when it is changed."""
+    """The scenario has the annotation, the setting that grants it, and later changes of the annotation."""
     settings = head(honourHolds="forever", defaultUnreachableSeconds=5)
     held = (pod(10, "web", hold=20.0), about(10, "scheduled", "web", due=EPOCH + 30, held_seconds=20.0))
     record = recorded(settings, node(0), node(10, "n1", TAINT), *held, evicted(30.1, "web", 0.1))
@@ -229,7 +229,7 @@ def test_holds_of_owners_are_recorded() -> None:
     assert evictions(played(for_ever)) == {}
 
 
-def test_an_eviction_may_be_seen_before_it_is_told() -> None:
+def test_the_end_of_a_pod_may_be_seen_before_the_answer() -> None:
     """The watch is often faster than the answer to the call: nobody else deleted the pod."""
     gone = {"t": EPOCH + 10.1, "what": "pod gone", "pod": "shop/web", "uid": "web"}
     record = recorded(head(), *TAINTED, gone, evicted(10.11, "web", 0.11))
@@ -240,7 +240,7 @@ def test_an_eviction_may_be_seen_before_it_is_told() -> None:
 
 
 def test_who_deleted_a_pod_that_was_due_is_not_known() -> None:
-    """The controller of the scenario may have been first: nothing is expected then. Before its deadline it is clear."""
+    """The scenario expects nothing, as the controller may be first; before the deadline it was somebody else."""
     gone = {"what": "pod gone", "pod": "shop/web", "uid": "web"}
     due = recorded(head(), *TAINTED, {"t": EPOCH + 15, **gone})
     assert steps(due, "delete") == []
@@ -251,28 +251,28 @@ def test_who_deleted_a_pod_that_was_due_is_not_known() -> None:
     assert steps(before, "delete") == [(15.0, {"pod": "shop/web", "force": True})]
 
 
-def test_what_is_evicted_is_drawn_until_then() -> None:
-    """Nobody watches for the end of a pod that has been evicted."""
+def test_an_evicted_pod_is_drawn_until_its_eviction() -> None:
+    """The journal has no line about the end of the evicted pod."""
     record = recorded(head(), *TAINTED, evicted(10.1, "web", 0.1), node(60))
     (row,) = picture_of_record(record).rows
     assert [round(bar.end, 1) for bar in row.bars if bar.kind is Kind.EXISTS] == [10.1]
 
 
-def test_lateness_without_a_reason_in_the_record_is_told() -> None:
-    """Limits of rules, another leader: the scenario has it in time, and says so."""
+def test_lateness_without_a_reason_in_the_record_is_mentioned() -> None:
+    """The reason may be a rule's limit or another leader; the scenario has the eviction in time, and says so."""
     record = recorded(head(), *TAINTED, evicted(40, "web", 30))
     assert "The record does not say why 1 eviction was late" in scenario_of(record)["about"]
     assert evictions(played(record)) == {"shop/web": 10.0}
 
 
-def test_rules_of_the_policy_are_told_to_be_missing() -> None:
-    """The journal only counts them."""
+def test_missing_rules_of_the_policy_are_mentioned() -> None:
+    """The journal only counts the rules."""
     record = recorded({**head(), "rules": 2}, *TAINTED, evicted(10.1, "web", 0.1))
     assert "The rules of the policy are missing." in scenario_of(record)["about"]
 
 
-def test_a_log_of_a_storm_is_told_to_lack_its_pods() -> None:
-    """Only the first of them have lines of their own."""
+def test_a_log_of_a_storm_says_that_pods_are_missing() -> None:
+    """Only the first pods of a storm have lines of their own."""
     storm = {"t": EPOCH + 11, "what": "storm", "node": "node-1", "evicted": 40, "refused": 0}
     log = [evicted(10.1, "web", 0.1), storm]
     assert "So is what became of the pods of a storm" in recorded(*log).missing

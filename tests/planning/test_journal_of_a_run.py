@@ -1,4 +1,4 @@
-"""What a controller writes down while it runs, over HTTP in a process of its own: killed, cut, full, played again."""
+"""The journal of a controller that runs over HTTP in a process of its own: killed, cut, full, and replayed."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def create(server: ApiServer, name: str, *tolerations: JsonObject) -> None:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    """Serve a node, and pods that go at once, after a second, and much later."""
+    """Serve a node, and pods that go at once, after a second, much later, and never."""
     async with ApiServer(seed=8) as started:
         started.kubelets.finish_after_seconds = 0.05
         started.create("nodes", node_object("n1", started.clock.timestamp()))
@@ -41,7 +41,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @asynccontextmanager
 async def recorded_controller(config: str, journal: Path, *flags: str) -> AsyncIterator[RunningController]:
-    """Run the controller with a journal; whoever does not kill it has it stopped."""
+    """Run the controller with a journal, and stop it afterwards unless the test has killed it."""
     async with running_controller(config, "--journal", str(journal), *flags) as run:
         yield run
         if run.process.returncode is None:
@@ -49,7 +49,7 @@ async def recorded_controller(config: str, journal: Path, *flags: str) -> AsyncI
 
 
 async def left(server: ApiServer, *names: str) -> None:
-    """Wait until no pods are left but these."""
+    """Wait until only these pods are left."""
     await until(lambda: {pod["metadata"]["name"] for pod in server.list("pods")} == set(names))
 
 
@@ -59,18 +59,18 @@ def lines(journal: Path) -> list[str]:
 
 
 def evictions(journal: Path) -> list[tuple[str, float]]:
-    """List who was evicted when, in seconds from the journal's beginning."""
+    """List the evicted pods with their times, in seconds from the journal's beginning."""
     told = [json.loads(line) for line in lines(journal) if line.endswith("}") and '"padding"' not in line]
     return [(each["pod"], each["t"] - told[0]["t"]) for each in told if each["what"] == "evicted"]
 
 
 async def played(*arguments: str) -> Result:
-    """Run ``replay`` in a thread: the server lives in this one's loop."""
+    """Run ``replay`` in another thread: the server runs in the loop of this one."""
     return await asyncio.to_thread(CliRunner().invoke, replay, list(arguments), catch_exceptions=False)
 
 
 async def test_an_incident_is_recorded_drawn_and_played_again(server: ApiServer, config: str, tmp_path: Path) -> None:
-    """Refused deletions, a kill in the middle of a line, a restart; the scenario has the same evictions, and holds."""
+    """Deletions are refused, and a kill cuts a line; the scenario has the same evictions, and holds."""
     journal, page, story = tmp_path / "journal", tmp_path / "page.html", tmp_path / "story.yaml"
     async with recorded_controller(config, journal) as run:
         server.faults.add(resource="pods", verb="delete", name="one", status=503, times=3)
@@ -106,19 +106,19 @@ async def test_an_incident_is_recorded_drawn_and_played_again(server: ApiServer,
     assert seen.keys() == {pod for pod, _ in recorded}
     assert all(abs(seen[pod] - at) < WITHIN_SECONDS for pod, at in recorded), (seen, recorded)
 
-    # And through the model of the built-in controller, each in a cluster of its own.
+    # The same journal is replayed with the model of the built-in controller, in a cluster of its own.
     both = await played(str(journal), "-o", "json", "--against", "built-in")
     against = json.loads(both.stdout)["replays"][0]["against"]
     compared = {pod["pod"]: pod["difference"] for pod in against["pods"]}
     alike = {"shop/none": "same", "shop/again": "same", "shop/late": "neither", "shop/ever": "neither"}
-    # It may have given up the refused one until its restart.
+    # The model may have given up the refused pod until its restart.
     assert compared in ({**alike, "shop/one": "same"}, {**alike, "shop/one": "later"})
 
 
 async def test_a_full_journal_is_rotated_and_its_second_file_stands_alone(
     server: ApiServer, config: str, tmp_path: Path
 ) -> None:
-    """It begins with what is known, so the picture has no hole: the pod that was seen before goes after it."""
+    """The second file begins with what is known, so that it can be replayed without the first."""
     journal = tmp_path / "journal"
     padding = b'{"t":1.0,"what":"padding"}\n'
     journal.write_bytes(padding * ((2**20 - 4000) // len(padding)))
@@ -141,7 +141,7 @@ async def test_a_full_journal_is_rotated_and_its_second_file_stands_alone(
 
 
 async def test_a_journal_has_the_settings_that_decide(server: ApiServer, config: str, tmp_path: Path) -> None:
-    """So that its scenario is played under them."""
+    """The scenario of the journal has the same settings."""
     journal, story = tmp_path / "journal", tmp_path / "story.yaml"
     flags = ("--honour-holds=forever", "--default-unreachable-seconds=2", "--eviction-mode=evict")
     server.admission.default_toleration_seconds = None

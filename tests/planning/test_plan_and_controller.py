@@ -1,4 +1,4 @@
-"""What a plan foretells, and what the controller then does: pod by pod and second by second, over HTTP."""
+"""What a plan predicts, and what the controller then does: pod by pod and second by second, over HTTP."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 async def plan(*arguments: str) -> dict[str, Any]:
-    """Run the command in a thread: the server lives in this one's loop."""
+    """Run the command in another thread: the server runs in the loop of this one."""
     result = await asyncio.to_thread(run, *arguments, "-o", "json")
     assert result.exit_code == 0, result.stderr
     document: dict[str, Any] = json.loads(result.stdout)
@@ -58,7 +58,7 @@ async def plan(*arguments: str) -> dict[str, Any]:
 async def carried_out(
     server: ApiServer, config: str, expected: dict[str, float], taint: tuple[str, ...], *flags: str
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Taint a node under the controller, and wait until the expected pods have gone and nobody else can follow.
+    """Taint a node under the controller, and wait until the expected pods have gone and no other pod can follow.
 
     Return for each pod that went how much later than expected its DELETE arrived, and how much later than expected its
     deadline is by the controller's log, in whole seconds of Unix time.
@@ -75,7 +75,7 @@ async def carried_out(
 
 
 def assert_as_foretold(late: dict[str, float], due: dict[str, float], expected: dict[str, float]) -> None:
-    """Assert that the expected pods went and nobody else, none early, each deadline as far apart as was foretold.
+    """Assert that only the expected pods went, none early, and that deadlines are as far apart as predicted.
 
     The log's deadlines are cut to whole seconds, so two that were seen a moment apart may differ by one.
     """
@@ -84,8 +84,8 @@ def assert_as_foretold(late: dict[str, float], due: dict[str, float], expected: 
     assert max(due.values()) - min(due.values()) <= 1.0, due
 
 
-async def test_a_plan_foretells_what_the_controller_does(server: ApiServer, config: str) -> None:
-    """Who goes, who stays, and each at the foretold instant, never before."""
+async def test_a_plan_predicts_what_the_controller_does(server: ApiServer, config: str) -> None:
+    """The same pods go and stay, each at the predicted instant, never before."""
     foretold = await plan("--kubeconfig", config, "--taint", TAINT)
     expected = {pod["name"]: pod["inSeconds"] for pod in foretold["pods"] if pod["outcome"] == "leaves"}
     assert expected == {"none": 0, "negative": 0, "one": 1, "first-counts": 2, "three": 3, "other-taint": 0}
@@ -94,8 +94,8 @@ async def test_a_plan_foretells_what_the_controller_does(server: ApiServer, conf
     assert {pod["metadata"]["name"] for pod in server.list("pods")} == {"ever", "mirror", "elsewhere"}
 
 
-async def test_they_agree_with_every_flag_that_changes_decisions(server: ApiServer, config: str) -> None:
-    """Default tolerances, holds and what becomes of finished pods, the same flags for both."""
+async def test_plan_and_controller_agree_with_every_flag_that_changes_decisions(server: ApiServer, config: str) -> None:
+    """Both have the same flags for default tolerances, holds and finished pods."""
     server.admission.default_toleration_seconds = None
     server.create("nodes", node_object("n3", server.clock.timestamp()))
     create(server, "lacks-one", on="n3")
@@ -113,7 +113,7 @@ async def test_they_agree_with_every_flag_that_changes_decisions(server: ApiServ
 
 
 async def test_a_plan_changes_nothing(server: ApiServer, config: str) -> None:
-    """It only lists, and tries evictions with dryRun."""
+    """A plan only lists objects, and tries evictions with dryRun."""
     before = {pod["metadata"]["resourceVersion"] for pod in server.list("pods")}
     server.create(
         "poddisruptionbudgets", {"metadata": {"name": "all"}, "spec": {"selector": {"matchLabels": {"app": "none"}}}}
@@ -123,7 +123,7 @@ async def test_a_plan_changes_nothing(server: ApiServer, config: str) -> None:
 
 
 async def test_the_api_server_confirms_what_a_budget_blocks(server: ApiServer, config: str) -> None:
-    """By a dry-run eviction of each pod that has one."""
+    """The plan tries a dry-run eviction of each pod that has a budget."""
     for index in range(2):
         create(server, f"web-{index}", labels={"app": "web"})
     selector = {"matchLabels": {"app": "web"}}
@@ -139,7 +139,7 @@ async def test_the_api_server_confirms_what_a_budget_blocks(server: ApiServer, c
 
 
 async def test_a_busy_api_server_confirms_nothing(server: ApiServer, config: str) -> None:
-    """Its 429 names no budget: it says nothing about the pod, and the plan says that it does not know."""
+    """Its 429 names no budget and says nothing about the pod, so the plan says that it does not know."""
     create(server, "web-0", labels={"app": "web"})
     selector = {"matchLabels": {"app": "web"}}
     server.create(
@@ -151,8 +151,8 @@ async def test_a_busy_api_server_confirms_nothing(server: ApiServer, config: str
     assert any("allows 0 and refuses 0; 1 could not be asked" in note for note in document["notes"])
 
 
-async def test_without_the_right_to_try_the_plan_goes_on(server: ApiServer, config: str) -> None:
-    """It says so, and its own arithmetic stands."""
+async def test_without_the_right_to_evict_the_plan_continues(server: ApiServer, config: str) -> None:
+    """The plan says so, and keeps its own calculation."""
     create(server, "web-0", labels={"app": "web"})
     selector = {"matchLabels": {"app": "web"}}
     server.create(
@@ -164,10 +164,10 @@ async def test_without_the_right_to_try_the_plan_goes_on(server: ApiServer, conf
     assert document["counts"]["blocked"] == 1
 
 
-async def test_the_api_server_is_asked_for_those_alone_that_a_rule_evicts(
+async def test_the_api_server_is_asked_only_about_pods_that_a_rule_evicts(
     server: ApiServer, config: str, tmp_path: Path
 ) -> None:
-    """Deletions and what is paused are none of its eviction API's business."""
+    """Pods that are deleted or paused do not need the eviction API."""
     for tier in ("gold", "silver", "bronze"):
         create(server, f"web-{tier}", labels={"app": "web", "tier": tier})
     selector = {"matchLabels": {"app": "web"}}
@@ -187,8 +187,8 @@ async def test_the_api_server_is_asked_for_those_alone_that_a_rule_evicts(
     assert any("the API server allows 1 and refuses 0" in note for note in document["notes"])
 
 
-async def test_what_people_hold_back_now_is_told(server: ApiServer, config: str) -> None:
-    """The plan is made as if nothing did: who is due stays for as long as it is held."""
+async def test_present_pauses_are_mentioned(server: ApiServer, config: str) -> None:
+    """The plan is made as if nothing was paused; its notes and its first line name the pauses."""
     data = {"pause": '{"since": "2026-03-01T12:00:00Z", "reason": "upgrade"}', "pause-node.n1": "true"}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "here", "namespace": "default"}, "data": data}
     server.create("configmaps", body)

@@ -1,4 +1,4 @@
-"""Plans beside a built-in controller: which pods adoption covers, and which that one evicts."""
+"""Plans beside a built-in controller: which pods are adopted, and which the built-in controller evicts."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ TAINT = "node-1=maintenance:NoExecute"
 
 
 def taken_over(*pods: JsonObject, taint: str = TAINT) -> Plan:
-    """Plan for pods of a node that is tainted at noon, with adoption of ten seconds or more."""
+    """Plan for pods of a node that is tainted at noon, with adoption of countdowns of ten seconds or more."""
     plan = planned(inventory_of(node("node-1"), *pods), Changes((read_taint(taint),)))
     add_adoption(plan, 10.0)
     return plan
@@ -31,12 +31,12 @@ def adopted(plan: Plan) -> dict[str, bool | None]:
     ("seconds", "expected"), [(300, True), (10, True), (9, False), (0, False), (-1, False), (None, None)]
 )
 def test_a_countdown_is_adopted_if_enough_of_it_is_left(seconds: int | None, expected: bool | None) -> None:
-    """A pod that tolerates the taint indefinitely is evicted by nobody."""
+    """Neither controller evicts a pod that tolerates the taint indefinitely."""
     assert adopted(taken_over(pod("web", "node-1", tolerates(seconds)))) == {"web": expected}
 
 
-def test_a_pod_that_does_not_tolerate_the_taint_is_the_built_in_controllers() -> None:
-    """At once: there is nothing to take. One untolerated taint is enough."""
+def test_the_built_in_controller_evicts_pods_that_do_not_tolerate_the_taint() -> None:
+    """The eviction comes at once, and there are no seconds to take."""
     plan = taken_over(pod("web", "node-1"), pod("db", "node-1", tolerates(300)))
     assert adopted(plan) == {"web": False, "db": True}
     assert plan.notes == [
@@ -46,7 +46,7 @@ def test_a_pod_that_does_not_tolerate_the_taint_is_the_built_in_controllers() ->
 
 
 def test_what_is_left_of_a_running_countdown_counts() -> None:
-    """The node was tainted long ago: a minute is nearly over for one pod, ten minutes are not for the other."""
+    """The node was tainted 55 s ago: a minute is nearly over for one pod, ten minutes are not for the other."""
     tainted = node("node-1")
     added = {"key": "maintenance", "effect": "NoExecute", "timeAdded": "2026-03-01T11:59:05Z"}
     tainted["spec"]["taints"] = [added]
@@ -57,7 +57,7 @@ def test_what_is_left_of_a_running_countdown_counts() -> None:
 
 
 def test_a_pod_that_is_adopted_counts_as_adopted_whatever_is_left() -> None:
-    """Its minute is nearly over. A taint that it does not tolerate is the built-in controller's all the same."""
+    """Its minute is nearly over; for a taint that it does not tolerate, the built-in controller evicts it."""
     noted = tolerates() | {"occurrence": 0, "seconds": 60}
     note = {"by": "controller", "tolerations": [noted]}
     running = {"key": "maintenance", "effect": "NoExecute", "timeAdded": "2026-03-01T11:59:05Z"}
@@ -78,7 +78,7 @@ def test_a_pod_that_is_adopted_counts_as_adopted_whatever_is_left() -> None:
 
 
 def test_finished_mirror_and_terminating_pods_are_never_adopted() -> None:
-    """The built-in controller deletes finished ones, and the others are nobody's."""
+    """The built-in controller deletes finished pods, and neither controller evicts the others."""
     finished = pod("finished", "node-1", tolerates(300))
     finished["status"]["phase"] = "Failed"
     mirror = pod("mirror", "node-1", tolerates(300), annotations={"kubernetes.io/config.mirror": "x"})
@@ -86,8 +86,8 @@ def test_finished_mirror_and_terminating_pods_are_never_adopted() -> None:
     assert adopted(taken_over(finished, mirror, going)) == {"finished": False, "mirror": None, "going": None}
 
 
-def test_the_command_says_whose_each_pod_is(tmp_path: Path) -> None:
-    """In the table and in the document; without the flag, nothing of it."""
+def test_the_command_says_which_controller_evicts_each_pod(tmp_path: Path) -> None:
+    """Table and document say so; without the flag the document says nothing about adoption."""
     file = tmp_path / "cluster.json"
     items: list[Any] = [node("node-1"), pod("web", "node-1"), pod("db", "node-1", tolerates(300))]
     file.write_text(json.dumps({"kind": "List", "items": items}))

@@ -1,4 +1,4 @@
-"""Bad input: file and place are named, what can be used is used, and what cannot is counted."""
+"""Bad input: file and place are named, usable objects are used, and the others are counted."""
 
 import io
 import json
@@ -35,7 +35,7 @@ def tainted(*taints: object) -> JsonObject:
 
 @pytest.mark.parametrize("form", [json.dumps, yaml.safe_dump])
 def test_lists_in_lists_are_unpacked(form: Callable[[object], str]) -> None:
-    """However deep, and those of one kind too, whose items do not name it."""
+    """Lists are unpacked at any depth, also lists of one kind, whose items do not name it."""
     unnamed = {name: value for name, value in pod("a").items() if name != "kind"}
     inner = {"kind": "PodList", "items": [unnamed, pod("b")]}
     inventory = read(form(listed(listed(listed(NODE), inner), {"kind": "List", "items": None})))
@@ -44,22 +44,22 @@ def test_lists_in_lists_are_unpacked(form: Callable[[object], str]) -> None:
 
 
 def test_kinds_of_the_same_name_in_other_groups_are_skipped() -> None:
-    """Others have Nodes, too, which are called as the nodes are."""
+    """Longhorn, for example, has a kind Node, and names its objects like the nodes."""
     other = {"apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": {"name": "node-1"}, "spec": {}}
     inventory = read(json.dumps(listed(NODE, other)))
     assert len(inventory.nodes["node-1"].node.taints) == 1
     assert inventory.skipped == {"Node.longhorn.io": 1}
 
 
-def test_what_is_there_twice_is_told() -> None:
-    """As from two dumps: the last counts."""
+def test_objects_that_are_there_twice_are_mentioned() -> None:
+    """The input may consist of two dumps: the last object counts."""
     result = run("-", stdin=json.dumps(listed(NODE, pod("a"), node("node-1"), pod("a"))))
     assert result.stdout.splitlines()[0] == "no pod will leave: the one node has no NoExecute taint"
     assert "note: 2 objects given more than once: the last one counts" in result.stdout
 
 
 def test_pods_on_nodes_that_are_missing_are_counted_in_the_summary() -> None:
-    """Nothing is guessed about them."""
+    """The plan guesses nothing about these pods."""
     result = run("-", stdin=json.dumps(listed(NODE, pod("a", "node-1"), pod("b", "gone"), pod("c", "away"))))
     assert result.stdout.splitlines()[0] == (
         "1 of 1 pod on 1 node will leave: 1 at once; 1 bare pod gone for good;"
@@ -75,8 +75,8 @@ def test_pods_on_nodes_that_are_missing_are_counted_in_the_summary() -> None:
     ("taint", "nodes"),
     [("k:NoExecute", 0), ({"key": "k", "effect": "Noexecute"}, 1), ({"key": "k"}, 1), ({"effect": "NoExecute"}, 0)],
 )
-def test_a_taint_in_a_wrong_form_is_told_with_the_right_one(taint: object, nodes: int) -> None:
-    """And the plan is not complete: without it it may say the opposite of what is true."""
+def test_a_taint_in_a_wrong_form_is_reported_with_the_right_one(taint: object, nodes: int) -> None:
+    """It is a problem of the input: a plan without the taint may say the opposite of what is true."""
     inventory = read(json.dumps(listed(tainted(taint), pod("a")), indent=1))
     assert len(inventory.nodes) == nodes
     (problem,) = inventory.problems
@@ -86,7 +86,7 @@ def test_a_taint_in_a_wrong_form_is_told_with_the_right_one(taint: object, nodes
 
 @pytest.mark.parametrize("taint", ["k=v=w:NoExecute", "a/b/c:NoExecute", f"{'k' * 64}:NoExecute", "k=ä:NoExecute"])
 def test_a_taint_that_kubernetes_would_refuse_is_no_change(taint: str) -> None:
-    """The form is told."""
+    """The error shows the right form."""
     result = run("-", "--taint", f"node-1={taint}", stdin=json.dumps(NODE))
     assert result.exit_code == 2
     assert "is not NODE=KEY[=VALUE]:EFFECT, as in node-1=maintenance=now:NoExecute" in result.stderr
@@ -96,7 +96,7 @@ def test_a_taint_that_kubernetes_would_refuse_is_no_change(taint: str) -> None:
 
 
 def test_a_yaml_list_that_is_cut_between_two_lines_is_noticed() -> None:
-    """It is still YAML, but kubectl ends a list with its kind, and no pod is without a spec."""
+    """The rest is still YAML, but kubectl ends a list with its kind, and every pod has a spec."""
     text = yaml.safe_dump(listed(NODE, pod("a"), pod("b")))
     cut = text[: text.rindex("  spec:")]
     inventory = read(cut)
@@ -113,14 +113,14 @@ def test_a_yaml_list_that_is_cut_between_two_lines_is_noticed() -> None:
 
 @pytest.mark.parametrize("nested", ["[" * 200_000 + "]" * 200_000, "- " * 200_000])
 def test_yaml_that_is_nested_too_deeply_does_not_end_the_process(nested: str) -> None:
-    """The stack does not overflow, and the objects before it are used."""
+    """The stack does not overflow, and the objects before the nested one are used."""
     inventory = read(f"---\n{json.dumps(NODE)}\n---\nkind: Node\nmetadata: {{name: a}}\nx:\n  {nested}\n")
     assert inventory.problems == ["stdin:7: it is nested too deeply"]
     assert list(inventory.nodes) == ["node-1"]
 
 
 def test_half_a_character_is_no_text() -> None:
-    """It could be printed nowhere."""
+    """Half of a surrogate pair cannot be printed."""
     inventory = read('{"items": [' + json.dumps(NODE) + ', {"kind": "Node", "metadata": {"name": "\\ud83d"}}]}')
     assert list(inventory.nodes) == ["node-1"]
     assert inventory.problems == ["stdin:1: it has half of a character, written as an escape"]
@@ -128,15 +128,15 @@ def test_half_a_character_is_no_text() -> None:
 
 
 def test_a_key_that_is_there_twice_in_yaml_is_refused() -> None:
-    """As kubectl does: one of the two would be ignored; what is merged in may be overruled."""
+    """kubectl refuses it, too: one of the two would be ignored. A merged key may be overridden."""
     twice = "kind: Node\nmetadata: {name: a}\nspec: {taints: [{key: k, effect: NoExecute}]}\nspec: {}\n"
     assert read(twice).problems == ["stdin:4: no YAML: the key 'spec' is there twice"]
     merged = "x: &x {kind: Pod, metadata: {name: a}}\n<<: *x\nkind: Node\n"
     assert list(read(merged).nodes) == ["a"]
 
 
-def test_a_budget_of_two_minds_is_refused() -> None:
-    """As the API server does."""
+def test_a_budget_with_min_available_and_max_unavailable_is_refused() -> None:
+    """The API server refuses it, too."""
     inventory = read(json.dumps(budget("b", minAvailable=1, maxUnavailable=1)))
     assert inventory.problems == [
         "stdin:1: PodDisruptionBudget shop/b: spec.minAvailable and spec.maxUnavailable exclude each other"
@@ -157,15 +157,15 @@ def test_a_budget_of_two_minds_is_refused() -> None:
         ),
     ],
 )
-def test_where_nothing_can_be_used_nothing_is_planned(text: str, said: list[str]) -> None:
-    """No table says that all is well."""
+def test_without_usable_objects_nothing_is_planned(text: str, said: list[str]) -> None:
+    """An empty table would say that all is well."""
     result = run("-", stdin=text)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [f"taint-eviction: {sentence}" for sentence in said]
 
 
 def test_stdin_can_be_read_once() -> None:
-    """The second time it would be empty."""
+    """A second read would find nothing."""
     result = run("-", "-", stdin=json.dumps(NODE))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "taint-eviction: - is stdin, which can be read only once\n"
@@ -174,8 +174,8 @@ def test_stdin_can_be_read_once() -> None:
 # Counting
 
 
-def test_beyond_a_hundred_problems_are_counted() -> None:
-    """Not listed: nobody reads them."""
+def test_problems_beyond_a_hundred_are_only_counted() -> None:
+    """Nobody would read more lines."""
     result = run("-", stdin=json.dumps(listed(NODE, *[None] * 250)))
     assert "INCOMPLETE: 250 parts of the input could not be read" in result.stdout.splitlines()[0]
     assert len(result.stderr.splitlines()) == 101
@@ -183,7 +183,7 @@ def test_beyond_a_hundred_problems_are_counted() -> None:
 
 
 def test_objects_that_are_used_in_part_are_counted() -> None:
-    """What was left out is told with its place."""
+    """The part that is left out is reported with its place."""
     odd = tainted({"key": "k", "effect": "NoExecute", "timeAdded": "yesterday"})
     result = run("-", stdin=json.dumps(listed(odd, pod("a"))))
     assert result.exit_code == 0

@@ -13,7 +13,7 @@ TAINTED = node("node-1", "k=v:NoExecute")
 
 
 def web(count: int, *, leaving: int, ready: bool = True) -> list[JsonObject]:
-    """Write pods of one app, so many of them on the tainted node."""
+    """Write pods of one app, ``leaving`` of them on the tainted node."""
     return [
         pod(f"web-{index}", "node-1" if index < leaving else "node-2", labels={"app": "web"}, ready=ready)
         for index in range(count)
@@ -38,8 +38,8 @@ def with_budget(*objects: JsonObject, mode: EvictionMode = EvictionMode.DELETE) 
         ({"maxUnavailable": "20%"}, True),
     ],
 )
-def test_two_of_five_leave(spec: JsonObject, violated: bool) -> None:
-    """Numbers are as they are, percentages rounded up."""
+def test_two_of_five_pods_that_leave_may_violate_a_budget(spec: JsonObject, violated: bool) -> None:
+    """Numbers count as they are, and percentages are rounded up."""
     plan = with_budget(*web(5, leaving=2), budget("web", WEB, **spec))
     assert bool(plan.broken_budgets) is violated
 
@@ -56,8 +56,8 @@ def test_a_budgets_own_status_counts_while_it_is_current() -> None:
     assert not with_budget(*web(5, leaving=1), told).broken_budgets
 
 
-def test_evictions_are_let_through_until_the_budget_is_spent() -> None:
-    """Two may go, in the order of their deadlines; the third is blocked."""
+def test_evictions_are_allowed_until_the_budget_is_spent() -> None:
+    """Two pods may go, in the order of their deadlines, and the third is blocked."""
     pods = web(5, leaving=2)
     pods.append(pod("first", "node-1", labels={"app": "web"}))
     pods[0]["spec"]["tolerations"] = [tolerates(60, "k")]
@@ -69,7 +69,7 @@ def test_evictions_are_let_through_until_the_budget_is_spent() -> None:
 
 
 def test_two_budgets_for_one_pod_block_its_eviction() -> None:
-    """The eviction API does not support that, however much they allow."""
+    """The eviction API does not support two budgets, however much they allow."""
     plan = with_budget(
         *web(1, leaving=1), budget("a", WEB, minAvailable=0), budget("b", minAvailable=0), mode=EvictionMode.EVICT
     )
@@ -77,7 +77,7 @@ def test_two_budgets_for_one_pod_block_its_eviction() -> None:
 
 
 def test_pods_that_are_not_ready_cost_nothing() -> None:
-    """They do not count as healthy, so their going violates nothing; AlwaysAllow lets them be evicted."""
+    """Pods that are not ready do not count as healthy; AlwaysAllow lets them be evicted."""
     unready = web(2, leaving=2, ready=False)
     assert not with_budget(*unready, budget("web", WEB, minAvailable=0)).broken_budgets
     blocked = budget("web", WEB, minAvailable=2)
@@ -87,7 +87,7 @@ def test_pods_that_are_not_ready_cost_nothing() -> None:
 
 
 def test_an_empty_selector_covers_all_pods_and_an_absent_one_none() -> None:
-    """As policy/v1 has it."""
+    """The API policy/v1 defines both so."""
     assert with_budget(*web(1, leaving=1), budget("all", {}, minAvailable=1)).broken_budgets
     absent = budget("none", minAvailable=1)
     del absent["spec"]["selector"]
@@ -103,14 +103,14 @@ def test_an_empty_selector_covers_all_pods_and_an_absent_one_none() -> None:
         ("app=web,app notin (a,web)", False),
     ],
 )  # fmt: skip
-def test_selectors_as_kubectl_takes_them(text: str, expected: bool) -> None:
-    """All terms must hold."""
+def test_selectors_are_read_as_kubectl_reads_them(text: str, expected: bool) -> None:
+    """All terms of a selector must hold."""
     assert chooses(parse_selector(text), {"app": "web", "size": "4"}) is expected
 
 
 @pytest.mark.parametrize("text", ["app=", "a b", "=x", "app in web", "app,,b", "a in (x"])
-def test_what_is_no_selector_is_refused(text: str) -> None:
-    """But an empty value is one."""
+def test_a_text_that_is_no_selector_is_refused(text: str) -> None:
+    """A term with an empty value is a selector."""
     if text == "app=":
         assert not chooses(parse_selector(text), {"app": "web"})
         return

@@ -30,8 +30,8 @@ def test_the_worked_example_cannot_be_scheduled() -> None:
     assert document["pods"][0]["why"] == "it is not bound to a node"
 
 
-def test_the_worked_example_tainted_one_by_one() -> None:
-    """However the three taints come, the running pod stays; without its second toleration it goes at once."""
+def test_the_worked_example_is_tainted_by_the_plan() -> None:
+    """The running pod stays with all three taints; without its second toleration it goes at once."""
     bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"}}
     documents = list(yaml.safe_load_all(Path(f"{DATA}/worked-example-new.yaml").read_text()))
     documents[0], documents[1]["spec"]["nodeName"] = bare, "node1"
@@ -47,7 +47,7 @@ def test_the_worked_example_tainted_one_by_one() -> None:
 
 
 def test_the_summary_comes_first_and_says_it_all() -> None:
-    """How many, when, and what breaks."""
+    """The first line says how many pods leave, when, and what breaks."""
     result = run(SHOP, "--now", NOON_TEXT, *TAINT)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[:2] == [
@@ -63,22 +63,22 @@ def test_the_summary_comes_first_and_says_it_all() -> None:
     assert "\x1b[" not in result.stdout
 
 
-def test_without_changes_it_says_what_is_going_to_happen() -> None:
-    """Only what is tainted already matters."""
+def test_without_changes_the_plan_says_what_is_going_to_happen() -> None:
+    """Only taints that are already there count."""
     first = run(SHOP, "--now", NOON_TEXT).stdout.splitlines()[0]
     assert first.startswith("5 of 5 pods on 1 node will leave: 4 at once, 1 within 1 m")
 
 
-def test_a_cluster_without_taints_has_nothing_to_fear() -> None:
-    """And the line says why."""
+def test_no_pod_leaves_a_cluster_without_taints() -> None:
+    """The only line says why."""
     pod = {"kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}, "spec": {"nodeName": "a"}}
     clean = run("-", stdin="\n".join(map(json.dumps, ({"kind": "Node", "metadata": {"name": "a"}}, pod))))
     assert clean.stdout == "no pod will leave: the one node has no NoExecute taint\n"
 
 
 @pytest.mark.parametrize("gates", [(), ("--exit-code",), ("--fail-on", "more-than=0")])
-def test_input_without_pods_is_no_gate_that_passes(gates: tuple[str, ...]) -> None:
-    """As when only nodes were written to the file."""
+def test_no_gate_passes_on_input_without_pods(gates: tuple[str, ...]) -> None:
+    """Somebody may have written only the nodes to the file."""
     empty = run("-", *gates, stdin=json.dumps({"kind": "Node", "metadata": {"name": "a"}}))
     assert (empty.exit_code, empty.stdout) == (2, "")
     assert "there is no pod among the objects that were read (1 node and 0 budgets)" in empty.stderr
@@ -86,7 +86,7 @@ def test_input_without_pods_is_no_gate_that_passes(gates: tuple[str, ...]) -> No
 
 @pytest.mark.parametrize("chosen", [("-l", "pool=nope"), ("--zone", "nope"), ("-l", "pool=web")])
 def test_a_selector_without_a_pattern_chooses_nothing_and_is_refused(chosen: tuple[str, ...]) -> None:
-    """Whoever forgot the taint must not read that nothing happens."""
+    """Somebody who forgot the taint must not read that nothing happens."""
     result = run(SHOP, "--now", NOON_TEXT, "--exit-code", *chosen)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "write '*=…'" in result.stderr
@@ -107,13 +107,13 @@ def test_a_selector_without_a_pattern_chooses_nothing_and_is_refused(chosen: tup
         (["--fail-on", "nonsense"], 2),
     ],
 )
-def test_gates(gates: list[str], code: int) -> None:
+def test_gates_set_the_exit_code(gates: list[str], code: int) -> None:
     """15 of the 19 pods leave, two budgets are violated, one pod is bare."""
     assert run(SHOP, "--now", NOON_TEXT, *TAINT, *gates).exit_code == code
 
 
 def test_a_bare_pod_is_gone_with_its_node_too() -> None:
-    """The pod garbage collector evicts nobody, but nobody creates it again either."""
+    """The pod garbage collector does not evict the pod, but nobody creates it again either."""
     result = run(SHOP, "--now", NOON_TEXT, "--delete-node", "node-1", "--fail-on", "bare-pod")
     assert result.exit_code == 1
     assert "; 1 bare pod gone for good; " in result.stdout.splitlines()[0]
@@ -121,8 +121,8 @@ def test_a_bare_pod_is_gone_with_its_node_too() -> None:
 
 
 @pytest.mark.parametrize(("gate", "code"), [("more-than=15", 0), ("more-than=14", 1)])
-def test_a_gate_says_the_same_to_who_reads_only_the_first_line(gate: str, code: int) -> None:
-    """As ``head`` does, which closes the pipe."""
+def test_a_gate_works_although_the_pipe_is_closed(gate: str, code: int) -> None:
+    """``head``, for example, closes the pipe after the first lines."""
     command = [sys.executable, "-m", "taint_eviction", "plan", SHOP, "--now", NOON_TEXT, *TAINT, "--fail-on", gate]
     environment = {**os.environ, "PYTHONPATH": str(Path("operator").resolve())}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
@@ -135,7 +135,7 @@ def test_a_gate_says_the_same_to_who_reads_only_the_first_line(gate: str, code: 
 
 
 def test_machines_get_one_document() -> None:
-    """The same as JSON and as YAML."""
+    """The document is the same as JSON and as YAML."""
     written = run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "json").stdout
     document = json.loads(written)
     assert document == yaml.safe_load(run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "yaml").stdout)
@@ -148,14 +148,14 @@ def test_machines_get_one_document() -> None:
 
 
 def test_wide_shows_every_pod() -> None:
-    """Also those that stay, with owner and start."""
+    """Pods that stay are shown, too, and so are owners."""
     wide = run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "wide").stdout
     assert "it is a mirror pod: its kubelet owns it" in wide
     assert "StatefulSet db" in wide
 
 
-def test_what_could_be_read_is_planned_and_the_exit_code_says_that_it_is_not_all() -> None:
-    """A gate must not pass because half of the input was missing."""
+def test_incomplete_input_is_planned_and_exits_2() -> None:
+    """A gate must not pass because a part of the input is missing."""
     text = Path(SHOP).read_text()
     result = run("-", "--now", NOON_TEXT, *TAINT, stdin=text[: len(text) * 2 // 3])
     assert result.exit_code == 2
@@ -177,7 +177,7 @@ def test_what_could_be_read_is_planned_and_the_exit_code_says_that_it_is_not_all
     ],
 )
 def test_wrong_arguments_exit_2(arguments: list[str]) -> None:
-    """With a sentence on stderr and nothing on stdout."""
+    """There is a message on stderr and nothing on stdout."""
     result = run(SHOP, *arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -185,7 +185,7 @@ def test_wrong_arguments_exit_2(arguments: list[str]) -> None:
 
 
 def test_an_unreachable_api_server_exits_3(tmp_path: Path) -> None:
-    """Nobody listens there."""
+    """No server listens at the address."""
     config = {
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -198,8 +198,8 @@ def test_an_unreachable_api_server_exits_3(tmp_path: Path) -> None:
     assert "cannot be reached" in result.stderr
 
 
-def test_a_later_change_is_told_with_its_time() -> None:
-    """When, from now and by the clock, and what leaves before."""
+def test_a_later_change_is_shown_with_its_time() -> None:
+    """The line has the time by the clock and from now, and counts the pods that leave before."""
     first = run(SHOP, "--now", NOON_TEXT, "--at", "30m", "--taint", "node-1=k:NoExecute").stdout.splitlines()[0]
     assert first.startswith(
         "at 12:30:00Z (in 30 m): 12 of 14 pods on 2 nodes would leave: 5 before that, 6 at once, 1 within 30 s;"
@@ -207,7 +207,7 @@ def test_a_later_change_is_told_with_its_time() -> None:
 
 
 def test_a_namespace_is_planned_by_itself() -> None:
-    """Its pods and budgets alone; -A, as without either, means all."""
+    """The plan has only its pods and budgets; -A, like no flag, means all namespaces."""
     objects = json.loads(Path(SHOP).read_text())
     objects["items"].append(pod("teller", namespace="bank"))
     written = json.dumps(objects)
@@ -225,8 +225,8 @@ def test_a_namespace_is_planned_by_itself() -> None:
     assert planned("-A", "-n", "bank") == planned()
 
 
-def test_a_namespace_without_pods_is_no_gate_that_passes() -> None:
-    """Most likely it is mistyped."""
+def test_no_gate_passes_on_a_namespace_without_pods() -> None:
+    """The namespace is most likely mistyped."""
     result = run(SHOP, "--now", NOON_TEXT, *TAINT, "-n", "shpo")
     assert result.exit_code == 2
     assert "there is no pod in namespace 'shpo'; did you mean 'shop'?" in result.stderr
@@ -241,7 +241,7 @@ def test_a_selector_is_enough_to_say_which_nodes(taint: str) -> None:
 
 
 def test_a_selector_is_enough_for_a_taint_without_a_value_and_for_an_untaint() -> None:
-    """Each as kubectl writes it."""
+    """Both are written as for kubectl."""
     shown = run(SHOP, "--now", NOON_TEXT, "--taint", "maintenance:NoExecute", "-l", "pool=web").stdout
     assert "if: taint * maintenance:NoExecute" in shown
     both = ("--taint", "*=gpu:NoExecute", "--untaint", "gpu:NoExecute", "-l", "pool=web")
@@ -249,7 +249,7 @@ def test_a_selector_is_enough_for_a_taint_without_a_value_and_for_an_untaint() -
 
 
 def test_a_selector_beside_a_node_that_exists_is_refused() -> None:
-    """It would choose nothing."""
+    """The selector would choose nothing."""
     result = run(SHOP, "--now", NOON_TEXT, "--taint", "node-1=maintenance:NoExecute", "-l", "pool=web")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "-l and --zone choose among the nodes of a pattern" in result.stderr
@@ -264,6 +264,6 @@ def test_a_taint_among_the_files_is_answered_with_the_flag(words: tuple[str, ...
 
 
 def test_a_taint_without_a_node_says_how_to_choose_nodes() -> None:
-    """kubectl's KEY=VALUE:EFFECT was read as a node's name and a key."""
+    """KEY=VALUE:EFFECT, as kubectl has it, would be read as the name of a node and a key."""
     result = run(SHOP, "--now", NOON_TEXT, "--taint", "maintenance=now:NoExecute")
     assert "there is no node 'maintenance' among 3; for all nodes write '*=…', for some add -l" in result.stderr

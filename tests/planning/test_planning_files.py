@@ -27,7 +27,7 @@ def read(text: str | bytes) -> Inventory:
 
 
 def names(inventory: Inventory) -> list[str]:
-    """What was read."""
+    """Return the names of what was read."""
     return [*inventory.nodes, *(key.name for key in inventory.pods)]
 
 
@@ -49,8 +49,8 @@ def names(inventory: Inventory) -> list[str]:
         ),
     ],
 )
-def test_every_form_gives_the_same(text: str | bytes) -> None:
-    """Nodes and pods are used, other kinds counted."""
+def test_every_form_gives_the_same_objects(text: str | bytes) -> None:
+    """Nodes and pods are used, and other kinds are counted."""
     inventory = read(text)
     assert names(inventory) == ["node-1", "web", "db"]
     assert inventory.skipped == {"Service": 1}
@@ -59,7 +59,7 @@ def test_every_form_gives_the_same(text: str | bytes) -> None:
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_items_of_a_list_of_one_kind_need_not_name_it(form: str) -> None:
-    """So does the API server list them."""
+    """The API server lists items without their kind."""
     items = [{key: value for key, value in each.items() if key != "kind"} for each in OBJECTS[1:3]]
     told = {"kind": "PodList", "apiVersion": "v1", "items": items}
     text = json.dumps(told) if form == "json" else yaml.safe_dump(told, sort_keys=False)
@@ -81,7 +81,7 @@ def test_json_is_read_the_same_in_any_portions(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_truncated_file_gives_what_comes_before(tmp_path: Path) -> None:
-    """File and line of the object that is cut, and the ones before it are used."""
+    """The problem has file and line of the object that is cut, and the objects before it are used."""
     text = json.dumps(LIST, indent=4)
     cut = text[: text.index('"db"')]
     inventory = read(cut)
@@ -93,14 +93,14 @@ def test_a_truncated_file_gives_what_comes_before(tmp_path: Path) -> None:
 
 
 def test_broken_json_names_the_line() -> None:
-    """Not only that something is wrong somewhere."""
+    """The object before the error is used."""
     inventory = read('{"items": [\n{"kind": "Node", "metadata": {"name": "a"}},\n{"kind" "Pod"}\n]}')
     assert names(inventory) == ["a"]
     assert inventory.problems == ["stdin:3: no JSON: Expecting ':' delimiter"]
 
 
 def test_broken_yaml_names_the_line() -> None:
-    """And what comes before is used, as with JSON."""
+    """The object before the error is used, as with JSON."""
     items = ["{name: a}", "{name: [}", "{name: b}"]
     text = "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- kind: Node\n  metadata: {item}\n" for item in items)
     inventory = read(text)
@@ -120,7 +120,7 @@ def test_broken_yaml_names_the_line() -> None:
     ],
 )
 def test_an_object_that_cannot_be_used_is_named(body: object, problem: str) -> None:
-    """With its place, and the rest is used."""
+    """The other objects are used."""
     inventory = read(json.dumps({"items": [body, OBJECTS[0]]}))
     assert names(inventory) == ["node-1"]
     assert len(inventory.problems) == 1
@@ -130,13 +130,13 @@ def test_an_object_that_cannot_be_used_is_named(body: object, problem: str) -> N
 @pytest.mark.parametrize(
     "raw", [b"", b"  \n", b"\xff\xfe{}", b'{"a": "\xff"}', b"- - -\n\t", b"just words", b"7", b"[" * 100_000]
 )
-def test_what_is_no_input_at_all_is_a_problem_and_no_exception(raw: bytes) -> None:
-    """Anything may be piped in."""
+def test_a_text_that_is_no_input_is_a_problem_and_no_exception(raw: bytes) -> None:
+    """Anything may come through a pipe."""
     assert read(raw).problems
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    """Missing, or a directory."""
+def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
+    """One file is missing, another is a directory, and the third is read."""
     inventory = read_files([str(tmp_path / "none.json"), str(tmp_path), SHOP], io.BytesIO(), lambda count: None)
     assert [problem.partition(": ")[2] for problem in inventory.problems] == [
         "cannot be read: No such file or directory",
@@ -146,15 +146,15 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 
 def test_a_list_of_yaml_is_read_item_by_item() -> None:
-    """The first item is there before what stands behind it has been read: memory is bounded by one item."""
+    """The first item is returned before the rest is read: memory is bounded by one item."""
     text = (yaml.safe_dump({"items": OBJECTS[:1]}) + yaml.safe_dump(OBJECTS[1:]) * 10_000).encode()
     source = io.BytesIO(text)
     assert next(yaml_stream.stream_yaml(source)) == (OBJECTS[0], 2)
     assert source.tell() < len(text) / 10
 
 
-def test_anchors_hold_within_their_document() -> None:
-    """Across items, too."""
+def test_anchors_are_valid_within_their_document() -> None:
+    """An alias may refer to another item, but not to another document."""
     text = "items:\n- kind: Node\n  metadata: &m {name: a}\n- {kind: Pod, metadata: *m, spec: {}}\nkind: List\n---\n"
     assert names(read(text)) == ["a", "a"]
     assert read(text + "{kind: Node, metadata: *m}\n").problems == ["stdin:7: no YAML: found undefined alias 'm'"]
@@ -164,7 +164,7 @@ KUBECTL = Path("tests/planning/data/kubectl.yaml")
 
 
 def test_what_kubectl_prints_is_the_same_as_yaml_and_as_json() -> None:
-    """With annotations of many lines, hashes that begin with a digit, and times, which stay text."""
+    """The file has annotations of many lines, hashes that begin with a digit, and times, which stay text."""
     as_yaml = [item for item, _ in yaml_stream.stream_yaml(io.BytesIO(KUBECTL.read_bytes()))]
     text = json.dumps({"items": as_yaml}).encode()
     assert [item["kind"] for item in as_yaml] == ["Node", "Pod", "PodDisruptionBudget"]

@@ -1,4 +1,4 @@
-"""What would become of each pod: the controller's own rules, asked ahead of time."""
+"""The outcome of each pod, as the controller's own rules predict it."""
 
 import pytest
 from tests.planning.shop import NOON, inventory_of, node, planned, pod, tolerates
@@ -19,31 +19,31 @@ TAINTED = Changes(taints=(read_taint("node-1=maintenance=now:NoExecute"),))
 
 
 def leaves(plan: Plan) -> dict[str, float]:
-    """When each pod leaves, in seconds from noon."""
+    """Return when each pod leaves, in seconds from noon."""
     return {pod.ref.key.name: (pod.leaves_at or 0.0) - NOON for pod in plan.leaving}
 
 
 def reason(plan: Plan, name: str) -> str:
-    """Why a pod leaves or stays."""
+    """Return why a pod leaves or stays."""
     return next(why(pod.forecast) for pod in plan.pods if pod.ref.key == NamespacedName("shop", name))
 
 
 def test_a_new_taint_starts_each_pods_tolerance_when_it_is_set() -> None:
-    """Not tolerated: at once; for 300 s: in 300 s; indefinitely: never."""
+    """A pod leaves at once without a toleration, in 300 s with one for 300 s, and never with one without seconds."""
     inventory = inventory_of(
         node("node-1"), pod("none"), pod("some", "node-1", tolerates(300)), pod("ever", "node-1", tolerates())
     )
     assert leaves(planned(inventory, TAINTED)) == {"none": 0.0, "some": 300.0}
 
 
-def test_a_change_later_starts_tolerances_later() -> None:
-    """What is tainted in an hour is tolerated from then on."""
+def test_a_later_change_starts_tolerances_later() -> None:
+    """A taint that is set in an hour is tolerated from then on."""
     inventory = inventory_of(node("node-1"), pod("some", "node-1", tolerates(300)))
     assert leaves(planned(inventory, TAINTED, at=NOON + 3600)) == {"some": 3900.0}
 
 
-def test_what_is_due_before_the_change_leaves_before_it() -> None:
-    """An untaint in a minute saves only who is due later than that."""
+def test_a_pod_that_is_due_before_the_change_leaves_before_it() -> None:
+    """An untaint in a minute saves only pods that are due later than that."""
     inventory = inventory_of(
         node("node-1", "old=x:NoExecute"),
         pod("early", "node-1", tolerates(30, "old")),
@@ -54,15 +54,15 @@ def test_what_is_due_before_the_change_leaves_before_it() -> None:
     assert reason(plan, "late") == "its node has no NoExecute taint"
 
 
-def test_an_untaint_now_saves_who_is_due_now() -> None:
-    """The change is made first: what it is for must be seen."""
+def test_an_untaint_now_saves_pods_that_are_due_now() -> None:
+    """The change is made first, so that the plan shows its effect."""
     inventory = inventory_of(node("node-1", "old=x:NoExecute"), pod("due"))
     assert leaves(planned(inventory)) == {"due": 0.0}
     assert leaves(planned(inventory, Changes(untaints=(read_untaint("node-1=old:NoExecute"),)))) == {}
 
 
 def test_a_second_taint_leaves_the_running_tolerance_of_the_first() -> None:
-    """The first taint's time goes on, whatever else is written to the node."""
+    """The time of the first taint continues, whatever else is written to the node."""
     tainted = node("node-1", "old=x:NoExecute")
     tainted["spec"]["taints"][0]["timeAdded"] = "2026-03-01T11:59:00Z"
     old = pod("some", "node-1", tolerates(120, "old"), tolerates(600), creationTimestamp="2026-03-01T08:00:00Z")
@@ -71,7 +71,7 @@ def test_a_second_taint_leaves_the_running_tolerance_of_the_first() -> None:
 
 
 def test_pods_that_leave_without_the_change_are_counted_as_such() -> None:
-    """What happens anyway is no reason against a change."""
+    """An eviction that happens anyway is no reason against a change."""
     inventory = inventory_of(node("node-1", "old=x:NoExecute"), pod("due"))
     assert summary(planned(inventory, TAINTED)).startswith(
         "1 of 1 pod on 1 node would leave: 1 at once; 1 of them anyway"
@@ -79,7 +79,7 @@ def test_pods_that_leave_without_the_change_are_counted_as_such() -> None:
 
 
 def test_a_toleration_is_given_to_the_pods_that_a_selector_chooses() -> None:
-    """At the end of the list, or as new seconds of one that is there."""
+    """The toleration is appended to the list, or sets the seconds of one that is already there."""
     inventory = inventory_of(
         node("node-1", "maintenance=now:NoExecute"),
         pod("web", "node-1", labels={"app": "web"}),
@@ -91,15 +91,15 @@ def test_a_toleration_is_given_to_the_pods_that_a_selector_chooses() -> None:
 
 
 def test_pods_of_a_deleted_node_are_orphans() -> None:
-    """They are not evicted: the pod garbage collector removes them."""
+    """Orphans are not evicted: the pod garbage collector removes them."""
     inventory = inventory_of(node("node-1", "old=x:NoExecute"), pod("due"))
     plan = planned(inventory, Changes(deleted_nodes=("node-1",)))
     assert leaves(plan) == {}
     assert summary(plan) == "0 of 1 pod on 1 node would leave; 1 bare pod gone for good; 1 pod orphaned with 1 node"
 
 
-def test_a_daemon_set_pod_with_seconds_is_recreated_for_ever() -> None:
-    """It tolerates the taint, so its DaemonSet places it there again; one that does not is not placed again."""
+def test_a_daemon_set_pod_with_seconds_is_recreated_again_and_again() -> None:
+    """A pod that tolerates the taint is placed there again by its DaemonSet; a pod that does not tolerate it is not."""
     inventory = inventory_of(
         node("node-1"), pod("loops", "node-1", tolerates(30), owner="DaemonSet/a"), pod("goes", owner="DaemonSet/b")
     )
@@ -108,7 +108,7 @@ def test_a_daemon_set_pod_with_seconds_is_recreated_for_ever() -> None:
 
 
 def test_patterns_selectors_and_zones_choose_nodes() -> None:
-    """A pattern means the nodes whose name, labels and zone fit."""
+    """A pattern means the nodes with a matching name, labels and zone."""
     zone = "topology.kubernetes.io/zone"
     inventory = inventory_of(
         node("node-1", labels={"pool": "a", zone: "x"}),
@@ -139,14 +139,14 @@ def test_patterns_selectors_and_zones_choose_nodes() -> None:
     ],
 )
 def test_what_does_not_exist_cannot_be_changed(changes: Changes, message: str) -> None:
-    """A slip in a name is told of, and not planned as if nothing were to change."""
+    """A mistyped name is an error, and not a plan in which nothing changes."""
     with pytest.raises(WrongChange) as raised:
         planned(inventory_of(node("node-1", "old=x:NoExecute"), pod("web")), changes)
     assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["node-1", "node-1=k", "node-1=k:Never", "=k:NoExecute", "k:NoExecute", "n=k=v=w"])
-def test_a_taint_in_a_wrong_form_is_told_the_right_one(text: str) -> None:
-    """The form stands in the message, with an example."""
+def test_a_taint_in_a_wrong_form_is_refused_with_the_right_one(text: str) -> None:
+    """The message has the form and an example."""
     with pytest.raises(WrongChange, match=r"is not NODE=KEY.*as in node-1=maintenance=now:NoExecute"):
         read_taint(text)

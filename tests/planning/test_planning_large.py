@@ -1,4 +1,4 @@
-"""Thirty thousand pods: in memory that a laptop does not notice."""
+"""A plan for thirty thousand pods in little memory."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tests.planning.shop import node, pod, tolerates
 
 PODS, NODES = 30_000, 500
 POD_BYTES = 6_000
-# Reading as a whole and decoding it takes 2 GB.
+# Reading the whole file and decoding it takes 2 GB.
 MAX_MEGABYTES = 250
 SOURCES = str(Path("operator").resolve())
 
@@ -36,7 +36,7 @@ def large_json(path: Path) -> None:
         file.write('], "kind": "List"}')
 
 
-# Its own peak: what a parent sees of it includes the parent's own memory before the child was started.
+# The child prints its own peak: what its parent sees includes the parent's memory before the child was started.
 PLAN = """
 import pathlib, sys
 from taint_eviction.cli import cli

@@ -1,4 +1,4 @@
-"""Plans of nodes that are out of service: by which call their pods go, and what else is told."""
+"""Plans for nodes that are out of service: by which call their pods go, and what the plan notes."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ OFF = "node.kubernetes.io/out-of-service"
 
 
 def off(ready: str, effect: str = "NoExecute") -> dict[str, Any]:
-    """Write a node that somebody said is out of service."""
+    """Write a node with the taint out-of-service."""
     return {
         **node("node-1", f"{OFF}=:{effect}"),
         "status": {"conditions": [{"type": "Ready", "status": ready}]},
@@ -23,7 +23,7 @@ def off(ready: str, effect: str = "NoExecute") -> dict[str, Any]:
 
 
 def test_pods_of_a_node_out_of_service_go_by_a_delete_past_their_budget() -> None:
-    """So the budget blocks nobody, but may be violated; a rule for all taints changes nothing."""
+    """The budget blocks no pod, but may be violated; a rule for all taints changes nothing."""
     inventory = inventory_of(off("Unknown"), pod("web-0"), budget("web", minAvailable=1))
     plan = planned(inventory, None, PolicyRule("all", mode=EvictionMode.EVICT), mode=EvictionMode.EVICT)
     [web] = plan.leaving
@@ -34,7 +34,7 @@ def test_pods_of_a_node_out_of_service_go_by_a_delete_past_their_budget() -> Non
 
 
 def test_pods_of_a_ready_node_ask_their_budget() -> None:
-    """The taint is one like any other, and somebody probably forgot it."""
+    """The taint is like any other then, and a note says that somebody has to remove it."""
     plan = planned(inventory_of(off("True"), pod("web-0"), budget("web", minAvailable=1)), mode=EvictionMode.EVICT)
     [web] = plan.leaving
     assert (web.out_of_service, web.blocked) == (False, True)
@@ -51,7 +51,7 @@ def test_no_schedule_starts_no_eviction() -> None:
 
 
 def test_the_table_says_why_budgets_do_not_count(tmp_path: Path) -> None:
-    """Also for a taint that is only thought of."""
+    """The taint need not be there yet: the plan adds it."""
     told = {**off("Unknown"), "spec": {}}
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [told, pod("web-0")]}))

@@ -1,4 +1,4 @@
-"""The page, in a real browser: drawn, filtered, zoomed, hovered, walked by keyboard, printed, in the dark."""
+"""The page in a real browser: drawn, filtered, zoomed, hovered over, used by keyboard, printed, and in the dark."""
 
 import base64
 import re
@@ -57,14 +57,14 @@ TIP = "const tip = document.getElementById('tip'); return tip.hidden ? null : ti
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for all tests of this file."""
+    """Run one browser for all tests of this file."""
     with browser() as started:
         yield started
 
 
 @pytest.fixture
 def shop(chromium: Browser, tmp_path: Path) -> Browser:
-    """The shop's plan, opened."""
+    """Open the page of the shop's plan."""
     page = tmp_path / "plan.html"
     written = run(
         SHOP, "--now", NOON_TEXT, "--taint", "*=maintenance=now:NoExecute", "-l", "pool=web", "--html", str(page)
@@ -80,15 +80,15 @@ def replayed(file: str) -> str:
 
 
 def test_the_page_needs_nothing_else() -> None:
-    """No address in it but the namespaces that markup itself has, and a policy that forbids the rest."""
+    """The page has no address of a server, and a policy that forbids to load anything."""
     page = replayed(STALE_KEY)
     assert not re.findall(r"(?:src|href)=\"(?!data:|#)", page)
     assert not re.findall(r"https?://", page)
     assert "default-src 'none'" in page
 
 
-def test_names_are_text_whatever_they_are() -> None:
-    """Whatever a file calls its pods, no script of theirs is on the page."""
+def test_names_are_text_whatever_they_contain() -> None:
+    """A pod whose name contains a script brings no script to the page."""
     evil = "</script><script>alert(1)</script>"
     page = render_page(picture_of_plan(planned(inventory_of(node("node-1", "k=v:NoExecute"), pod(evil)))))
     assert evil not in page
@@ -97,7 +97,7 @@ def test_names_are_text_whatever_they_are() -> None:
 
 @needs_chromium
 def test_rows_are_grouped_by_node(shop: Browser) -> None:
-    """Each node with its pods below it, the first to leave first."""
+    """Each node has its pods below it, the first to leave at the top."""
     groups = shop.run("return [...document.querySelectorAll('.group')].map((group) => group.firstChild.innerText)")
     assert groups == ["node-1 6 of 9 leave", "node-2 5 of 5 leave", "node-3 4 of 4 leave"]
     assert shop.run(SHOWN)[:4] == ["shop/bare", "shop/web-0", "shop/web-6", "shop/agent-0"]
@@ -107,7 +107,7 @@ def test_rows_are_grouped_by_node(shop: Browser) -> None:
 
 @needs_chromium
 def test_a_bar_is_as_long_as_its_tolerance(shop: Browser) -> None:
-    """300 s end where the axis says 5 m."""
+    """A tolerance of 300 s ends where the axis has 5 m."""
     ends = "const box = document.querySelector(arguments[0]).getBoundingClientRect(); return [box.left, box.right]"
     _, right = shop.run(ends, ".podRow[aria-label^='shop/web-3 '] .bar")
     ticks = shop.run(
@@ -118,8 +118,8 @@ def test_a_bar_is_as_long_as_its_tolerance(shop: Browser) -> None:
 
 
 @needs_chromium
-def test_filter_by_word_and_by_outcome(shop: Browser) -> None:
-    """Both at once, in the chart and in the table."""
+def test_words_and_outcomes_filter_the_pods(shop: Browser) -> None:
+    """A filter applies to the chart and to the table."""
     shop.type("#filter", "db node-1")
     assert shop.run(SHOWN) == ["shop/db-0"]
     assert shop.run("return document.getElementById('count').textContent") == "1 of 18 pods"
@@ -131,7 +131,7 @@ def test_filter_by_word_and_by_outcome(shop: Browser) -> None:
 
 @needs_chromium
 def test_zoom_spreads_the_axis(shop: Browser) -> None:
-    """In, out, and all of it again."""
+    """A click halves the span, and another button shows the whole again."""
     span = "return +getComputedStyle(document.documentElement).getPropertyValue('--span')"
     whole = shop.run(span)
     shop.click("#in")
@@ -142,8 +142,8 @@ def test_zoom_spreads_the_axis(shop: Browser) -> None:
 
 
 @needs_chromium
-def test_hovering_tells_the_reason(shop: Browser) -> None:
-    """What counts, and what would have said otherwise."""
+def test_hovering_shows_the_reason(shop: Browser) -> None:
+    """The tip has the toleration that counts and the one that does not."""
     shop.hover(".podRow[aria-label^='shop/db-0 '] .bar")
     assert "tolerance running, 10 m" in shop.run(TIP)
     assert "[maintenance:NoExecute for 60 s] comes later: only the first toleration" in shop.run(TIP)
@@ -151,7 +151,7 @@ def test_hovering_tells_the_reason(shop: Browser) -> None:
 
 @needs_chromium
 def test_the_keyboard_goes_from_pod_to_pod(shop: Browser) -> None:
-    """Arrows move, the tip tells, plus zooms, a slash filters, escape leaves."""
+    """Arrows move from pod to pod and show the tip, and a slash goes to the filter."""
     shop.run("document.querySelector('.podRow').focus()")
     shop.press("\ue015", "\ue015")
     assert shop.run("return document.activeElement.firstChild.firstChild.data") == "shop/web-6"
@@ -163,15 +163,15 @@ def test_the_keyboard_goes_from_pod_to_pod(shop: Browser) -> None:
 
 @needs_chromium
 def test_text_has_contrast_in_light_and_in_dark(shop: Browser) -> None:
-    """At least 4.5 to 1, as WCAG AA asks for."""
+    """The contrast is at least 4.5 to 1, as WCAG AA asks for."""
     for theme in ("light", "dark"):
         shop.run("document.documentElement.dataset.theme = arguments[0]", theme)
         assert [name for name, contrast in shop.run(CONTRASTS) if contrast < 4.5] == []
 
 
 @needs_chromium
-def test_the_system_decides_on_dark_until_somebody_does(shop: Browser) -> None:
-    """The page follows the browser; the button overrules it."""
+def test_the_system_chooses_the_theme_until_the_button_does(shop: Browser) -> None:
+    """The page follows the browser, and the button overrules the browser."""
     paper = "return getComputedStyle(document.body).backgroundColor"
     shop.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     assert shop.run(paper) == "rgb(21, 23, 26)"
@@ -181,8 +181,8 @@ def test_the_system_decides_on_dark_until_somebody_does(shop: Browser) -> None:
 
 
 @needs_chromium
-def test_it_can_be_printed(shop: Browser) -> None:
-    """Without the tools, with every pod, and no wider than the paper."""
+def test_the_page_can_be_printed(shop: Browser) -> None:
+    """The printed page has no tools, and is no wider than the paper."""
     printed = base64.b64decode(shop.devtools("Page.printToPDF", printBackground=True)["data"])
     assert printed.startswith(b"%PDF")
     shop.devtools("Emulation.setEmulatedMedia", media="print")
@@ -195,7 +195,7 @@ def test_it_can_be_printed(shop: Browser) -> None:
 
 @needs_chromium
 def test_the_stale_key_scenario_shows_both_pods_of_the_name(chromium: Browser, tmp_path: Path) -> None:
-    """W1 as a picture: the same name twice, each with an eviction of its own."""
+    """The picture of W1 has the same name twice, each with an eviction of its own."""
     (tmp_path / "stale.html").write_text(replayed(STALE_KEY))
     chromium.open(tmp_path / "stale.html")
     assert chromium.run(SHOWN) == ["default/web-0", "default/web-0"]
@@ -206,7 +206,7 @@ def test_the_stale_key_scenario_shows_both_pods_of_the_name(chromium: Browser, t
 
 @needs_chromium
 def test_retries_and_lateness_are_drawn(chromium: Browser, tmp_path: Path) -> None:
-    """Refusals as marks, the time past the deadline as a bar."""
+    """Refusals are marks, and the time past the deadline is a bar."""
     (tmp_path / "retry.html").write_text(replayed("tests/scenarios/retry-burst-of-server-errors.yaml"))
     chromium.open(tmp_path / "retry.html")
     assert chromium.run("return document.querySelectorAll('.mark.refused').length") > 2
@@ -215,7 +215,7 @@ def test_retries_and_lateness_are_drawn(chromium: Browser, tmp_path: Path) -> No
 
 @needs_chromium
 def test_what_holds_evictions_back_has_a_row_of_its_own(chromium: Browser, tmp_path: Path) -> None:
-    """A breaker from when it opens to when it closes, and the pods that it holds from their deadlines on."""
+    """The row has a band while the breaker is open, and each pod that it holds has a bar."""
     (tmp_path / "held.html").write_text(replayed("tests/scenarios/breaker-closes-by-itself.yaml"))
     chromium.open(tmp_path / "held.html")
     groups = chromium.run("return [...document.querySelectorAll('.group')].map((group) => group.firstChild.innerText)")
@@ -228,7 +228,7 @@ def test_what_holds_evictions_back_has_a_row_of_its_own(chromium: Browser, tmp_p
 
 @needs_chromium
 def test_marks_are_drawn_and_not_written(chromium: Browser, tmp_path: Path) -> None:
-    """No font has all the signs that they would be: what is blocked was an empty box."""
+    """No font has all the signs for marks: the sign for a blocked pod was an empty box."""
     (tmp_path / "blocked.html").write_text(replayed("tests/scenarios/budget-blocks-then-frees.yaml"))
     chromium.open(tmp_path / "blocked.html")
     assert chromium.run("return document.querySelectorAll('.mark.blocked').length") == 3
@@ -242,7 +242,7 @@ def test_marks_are_drawn_and_not_written(chromium: Browser, tmp_path: Path) -> N
 @needs_chromium
 @pytest.mark.parametrize("width", [390, 1440])
 def test_nothing_is_wider_than_the_screen(chromium: Browser, tmp_path: Path, width: int) -> None:
-    """Long names of pods and nodes wrap on a phone, and are read whole."""
+    """Long names of pods and nodes wrap on a phone, and are not cut."""
     name = "checkout-frontend-with-a-long-name-7d9c8b6f5d-x0001"
     nodes = [f"ip-10-0-{index}-17.eu-central-1.compute.internal" for index in range(2)]
     pods = [pod(f"{name}-{index}", nodes[index % 2], tolerates(index)) for index in range(12)]
@@ -267,7 +267,7 @@ def test_nothing_is_wider_than_the_screen(chromium: Browser, tmp_path: Path, wid
 
 @needs_chromium
 def test_nodes_open_and_close_without_a_script(chromium: Browser, tmp_path: Path) -> None:
-    """Where a page's scripts are forbidden, all but the tools is there."""
+    """If scripts are forbidden, the page has everything but the tools."""
     (tmp_path / "stale.html").write_text(replayed(STALE_KEY))
     chromium.devtools("Emulation.setScriptExecutionDisabled", value=True)
     try:
@@ -282,8 +282,8 @@ def test_nodes_open_and_close_without_a_script(chromium: Browser, tmp_path: Path
 
 
 @needs_chromium
-def test_many_pods_open_as_a_summary_and_what_is_looked_for_is_opened(chromium: Browser, tmp_path: Path) -> None:
-    """Nodes are closed, a filter opens those that have what it finds, and closes them again."""
+def test_many_pods_begin_as_a_summary_and_a_filter_opens_nodes(chromium: Browser, tmp_path: Path) -> None:
+    """Nodes are closed; a filter opens those that have a matching pod, and without it they are closed again."""
     pods = [pod(f"pod-{index}", f"node-{index % 3}", tolerates(index)) for index in range(300)]
     inventory = inventory_of(*(node(f"node-{index}") for index in range(3)), *pods)
     picture = picture_of_plan(planned(inventory, Changes((read_taint("*=maintenance=now:NoExecute"),))))
@@ -303,7 +303,7 @@ def test_many_pods_open_as_a_summary_and_what_is_looked_for_is_opened(chromium: 
 
 @needs_chromium
 def test_two_thousand_pods_are_ready_within_seconds(chromium: Browser, tmp_path: Path) -> None:
-    """Drawn and filtered without making anybody wait."""
+    """The page is loaded within 5 s, and filtered within 1 s."""
     pods = [pod(f"pod-{index}", f"node-{index % 40}", tolerates(index % 600)) for index in range(2000)]
     inventory = inventory_of(*(node(f"node-{index}") for index in range(40)), *pods)
     plan = planned(inventory, Changes((read_taint("*=maintenance=now:NoExecute"),)))
@@ -316,8 +316,8 @@ def test_two_thousand_pods_are_ready_within_seconds(chromium: Browser, tmp_path:
 
 
 @needs_chromium
-def test_the_demo_as_a_picture(chromium: Browser, tmp_path: Path) -> None:
-    """A row for each pod in each of the two clusters, with countdown, refusal and eviction."""
+def test_the_demo_becomes_a_picture(chromium: Browser, tmp_path: Path) -> None:
+    """Each pod has a row in each of the two clusters, with countdowns and evictions."""
     facts = [
         DemoFact(1.0, Side.BOTH, "step", "node-a is tainted"),
         DemoFact(1.1, Side.BUILT_IN, "due", "counts down for cache, 10 s", "cache", due_at=11.1),

@@ -1,4 +1,4 @@
-"""Pods that are due and stay: in pictures it can be seen what holds them, and for how long."""
+"""Pods that are due and stay: pictures show what holds them, and for how long."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def replayed(name: str) -> Picture:
 
 
 def overdue(picture: Picture) -> Drawn:
-    """List what came after deadlines, by pod, to the second."""
+    """List the bars after each pod's deadline, to the second."""
     return {
         row.pod.rpartition("/")[2]: [
             (bar.kind.value, round(bar.begin), round(bar.end)) for bar in row.bars if bar.kind in PAST_DEADLINE
@@ -61,15 +61,15 @@ def overdue(picture: Picture) -> Drawn:
     ],
 )
 def test_a_replay_shows_what_held_each_pod(name: str, holds: list[tuple[str, int, int]], pods: Drawn) -> None:
-    """Pauses and breaker as bands; for each pod the time past its deadline, by what it waited for."""
+    """Pauses and breaker are bands; each pod has bars for the time past its deadline, by what it waited for."""
     picture = replayed(name)
     assert [(band.text, round(band.begin or 0), round(band.end or 0)) for band in picture.holds] == holds
     drawn = overdue(picture)
     assert {pod: [bar for bar in drawn[pod] if bar[0] != "late" or bar in bars] for pod, bars in pods.items()} == pods
 
 
-def test_what_is_still_held_at_the_end_is_said_to_be() -> None:
-    """Filters find it; a pod whose node was untainted under the pause is cancelled, and was held until then."""
+def test_a_pod_that_is_still_held_at_the_end_has_that_outcome() -> None:
+    """A pod whose node was untainted under the pause is cancelled, and is drawn as held until then."""
     picture = replayed("breaker-does-not-close-by-itself")
     assert {row.outcome for row in picture.rows} >= {"held"}
     (cancelled,) = replayed("pause-then-untaint").rows
@@ -78,7 +78,7 @@ def test_what_is_still_held_at_the_end_is_said_to_be() -> None:
 
 
 def test_a_pod_is_drawn_from_its_creation_to_its_end() -> None:
-    """So that two of one name can be told apart at a glance: the stale key."""
+    """Two pods of one name can be told apart, as in the scenario of the stale key."""
     picture = replayed("recreate-statefulset-pod-is-evicted-again")
     exists = [(bar.begin, round(bar.end)) for row in picture.rows for bar in row.bars if bar.kind is Kind.EXISTS]
     assert exists == [(0.0, 10), (30.0, 40)]
@@ -87,8 +87,8 @@ def test_a_pod_is_drawn_from_its_creation_to_its_end() -> None:
 # Plans
 
 
-def test_a_plan_marks_what_would_be_blocked_and_what_is_paused() -> None:
-    """With the reason, and as outcomes of their own."""
+def test_a_plan_marks_pods_that_are_blocked_or_paused() -> None:
+    """Both are outcomes of their own, and a paused pod has the reason."""
     web = {"matchLabels": {"app": "web"}}
     objects = (
         node("node-1", "k=v:NoExecute"),
@@ -122,7 +122,7 @@ def test_a_plan_draws_what_owners_hold_beyond_the_tolerance(tmp_path: Path) -> N
 
 
 def test_a_plan_says_what_was_asked_and_which_budgets_break(tmp_path: Path) -> None:
-    """The changes, the choice of nodes, the input; budgets that are violated, or that block."""
+    """The page has the changes, the choice of nodes, the input, and budgets that are violated or that block."""
     web = {"matchLabels": {"app": "web"}}
     pods = [pod(f"web-{index}", labels={"app": "web"}) for index in range(2)]
     text = json.dumps([node("node-1", labels={"pool": "web"}), *pods, budget("tight", web, minAvailable=1)])
@@ -140,7 +140,7 @@ def test_a_plan_says_what_was_asked_and_which_budgets_break(tmp_path: Path) -> N
 
 
 def test_a_plan_is_drawn_though_nobody_reads_its_text(tmp_path: Path) -> None:
-    """Like ``plan --html … | head``: the reader of the text closes the pipe."""
+    """With ``plan --html … | head`` the reader of the text closes the pipe."""
     page = tmp_path / "plan.html"
     command = (sys.executable, "-m", "taint_eviction", "plan", SHOP, "--html", str(page))
     reading, writing = os.pipe()
@@ -153,8 +153,8 @@ def test_a_plan_is_drawn_though_nobody_reads_its_text(tmp_path: Path) -> None:
 # Bars
 
 
-def test_holds_that_overlap_are_one_bar() -> None:
-    """And what lies between them is what was last said."""
+def test_holds_that_overlap_are_bars_one_after_the_other() -> None:
+    """After the last hold, the pod is drawn as its marks say: here it is retried."""
     holds, row = Holds(), PodRow("shop/web", "n1", "due", "", deadline=10.0)
     holds.begin(EVERYTHING, 0.0, "")
     holds.begin(PauseScope("node", "n1"), 15.0, "repairs")

@@ -49,7 +49,7 @@ def with_rules(*rules: PolicyRule, mode: EvictionMode = DELETE, budgets: tuple[J
 
 
 def modes(plan: Plan) -> dict[str, EvictionMode]:
-    """Say by which call each pod would go."""
+    """Return by which call each pod would go."""
     return {pod.ref.key.name: pod.handling.mode for pod in plan.leaving if pod.handling is not None}
 
 
@@ -66,19 +66,19 @@ def modes(plan: Plan) -> dict[str, EvictionMode]:
     ],
 )
 def test_a_rule_says_how_the_pods_that_it_matches_go(rule: PolicyRule, evicted: str) -> None:
-    """By the taint that decides, the namespace and the labels; the others go as all do."""
+    """A rule matches by the taint that decides, the namespace and the labels; other pods go as without rules."""
     assert "".join(name for name, mode in modes(with_rules(rule)).items() if mode is EVICT) == evicted
 
 
-def test_the_mode_holds_where_no_rule_says_otherwise() -> None:
-    """It is the base of the policy."""
+def test_the_mode_applies_where_no_rule_says_otherwise() -> None:
+    """The mode is the base of the policy."""
     plan = with_rules(PolicyRule("gold", pod_selector=parse_selector("tier=gold"), mode=DELETE), mode=EVICT)
     assert modes(plan) == {"a": DELETE, "b": EVICT, "c": EVICT}
     assert plan.mode is EVICT
 
 
-def test_what_is_paused_would_be_held() -> None:
-    """It is due, and no call would be made: it breaks no budget."""
+def test_a_paused_pod_would_be_held() -> None:
+    """The pod is due, but no call would be made, so that it breaks no budget."""
     paused = PolicyRule("freeze", pod_selector=parse_selector("tier=gold"), pause=True)
     plan = with_rules(paused, budgets=(budget("web", WEB, minAvailable=1),))
     assert [(pod.ref.key.name, pod.paused_by) for pod in plan.leaving] == [("a", "freeze"), ("b", ""), ("c", "")]
@@ -90,8 +90,8 @@ def test_what_is_paused_would_be_held() -> None:
     assert row.why == "k=v:NoExecute is not tolerated; paused by rule freeze"
 
 
-def test_what_is_paused_is_still_there_when_changes_are_made_later() -> None:
-    """It was due before, but no call was made: an untaint by then lets it stay."""
+def test_a_paused_pod_is_still_there_when_changes_are_made_later() -> None:
+    """The pod was due before, but no call was made: an untaint lets it stay."""
     changes = Changes(untaints=(("node-1", "k", ""),))
     inventory = inventory_of(TAINTED, web("a"))
     paused = PolicyRule("freeze", pause=True)
@@ -100,15 +100,15 @@ def test_what_is_paused_is_still_there_when_changes_are_made_later() -> None:
     assert leaving.leaves_at == NOON
 
 
-def test_what_is_paused_does_not_use_up_a_budget() -> None:
-    """The eviction API is not asked for it, so others may go."""
+def test_a_paused_pod_does_not_use_up_a_budget() -> None:
+    """The eviction API is not asked about it, so another pod may go."""
     paused = PolicyRule("freeze", pod_selector=parse_selector("tier=gold"), pause=True)
     plan = with_rules(paused, mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),))
     assert {pod.ref.key.name: pod.blocked for pod in plan.leaving} == {"a": False, "b": False, "c": True}
 
 
 def test_a_deletion_leaves_less_of_a_budget_to_evictions() -> None:
-    """Who goes first by a DELETE counts as gone when the eviction API is asked for the next."""
+    """A pod that goes by a DELETE counts as gone when the eviction API is asked about the next pod."""
     gold = PolicyRule("gold", pod_selector=parse_selector("tier=gold"), mode=DELETE)
     plan = with_rules(gold, mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),))
     assert {pod.ref.key.name: pod.blocked for pod in plan.leaving} == {"a": False, "b": True, "c": True}
@@ -117,7 +117,7 @@ def test_a_deletion_leaves_less_of_a_budget_to_evictions() -> None:
 
 
 def test_a_deletion_after_evictions_may_violate_their_budget() -> None:
-    """The evictions that it allowed count, too, and those that it blocked do not."""
+    """Evictions that the budget allowed count, too, and those that it blocked do not."""
     late = PolicyRule("late", taint_keys=("other",), mode=DELETE)
     plan = with_rules(late, mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),))
     (each,) = plan.broken_budgets
@@ -127,16 +127,16 @@ def test_a_deletion_after_evictions_may_violate_their_budget() -> None:
     assert "1 budget will be violated; 1 pod will be blocked by 1 budget" in summary(plan)
 
 
-def test_what_a_rule_deletes_after_a_time_is_noted() -> None:
-    """Whatever the mode of the others."""
+def test_a_rule_that_deletes_after_a_time_is_noted() -> None:
+    """The note depends on the rule's mode, not on the mode of other pods."""
     said = "a blocked pod is deleted once budgets have refused it for the evict timeout"
     blocking = (budget("web", WEB, minAvailable=3),)
     assert said in notes(with_rules(PolicyRule("all", mode=EVICT_THEN_DELETE), budgets=blocking))
     assert said not in notes(with_rules(PolicyRule("all", mode=EVICT), mode=EVICT_THEN_DELETE, budgets=blocking))
 
 
-def test_when_the_blocked_are_deleted_is_told() -> None:
-    """The evict timeout after their deadlines, whoever's it is."""
+def test_the_time_at_which_blocked_pods_are_deleted_is_shown() -> None:
+    """The pods are deleted at their deadline plus the evict timeout, the rule's or the policy's."""
     blocking = (budget("web", WEB, minAvailable=3),)
     rule = PolicyRule("gold", pod_selector=parse_selector("tier=gold"), evict_timeout_seconds=60.0)
     plan = with_rules(rule, mode=EVICT_THEN_DELETE, budgets=blocking)
@@ -152,8 +152,8 @@ def of_two_taints(*rules: PolicyRule, budgets: tuple[JsonObject, ...] = ()) -> P
     return planned(inventory_of(other, web("a", tolerates(60, "other")), *budgets), None, *rules)
 
 
-def test_what_one_rule_pauses_leaves_by_another() -> None:
-    """Once the other taint is due: then, and because of that, by that rule's call."""
+def test_a_pod_that_one_rule_pauses_leaves_by_another() -> None:
+    """The pod leaves when the other taint is due, because of that taint, and by that rule's call."""
     paused = PolicyRule("freeze", taint_keys=("k",), pause=True)
     plan = of_two_taints(paused, PolicyRule("other", taint_keys=("other",), mode=EVICT))
     (leaving,) = plan.leaving
@@ -164,8 +164,8 @@ def test_what_one_rule_pauses_leaves_by_another() -> None:
     assert (leaving.leaves_at, leaving.paused_by) == (plan.now.at, "freeze")
 
 
-def test_what_a_budget_holds_because_of_one_taint_is_deleted_because_of_another() -> None:
-    """When that is due by a rule that deletes, or whose patience with budgets is over."""
+def test_a_pod_that_a_budget_blocks_for_one_taint_is_deleted_for_another() -> None:
+    """The other taint is due by a rule that deletes, or whose patience with budgets is over."""
     blocking = (budget("web", WEB, minAvailable=1),)
     asks = PolicyRule("asks", taint_keys=("k",), mode=EVICT)
     for rule, seconds in (
@@ -181,8 +181,8 @@ def test_what_a_budget_holds_because_of_one_taint_is_deleted_because_of_another(
         assert leaving.deleted_at == (seconds and plan.now.at + seconds)
 
 
-def test_which_of_those_due_together_goes_is_not_promised() -> None:
-    """A budget lets go whoever asks first."""
+def test_no_plan_promises_which_of_several_due_pods_goes() -> None:
+    """A budget allows the pod that asks first."""
     said = "of several pods that are due together, a budget may allow other ones than shown here"
     assert said in notes(with_rules(mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=1),)))
     assert said not in notes(with_rules(mode=EVICT, budgets=(budget("web", WEB, maxUnavailable=3),)))
@@ -192,7 +192,7 @@ def test_which_of_those_due_together_goes_is_not_promised() -> None:
 
 
 def test_the_command_shows_what_rules_do(tmp_path: Path) -> None:
-    """In the summary, beside each pod, and for machines."""
+    """Rules are in the summary, beside each pod, and in the document for machines."""
     file = tmp_path / "policy.yaml"
     file.write_text(
         HEAD + '  - {name: web, match: {podSelector: "app=web"}, pause: true}\n  - {name: rest, mode: evict}'
@@ -211,14 +211,14 @@ def test_the_command_shows_what_rules_do(tmp_path: Path) -> None:
 
 
 def test_without_a_policy_nothing_is_said_of_rules() -> None:
-    """A plan is what it was before there were any."""
+    """The document has no fields about rules."""
     document = json.loads(run(SHOP, "--now", NOON_TEXT, *TAINT, "-o", "json").stdout)
     assert document["counts"]["paused"] == 0
     assert not any(pod.keys() & {"rule", "mode", "paused"} for pod in document["pods"])
 
 
 def test_a_policy_that_is_wrong_exits_2_with_all_problems(tmp_path: Path) -> None:
-    """As run does, and nothing is planned."""
+    """The messages are those of run, and nothing is planned."""
     file = tmp_path / "policy.yaml"
     file.write_text(HEAD + "  - {name: a, mode: kill}\n  - {name: b, pause: maybe}\n")
     result = run(SHOP, "--config", str(file))
@@ -232,7 +232,7 @@ def test_a_policy_that_is_wrong_exits_2_with_all_problems(tmp_path: Path) -> Non
 
 
 def test_the_first_line_says_when_a_rule_holds_every_pod() -> None:
-    """Not when one pod of three goes."""
+    """A rule that holds only two of three pods is not named there."""
     whole, part = PolicyRule("night", pause=True), PolicyRule("night", taint_keys=("k",), pause=True)
     held = holders(with_rules(whole), ControlState())
     assert held == {"rule night"}
@@ -240,7 +240,7 @@ def test_the_first_line_says_when_a_rule_holds_every_pod() -> None:
 
 
 def test_a_pause_that_ends_before_a_pod_leaves_does_not_hold_it() -> None:
-    """The last of the three leaves in a minute."""
+    """The last of the three pods leaves in a minute."""
     plan = with_rules()
     assert holders(plan, ControlState(Pause(None, "", NOON + 61))) == {"a pause of all evictions"}
     assert holders(plan, ControlState(Pause(None, "", NOON + 59))) is None
@@ -248,7 +248,7 @@ def test_a_pause_that_ends_before_a_pod_leaves_does_not_hold_it() -> None:
 
 
 def test_of_many_pauses_the_first_are_named() -> None:
-    """A hundred nodes that were paused together fill no screen."""
+    """A hundred nodes that were paused together must not fill the screen."""
     pauses = {f"a pause of node n{number}" for number in range(10, 16)}
     first = ", or ".join(f"a pause of node n{number}" for number in range(10, 14))
     assert named(pauses) == f"{first}, or 2 others like these"

@@ -1,4 +1,4 @@
-"""Plans with the controller's own settings: the same flags, and the same twins in the environment."""
+"""Plans with the controller's own settings: the same flags, and the same environment variables."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def foretold(*flags: str, pods: list[JsonObject], **environment: str) -> tuple[d
 
 
 def test_default_seconds_are_for_pods_that_lack_such_a_toleration() -> None:
-    """And it is said that the toleration is none of the pod's."""
+    """The plan says that the toleration is a default."""
     _, pods = foretold(
         "--default-unreachable-seconds", "300", pods=[pod("lacks"), pod("has", "node-1", tolerates(9, LOST))]
     )
@@ -41,7 +41,7 @@ def test_default_seconds_are_for_pods_that_lack_such_a_toleration() -> None:
     [("0", "5m", 0.0), ("10m", "5m", 300.0), ("2m", "5m", 120.0), ("2m", "true", 120.0), ("forever", "5m", 300.0)],
 )
 def test_an_owner_is_granted_what_it_asks_for_up_to_a_limit(granted: str, asked: str, seconds: float) -> None:
-    """Past the deadline; what it is not granted is counted."""
+    """The pod leaves that much later, and a note counts holds that are not granted in full."""
     document, pods = foretold("--honour-holds", granted, pods=[pod("held", annotations={HOLD: asked})])
     assert (pods["held"]["inSeconds"], pods["held"].get("heldSeconds", 0.0)) == (seconds, seconds)
     assert ("its owner holds it" in pods["held"]["why"]) == (seconds > 0)
@@ -49,15 +49,15 @@ def test_an_owner_is_granted_what_it_asks_for_up_to_a_limit(granted: str, asked:
     assert (more in document["notes"]) == (seconds != 300.0)
 
 
-def test_what_is_held_for_ever_stays() -> None:
-    """Where that is granted."""
+def test_a_pod_that_is_held_indefinitely_stays() -> None:
+    """The setting has to grant indefinite holds."""
     _, pods = foretold("--honour-holds", "forever", pods=[pod("held", annotations={HOLD: "true"})])
     assert (pods["held"]["outcome"], pods["held"]["reason"]) == ("stays", "held")
 
 
 @pytest.mark.parametrize(("setting", "outcome"), [("evict", "leaves"), ("wait", "stays")])
 def test_pods_of_a_node_that_shuts_down_gracefully_may_be_left_to_its_kubelet(setting: str, outcome: str) -> None:
-    """And a note names the node in either case."""
+    """A note names the node in either case."""
     ready = {"type": "Ready", "status": "False", "message": "node is shutting down"}
     ending = {**node("node-2", "node.kubernetes.io/not-ready=:NoExecute"), "status": {"conditions": [ready]}}
     document, pods = foretold("--graceful-shutdown", setting, pods=[ending, pod("web", "node-2")])
@@ -66,13 +66,13 @@ def test_pods_of_a_node_that_shuts_down_gracefully_may_be_left_to_its_kubelet(se
 
 
 def test_finished_pods_go_unless_they_are_kept() -> None:
-    """As with run."""
+    """The flag is that of run."""
     assert foretold(pods=[FINISHED])[1]["finished"]["outcome"] == "leaves"
     assert foretold("--keep-finished", pods=[FINISHED])[1]["finished"]["reason"] == "finished"
 
 
 def test_the_controllers_own_environment_makes_the_controllers_own_plan() -> None:
-    """Each flag has the twin that it has for run."""
+    """Each flag has the same environment variable as for run."""
     environment = {
         "TAINT_EVICTION_EVICTION_MODE": "evict-then-delete",
         "TAINT_EVICTION_DEFAULT_UNREACHABLE_SECONDS": "60",
@@ -86,7 +86,7 @@ def test_the_controllers_own_environment_makes_the_controllers_own_plan() -> Non
 
 
 def test_settings_that_are_wrong_exit_2() -> None:
-    """With the sentence that run has for it."""
+    """The message is that of run."""
     result = run("-", "--default-unreachable-seconds", "-3", stdin=json.dumps(pod("a")))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == ("taint-eviction: the default seconds for unreachable must be a number from 0 on, not -3\n")

@@ -1,4 +1,4 @@
-"""The commands that tell stories: each can draw one, and a record can be played, drawn and kept."""
+"""``replay`` draws scenarios, and replays, draws and keeps records."""
 
 import json
 from pathlib import Path
@@ -18,13 +18,13 @@ def run(*arguments: str) -> Result:
 
 
 def test_a_scenario_is_drawn(tmp_path: Path) -> None:
-    """The stale key as one page."""
+    """The scenario of the stale key becomes one page."""
     assert run(SCENARIO, "--html", str(tmp_path / "page.html")).exit_code == 0
     assert "default/web-0" in (tmp_path / "page.html").read_text()
 
 
-def test_a_journal_is_played_drawn_and_kept(tmp_path: Path) -> None:
-    """And what was kept holds when it is played by itself."""
+def test_a_journal_is_replayed_drawn_and_kept(tmp_path: Path) -> None:
+    """The scenario that was kept holds when it is replayed by itself."""
     incident(tmp_path / "journal")
     page, scenario = str(tmp_path / "page.html"), str(tmp_path / "incident.yaml")
     result = run(str(tmp_path / "journal"), "--html", page, "--to-scenario", scenario)
@@ -35,7 +35,7 @@ def test_a_journal_is_played_drawn_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_cut_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
-    """With a word on stderr about the place."""
+    """Messages on stderr say that a line is cut and was skipped."""
     incident(tmp_path / "journal")
     raw = (tmp_path / "journal").read_bytes()
     (tmp_path / "cut").write_bytes(raw[:-30])
@@ -47,8 +47,8 @@ def test_a_journal_that_is_cut_is_used_as_far_as_it_goes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("line", ['{"what": "garbage"}', '{"t": 1, "what": "node"', '{"t": 1e400, "what": "node"}'])
-def test_a_journal_without_a_line_of_use_is_malformed(tmp_path: Path, line: str) -> None:
-    """A story in which nothing happens would hold; this is none."""
+def test_a_journal_without_a_usable_line_is_malformed(tmp_path: Path, line: str) -> None:
+    """A scenario in which nothing happens would hold."""
     (tmp_path / "journal").write_text(f"{line}\n")
     result = run(str(tmp_path / "journal"))
     assert result.exit_code == 2
@@ -56,7 +56,7 @@ def test_a_journal_without_a_line_of_use_is_malformed(tmp_path: Path, line: str)
 
 
 def test_a_byte_order_mark_and_the_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
-    """So does a journal look that somebody has opened in an editor."""
+    """An editor may have written both into the journal."""
     incident(tmp_path / "journal")
     raw = (tmp_path / "journal").read_bytes().replace(b"\n", b"\r\n")
     (tmp_path / "edited").write_bytes(b"\xef\xbb\xbf" + raw)
@@ -64,8 +64,8 @@ def test_a_byte_order_mark_and_the_line_ends_of_windows_change_nothing(tmp_path:
     assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_several_stories_or_a_scenario_cannot_be_written_as_one(tmp_path: Path) -> None:
-    """One picture is one story, and a scenario is a scenario already."""
+def test_an_output_that_makes_no_sense_exits_2(tmp_path: Path) -> None:
+    """One page is one scenario, a scenario needs no conversion, and a folder has to exist."""
     assert run(SCENARIO, SCENARIO, "--html", str(tmp_path / "page.html")).exit_code == 2
     assert run(SCENARIO, "--to-scenario", str(tmp_path / "x.yaml")).exit_code == 2
     assert run(SCENARIO, "--html", str(tmp_path / "none" / "page.html")).exit_code == 2

@@ -1,4 +1,4 @@
-"""The annotation in which adoption notes seconds, and the patch that gives them back."""
+"""The annotation that notes the seconds which adoption took, and the patch that gives them back."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ NOTE = AdoptionNote(
 TOLERATION: dict[str, Any] = {"key": "k", "effect": "NoExecute", "occurrence": 0, "seconds": 1}
 
 
-def test_a_note_leaves_out_what_the_toleration_leaves_out() -> None:
-    """And is read as it was written."""
+def test_a_note_leaves_out_fields_that_the_toleration_leaves_out() -> None:
+    """A note is read back as it was written."""
     text = note_text(NOTE)
     assert orjson.loads(text) == {
         "by": "controller",
@@ -52,8 +52,8 @@ def test_a_note_leaves_out_what_the_toleration_leaves_out() -> None:
         ('{"by": "admission", "tolerations": ["x"]}', r"tolerations\[0\] is not an object"),
     ],
 )
-def test_nonsense_is_refused_with_its_place(text: object, why: str) -> None:
-    """Whatever an annotation says, reading it raises nothing else."""
+def test_a_note_that_cannot_be_read_is_refused_with_the_place(text: object, why: str) -> None:
+    """Reading an annotation raises no other error, whatever it contains."""
     with pytest.raises(Unreadable, match=why):
         read_note(text)
 
@@ -61,14 +61,14 @@ def test_nonsense_is_refused_with_its_place(text: object, why: str) -> None:
 @pytest.mark.parametrize("field", ["occurrence", "seconds"])
 @pytest.mark.parametrize("value", [None, True, 1.0, "1", 2**63])
 def test_numbers_are_integers_that_kubernetes_can_hold(field: str, value: object) -> None:
-    """So one note can neither fail a patch nor stand for another number."""
+    """Any other value could fail the patch, or stand for another number."""
     text = orjson.dumps({"by": "controller", "tolerations": [TOLERATION | {field: value}]})
     with pytest.raises(Unreadable, match=rf"tolerations\[0\].{field} is not an integer"):
         read_note(text.decode())
 
 
 def test_a_toleration_that_is_noted_twice_is_refused() -> None:
-    """Nobody can tell which seconds were its own."""
+    """Nobody can tell which of the two entries has the toleration's own seconds."""
     text = orjson.dumps({"by": "controller", "tolerations": [TOLERATION, TOLERATION | {"seconds": 2}]})
     with pytest.raises(Unreadable, match=r"tolerations\[1\] is there twice"):
         read_note(text.decode())
@@ -87,14 +87,14 @@ def test_the_patch_tests_the_pod_and_removes_only_what_is_there() -> None:
 
 @pytest.mark.parametrize("effect", ["", "NoSchedule"])
 def test_seconds_that_the_api_server_would_refuse_are_refused(effect: str) -> None:
-    """Only tolerations of NoExecute have any, so nobody can have taken them, or could put them back."""
+    """Only tolerations with effect NoExecute have seconds that can have been taken, or can be put back."""
     text = orjson.dumps({"by": "controller", "tolerations": [TOLERATION | {"effect": effect}]})
     with pytest.raises(Unreadable, match=r"tolerations\[0\]\.effect is not NoExecute"):
         read_note(text.decode())
 
 
-def test_what_was_taken_at_creation_stays_noted_as_that() -> None:
-    """Beside what the controller took, and alone when that has come back."""
+def test_seconds_taken_at_creation_stay_noted_as_taken_by_admission() -> None:
+    """The note has these seconds beside those that the controller took, and keeps them when those have come back."""
     [first, second] = NOTE.seconds
     both = AdoptionNote({first: 300}, {second: 60})
     text = note_text(both)

@@ -61,7 +61,7 @@ def about(reason: str, message: str = "", kind: str = "pods", **details: Any) ->
     ],
 )  # fmt: skip
 def test_each_status_has_one_outcome(code: int, refusal: Refusal, outcome: Outcome) -> None:
-    """404, 409 and 422 only say who is who if the API server itself says so about the object asked for."""
+    """A 404, 409 or 422 says that the pod is gone or replaced only if its Status is about that pod."""
     assert outcome_of(code, refusal, "pods", "web") is outcome
 
 
@@ -89,24 +89,24 @@ DATE = "Wed, 01 May 2024 10:00:00 GMT"
 def test_advice_to_wait_is_read_from_header_or_details(
     headers: dict[str, str], details: dict[str, Any], seconds: float | None
 ) -> None:
-    """Seconds, a date that counts from the answer's own, or the Status' details; nothing else. 0 is no advice."""
+    """The header has seconds, or a date that counts from the answer's own date; 0 is no advice."""
     assert retry_after_seconds(headers, Refusal("", "", details)) == seconds
 
 
-def test_only_a_busy_or_broken_server_says_what_may_pass() -> None:
-    """429 and 5xx; the rest speaks of the request, and is the same a moment later."""
+def test_only_refusals_by_a_busy_or_broken_server_may_pass() -> None:
+    """429 and 5xx may pass; the others are about the request, and are the same a moment later."""
     passing = [code for code in (400, 401, 403, 404, 409, 410, 422, 429, 500, 502, 503, 504) if may_pass(code)]
     assert passing == [429, 500, 502, 503, 504]
 
 
 def test_http_dates_are_read() -> None:
-    """As seconds since the epoch; garbage is none."""
+    """A date is read as seconds since the epoch, and any other text as None."""
     assert read_date(DATE) == 1714557600.0
     assert [read_date(text) for text in ("", "x", "Wed, 99 May 2024 10:00:00 GMT")] == [None] * 3
 
 
 def test_the_servers_own_words_become_one_line() -> None:
-    """Bounded, without line breaks; where it said nothing, the status speaks."""
+    """The line is bounded and has no line breaks; the status stands for a server that said nothing."""
     body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": "no\n  " + "x" * 999})
     refusal = read_refusal(body.encode())
     assert refusal.message.startswith("no xxx")
@@ -115,8 +115,8 @@ def test_the_servers_own_words_become_one_line() -> None:
     assert refusal_text(502, read_refusal(b"")) == "without a reason (HTTP 502)"
 
 
-def test_causes_are_told_where_the_message_leaves_them_out() -> None:
-    """Those of fields stand in it."""
+def test_causes_that_the_message_leaves_out_are_added() -> None:
+    """The message contains the causes with a field already."""
     told = status(
         "Invalid", "no: a b", causes=[{"message": "a b"}, {"field": "x", "message": "c"}, {"message": "d\ne"}]
     )
@@ -127,7 +127,7 @@ def test_causes_are_told_where_the_message_leaves_them_out() -> None:
     lambda value: json.dumps({"kind": "Status", "reason": value, "message": value, "details": value}).encode()
 ))  # fmt: skip
 def test_any_body_is_read(body: bytes) -> None:
-    """Whatever comes with a refusal, it is a refusal and no other error."""
+    """Whatever body comes with a refusal, it is read as a refusal and raises no error."""
     refusal = read_refusal(body)
     for code in (404, 409, 422, 500):
         assert outcome_of(code, refusal, "pods", "web") in Outcome

@@ -33,7 +33,7 @@ class Kept:
         self.content = b""
 
     def write(self, data: bytes) -> int:
-        """Keep it."""
+        """Keep the data."""
         self.content += data
         return len(data)
 
@@ -58,7 +58,7 @@ def eviction() -> Eviction:
 
 
 def test_an_eviction_names_pod_taints_tolerations_and_how_late_it_was() -> None:
-    """The taint that decided comes first; times have all the precision there is."""
+    """The taint that decided comes first, and times have six digits of a second."""
     assert audited(eviction(), Done(), 30.125) == {
         "time": format_micro_time(EPOCH + 30.125),
         "action": "evict",
@@ -93,8 +93,8 @@ def test_an_eviction_names_pod_taints_tolerations_and_how_late_it_was() -> None:
     }
 
 
-def test_the_deadline_is_that_of_the_taint_by_whose_rule_it_goes() -> None:
-    """A rule has paused it because of an earlier one: that comes second, and the eviction is not late since then."""
+def test_the_deadline_is_that_of_the_taint_whose_rule_evicts() -> None:
+    """A rule pauses the earlier taint, which comes second: the eviction is not late since that taint's deadline."""
     paused = PolicyRule("not yet", taint_keys=("k1",), pause=True)
     on = Stage(eviction=EvictionPolicy(rules=(paused,)))
     on.sees(node(taint(), taint("k2")), pod(tolerates(10), tolerates(30, "k2")))
@@ -117,18 +117,18 @@ def test_the_deadline_is_that_of_the_taint_by_whose_rule_it_goes() -> None:
     ],
 )
 def test_each_outcome_has_a_word(outcome: WorkOutcome, word: str) -> None:
-    """What was tried and did not work is told, too."""
+    """An attempt that did not evict the pod has a line, too."""
     assert audited(eviction(), outcome)["outcome"] == word
 
 
-def test_a_refusal_is_told_in_the_servers_words() -> None:
-    """With the budget that forbids it, where one does."""
+def test_a_refusal_is_logged_in_the_servers_words() -> None:
+    """The line also names the budget that refuses."""
     line = audited(eviction(), Failed("no (HTTP 429)", 40.0, Block(BlockReason.BUDGET, "web")))
     assert (line["answer"], line["budget"]) == ("no (HTTP 429)", "web")
 
 
 def test_a_take_back_has_no_taints() -> None:
-    """It undoes what was done for an eviction that is not wanted any more."""
+    """A take-back undoes what was done for an eviction that is no longer wanted."""
     line = audited(TakeBack(ref(), "n1", 2), Done())
     assert (line["action"], line["outcome"], line["tries"]) == ("take-back", "taken-back", 3)
     assert "taints" not in line
@@ -136,12 +136,12 @@ def test_a_take_back_has_no_taints() -> None:
 
 
 def test_a_dry_run_says_so_in_each_line() -> None:
-    """Nobody shall take it for real."""
+    """The field keeps readers from taking the line for a real eviction."""
     assert audited(eviction(), Done(), dry_run=True)["dry_run"] is True
 
 
-def test_the_call_is_told() -> None:
-    """Whether budgets could hold it."""
+def test_the_call_is_logged() -> None:
+    """The mode says whether budgets could refuse the call."""
     work = eviction()
     asking = Eviction(work.ref, work.node_name, work.decision, False, 0, by_eviction_api=True)
     assert [audited(each, Done())["mode"] for each in (work, asking)] == ["delete", "evict"]

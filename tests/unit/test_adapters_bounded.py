@@ -1,4 +1,4 @@
-"""What is remembered is bounded, and so is how often something passes."""
+"""A dictionary of bounded size, and a throttle that lets one call pass in each span."""
 
 from taint_eviction.adapters.bounded import BoundedDict, Throttle
 from taint_eviction.core.instants import Moment
@@ -15,7 +15,7 @@ class SettableClock:
 
 
 def test_the_entry_that_was_set_least_recently_is_dropped() -> None:
-    """To set an entry again makes it the newest."""
+    """Setting an entry again makes it the newest."""
     remembered: BoundedDict[str, int] = BoundedDict(2)
     remembered["a"], remembered["b"] = 1, 2
     remembered["a"] = 3
@@ -24,7 +24,7 @@ def test_the_entry_that_was_set_least_recently_is_dropped() -> None:
 
 
 def test_one_call_passes_in_each_span() -> None:
-    """The first at once; those that do not pass move nothing."""
+    """The first call passes at once, and a call that does not pass does not prolong the span."""
     clock = SettableClock()
     throttle = Throttle(clock, 60.0)
     passed = []

@@ -1,4 +1,4 @@
-"""What was compared outlives the process: journals are read back whatever state they are in."""
+"""Comparisons outlive the process: they are read back from its journals, even if some lines are damaged."""
 
 import logging
 from pathlib import Path
@@ -41,8 +41,8 @@ def written(path: Path, found: list[Comparison], max_bytes: int = 2**20, dry_run
     return totals
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    """Results, seconds, reasons, and who did it."""
+def test_comparisons_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    """Results, seconds, reasons, and who ended the pod are in the journal."""
     written(tmp_path / "journal", [LATER, SAME, NEVER])
     read = JournalComparisons(tmp_path / "journal")
     assert list(read.totals.differences) == [LATER, NEVER]
@@ -50,8 +50,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert (read.totals.since_epoch, read.until_epoch) == (EPOCH + 5, EPOCH + 7)
 
 
-def test_only_the_leader_counts_and_tells(caplog: pytest.LogCaptureFixture) -> None:
-    """Each replica writes its own journal."""
+def test_only_the_leader_counts_comparisons_and_logs_them_at_info(caplog: pytest.LogCaptureFixture) -> None:
+    """Each replica writes comparisons to its own journal."""
     caplog.set_level(logging.DEBUG)
     gate, counted, lines = FakeGate(), list[str](), list[str]()
     reporter = ComparisonReporter(gate, counted.append, lambda line, _: lines.append(line["uid"]))
@@ -62,7 +62,7 @@ def test_only_the_leader_counts_and_tells(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_a_file_that_continues_another_has_the_totals(tmp_path: Path) -> None:
-    """Though the files before it are gone."""
+    """The totals survive although the files before this one are gone."""
     written(tmp_path / "journal", [LATER, *[SAME] * 50, NEVER], max_bytes=2000)
     (tmp_path / "journal.1").unlink()
     read = JournalComparisons(tmp_path / "journal")
@@ -72,14 +72,14 @@ def test_a_file_that_continues_another_has_the_totals(tmp_path: Path) -> None:
 
 
 def test_two_files_are_read_as_one(tmp_path: Path) -> None:
-    """Nothing counts twice."""
+    """No comparison counts twice."""
     totals = written(tmp_path / "journal", [SAME] * 30, max_bytes=2000)
     assert (tmp_path / "journal.1").exists()
     assert JournalComparisons(tmp_path / "journal").totals.counts == totals.counts
 
 
 def test_evictions_of_a_dry_run_are_open_until_they_are_compared(tmp_path: Path) -> None:
-    """Those of a controller that evicts are none of its business."""
+    """Evictions by a controller that is not in a dry run are left out."""
     lines = [
         {"t": 1.0, "what": "journal"},
         {"t": 1.5, "what": "evicted", "uid": "real"},
@@ -112,7 +112,7 @@ def test_evictions_of_a_dry_run_are_open_until_they_are_compared(tmp_path: Path)
     ],
 )
 def test_lines_that_are_cut_or_garbled_are_left_out(tmp_path: Path, line: bytes) -> None:
-    """The others count."""
+    """The other lines count."""
     written(tmp_path / "journal", [LATER])
     with (tmp_path / "journal").open("ab") as file:
         file.write(line + b"\n")
@@ -121,7 +121,7 @@ def test_lines_that_are_cut_or_garbled_are_left_out(tmp_path: Path, line: bytes)
 
 
 def test_differences_are_bounded_and_all_are_counted() -> None:
-    """The newest are kept."""
+    """The totals keep a limited number of differences."""
     totals = ComparisonTotals(EPOCH)
     for _ in range(MAX_DIFFERENCES + 5):
         totals.add(LATER)
@@ -130,7 +130,7 @@ def test_differences_are_bounded_and_all_are_counted() -> None:
 
 
 def test_each_result_is_said_in_words() -> None:
-    """Beginning with what the built-in controller did."""
+    """The words say what the built-in controller did, and why, as far as that is known."""
     only = Comparison(ref(), "n1", ComparisonResult.BUILT_IN_ONLY, 0.0, 0.2, DifferenceReason.GUARD, "paused")
     other = Comparison(ref(), "n1", ComparisonResult.SOMEBODY_ELSE, 0.0, detail="EvictionByEvictionAPI")
     assert in_words(SAME) == "both the same"

@@ -1,4 +1,4 @@
-"""The state ConfigMap's keys ↔ orders."""
+"""The keys of the state ConfigMap are read as control state, and written from it."""
 
 import pytest
 
@@ -27,13 +27,13 @@ def control_state(**data: str) -> ControlState:
 
 
 @pytest.mark.parametrize("data", [{}, {"data": None}, {"data": {}}, {"data": {}, "binaryData": None}])
-def test_an_empty_config_map_orders_nothing(data: dict[str, object]) -> None:
-    """With or without the map."""
+def test_an_empty_config_map_pauses_nothing(data: dict[str, object]) -> None:
+    """The field data may be absent, null or empty."""
     assert read_control_state(data) == (ControlState(), [])
 
 
 def test_pauses_are_read_by_their_scope() -> None:
-    """All evictions, nodes and namespaces, each by its own key; false is none."""
+    """All evictions, each node and each namespace have a key of their own; the value false is no pause."""
     assert control_state(
         pause="true",
         pause_node__n1="true\n",
@@ -44,7 +44,7 @@ def test_pauses_are_read_by_their_scope() -> None:
 
 
 def test_a_pause_may_say_since_and_until_when_by_whom_and_why() -> None:
-    """None of that is needed; what else is in the object is left for later versions."""
+    """Each of these fields may be absent; unknown fields are left for later versions."""
     whole = f'{{"since": "{SINCE}", "until": "{SINCE}", "reason": "disk swap", "by": "me", "mood": "bad"}}'
     assert control_state(pause=whole).cluster == Pause(EPOCH, "disk swap", EPOCH, "me")
     assert control_state(pause=f'{{"since": "{SINCE}"}}').cluster == Pause(EPOCH)
@@ -52,7 +52,7 @@ def test_a_pause_may_say_since_and_until_when_by_whom_and_why() -> None:
 
 
 def test_the_breaker_is_open_or_reset() -> None:
-    """Never both."""
+    """The key breaker has the time since which the breaker is open, or the time of the reset."""
     assert control_state(
         breaker='{"open": true, "since": "2030-03-17T17:46:40.250000Z", "cause": "5 of 9 nodes"}'
     ) == ControlState(latch=Latch(EPOCH + 0.25, "5 of 9 nodes"))
@@ -62,7 +62,7 @@ def test_the_breaker_is_open_or_reset() -> None:
 
 
 def test_a_latch_keeps_that_too_many_nodes_were_out_of_service() -> None:
-    """Whoever leads next holds their pods, too; other latches do not have the field."""
+    """The field makes the next leader hold the pods of these nodes, too; other latches do not have it."""
     latch = Latch(EPOCH, "3 of 8 nodes out of service", out_of_service=True)
     assert control_state(breaker=latch_text(latch)).latch == latch
     assert "outOfService" not in latch_text(Latch(EPOCH, "another cause"))
@@ -88,7 +88,7 @@ MALFORMED_PAUSES = {
 @pytest.mark.parametrize("scope", [EVERYTHING, PauseScope("node", "n1"), PauseScope("namespace", "shop")])
 @pytest.mark.parametrize("text", MALFORMED_PAUSES)
 def test_a_malformed_pause_holds_its_scope_and_says_why(scope: PauseScope, text: str) -> None:
-    """Somebody has reached for the switch; nothing else is held."""
+    """Somebody wanted to pause the scope; nothing else is held."""
     found, [complaint] = read_control_state({"data": {key_of(scope): text}})
     pause = found.pauses().get(scope)
     assert pause is not None
@@ -114,14 +114,14 @@ def test_a_malformed_pause_holds_its_scope_and_says_why(scope: PauseScope, text:
     ],
 )
 def test_a_malformed_breaker_is_open_and_says_why(text: str, what: str) -> None:
-    """With the beginning of what stands there."""
+    """The cause quotes the beginning of the value."""
     found, [_] = read_control_state({"data": {"breaker": text}})
     cause = f"the key breaker is malformed ({what}): {one_line(text, 40)}"
     assert found == ControlState(latch=Latch(0.0, cause, unreadable=True))
 
 
 def test_binary_values_are_malformed() -> None:
-    """Nobody looks into them; what is not ours among them means nothing."""
+    """Binary values are not decoded; a binary value under an unknown key holds nothing."""
     found, complaints = read_control_state(
         {"binaryData": {"pause-node.n1": "dHJ1ZQ==", "breaker": "e30=", "logo": "aWNv"}}
     )
@@ -134,15 +134,15 @@ def test_binary_values_are_malformed() -> None:
     "key", ["Pause", "pause-node", "pause-node.", "pause-pod.x", "pauses", "breaker2", "pause_node.x"]
 )
 def test_an_unknown_key_holds_nothing_and_is_named(key: str) -> None:
-    """It may be a later version's, or mistyped."""
+    """The key may belong to a later version, or be mistyped."""
     assert read_control_state({"data": {key: "true"}}) == (
         ControlState(),
         [f"the key {key} is unknown to this version and ignored"],
     )
 
 
-def test_what_was_written_is_read() -> None:
-    """Pauses to the second, the breaker to the microsecond."""
+def test_control_state_is_read_back_as_it_was_written() -> None:
+    """Times of pauses are kept to the second, those of the breaker to the microsecond."""
     for pause in (Pause(), Pause(EPOCH), Pause(None, "disk swap"), Pause(EPOCH, 'a "quoted" reason – ✂')):
         assert control_state(pause=pause_text(pause)).cluster == pause
     latch = Latch(EPOCH + 0.000001, "5 of 9 nodes (55.6 %)")
@@ -152,14 +152,14 @@ def test_what_was_written_is_read() -> None:
 
 @pytest.mark.parametrize(("until", "read"), [(0.0, 0.0), (0.001, 1.0), (0.5, 1.0), (1.0, 1.0)])
 def test_a_pause_does_not_end_before_its_time(until: float, read: float) -> None:
-    """Times are whole seconds: one that is not ends with the second that has begun."""
+    """Times are whole seconds, so an end within a second is rounded up."""
     assert control_state(pause=pause_text(Pause(EPOCH - 9.5, until_epoch=EPOCH + until))).cluster == Pause(
         EPOCH - 10, until_epoch=EPOCH + read
     )
 
 
 def test_texts_are_short_lines() -> None:
-    """Whatever people write, in the cluster or here: no control reaches a terminal, no novel the log."""
+    """Neither control characters nor very long texts reach a terminal or the log, whoever wrote them."""
     novel = "a\nb\x1b[31m \u202e" + "x" * 5000
     [found] = {control_state(pause=pause_text(Pause(None, novel))).cluster}
     assert found is not None
@@ -171,7 +171,7 @@ def test_texts_are_short_lines() -> None:
 
 
 def test_bytes_that_are_no_text_can_be_given_as_a_reason() -> None:
-    """A terminal in another encoding hands them over as surrogates."""
+    """A terminal with another encoding passes such bytes as surrogates, which are left out."""
     assert control_state(pause=pause_text(Pause(None, "caf\udce9"))).cluster == Pause(None, "caf")
 
 
@@ -188,14 +188,14 @@ def test_bytes_that_are_no_text_can_be_given_as_a_reason() -> None:
     ],
 )
 def test_a_name_that_no_key_can_hold_has_a_problem(scope: PauseScope, fits: bool) -> None:
-    """Keys have 253 characters at most, and fewer kinds of them than people type."""
+    """A key of a ConfigMap has at most 253 characters, and may not have all that people type."""
     problem = problem_of(scope)
     assert (problem is None) is fits
     assert problem is None or f"{scope.kind} '{one_line(scope.name)}' cannot be paused by name" in problem
 
 
 def test_paused_scopes_come_the_widest_first() -> None:
-    """Then nodes and namespaces by name."""
+    """The pause of all evictions comes first, then nodes by name, then namespaces."""
     all_of_it = ControlState(Pause(), {"b": Pause(), "a": Pause()}, {"shop": Pause()})
     assert [key_of(scope) for scope in all_of_it.pauses()] == [
         "pause", "pause-node.a", "pause-node.b", "pause-namespace.shop",
@@ -204,7 +204,7 @@ def test_paused_scopes_come_the_widest_first() -> None:
 
 
 def test_no_adoption_is_written_like_a_pause_and_confirmed_by_a_holder() -> None:
-    """By hand as well: true is enough, and false lets pods be adopted."""
+    """People may write the key by hand: true is enough, and false lets pods be adopted."""
     assert control_state(no_adoption="true") == ControlState(no_adoption=Pause())
     found = control_state(no_adoption=pause_text(Pause(EPOCH, "getting out")), no_adoption_confirmed='"replica-1"')
     assert (found.no_adoption, found.no_adoption_confirmed_by) == (Pause(EPOCH, "getting out"), "replica-1")
@@ -219,16 +219,16 @@ def test_no_adoption_is_written_like_a_pause_and_confirmed_by_a_holder() -> None
         ({"no-adoption": "true", "no-adoption-confirmed": "1"}, ("", "")),
     ],
 )
-def test_what_cannot_be_read_adopts_nothing_and_confirms_nothing(data: dict[str, str], expected: object) -> None:
-    """Whoever tried to end adoption is not ignored; a complaint names the key."""
+def test_an_unreadable_value_allows_no_adoption_and_confirms_nothing(data: dict[str, str], expected: object) -> None:
+    """The attempt to end adoption is not ignored, and there is one complaint."""
     found, complaints = read_control_state({"data": data})
     assert found.no_adoption is not None
     assert (found.no_adoption.reason, found.no_adoption_confirmed_by) == expected
     assert len(complaints) == 1
 
 
-def test_binary_values_of_adoption_adopt_nothing() -> None:
-    """Nobody knows what they mean."""
+def test_a_binary_value_of_no_adoption_allows_no_adoption() -> None:
+    """The value is not decoded; the key shows that somebody wants to end adoption."""
     found, complaints = read_control_state({"binaryData": {"no-adoption": "dHJ1ZQ=="}})
     assert found.no_adoption is not None
     assert len(complaints) == 1

@@ -1,4 +1,4 @@
-"""Which refusals of the eviction API are a budget's; the texts are those of a Kubernetes 1.35 API server."""
+"""Which refusals by the eviction API come from a budget; the texts are those of a Kubernetes 1.35 API server."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def forbidden(why: str, kind: str = "poddisruptionbudget", name: Any = "b") -> R
 
 
 def test_an_eviction_names_its_pod_by_uid_and_leaves_it_its_grace_period() -> None:
-    """As a DELETE does."""
+    """The body has the UID as its precondition and sets no grace period."""
     assert eviction_body(PodRef(NamespacedName("shop", "web"), "u")) == {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -61,7 +61,7 @@ def test_an_eviction_names_its_pod_by_uid_and_leaves_it_its_grace_period() -> No
     ],
 )  # fmt: skip
 def test_a_budgets_refusal_is_a_block(status: int, refusal: Refusal, reason: BlockReason, budget: str) -> None:
-    """With the budget's name where the server says it."""
+    """The block has the budget's name where the server gives it."""
     assert block_of(status, refusal) == Block(reason, budget)
 
 
@@ -85,5 +85,5 @@ def test_a_budgets_refusal_is_a_block(status: int, refusal: Refusal, reason: Blo
     ],
 )
 def test_all_other_refusals_are_no_blocks(status: int, refusal: Refusal) -> None:
-    """A busy server, missing rights, a namespace that ends, webhooks, and what only looks like a budget."""
+    """A busy server, missing rights, a terminating namespace or a webhook may refuse, or seem to be a budget."""
     assert block_of(status, refusal) is None

@@ -1,4 +1,4 @@
-"""One pod explained: as a document for machines, and the sentences that people get of it."""
+"""The explanation of one pod: the document for machines, and the sentences for people."""
 
 import asyncio
 from dataclasses import replace
@@ -37,7 +37,7 @@ def explained(on: Stage, process: ProcessState = LEADER, name: str = "shop/web-0
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without colours: these are put in by click.style."""
+    """Switch off the colours that click.style adds."""
     monkeypatch.setattr("taint_eviction.cli.explain.click.style", lambda text, **_: text)
 
 
@@ -59,7 +59,7 @@ def held(seconds: float, told: Pod) -> Pod:
 
 
 def test_a_pod_that_waits_names_the_toleration_that_counts_and_the_one_that_does_not() -> None:
-    """People expect the kindest to count; the first does."""
+    """People expect the longest toleration to count, but the first one that matches counts."""
     assert lines(one(tolerates(300), tolerates(3600))) == [
         f"shop/web-0 leaves node n1 in 5 m, at {LATER}",
         "  because   k1:NoExecute is tolerated by [k1 for 300 s]",
@@ -71,15 +71,15 @@ def test_a_pod_that_waits_names_the_toleration_that_counts_and_the_one_that_does
     ]
 
 
-def test_a_default_tolerance_is_told_as_one() -> None:
+def test_a_default_tolerance_is_shown_as_a_default() -> None:
     """The pod itself has no such toleration, so nobody would find it there."""
     on = one(taints=(taint(NOT_READY),), policy=DecisionPolicy(default_seconds={NOT_READY: 300}))
     text = f"  because   {NOT_READY}:NoExecute is tolerated by default by [{NOT_READY}:NoExecute for 300 s]: "
     assert lines(on)[1] == text + "the pod has no such toleration of its own"
 
 
-def test_a_pod_that_is_due_and_paused_says_by_whom() -> None:
-    """Since when it should have gone, and why it has not."""
+def test_a_pod_that_is_due_and_paused_says_since_when_and_why() -> None:
+    """The lines say when the pod was due, and which pause keeps it there."""
     on = one()
     on.brain.order(ControlState(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
     on.at(40)
@@ -93,8 +93,8 @@ def test_a_pod_that_is_due_and_paused_says_by_whom() -> None:
     ]
 
 
-def test_a_pod_that_a_budget_blocks_names_it() -> None:
-    """With tries, the next of them, and the server's words."""
+def test_a_pod_that_a_budget_blocks_names_the_budget() -> None:
+    """The line also has the number of tries, the time of the next one, and the server's words."""
     on = one(eviction_policy=EvictionPolicy(EvictionMode.EVICT))
     on.settle(on.take_eviction(), Failed("Cannot evict pod (HTTP 429)", 10.0, Block(BlockReason.BUDGET, "web")))
     on.at(4)
@@ -106,7 +106,7 @@ def test_a_pod_that_a_budget_blocks_names_it() -> None:
 
 
 def test_a_rule_and_its_timeout_are_named() -> None:
-    """In mode evict-then-delete there is an end to asking."""
+    """In mode evict-then-delete budgets may refuse only for a time, whose end is known after the first refusal."""
     rule = PolicyRule("db", mode=EvictionMode.EVICT_THEN_DELETE, evict_timeout_seconds=300.0)
     text = "by the eviction API: PodDisruptionBudgets may refuse it"
     on = one(eviction_policy=EvictionPolicy(rules=(rule,)))
@@ -116,7 +116,7 @@ def test_a_rule_and_its_timeout_are_named() -> None:
 
 
 def test_a_pod_that_stays_says_why_and_whether_it_could_come_back() -> None:
-    """NoSchedule taints touch no running pod, but nobody expects that it could not be scheduled again."""
+    """A NoSchedule taint does not evict the pod, but a new pod like it could not be scheduled there again."""
     on = one(tolerates(), taints=(taint(added_at=0.0), no_schedule("k2")))
     assert lines(on.at(100)) == [
         "shop/web-0 stays on node n1: it tolerates every NoExecute taint of its node indefinitely",
@@ -127,7 +127,7 @@ def test_a_pod_that_stays_says_why_and_whether_it_could_come_back() -> None:
 
 
 def test_taints_that_do_not_decide_come_after_the_one_that_does() -> None:
-    """Each with its own toleration and deadline."""
+    """Each taint has its own toleration and deadline."""
     on = one(tolerates(600), tolerates(300, "k2"), taints=(taint(), taint("k2")))
     assert [line.strip() for line in lines(on)[1:7]] == [
         "because   k2:NoExecute is tolerated by [k2 for 300 s]",
@@ -142,8 +142,8 @@ def test_taints_that_do_not_decide_come_after_the_one_that_does() -> None:
 @pytest.mark.parametrize(
     ("most", "granted"), [(0.0, "is granted nothing"), (60.0, "is granted 1 m"), (900.0, "is granted 5 m")]
 )
-def test_what_its_owner_asks_for_and_gets_is_told(most: float, granted: str) -> None:
-    """The annotation counts as far as the operators let it."""
+def test_the_hold_that_an_owner_asks_for_and_gets_is_shown(most: float, granted: str) -> None:
+    """The annotation counts up to the maximum that the operators set."""
     on = stage(policy=DecisionPolicy(max_hold_seconds=most))
     on.sees(node(taint()), held(300.0, pod()))
     [line] = [line for line in lines(on) if line.startswith("  hold")]
@@ -151,8 +151,8 @@ def test_what_its_owner_asks_for_and_gets_is_told(most: float, granted: str) -> 
     assert line == f"  hold      {asked}, and {granted}"
 
 
-def test_a_pod_that_is_held_for_ever_stays() -> None:
-    """Infinite spans are no JSON: None says indefinitely."""
+def test_a_pod_that_is_held_indefinitely_stays() -> None:
+    """JSON has no infinite numbers, so None means indefinitely."""
     on = stage(policy=DecisionPolicy(max_hold_seconds=float("inf")))
     on.sees(node(taint()), held(float("inf"), pod()))
     assert explained(on)["holdAnnotation"] == {"asksSeconds": None, "grantedSeconds": None}
@@ -162,8 +162,8 @@ def test_a_pod_that_is_held_for_ever_stays() -> None:
 @pytest.mark.parametrize(
     ("waits", "follows"), [(False, "its kubelet ends the pods, too"), (True, f"the taint {NOT_READY} evicts nobody")]
 )
-def test_a_node_that_shuts_down_gracefully_is_told(waits: bool, follows: str) -> None:
-    """In the words of its condition, with what follows from that by the settings."""
+def test_a_graceful_shutdown_of_the_node_is_shown(waits: bool, follows: str) -> None:
+    """The line quotes the node's condition, and says what follows from it by the settings."""
     on = stage(policy=DecisionPolicy(wait_for_shutdown=waits))
     shutting_down = Readiness("False", shutting_down=True)
     on.sees(replace(node(taint(NOT_READY)), ready=shutting_down), pod(tolerates(300, NOT_READY)))
@@ -171,8 +171,8 @@ def test_a_node_that_shuts_down_gracefully_is_told(waits: bool, follows: str) ->
     assert (lines(on)[0] == "shop/web-0 stays on node n1: " + StayReason.SHUTTING_DOWN.value) == waits
 
 
-def test_an_accepted_deletion_is_told() -> None:
-    """Until the pod is gone; a dry run only would have."""
+def test_an_accepted_deletion_is_shown() -> None:
+    """A dry run says that the pod would have been evicted."""
     on = one()
     on.settle(on.take_eviction(), Done())
     assert lines(on)[0] == "shop/web-0 has been evicted from node n1: the API server has accepted its deletion"
@@ -181,14 +181,14 @@ def test_an_accepted_deletion_is_told() -> None:
 
 
 def test_a_pod_that_is_being_evicted_says_so() -> None:
-    """There is nothing else to wait for."""
+    """The attempt has begun and has not ended."""
     on = one()
     on.take_eviction()
     assert "  now       it is being evicted" in lines(on)
 
 
-def test_what_the_answer_is_worth_is_told() -> None:
-    """A standby only watches; who is not ready may not know all."""
+def test_an_answer_warns_that_its_replica_is_not_ready_or_does_not_lead() -> None:
+    """A standby only watches, and a replica that is not ready may not know everything."""
     told = lines(one(), replace(STANDBY, why_not="the watch of pods has been silent for 200 s"))
     assert told[-2:] == [
         "  careful   host_uuid is not ready: the watch of pods has been silent for 200 s",
@@ -197,7 +197,7 @@ def test_what_the_answer_is_worth_is_told() -> None:
 
 
 def test_each_taint_of_the_node_says_since_when() -> None:
-    """NoExecute ones by what this process knows, others by their own word, which they need not have."""
+    """A NoExecute taint has the start that this process counts from; other taints have their timeAdded, if any."""
     preferred = Taint("k4", PREFER_NO_SCHEDULE, "", epoch(-50.0))
     on = one(tolerates(), taints=(taint(added_at=-100.0), no_schedule("k3"), preferred))
     document = explained(on)
@@ -210,8 +210,8 @@ def test_each_taint_of_the_node_says_since_when() -> None:
     assert document["preferablyNotScheduledAgain"] == ["k4:PreferNoSchedule"]
 
 
-def test_a_pod_that_is_not_known_may_be_none_or_on_a_clean_node() -> None:
-    """Only pods on tainted nodes are kept; who is not ready knows even less."""
+def test_a_pod_that_is_not_known_may_not_exist_or_be_on_a_clean_node() -> None:
+    """The controller knows only pods on tainted nodes; a replica that is not ready knows even less."""
     document = explained(Stage())
     assert (document["known"], document["namespace"], document["name"]) == (False, "shop", "web-0")
     assert lines(Stage()) == [
@@ -223,16 +223,16 @@ def test_a_pod_that_is_not_known_may_be_none_or_on_a_clean_node() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "web-0", "/web-0", "shop/", "shop/web-0/x"])
-def test_what_is_no_pod_is_refused(name: str) -> None:
-    """With an example of a right one."""
+def test_a_name_that_names_no_pod_is_refused(name: str) -> None:
+    """The error shows the right form."""
     code, document = asyncio.run(
         StatusEndpoints(Stage().brain.status, Ticking(0.0), lambda: LEADER).explain({"pod": name})
     )
     assert (code, document) == (400, {"error": "pod is missing: use /explain?pod=NAMESPACE/NAME"})
 
 
-def test_a_pod_whose_name_has_another_bearer_is_explained_as_it_is_now() -> None:
-    """By name: the UID is told."""
+def test_a_name_that_another_pod_has_taken_explains_the_new_pod() -> None:
+    """The query has only the name; the explanation has the UID."""
     on = one()
     on.sees(pod(tolerates(300), uid="b"))
     assert (explained(on)["uid"], explained(on)["outcome"]) == ("b", "leaves")

@@ -16,7 +16,7 @@ from taint_eviction.core.instants import Moment
 
 
 class SteppedClock:
-    """It is always the same moment."""
+    """A clock that always shows the same moment."""
 
     def __init__(self, moment: Moment) -> None:
         self._moment = moment
@@ -32,7 +32,7 @@ def endpoint(memory: OutcomeMemory) -> HistoryEndpoint:
 
 
 def evict(memory: OutcomeMemory, *names: str, at: float = 0.0) -> None:
-    """Let pods be evicted now; their names are their UIDs."""
+    """Report that these pods were evicted at ``at``; their names are their UIDs."""
     on = Stage()
     on.sees(node(taint()), pod())
     decision = on.take_eviction().decision
@@ -41,7 +41,7 @@ def evict(memory: OutcomeMemory, *names: str, at: float = 0.0) -> None:
 
 
 def asked(on: HistoryEndpoint, **query: str) -> tuple[int, dict[str, Any]]:
-    """Ask it."""
+    """Query the endpoint."""
     return asyncio.run(on.history(query))
 
 
@@ -51,7 +51,7 @@ def names(document: dict[str, Any]) -> list[str]:
 
 
 def test_pages_continue_where_the_one_before_ended() -> None:
-    """Also while pods go: each is told once, and none is left out."""
+    """Each outcome is listed once and none is left out, even if a pod is evicted between two pages."""
     memory = OutcomeMemory()
     evict(memory, "a", "b", "c", "d", "e")
     on = endpoint(memory)
@@ -64,15 +64,15 @@ def test_pages_continue_where_the_one_before_ended() -> None:
     assert asked(on, limit="6")[1]["continue"] is None
 
 
-def test_a_page_that_ends_with_the_last_that_fits_is_the_last() -> None:
-    """Others of other namespaces follow, which nobody asked for."""
+def test_a_page_that_ends_with_the_last_match_is_the_last_page() -> None:
+    """An older outcome follows, which does not match the query."""
     memory = OutcomeMemory()
     evict(memory, "a", "b")
     assert asked(endpoint(memory), limit="1", pod="shop/b")[1]["continue"] is None
 
 
-def test_a_limit_of_none_lists_nothing() -> None:
-    """It still says how many are remembered."""
+def test_a_limit_of_zero_lists_nothing() -> None:
+    """The answer still says how many outcomes are remembered."""
     memory = OutcomeMemory()
     evict(memory, "a", "b")
     code, document = asked(endpoint(memory), limit="0")
@@ -83,8 +83,8 @@ def test_a_limit_of_none_lists_nothing() -> None:
     ("since", "listed"),
     [(9.0, ["b", "a"]), (10.0, ["b", "a"]), (11.0, ["b"]), (20.0, ["b"]), (21.0, [])],
 )
-def test_since_lists_what_came_at_that_instant_or_later(since: float, listed: list[str]) -> None:
-    """To the second."""
+def test_since_lists_outcomes_of_that_instant_or_later(since: float, listed: list[str]) -> None:
+    """The parameter is a time in whole seconds."""
     memory = OutcomeMemory()
     evict(memory, "a", at=10.0)
     evict(memory, "b", at=20.0)
@@ -94,7 +94,7 @@ def test_since_lists_what_came_at_that_instant_or_later(since: float, listed: li
 
 @pytest.mark.parametrize("stepped", [-3600.0, 3600.0])
 def test_since_follows_the_api_server_whose_clock_is_stepped(stepped: float) -> None:
-    """What came in the last minute is listed, each once and in its order, whatever the clock showed then."""
+    """All outcomes of the last minute are listed in order, though the clock was stepped between them."""
     memory = OutcomeMemory()
     evict(memory, "long-ago", at=10.0)
     evict(memory, "a", at=1000.0)
@@ -125,15 +125,15 @@ def test_since_follows_the_api_server_whose_clock_is_stepped(stepped: float) -> 
     ],
 )
 def test_a_parameter_that_is_malformed_is_refused(name: str, value: str) -> None:
-    """By name, and with what was written."""
+    """The error names the parameter and quotes the value."""
     code, document = asked(endpoint(OutcomeMemory()), **{name: value})
     assert code == 400
     assert document["error"].startswith(name)
     assert repr(value) in document["error"]
 
 
-def test_too_many_who_ask_at_once_are_told_to_try_again() -> None:
-    """Who waits already is answered."""
+def test_too_many_queries_at_once_are_told_to_try_again() -> None:
+    """Queries that wait already are answered, and so is a later one."""
 
     async def crowd() -> list[int]:
         memory = OutcomeMemory()

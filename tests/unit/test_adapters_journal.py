@@ -1,4 +1,4 @@
-"""What the journal believes to be gone."""
+"""The times of the journal's lines, and the pods that the journal records as gone."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from taint_eviction.core.instants import Moment
 
 
 def told(path: Path) -> list[str]:
-    """List what the lines say."""
+    """List the field ``what`` of all lines."""
     return [orjson.loads(line)["what"] for line in path.read_bytes().splitlines()]
 
 
-def test_what_comes_later_is_dated_later_while_the_servers_clock_settles(tmp_path: Path) -> None:
-    """A clock that moves by less than a second is not followed; one that is stepped is."""
+def test_later_lines_have_later_times_while_the_servers_clock_settles(tmp_path: Path) -> None:
+    """The journal ignores a clock that moves by less than a second, and follows one that is stepped."""
     journal = Journal(tmp_path / "journal")
     moments = [Moment(10.0, 1000.0), Moment(10.1, 999.7), Moment(10.2, 1000.9), Moment(11.0, 1100.0)]
     for number, now in enumerate(moments):
@@ -26,8 +26,8 @@ def test_what_comes_later_is_dated_later_while_the_servers_clock_settles(tmp_pat
     assert [line["t"] for line in lines if line["what"] == "pod"] == [1000.0, 1000.1, 1000.2, 1100.0]
 
 
-def test_a_pod_that_a_newer_list_lacks_is_gone_though_it_was_seen_after_the_question(tmp_path: Path) -> None:
-    """As the brain has it: seen meanwhile at an older version, as what the API server had at hand."""
+def test_a_pod_that_a_newer_list_lacks_is_gone_though_it_was_seen_after_the_request(tmp_path: Path) -> None:
+    """The pod was seen at a version older than the list's, so the list counts, as in the core."""
     journal = Journal(tmp_path / "journal")
     journal.observed(PodSeen(pod(uid="old", version=5)), Moment(1.0, 1.0))
     journal.observed(PodSeen(pod(name="b", uid="new", version=9)), Moment(1.0, 1.0))

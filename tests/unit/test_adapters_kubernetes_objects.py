@@ -1,4 +1,4 @@
-"""Kubernetes JSON → values: what is read, what is complained of, and what is refused."""
+"""Kubernetes JSON becomes values: what is read, what causes a complaint, and what is refused."""
 
 from copy import deepcopy
 from typing import Any
@@ -42,7 +42,7 @@ def owning_taints(time: object, **more: Any) -> dict[str, Any]:
 
 
 def test_a_node_is_read() -> None:
-    """Name, UID, version, and the taints of all effects in their order."""
+    """The value has name, UID, version, and the taints of all effects in their order."""
     body = a_node(
         taints=[
             {"key": "a", "value": "v", "effect": "NoExecute", "timeAdded": AT},
@@ -55,7 +55,7 @@ def test_a_node_is_read() -> None:
 
 
 def test_a_nodes_readiness_zone_and_role_are_read() -> None:
-    """The condition Ready with its time, whether the node is being shut down, and three labels."""
+    """The value has the condition Ready with its time, whether the node is shutting down, and three labels."""
     body = a_node()
     body["metadata"]["labels"] = {
         "topology.kubernetes.io/zone": "a",
@@ -83,14 +83,14 @@ def test_a_nodes_readiness_zone_and_role_are_read() -> None:
     ],
 )
 def test_a_node_without_a_readable_condition_or_labels_still_is_a_node(change: dict[str, Any], complaints: int) -> None:
-    """It has no readiness and no zone, with a complaint where something stands in their place."""
+    """Such a node has no readiness and no zone; conditions or labels of the wrong type cause a complaint."""
     parsed = read_node({**a_node(), **change})
     assert (parsed.value.ready, parsed.value.zone, parsed.value.exempt) == (None, "", False)
     assert len(parsed.complaints) == complaints
 
 
-def test_a_readiness_whose_time_cannot_be_read_has_none() -> None:
-    """With a complaint that has the field's path; any status that is no text is empty."""
+def test_a_readiness_whose_time_cannot_be_read_has_no_time() -> None:
+    """The complaint has the field's path; a status that is no text is read as empty."""
     ready = {"type": "Ready", "status": True, "lastTransitionTime": "yesterday"}
     node, complaints = read_node({**a_node(), "status": {"conditions": [ready]}})
     assert node.ready == Readiness("", None)
@@ -99,7 +99,7 @@ def test_a_readiness_whose_time_cannot_be_read_has_none() -> None:
 
 @pytest.mark.parametrize("spec", [None, {}, {"taints": None}, {"taints": []}])
 def test_null_and_absent_lists_are_empty(spec: object) -> None:
-    """A node without taints is clean, however that is spelled."""
+    """A node is clean whether its list of taints is empty, null or absent."""
     assert read_node({"metadata": {"name": "n1", "uid": "u"}, "spec": spec}).value == Node("n1", "u")
 
 
@@ -118,7 +118,7 @@ def test_the_earliest_write_by_an_owner_of_the_taints_dates_them() -> None:
 
 
 def test_a_write_whose_time_cannot_be_read_is_left_out_with_a_complaint() -> None:
-    """The other owners' times still count."""
+    """The times of the other owners still count."""
     body = a_node(taints=[{"key": "a", "effect": "NoExecute"}])
     body["metadata"]["managedFields"] = [owning_taints("soon"), owning_taints(AT)]
     node, complaints = read_node(body)
@@ -128,7 +128,7 @@ def test_a_write_whose_time_cannot_be_read_is_left_out_with_a_complaint() -> Non
 
 @pytest.mark.parametrize("time_added", ["never", 5, [], {}, True, "0001-01-01T00:00:00Z"])
 def test_a_time_added_that_cannot_be_read_counts_as_absent(time_added: object) -> None:
-    """The taint stays, dated by the next source, with a complaint."""
+    """The taint stays, the next source dates it, and there is a complaint."""
     node, complaints = read_node(a_node(taints=[{"key": "a", "effect": "NoExecute", "timeAdded": time_added}]))
     assert node.taints == (Taint("a", "NoExecute"),)
     assert complaints[0].startswith("spec.taints[0].timeAdded is not a usable time")
@@ -166,8 +166,8 @@ def test_a_bad_taint_that_may_be_NoExecute_makes_the_node_malformed(taint: objec
         {"key": "a", "effect": None},
     ],
 )
-def test_a_bad_taint_that_evicts_nobody_is_left_out_with_a_complaint(taint: object) -> None:
-    """Unknown effects, and bad taints of other effects, don't stop the others from counting."""
+def test_a_bad_taint_that_evicts_no_pod_is_left_out_with_a_complaint(taint: object) -> None:
+    """Unknown effects, and bad taints of other effects, do not stop the other taints from counting."""
     node, complaints = read_node(a_node(taints=[taint, {"key": "b", "effect": "NoExecute"}]))
     assert node.taints == (Taint("b", "NoExecute"),)
     assert len(complaints) == 1
@@ -196,7 +196,7 @@ def test_a_node_that_cannot_be_decided_on_is_refused_with_the_fields_path(body: 
 
 @pytest.mark.parametrize("version", [None, "", "abc", "1.5", "-1", 5, "9" * 21, "٣"])
 def test_a_version_that_is_no_number_is_none(version: object) -> None:
-    """Then no order is known, and nothing is dropped for it."""
+    """Without a version no order is known, and no observation is dropped as older."""
     body = a_node()
     body["metadata"]["resourceVersion"] = version
     assert read_node(body).value.resource_version is None
@@ -206,7 +206,7 @@ def test_a_version_that_is_no_number_is_none(version: object) -> None:
 
 
 def test_a_pod_is_read() -> None:
-    """Everything that decides, and nothing else."""
+    """The value has everything that decides, and nothing else."""
     body = a_pod(
         tolerations=[
             {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
@@ -241,7 +241,7 @@ CONTROLS = {"kind": "DaemonSet", "name": "agents", "uid": "u-1", "controller": T
 def test_the_owner_that_controls_a_pod_is_read(
     references: object, controller: ControllerRef | None, complaints: int
 ) -> None:
-    """Other owners do not recreate it; one that cannot be read is none."""
+    """Other owners do not recreate the pod; an owner that cannot be read counts as none."""
     body = a_pod()
     body["metadata"]["ownerReferences"] = references
     pod, told = read_pod(body)
@@ -249,7 +249,7 @@ def test_the_owner_that_controls_a_pod_is_read(
 
 
 def test_pods_of_one_owner_share_its_value() -> None:
-    """There may be thousands of them."""
+    """One owner may have thousands of pods, so sharing saves memory."""
     one, other = a_pod(), a_pod()
     one["metadata"]["ownerReferences"], other["metadata"]["ownerReferences"] = [CONTROLS], [dict(CONTROLS)]
     assert read_pod(one).value.controller is read_pod(other).value.controller
@@ -274,7 +274,7 @@ def scheduled(status: str, time: object) -> list[dict[str, Any]]:
 def test_the_best_readable_field_dates_the_binding(
     conditions: object, start: object, created: object, expected: TimeSource, complaints: int
 ) -> None:
-    """PodScheduled before startTime before creationTimestamp; what cannot be read falls back to the next."""
+    """PodScheduled comes before startTime, and startTime before creationTimestamp; unreadable fields are skipped."""
     body = a_pod()
     body["status"] |= {"conditions": conditions, "startTime": start}
     body["metadata"]["creationTimestamp"] = created
@@ -284,7 +284,7 @@ def test_the_best_readable_field_dates_the_binding(
 
 @pytest.mark.parametrize("name", [None, ""])
 def test_a_pod_without_node_is_not_bound(name: object) -> None:
-    """An empty nodeName is none, and such a pod has no time of binding."""
+    """An empty nodeName counts as absent, and such a pod has no time of binding."""
     body = a_pod(nodeName=name)
     body["metadata"]["creationTimestamp"] = AT
     pod = read_pod(body).value
@@ -307,7 +307,7 @@ def test_a_pod_without_node_is_not_bound(name: object) -> None:
     ],
 )
 def test_a_bad_toleration_makes_the_pod_malformed(toleration: object, what: str) -> None:
-    """A pod that may tolerate more than can be read is never evicted for it."""
+    """The pod may tolerate more than can be read, so the controller must not evict it."""
     with pytest.raises(MalformedObject) as malformed:
         read_pod(a_pod(tolerations=[toleration]))
     assert str(malformed.value) == f"Pod ns/p: {what}"
@@ -323,20 +323,20 @@ def test_what_equals_a_legal_number_of_seconds_is_still_refused(seconds: object)
 
 @pytest.mark.parametrize("seconds", [0, -5, 18446744074, 2**63 - 1, -(2**63), 10**40])
 def test_any_whole_number_of_seconds_is_kept(seconds: int) -> None:
-    """How absurd numbers count is decided later."""
+    """The decision, not the reader, says what an absurd number means."""
     tolerations = read_pod(a_pod(tolerations=[{"tolerationSeconds": seconds}])).value.tolerations
     assert tolerations[0].toleration_seconds == seconds
 
 
 def test_an_unknown_operator_stays_with_a_complaint() -> None:
-    """It matches nothing, which is for the matching to say."""
+    """The toleration is kept: the matching finds that it matches nothing."""
     pod, complaints = read_pod(a_pod(tolerations=[{"key": "a", "operator": "Resembles"}]))
     assert pod.tolerations == (Toleration("a", "Resembles"),)
     assert complaints == ("spec.tolerations[0].operator is 'Resembles', which is unknown: it matches nothing",)
 
 
-def test_equal_tolerations_are_one_tuple() -> None:
-    """A cluster's pods share most of theirs: memory per pod matters."""
+def test_pods_with_equal_tolerations_share_one_tuple() -> None:
+    """Most pods of a cluster have the same tolerations, so sharing saves memory."""
     tolerations = [{"key": "shared", "operator": "Exists", "tolerationSeconds": 300}]
     one, other = read_pod(a_pod(tolerations=tolerations)), read_pod(a_pod(tolerations=deepcopy(tolerations)))
     assert one.value.tolerations is other.value.tolerations
@@ -365,7 +365,7 @@ def flags(pod: Pod) -> set[str]:
     ],
 )
 def test_flags_are_read(change: dict[str, Any], flag: str) -> None:
-    """Terminating, mirror, finished and marked: each by its own field, and no other."""
+    """Each of the flags terminating, mirror, finished and marked has its own field."""
     body = a_pod()
     for part, fields in change.items():
         body[part] |= fields
@@ -382,7 +382,7 @@ def test_flags_are_read(change: dict[str, Any], flag: str) -> None:
     ],
 )
 def test_null_fields_and_others_conditions_set_no_flag(change: dict[str, Any]) -> None:
-    """null is absent; conditions that are False or somebody else's are not ours."""
+    """null counts as absent, and a condition that is False or somebody else's does not mark the pod."""
     body = a_pod()
     for part, fields in change.items():
         body[part] |= fields
@@ -421,7 +421,7 @@ JSON = st.recursive(
 
 
 def _with_fields(names: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Objects in which each of these fields is there or not, as it should be or anything at all."""
+    """Make objects in which each of these fields is absent, has a likely value, or is any JSON."""
     return st.fixed_dictionaries({}, optional={name: values | JSON for name in names.split()}) | JSON
 
 
@@ -468,7 +468,7 @@ def test_any_json_gives_a_pod_or_is_malformed(body: Any) -> None:
 
 @given(st.lists(st.tuples(*[st.sampled_from(["", "a", None])] * 4, st.none() | st.integers()), max_size=4))
 def test_legal_tolerations_are_read_as_they_are(told: list[tuple[Any, ...]]) -> None:
-    """Each field arrives where it belongs, whatever was read before."""
+    """Each field is read into its own place, whatever was read before."""
     names = ("key", "operator", "value", "effect", "tolerationSeconds")
     read = read_pod(a_pod(tolerations=[dict(zip(names, one, strict=True)) for one in told])).value.tolerations
     assert read == tuple(Toleration(k or "", o or "", v or "", e or "", seconds) for k, o, v, e, seconds in told)
@@ -498,12 +498,12 @@ def test_the_condition_is_upstreams() -> None:
 
 
 def test_a_condition_that_was_set_already_keeps_its_transition_time() -> None:
-    """Without a time in the patch the merge leaves the old one."""
+    """Without a time in the patch the merge leaves the old time."""
     assert "lastTransitionTime" not in mark_patch(REF, None)["status"]["conditions"][0]
 
 
 def test_taking_back_is_for_one_version_only() -> None:
-    """UID and resourceVersion are in the patch, so that nobody else's later word is overwritten."""
+    """The patch has UID and resourceVersion, so that it does not overwrite a later change by somebody else."""
     patch = unmark_patch(REF, 42, EPOCH)
     assert patch["metadata"] == {"uid": "u-p", "resourceVersion": "42"}
     assert patch["status"]["conditions"][0]["status"] == "False"

@@ -1,4 +1,4 @@
-"""RFC 3339 ↔ seconds since the epoch."""
+"""RFC 3339 times are read as seconds since the epoch, and written from them."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from taint_eviction.adapters.kubernetes_times import format_micro_time, format_r
     ],
 )
 def test_rfc3339_times_are_read_with_offsets_and_fractions(text: str, epoch: float) -> None:
-    """What Kubernetes' Time and MicroTime write is read exactly, whole seconds as whole floats."""
+    """Times as Kubernetes writes them are read exactly, to the microsecond."""
     assert parse_rfc3339(text) == epoch
 
 
@@ -42,14 +42,14 @@ def test_rfc3339_times_are_read_with_offsets_and_fractions(text: str, epoch: flo
         "99999-01-01T00:00:00Z",
     ],
 )
-def test_what_is_no_usable_time_is_none(text: object) -> None:
-    """Garbage, times without an offset, and times before 1970 (Go's zero time) tell nothing."""
+def test_a_text_that_is_no_usable_time_is_none(text: object) -> None:
+    """Garbage, times without an offset, and times before 1970, such as Go's zero time, do not count."""
     assert parse_rfc3339(text) is None
 
 
 @pytest.mark.parametrize("epoch", [1.0, 1714557600.0, 1714557600.999, 253402300799.0])
 def test_times_are_written_as_whole_seconds_cut_off(epoch: float) -> None:
-    """A written time reads as the whole seconds of what was given: never later."""
+    """A time is never written later than it is."""
     assert parse_rfc3339(format_rfc3339(epoch)) == float(int(epoch))
 
 
@@ -70,5 +70,5 @@ def test_times_out_of_range_are_clamped(epoch: float, text: str) -> None:
     ],
 )
 def test_micro_times_have_six_digits_of_a_second(epoch: float, text: str) -> None:
-    """As Leases have them; out of range they are clamped, too."""
+    """Leases have times like these; times out of range are clamped, too."""
     assert format_micro_time(epoch) == text

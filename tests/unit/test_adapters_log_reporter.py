@@ -160,7 +160,7 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
 def test_each_effect_is_a_line_in_plain_words(
     caplog: pytest.LogCaptureFixture, effect: Effect, level: str, line: str
 ) -> None:
-    """Pod, UID, node, taint, toleration, deadline by the server's clock, and whose word the time is."""
+    """A line has pod, UID, node, taint, toleration, the deadline by the server's clock, and the source of the time."""
     with caplog.at_level(logging.INFO):
         LogReporter(NoElection()).report(effect, NOW)
     [record] = caplog.records
@@ -172,7 +172,7 @@ def fields(record: logging.LogRecord, *names: str) -> dict[str, Any]:
 
 
 def test_machines_get_the_same_as_fields(caplog: pytest.LogCaptureFixture) -> None:
-    """For JSON logs: no parsing of sentences."""
+    """Readers of JSON logs need not parse sentences."""
     with caplog.at_level(logging.INFO):
         LogReporter(NoElection()).report(Evicted(REF, "n1", EVICT, 0.1234), NOW)
     names = ("pod", "uid", "node", "taint", "toleration", "time_source", "deadline", "late_seconds")
@@ -188,8 +188,8 @@ def test_machines_get_the_same_as_fields(caplog: pytest.LogCaptureFixture) -> No
     }
 
 
-def test_machines_get_a_budgets_no_as_fields(caplog: pytest.LogCaptureFixture) -> None:
-    """A block is told from a failure by its fields; another failure has none."""
+def test_machines_get_a_budgets_refusal_as_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """These fields tell a block from another failure, which does not have them."""
     with caplog.at_level(logging.INFO):
         LogReporter(NoElection()).report(
             Refused(REF, "n1", "no", 1, 0.0, 1.0, Block(BlockReason.BUDGET_NOT_READY, "web")), NOW
@@ -200,23 +200,23 @@ def test_machines_get_a_budgets_no_as_fields(caplog: pytest.LogCaptureFixture) -
     assert not hasattr(failed, "block")
 
 
-def test_refusals_are_told_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
-    """The first, and then whenever their number has doubled."""
+def test_refusals_of_a_pod_are_logged_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    """The first refusal is logged, and then each at which their number has doubled."""
     with caplog.at_level(logging.INFO):
         for tries in range(1, 101):
             LogReporter(NoElection()).report(Refused(REF, "n1", "no", tries, 0.0, 1.0), NOW)
     assert [record.tries for record in caplog.records] == [1, 2, 4, 8, 16, 32, 64]  # type: ignore[attr-defined]
 
 
-def test_the_deadline_of_the_taint_by_whose_rule_it_went_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Not the earliest one, which another taint brought."""
+def test_the_logged_deadline_is_that_of_the_taint_that_decided(caplog: pytest.LogCaptureFixture) -> None:
+    """Another taint has an earlier deadline, which does not decide."""
     with caplog.at_level(logging.INFO):
         LogReporter(NoElection()).report(Evicted(REF, "n1", Evict(990.0, VERDICT, (UNTOLERATED, VERDICT)), 0.5), NOW)
     assert "was evicted 0.50 s after its deadline 2024-05-01T10:00:20Z: taint k=v:NoExecute is tol" in caplog.text
 
 
 def test_a_toleration_that_does_not_count_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """People expect the kindest to count; the first one does."""
+    """People expect the longest toleration to count, but the first one that matches counts."""
     overruled = TaintVerdict(
         TAINT, VERDICT.toleration, Toleration(operator="Exists"), 990.0, TimeSource.TIME_ADDED, 1020.0
     )
@@ -226,14 +226,14 @@ def test_a_toleration_that_does_not_count_is_named(caplog: pytest.LogCaptureFixt
 
 
 def test_a_dry_run_says_so_in_each_line(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody shall take it for real."""
+    """The words keep readers from taking the line for a real eviction."""
     with caplog.at_level(logging.INFO):
         LogReporter(NoElection(), dry_run=True).report(Evicted(REF, "n1", EVICT, 0.0), NOW)
     assert caplog.records[0].getMessage().startswith("dry run: pod shop/web-0")
 
 
 @given(st.floats(-1e12, 1e12))
-def test_any_deadline_can_be_told(at: float) -> None:
+def test_any_deadline_can_be_logged(at: float) -> None:
     """Absurd tolerations make absurd deadlines, but no errors."""
     LogReporter(NoElection()).report(Scheduled(REF, "n1", Evict(at, VERDICT, (VERDICT,)), before_at=-at), NOW)
 
@@ -253,10 +253,10 @@ def test_any_deadline_can_be_told(at: float) -> None:
         (BreakerClosed(), ("WARNING", "WARNING")),
     ],
 )
-def test_a_standby_whispers_what_every_replica_sees(
+def test_a_standby_logs_at_debug_what_every_replica_sees(
     caplog: pytest.LogCaptureFixture, effect: Effect, levels: tuple[str, str]
 ) -> None:
-    """At DEBUG; what it has done itself, and what will hold it when it leads, it says as ever."""
+    """Its own evictions and refusals, pauses, and the breaker keep the usual level."""
     gate = FakeGate()
     reporter = LogReporter(gate)
     with caplog.at_level(logging.DEBUG):
@@ -266,7 +266,7 @@ def test_a_standby_whispers_what_every_replica_sees(
 
 
 def storm(seconds: dict[float, int], caplog: pytest.LogCaptureFixture, *, refused: int = 0) -> list[str]:
-    """Log evictions from node-7, so many at each second, within 0.9 s; and return the lines."""
+    """Log this many evictions from node-7 in each second, within 0.9 s, and return the lines."""
     reporter = LogReporter(NoElection())
     with caplog.at_level(logging.INFO):
         for second, count in seconds.items():
@@ -279,14 +279,14 @@ def storm(seconds: dict[float, int], caplog: pytest.LogCaptureFixture, *, refuse
 
 
 def test_twenty_evictions_in_a_second_have_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
-    """That is no storm."""
+    """Twenty evictions in a second are no storm."""
     lines = storm({0: 20, 2: 20}, caplog)
     assert len(lines) == 40
     assert all("was evicted" in line for line in lines)
 
 
 def test_a_storm_has_a_line_a_second_for_its_node_and_a_summary_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
-    """The first twenty pods have lines of their own; those of the storm, refused ones included, are counted."""
+    """The first twenty lines are about one pod each; in the storm, evictions and refusals are counted."""
     lines = storm({0: 50, 1: 50, 2: 5, 3.5: 1}, caplog, refused=2)
     assert [line for line in lines if "node-7:" in line] == [
         "node-7: 50 pods evicted in 0.9 s, 2 refused (the last: no)",
@@ -294,7 +294,7 @@ def test_a_storm_has_a_line_a_second_for_its_node_and_a_summary_when_it_ends(cap
         "node-7: 5 pods evicted in 0.9 s, 2 refused (the last: no)",
         "the storm is over: node-7: 105 pods evicted in 2.9 s, 6 refused (the last: no)",
     ]
-    assert sum("was evicted" in line for line in lines) == 19  # 2 of the first 20 lines told of refusals.
+    assert sum("was evicted" in line for line in lines) == 19  # 2 of the first 20 lines are about refusals.
 
 
 def refusals(reporter: LogReporter, tries: int, second: float) -> None:
@@ -304,8 +304,8 @@ def refusals(reporter: LogReporter, tries: int, second: float) -> None:
         reporter.report(Refused(REF, "node-7", f"no {number}", tries, 0.0, 1.0), now)
 
 
-def test_a_storm_of_refusals_is_one_too(caplog: pytest.LogCaptureFixture) -> None:
-    """A webhook that is down refuses every pod; the line has its words, and the level of a refusal."""
+def test_a_storm_of_refusals_is_a_storm_too(caplog: pytest.LogCaptureFixture) -> None:
+    """A webhook that is down refuses every pod; the line quotes the webhook and has the level of a refusal."""
     with caplog.at_level(logging.WARNING):
         reporter = LogReporter(NoElection())
         refusals(reporter, 1, 0.0)
@@ -314,8 +314,8 @@ def test_a_storm_of_refusals_is_one_too(caplog: pytest.LogCaptureFixture) -> Non
     assert "node-7: 0 pods evicted in 1.0 s, 50 refused (the last: no 49)" in caplog.messages
 
 
-def test_refusals_that_nobody_is_told_of_make_no_storm(caplog: pytest.LogCaptureFixture) -> None:
-    """Many pods that a budget refuses again and again would else have a line a second for as long as it does."""
+def test_refusals_that_are_not_logged_make_no_storm(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise many pods that a budget refuses again and again would cause a line each second."""
     with caplog.at_level(logging.INFO):
         reporter = LogReporter(NoElection())
         for second in range(3):
@@ -324,7 +324,7 @@ def test_refusals_that_nobody_is_told_of_make_no_storm(caplog: pytest.LogCapture
 
 
 def test_a_storm_ends_though_nothing_more_happens(caplog: pytest.LogCaptureFixture) -> None:
-    """A second after its last full one."""
+    """The summary comes from a timer, not with the next effect."""
 
     @virtually
     async def play() -> None:

@@ -9,19 +9,19 @@ from taint_eviction.core.instants import Moment
 
 
 class SteppingClock:
-    """Shows one instant after the other."""
+    """A clock that shows the given instants one after the other."""
 
     def __init__(self, *instants: float) -> None:
         self._instants = iter(instants)
 
     def now(self) -> Moment:
-        """The next instant; the last one again and again."""
+        """Return the next instant, and 0 after the last one."""
         at = next(self._instants, 0.0)
         return Moment(at, at)
 
 
-async def test_the_lag_is_what_lies_beyond_the_time_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In seconds, and never negative where a clock is coarse."""
+async def test_the_lag_is_the_time_beyond_the_requested_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lag is in seconds, and not negative where a clock is coarse."""
     monkeypatch.setattr(loop_lag, "_EVERY_SECONDS", 0.0)
     lags: list[float] = []
     enough = asyncio.Event()

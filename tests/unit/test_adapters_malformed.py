@@ -1,4 +1,4 @@
-"""Malformed objects are told of once."""
+"""Malformed objects are logged once."""
 
 import logging
 
@@ -10,8 +10,8 @@ from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.objects import NamespacedName, Node, Pod, PodRef
 
 
-def test_each_version_is_told_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Lists name the same object again and again; a changed one is news."""
+def test_each_version_is_logged_and_counted_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Lists name the same object again and again; a changed object is news."""
     kinds: list[str] = []
     told = MalformedObjects(kinds.append)
     for version in ("1", "1", "2", "2"):
@@ -21,8 +21,8 @@ def test_each_version_is_told_and_counted_once(caplog: pytest.LogCaptureFixture)
     assert len(caplog.records) == 3
 
 
-def test_complaints_are_told_once_for_each_version(caplog: pytest.LogCaptureFixture) -> None:
-    """Nodes and pods, with their names."""
+def test_complaints_are_logged_once_for_each_version(caplog: pytest.LogCaptureFixture) -> None:
+    """Each line names the node or pod."""
     told = MalformedObjects(lambda kind: None)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
@@ -31,8 +31,8 @@ def test_complaints_are_told_once_for_each_version(caplog: pytest.LogCaptureFixt
     assert [record.message for record in caplog.records] == ["Node n1: a; b", "Pod ns/p: c"]
 
 
-def test_what_was_told_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest is forgotten."""
+def test_what_was_logged_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest object is forgotten, and counts again when it is seen again."""
     monkeypatch.setattr(malformed, "_REMEMBERED", 2)
     kinds: list[str] = []
     told = MalformedObjects(kinds.append)

@@ -1,4 +1,4 @@
-"""What is measured, by which names."""
+"""Which metrics there are, and what their names are."""
 
 from taint_eviction.adapters.metrics import Metrics, Readings
 
@@ -33,7 +33,7 @@ def sample(metrics: Metrics, name: str, /, **labels: str) -> float | None:
 
 
 def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
-    """Dashboards and alerts made for kube-controller-manager go on working, in seconds."""
+    """Dashboards and alerts for kube-controller-manager keep working; durations are in seconds."""
     metrics = Metrics("1.0")
     metrics.evicted(3.0, "k1", "shop")
     lines = metrics.render().decode().splitlines()
@@ -46,7 +46,7 @@ def test_upstreams_two_metrics_keep_their_names_and_buckets() -> None:
 
 
 def test_facts_are_counted() -> None:
-    """Each under its labels."""
+    """Each fact is counted under its labels."""
     metrics = Metrics("1.0")
     metrics.evicted(0.5, "k1", "shop")
     metrics.refused(blocked=False)
@@ -82,7 +82,7 @@ def test_facts_are_counted() -> None:
 
 
 def test_states_are_read_when_they_are_scraped() -> None:
-    """From their owners, so that nothing has to be kept up to date."""
+    """The parts that own the states are asked, so that no metric has to be kept up to date."""
     metrics = Metrics("1.0")
     metrics.read_from(READINGS)
     prefix = "taint_eviction_controller_"
@@ -110,7 +110,7 @@ def test_states_are_read_when_they_are_scraped() -> None:
 
 
 def test_evictions_are_counted_by_the_taint_that_decides() -> None:
-    """The first twenty keys by name; all others share one series, so that keys made by a machine cost nothing."""
+    """The first twenty keys have a series each; all others share one, so that generated keys cost nothing."""
     metrics = Metrics("1.0")
     for number in range(22):
         metrics.evicted(0.1, f"key-{number}", "shop")
@@ -123,7 +123,7 @@ def test_evictions_are_counted_by_the_taint_that_decides() -> None:
 
 
 def test_evictions_are_counted_by_namespace_only_where_that_is_wanted() -> None:
-    """The first hundred by name; all others share one series."""
+    """The first hundred namespaces have a series each; all others share one."""
     name = "taint_eviction_controller_evictions_by_namespace_total"
     silent, metrics = Metrics("1.0"), Metrics("1.0", by_namespace=True)
     for number in range(102):
@@ -135,7 +135,7 @@ def test_evictions_are_counted_by_namespace_only_where_that_is_wanted() -> None:
 
 
 def test_a_dry_run_counts_no_deletions() -> None:
-    """What would have been done is an attempt with that outcome."""
+    """An eviction of a dry run is an attempt with the outcome dry_run."""
     metrics = Metrics("1.0", dry_run=True)
     metrics.evicted(0.1, "k1", "shop")
     assert sample(metrics, "taint_eviction_controller_pod_deletions_total") == 0

@@ -1,4 +1,4 @@
-"""What the brain knows already need not be brought by a watch."""
+"""A watch need not deliver what the core knows already."""
 
 from typing import Any
 
@@ -45,12 +45,12 @@ def brain() -> Controller:
 def test_a_version_is_known_if_it_or_a_later_one_was_seen(
     brain: Controller, kind: str, seen: dict[str, Any], known: bool
 ) -> None:
-    """Of this very object: another UID is another one."""
+    """Versions are compared within one object: another UID, name or namespace is another object."""
     assert Observations(MalformedObjects(lambda _: None)).known_to(brain)(kind, seen) is known
 
 
-def test_of_a_pod_that_is_going_only_its_end_is_news(brain: Controller) -> None:
-    """Its status goes on changing while it ends; that it was restored from a backup and is there again is news."""
+def test_of_a_terminating_pod_only_its_end_is_news(brain: Controller) -> None:
+    """Changes of its status are no news; a pod that a backup has restored, without deletionTimestamp, is news."""
     is_known = Observations(MalformedObjects(lambda _: None)).known_to(brain)
     ref = PodRef(NamespacedName("d", "x"), "u2")
     going = body("8", uid="u2", namespace="d", deletionTimestamp="t")
@@ -61,8 +61,8 @@ def test_of_a_pod_that_is_going_only_its_end_is_news(brain: Controller) -> None:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_an_accepted_deletion_says_that_a_pod_is_going(dry_run: bool) -> None:
-    """But for a dry run, in which somebody else deletes it."""
+def test_an_accepted_deletion_says_that_a_pod_is_terminating(dry_run: bool) -> None:
+    """In a dry run nothing was accepted: somebody else deletes the pod."""
     controller = Controller(dry_run=dry_run)
     ref = PodRef(NamespacedName("d", "x"), "u2")
     controller.observe(NodeSeen(Node("x", "u1", (Taint("k", NO_EXECUTE),), None, 7), after_gap=True), NOW)
@@ -87,8 +87,8 @@ def test_an_accepted_deletion_says_that_a_pod_is_going(dry_run: bool) -> None:
         body("7", namespace=3),
     ],
 )
-def test_what_cannot_be_read_is_never_known(brain: Controller, odd: dict[str, Any]) -> None:
-    """So it is brought, and told to be malformed."""
+def test_an_object_that_cannot_be_read_is_never_known(brain: Controller, odd: dict[str, Any]) -> None:
+    """Such an object is delivered, so that it is reported as malformed."""
     is_known = Observations(MalformedObjects(lambda _: None)).known_to(brain)
     assert not is_known("Node", odd)
     assert not is_known("Pod", odd)

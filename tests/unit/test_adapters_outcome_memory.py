@@ -1,4 +1,4 @@
-"""What became of pods is remembered, bounded, and told over /history."""
+"""Outcomes of pods are remembered, within bounds, for /history."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from taint_eviction.core.instants import Moment
 
 
 def told(memory: OutcomeMemory, effects: list[Effect], now: Moment) -> list[dict[str, Any]]:
-    """Tell the memory, and return all that it remembers."""
+    """Report the effects to the memory, and return all that it remembers."""
     for effect in effects:
         memory.report(effect, now)
     return [each.document(now) for each in memory.newest()]
 
 
 def test_an_own_eviction_is_remembered_with_call_and_answer() -> None:
-    """The taint that decided and the lateness belong to it."""
+    """The outcome also has the taint that decided, and the lateness."""
     on, memory = Stage(), OutcomeMemory()
     on.sees(node(taint()), pod())
     work = on.take_eviction()
@@ -30,7 +30,7 @@ def test_an_own_eviction_is_remembered_with_call_and_answer() -> None:
 
 
 def test_a_standby_remembers_a_pod_that_it_saw_go() -> None:
-    """It knows what it had decided, and no call."""
+    """The outcome has no call and no answer."""
     on, memory = Stage(), OutcomeMemory()
     on.sees(node(taint()), pod())
     (row,) = told(memory, on.brain.observe(PodGone(ref()), moment(on.now)), moment(on.now))
@@ -38,7 +38,7 @@ def test_a_standby_remembers_a_pod_that_it_saw_go() -> None:
 
 
 def attempt(on: Stage, memory: OutcomeMemory, outcome: WorkOutcome, sent: bool = True) -> None:
-    """Let an attempt at the one pod that is due end so, and tell the memory."""
+    """Let an attempt at the one due pod end with this outcome, and report it to the memory."""
     work = on.take_eviction()
     if sent:
         on.send(work)
@@ -47,7 +47,7 @@ def attempt(on: Stage, memory: OutcomeMemory, outcome: WorkOutcome, sent: bool =
 
 
 def test_an_answer_belongs_to_the_outcome_that_it_led_to() -> None:
-    """A pod that somebody else deletes after a refusal went without a call of this replica's."""
+    """A pod that somebody else deletes after a refusal goes without a call by this replica."""
     on, memory = Stage(), OutcomeMemory()
     on.sees(node(taint()), pod())
     attempt(on, memory, Failed("a webhook denies it", 5.0), sent=False)
@@ -58,7 +58,7 @@ def test_an_answer_belongs_to_the_outcome_that_it_led_to() -> None:
 
 
 def test_an_eviction_whose_answer_was_lost_keeps_its_call() -> None:
-    """Though the attempts at other pods ended in between."""
+    """An attempt at another pod ends in between."""
     on, memory = Stage(), OutcomeMemory()
     on.sees(node(taint()), pod())
     attempt(on, memory, Failed("no answer within 10 s", 5.0))
@@ -71,7 +71,7 @@ def test_an_eviction_whose_answer_was_lost_keeps_its_call() -> None:
 
 @pytest.mark.parametrize("outcome", [CalledOff(), Suspended()])
 def test_an_attempt_that_sent_nothing_is_no_call(outcome: WorkOutcome) -> None:
-    """Somebody else deleted the pod while it was decided on again."""
+    """Somebody else deletes the pod while the controller decides again."""
     on, memory = Stage(), OutcomeMemory()
     on.sees(node(taint()), pod())
     work = on.take_eviction()
@@ -82,7 +82,7 @@ def test_an_attempt_that_sent_nothing_is_no_call(outcome: WorkOutcome) -> None:
 
 
 def test_count_and_bytes_are_bounded() -> None:
-    """The oldest are forgotten first, and counted."""
+    """The oldest outcomes are forgotten first, and counted."""
     on = Stage()
     on.sees(node(taint()), pod())
     work = on.take_eviction()
@@ -94,8 +94,8 @@ def test_count_and_bytes_are_bounded() -> None:
         assert memory.bytes <= 2000
 
 
-def test_a_storm_is_counted_back_to_the_last_pause() -> None:
-    """And is over once nobody has gone for 5 s."""
+def test_a_storm_is_counted_back_to_the_last_gap() -> None:
+    """A storm is over once no pod has gone for 5 s."""
     on, memory = Stage(), OutcomeMemory()
     on.sees(node(taint()), pod())
     decision = on.take_eviction().decision

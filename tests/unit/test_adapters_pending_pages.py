@@ -1,4 +1,4 @@
-"""The list of pods that are to go, in pages: in order, whoever asks, and never in the way of other work."""
+"""The list of pods that wait for their eviction, in pages: ordered, and never in the way of other work."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from taint_eviction_lab.simulation.virtual_clock import virtual_now
 
 @dataclass
 class Asking:
-    """Pages of a stage with so many pods, by a clock that is the loop's; making a row takes ``row_seconds``."""
+    """Pages of a stage with this many pods, by the loop's clock; making a row takes ``row_seconds``."""
 
     pods: int = 0
     row_seconds: float = 0.0
@@ -42,7 +42,7 @@ class Asking:
         self.on.brain.status.pending = counted  # type: ignore[method-assign]
 
     def add(self, *numbers: int) -> None:
-        """Let there be more pods; the higher the number, the sooner they are due."""
+        """Add pods; the higher a pod's number, the sooner it is due."""
         for number in numbers:
             self.on.sees(pod(tolerates(10_000 - number), name=f"p{number}", uid=f"u{number}"))
 
@@ -67,7 +67,7 @@ class Asking:
 
 @virtually
 async def test_pages_follow_each_other_in_order() -> None:
-    """The most overdue first, and each pod once."""
+    """The pod with the earliest deadline comes first, and each pod comes once."""
     asking = Asking(5 * SLICE + 1)
     names, after, count = [], None, 0
     while count == 0 or after is not None:
@@ -80,21 +80,21 @@ async def test_pages_follow_each_other_in_order() -> None:
 
 @virtually
 async def test_a_page_has_a_limit_whatever_is_asked_for() -> None:
-    """The rest is on further pages."""
+    """The other pods are on further pages."""
     page = await Asking(MAX_PODS + 1).page(10**6)
     assert (len(page.rows), page.last is not None) == (MAX_PODS, True)
 
 
 @virtually
-async def test_a_page_of_nothing_says_how_many_there_are() -> None:
-    """And names no place: it would be asked for without an end."""
+async def test_an_empty_page_says_how_many_pods_there_are() -> None:
+    """An empty page has no place to continue at: a client would ask without end."""
     page = await Asking(3).page(0)
     assert (page.rows, page.last, page.counts.total()) == ([], None, 3)
 
 
 @virtually
 async def test_the_loop_turns_after_each_slice() -> None:
-    """Of looking through all pods, and of telling of a page of them: nobody waits for more than a slice."""
+    """Other work waits for no more than a slice, while pods are ordered and while a page is made."""
     asking = Asking(2 * MAX_PODS)
     noticing = asyncio.create_task(asking.notice())
     await asyncio.gather(*(asking.page() for _ in range(3)))
@@ -106,7 +106,7 @@ async def test_the_loop_turns_after_each_slice() -> None:
 
 @virtually
 async def test_answers_take_a_tenth_of_the_time_at_most() -> None:
-    """After a second of work whoever asks next waits for nine."""
+    """After a second of work the next query waits for nine seconds."""
     asking = Asking(10, row_seconds=0.1)
     for expected in (0.0, 9.0, 18.0):
         await asking.page()
@@ -114,8 +114,8 @@ async def test_answers_take_a_tenth_of_the_time_at_most() -> None:
 
 
 @virtually
-async def test_only_so_many_wait_for_their_turn() -> None:
-    """The others are told so at once; later there is room again."""
+async def test_only_a_limited_number_of_queries_waits() -> None:
+    """A further query is refused at once; later there is room again."""
     asking = Asking(1)
     waiting = [asyncio.create_task(asking.page()) for _ in range(17)]
     await asyncio.sleep(0)
@@ -126,8 +126,8 @@ async def test_only_so_many_wait_for_their_turn() -> None:
 
 
 @virtually
-async def test_pages_are_of_one_look() -> None:
-    """What comes meanwhile is seen by whoever asks for the first page a second later, and what is gone is left out."""
+async def test_further_pages_keep_the_order_of_the_first() -> None:
+    """A pod that is added meanwhile appears when the first page is asked for again; a pod that is gone is left out."""
     asking = Asking(4)
     first = await asking.page(2)
     asking.add(4)
@@ -140,6 +140,6 @@ async def test_pages_are_of_one_look() -> None:
 
 
 def test_a_place_is_read_as_it_was_written() -> None:
-    """To the last bit of its deadline: else a pod would be left out, or come twice."""
+    """The deadline keeps its last bit: otherwise a pod would be left out, or would come twice."""
     place = Place(0.1 + 0.2, NamespacedName("shop", "web-0"))
     assert Place.parse(str(place)) == place

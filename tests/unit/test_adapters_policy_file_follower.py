@@ -1,4 +1,4 @@
-"""The policy file while the controller runs: what counts, what is rejected, and what is said about it."""
+"""The policy file while the controller runs: what counts, what is rejected, and what is logged."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ BAD = GOOD.replace("name:", "nam:")
 
 
 class Disk:
-    """Where the file is; reads take ``seconds``."""
+    """The disk that has the file; reads take ``seconds``."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.path = tmp_path / "policy.yaml"
@@ -25,18 +25,18 @@ class Disk:
         self.reads = 0
 
     async def off_the_loop(self, work: Callable[[], News]) -> News:
-        """Do the work, late."""
+        """Do the work after ``seconds``."""
         self.reads += 1
         await asyncio.sleep(self.seconds)
         return work()
 
     def write(self, name: str) -> None:
-        """Write a good policy whose rule is called so."""
+        """Write a good policy whose rule has this name."""
         self.path.write_text(GOOD.replace("NAME", name))
 
 
 class FollowedFile:
-    """A follower and what it has told."""
+    """A follower, the policies that it applied, and the results that it counted."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.disk = Disk(tmp_path)
@@ -62,7 +62,7 @@ def stage(tmp_path: Path) -> FollowedFile:
 
 @virtually
 async def test_a_change_counts_within_two_seconds(stage: FollowedFile) -> None:
-    """The first content at once, each other at the next look, with what the file does not say."""
+    """The first content counts at once, a change at the next read; the base policy says what the file leaves out."""
     async with running(stage.follower.run()):
         await until(0.5)
         assert stage.names == ["first"]
@@ -77,8 +77,8 @@ async def test_a_change_counts_within_two_seconds(stage: FollowedFile) -> None:
 
 
 @virtually
-async def test_what_stays_the_same_is_not_applied_again(stage: FollowedFile) -> None:
-    """Limits do not begin anew because a file was touched or written as it was."""
+async def test_unchanged_content_is_not_applied_again(stage: FollowedFile) -> None:
+    """Limits do not start again because a file was touched, or was written as it was."""
     async with running(stage.follower.run()):
         await until(3.0)
         stage.disk.write("first")
@@ -89,7 +89,7 @@ async def test_what_stays_the_same_is_not_applied_again(stage: FollowedFile) -> 
 
 @virtually
 async def test_content_is_compared_and_not_times(stage: FollowedFile, tmp_path: Path) -> None:
-    """A mounted ConfigMap changes by a swap of symbolic links: name and time of what is read may stay the same."""
+    """A mounted ConfigMap changes by a swap of symbolic links, and may keep the file's name and time."""
     for version in ("old", "new"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "policy.yaml").write_text(GOOD.replace("NAME", version))
@@ -108,7 +108,7 @@ async def test_content_is_compared_and_not_times(stage: FollowedFile, tmp_path: 
 async def test_a_bad_change_is_rejected_and_the_last_good_one_stays(
     stage: FollowedFile, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged with all its problems, and once."""
+    """The change is logged once, with all its problems."""
     async with running(stage.follower.run()):
         await until(1.0)
         stage.disk.path.write_text(BAD + "pause: true\n")
@@ -130,8 +130,8 @@ async def test_a_bad_change_is_rejected_and_the_last_good_one_stays(
 
 
 @virtually
-async def test_another_bad_content_is_told_anew(stage: FollowedFile) -> None:
-    """Whoever mends a file step by step hears of each step."""
+async def test_another_bad_content_is_rejected_again(stage: FollowedFile) -> None:
+    """Somebody who repairs a file step by step sees the result of each step."""
     stage.disk.path.write_text(BAD)
     async with running(stage.follower.run()):
         await until(1.0)
@@ -143,7 +143,7 @@ async def test_another_bad_content_is_told_anew(stage: FollowedFile) -> None:
 
 @virtually
 async def test_a_file_that_vanishes_changes_nothing(stage: FollowedFile, caplog: pytest.LogCaptureFixture) -> None:
-    """It is rejected, told of once, and counts again when it comes back as it was."""
+    """The missing file is rejected once, and counts again when it comes back as it was."""
     async with running(stage.follower.run()):
         await until(1.0)
         stage.disk.path.unlink()
@@ -158,8 +158,8 @@ async def test_a_file_that_vanishes_changes_nothing(stage: FollowedFile, caplog:
 
 
 @virtually
-async def test_a_disk_that_hangs_keeps_nobody_waiting(stage: FollowedFile) -> None:
-    """The loop turns meanwhile, and there is never more than one read under way."""
+async def test_a_disk_that_hangs_does_not_block_the_loop(stage: FollowedFile) -> None:
+    """The loop continues meanwhile, and there is never more than one read under way."""
     stage.disk.seconds = 100.0
     async with running(stage.follower.run()):
         await until(99.0)
@@ -169,7 +169,7 @@ async def test_a_disk_that_hangs_keeps_nobody_waiting(stage: FollowedFile) -> No
 
 
 async def test_files_are_read_in_a_thread(tmp_path: Path) -> None:
-    """On a real loop, as in production."""
+    """The test uses a real loop, as in production."""
     (tmp_path / "policy.yaml").write_text(GOOD)
     applied = asyncio.get_running_loop().create_future()
     follower = PolicyFileFollower(tmp_path / "policy.yaml", BASE, applied.set_result, lambda _: None)

@@ -1,4 +1,4 @@
-"""What metrics read from a running controller, as far as that is more than to pass on a number."""
+"""What metrics read from a running controller, where that is more than passing on a number."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def refused() -> Stage:
     return stage
 
 
-def test_what_fails_is_the_leaders_to_report() -> None:
+def test_only_the_leader_reports_failures() -> None:
     """A standby that led before remembers its failures, but another leader may have held or evicted the pod since."""
     stage, gate = refused(), FakeGate()
     stage.at(400.0)
@@ -69,8 +69,8 @@ def test_what_fails_is_the_leaders_to_report() -> None:
     assert (read.retrying(), read.longest_blocked_seconds(), read.blocked(), read.waiting()) == (0, 0.0, {}, {})
 
 
-def test_what_a_pause_holds_does_not_fail() -> None:
-    """Whoever pauses evictions because they fail, and mends what refuses them, is not alerted until the pause ends."""
+def test_a_pod_that_a_pause_holds_does_not_count_as_blocked() -> None:
+    """People who pause evictions to repair what refuses them get no alert until the pause ends."""
     stage = refused()
     read = readings(stage, FakeGate())
     stage.at(400.0).order(ControlState(cluster=Pause()))
@@ -80,7 +80,7 @@ def test_what_a_pause_holds_does_not_fail() -> None:
 
 
 def test_pods_that_wait_are_counted_by_what_they_wait_for() -> None:
-    """As status names it; a pod whose deadline has not come is not among them."""
+    """The reasons have the names that status uses; a pod whose eviction is under way does not count."""
     stage = Stage()
     stage.sees(node(taint()), pod(), node(taint(), name="n2"), pod(name="web-1", uid="b", on="n2"))
     stage.order(ControlState(nodes={"n1": Pause()}))

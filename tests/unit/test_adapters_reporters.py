@@ -1,4 +1,4 @@
-"""Who tells what of several replicas."""
+"""Which of several replicas reports an effect."""
 
 import pytest
 from tests.unit.runtime_fakes import FakeGate
@@ -28,7 +28,7 @@ VERDICT = TaintVerdict(TAINT, None, None, 990.0, TimeSource.FIRST_SIGHT, 990.0)
 
 
 class Listener:
-    """Keeps what it is told."""
+    """A reporter that keeps what is reported."""
 
     def __init__(self) -> None:
         self.told: list[Effect] = []
@@ -56,12 +56,12 @@ DONE = [
 
 
 @pytest.mark.parametrize("effect", SEEN)
-def test_what_every_replica_sees_is_told_while_this_one_may_act(effect: Effect) -> None:
-    """Asked at the very moment of telling."""
+def test_what_every_replica_sees_is_reported_only_by_the_leader(effect: Effect) -> None:
+    """The gate is asked at the moment of the report."""
     assert (told(effect, leading=True), told(effect, leading=False)) == ([effect], [])
 
 
 @pytest.mark.parametrize("effect", DONE)
-def test_what_this_process_has_done_is_told_also_when_it_no_longer_leads(effect: Effect) -> None:
-    """Nobody else knows of it."""
+def test_what_this_process_did_is_reported_even_if_it_no_longer_leads(effect: Effect) -> None:
+    """No other replica knows of these effects."""
     assert told(effect, leading=False) == [effect]

@@ -1,4 +1,4 @@
-"""Lines in files of bounded size, and what ends them."""
+"""Lines in files of bounded size, and what ends the writing."""
 
 import errno
 import os
@@ -11,12 +11,12 @@ from taint_eviction.adapters.rotating_lines import Lines, RotatingLines
 
 
 def rotating(path: Path, max_bytes: int = 30, head: bytes = b"") -> RotatingLines:
-    """Lines in a file that begins with a head, which tells whether it continues."""
+    """Make lines in a file whose head says whether the file continues another."""
     return RotatingLines(path, max_bytes, "the log", lambda continues: head + b"again\n" * continues)
 
 
-def test_lines_are_written_at_once_and_after_those_that_were_there(tmp_path: Path) -> None:
-    """A crash loses nothing, a restart goes on."""
+def test_lines_are_written_at_once_and_appended_to_the_file(tmp_path: Path) -> None:
+    """A crash loses no line, and a restart continues the file."""
     file = tmp_path / "log"
     for line in (b"one\n", b"two\n"):
         lines = rotating(file)
@@ -27,7 +27,7 @@ def test_lines_are_written_at_once_and_after_those_that_were_there(tmp_path: Pat
 
 
 def test_a_line_that_a_crash_has_cut_stays_alone(tmp_path: Path) -> None:
-    """The next one would be glued to it, and both were lost; it begins below, behind a head of its own."""
+    """The next line begins below, after a new head; on the same line, both would be lost."""
     file = tmp_path / "log"
     file.write_bytes(b"head\none\ntw")
     lines = rotating(file, head=b"head\n")
@@ -36,8 +36,8 @@ def test_a_line_that_a_crash_has_cut_stays_alone(tmp_path: Path) -> None:
     assert file.read_bytes() == b"head\none\ntw\nhead\nthree\n"
 
 
-def test_a_file_that_is_full_at_the_start_is_continued_by_nobody(tmp_path: Path) -> None:
-    """What a process before this one knew is not known here."""
+def test_a_file_that_is_full_at_the_start_is_not_continued(tmp_path: Path) -> None:
+    """This process does not know what the process before it knew."""
     file = tmp_path / "log"
     file.write_bytes(b"x" * 30 + b"\n")
     lines = rotating(file, head=b"head\n")
@@ -46,8 +46,8 @@ def test_a_file_that_is_full_at_the_start_is_continued_by_nobody(tmp_path: Path)
     assert file.read_bytes() == b"head\none\n"
 
 
-def test_a_full_file_becomes_the_one_before(tmp_path: Path) -> None:
-    """Two files at most, of the given size at most, and each begins with its head."""
+def test_a_full_file_becomes_the_previous_file(tmp_path: Path) -> None:
+    """There are at most two files, of the given size at most, and each begins with its head."""
     lines = rotating(tmp_path / "log", 20, b"head\n")
     for number in range(12):
         lines.write(b"line %2d\n" % number)
@@ -57,16 +57,16 @@ def test_a_full_file_becomes_the_one_before(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_bytes() == b"head\nagain\nline 11\n"
 
 
-def test_what_cannot_be_opened_ends_it_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One line says what and where; nothing is raised then or later."""
+def test_a_file_that_cannot_be_opened_ends_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One line says what ends and where; nothing is raised then or later."""
     lines = rotating(tmp_path / "none" / "log")
     lines.write(b"line\n")
     assert f"the log ends here, the controller continues: {tmp_path / 'none' / 'log'}: No such file" in caplog.text
     assert len(caplog.records) == 1
 
 
-def test_a_full_disk_ends_it_for_good(caplog: pytest.LogCaptureFixture) -> None:
-    """What is written after it would miss what came between."""
+def test_a_full_disk_ends_the_log_for_good(caplog: pytest.LogCaptureFixture) -> None:
+    """No later line is written, because the lines in between would be missing."""
     lines = Lines(FileIO("/dev/full", "wb"), "the log", "/dev/full")
     lines.write(b"line\n")
     lines.write(b"line\n")
@@ -76,13 +76,13 @@ def test_a_full_disk_ends_it_for_good(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Cutting:
-    """A file with room for so many bytes more."""
+    """A file with room for this many bytes."""
 
     def __init__(self, room: int) -> None:
         self.written, self._room = b"", room
 
     def write(self, data: bytes) -> int:
-        """Take what there is room for."""
+        """Write as much as there is room for."""
         taken = data[: self._room - len(self.written)]
         self.written += taken
         return len(taken)
@@ -92,7 +92,7 @@ class Cutting:
 
 
 def test_a_line_that_was_cut_is_the_last(caplog: pytest.LogCaptureFixture) -> None:
-    """Another one would be glued to it."""
+    """A further line would be joined to it."""
     file = Cutting(8)
     lines = Lines(file, "the log", "stdout")
     for _ in range(3):
@@ -101,8 +101,8 @@ def test_a_line_that_was_cut_is_the_last(caplog: pytest.LogCaptureFixture) -> No
     assert "the log ends here, the controller continues: stdout: No space left" in caplog.text
 
 
-def test_a_file_that_has_ended_does_not_rotate(tmp_path: Path) -> None:
-    """What is there already stays as it is."""
+def test_a_log_that_has_ended_does_not_rotate(tmp_path: Path) -> None:
+    """The file that is there stays as it is."""
     file = tmp_path / "log"
     lines = rotating(file, 5)
     lines.write(b"one\n")

@@ -1,4 +1,4 @@
-"""The status of a controller as a document: its parts, the states of pods, and what a query may choose."""
+"""The status of a controller as a document: its parts, the states of pods, and what a query may select."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -28,26 +28,26 @@ SINCE = format_rfc3339(EPOCH)
 
 
 class Ticking:
-    """A clock that stands, but for ``step`` seconds whenever it is read."""
+    """A clock that moves by ``step`` seconds whenever it is read, and otherwise stands still."""
 
     def __init__(self, at: float, step: float = 0.0) -> None:
         self.at, self._step = at, step
 
     def now(self) -> Moment:
-        """The instant it stands at."""
+        """Move the clock, and return its time."""
         self.at += self._step
         return moment(self.at)
 
 
 def stage(**settings: Any) -> Stage:
-    """A stage with a controller that is set so."""
+    """Make a stage whose controller has these settings."""
     made = Stage()
     made.brain = Controller(**settings)
     return made
 
 
 def status(on: Stage, process: ProcessState = LEADER, **query: str) -> dict[str, Any]:
-    """The status as a client gets it."""
+    """Return the status as a client gets it."""
     code, document = asyncio.run(StatusEndpoints(on.brain.status, Ticking(on.now), lambda: process).status(query))
     assert code == 200
     told: dict[str, Any] = orjson.loads(orjson.dumps(document))
@@ -55,21 +55,21 @@ def status(on: Stage, process: ProcessState = LEADER, **query: str) -> dict[str,
 
 
 def only_pod(on: Stage, process: ProcessState = LEADER) -> Mapping[str, Any]:
-    """The one pod that is to go."""
+    """Return the row of the only pod that waits for its eviction."""
     [told] = status(on, process)["pending"]
     assert isinstance(told, dict)
     return told
 
 
 def one_due(**settings: Any) -> Stage:
-    """A stage on which shop/web-0 is due since instant 0."""
+    """Make a stage on which shop/web-0 is due since instant 0."""
     made = stage(**settings)
     made.sees(node(taint()), pod())
     return made
 
 
-def test_it_says_who_answers_and_when() -> None:
-    """Version, identity, Lease, whether it acts, and the API server's time."""
+def test_the_status_says_who_answers_and_when() -> None:
+    """The document has version, identity, Lease, whether the replica acts, and the API server's time."""
     head = status(Stage().at(3.5))
     names = ("kind", "now", "version", "identity", "leading", "dryRun", "ready", "notReadyBecause", "warnings")
     assert {name: head[name] for name in names} == {
@@ -86,16 +86,16 @@ def test_it_says_who_answers_and_when() -> None:
     assert head["lease"] == {"namespace": "kube-system", "name": "lease", "holder": "host_uuid"}
 
 
-def test_it_says_why_it_is_not_ready_and_who_does_not_lead() -> None:
-    """A Lease that nobody holds has no holder; who runs alone has no Lease."""
+def test_the_status_says_why_a_replica_is_not_ready_and_who_has_the_lease() -> None:
+    """A Lease without a holder has null for it, and a replica that runs alone has no Lease."""
     document = status(Stage(), replace(STANDBY, why_not="the nodes have not been listed yet"))
     assert (document["ready"], document["notReadyBecause"]) == (False, "the nodes have not been listed yet")
     assert document["lease"]["holder"] is None
     assert status(Stage(), replace(LEADER, lease=None))["lease"] is None
 
 
-def test_a_pod_that_waits_is_told_with_taint_toleration_and_deadline() -> None:
-    """By the API server's clock, and how long that still is."""
+def test_a_pod_that_waits_has_a_row_with_taint_toleration_and_deadline() -> None:
+    """The deadline is by the API server's clock, and the row has the time until then."""
     on = Stage()
     on.sees(node(taint(value="v")), pod(tolerates(30)))
     on.at(10.25)
@@ -142,7 +142,7 @@ def fail(on: Stage, block: Block | None) -> None:
     ],
 )
 def test_each_state_has_a_name(state: str, hold: str | None, happens: Callable[[Stage], object]) -> None:
-    """One pod is in one state, which is counted."""
+    """The pod is in one state, and only that state counts it."""
     on = one_due()
     happens(on)
     told = only_pod(on)
@@ -150,8 +150,8 @@ def test_each_state_has_a_name(state: str, hold: str | None, happens: Callable[[
     assert status(on)["counts"] == {name: int(name == state) for name in STATES}
 
 
-def test_what_a_pod_has_tried_is_told() -> None:
-    """How often, since when, when again, in the server's words, and which budget."""
+def test_tries_of_a_pod_are_shown() -> None:
+    """The row has the number of tries, since when, the next one, the server's words, and the budget."""
     on = one_due()
     fail(on, Block(BlockReason.BUDGET, "web"))
     on.at(2)
@@ -161,8 +161,8 @@ def test_what_a_pod_has_tried_is_told() -> None:
     assert [told[name] for name in names] == [1, "no (HTTP 429)", 3.0, SINCE]
 
 
-def test_a_pod_that_has_failed_and_is_paused_since_is_held() -> None:
-    """What it failed of is still told."""
+def test_a_pod_that_failed_before_a_pause_is_held() -> None:
+    """The row still has the error of the last try."""
     on = one_due()
     fail(on, None)
     on.brain.order(ControlState(cluster=Pause()), moment(0))
@@ -170,8 +170,8 @@ def test_a_pod_that_has_failed_and_is_paused_since_is_held() -> None:
     assert (told["state"], told["error"]) == ("held", "no (HTTP 429)")
 
 
-def test_who_ordered_a_hold_is_told() -> None:
-    """Since when and why, as far as they said."""
+def test_what_holds_a_pod_is_shown_with_since_when_and_why() -> None:
+    """A pause without time and reason is shown without them."""
     on = one_due()
     on.brain.order(ControlState(nodes={"n1": Pause(EPOCH, "disk swap")}), moment(0))
     assert only_pod(on)["hold"]["text"] == f"evictions from its node are paused (since {SINCE}: disk swap)"
@@ -182,13 +182,13 @@ def test_who_ordered_a_hold_is_told() -> None:
 
 
 def test_a_standby_does_not_say_that_workers_are_busy() -> None:
-    """It will never evict the pod itself."""
+    """A standby will never evict the pod itself."""
     hold = only_pod(one_due(), STANDBY)["hold"]
     assert hold["reason"] == "not_leading"
 
 
-def test_orders_that_are_not_known_are_no_pauses() -> None:
-    """And hold everything."""
+def test_control_state_that_is_not_known_has_no_pauses_and_holds_everything() -> None:
+    """The due pod is held until the control state has been read."""
     on = one_due(control_state=None)
     document = status(on)
     assert (document["ordersKnown"], document["pauses"]) == (False, [])
@@ -199,7 +199,7 @@ UNTIL = "2030-03-17T17:47:40Z"
 
 
 def test_pauses_are_listed_the_widest_first() -> None:
-    """Scope and name; since and until when, why and by whom where that is known."""
+    """A pause has scope and name, and since when, until when, why and by whom, if that is known."""
     on, shop = Stage(), Pause(EPOCH, "", EPOCH + 60, "ann")
     on.brain.order(ControlState(Pause(EPOCH, "upgrade"), {"n1": Pause()}, {"shop": shop}), moment(0))
     assert status(on)["pauses"] == [
@@ -222,8 +222,8 @@ ALL = {
 }
 
 
-def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
-    """Nodes newly tainted by people and by the node lifecycle controller, and pods that are due."""
+def test_the_breaker_shows_what_it_counts_and_what_opens_it() -> None:
+    """The document counts newly tainted nodes, by the node lifecycle controller and by others, and due pods."""
     policy = BreakerPolicy(True, NodeThreshold(2, 25.0), max_due=100, settle_seconds=0.0)
     on = one_due(breaker=policy)
     on.sees(node(name="n2"), node(taint("node.kubernetes.io/not-ready"), name="n3"), pod(name="b", uid="b", on="n3"))
@@ -261,8 +261,8 @@ def test_the_breaker_tells_what_it_sees_and_what_opens_it() -> None:
     assert (breaker["open"], breaker["since"], breaker["cause"]) == (True, SINCE, "3 of 3 nodes")
 
 
-def test_the_policy_is_told_in_short() -> None:
-    """Mode, limits where there are any, and rules; an infinite timeout is none."""
+def test_the_policy_is_summarized() -> None:
+    """The document has the mode, the limits that are set, and the rules."""
     rule = PolicyRule("db", ("k1",), ("shop",), mode=EvictionMode.DELETE, limit=Limit(at_once=1), pause=True)
     on = one_due(
         eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0, per_node=Limit(2.0, 5), rules=(rule,))
@@ -288,7 +288,7 @@ def test_the_policy_is_told_in_short() -> None:
 
 
 def test_evict_then_delete_says_when_it_deletes() -> None:
-    """The timeout runs from the first refusal on, and from the next one after a pause."""
+    """The timeout runs from the first refusal, and a pause ends it."""
     on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 60.0))
     assert only_pod(on)["deletesAt"] is None
     on.settle(on.at(7).take_eviction(), Failed("no", 17.0, Block(BlockReason.BUDGET, "web")))
@@ -301,7 +301,7 @@ def test_evict_then_delete_says_when_it_deletes() -> None:
 
 
 def many() -> Stage:
-    """Three pods due at 30, 10 and 20, of which the last is of another namespace."""
+    """Make a stage with three pods due at 30, 10 and 20; the last is in another namespace."""
     on = Stage()
     on.sees(node(taint()))
     for uid, seconds in (("a", 30), ("b", 10)):
@@ -311,8 +311,8 @@ def many() -> Stage:
     return on
 
 
-def test_the_next_try_is_told_as_it_is_scheduled() -> None:
-    """A budget allows another question only in 999 s, but the patience with it ends before that: then it is deleted."""
+def test_the_next_try_is_shown_as_it_is_scheduled() -> None:
+    """The budget is to be asked again after 999 s, but the timeout ends before that, and the pod is deleted."""
     on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 30.0))
     work = on.take_eviction()
     on.send(work)
@@ -323,30 +323,30 @@ def test_the_next_try_is_told_as_it_is_scheduled() -> None:
     assert on.next_at() == 30
 
 
-def test_who_is_due_and_was_not_moved_on_yet_settles() -> None:
-    """Nobody has asked the queue for work since the deadline; the state is told as it is now all the same."""
+def test_a_pod_that_was_not_moved_on_since_its_deadline_settles() -> None:
+    """Nobody has asked the queue for work since the deadline; the status still shows the present state."""
     on = one_due(breaker=BreakerPolicy(enabled=True, settle_seconds=2.0))
     told = only_pod(on.at(1))
     assert (told["state"], told["hold"]["reason"]) == ("due", "settling")
 
 
-def test_pods_come_by_deadline_and_a_limit_is_seen() -> None:
-    """All are counted, also those that are not listed."""
+def test_pods_come_by_deadline_and_up_to_the_limit() -> None:
+    """Pods that are not listed are counted, too."""
     document = status(many(), limit="2")
     assert [told["uid"] for told in document["pending"]] == ["b", "c"]
     assert (document["pendingTotal"], document["counts"]["waiting"], document["taintedNodes"]) == (3, 3, 1)
 
 
 def test_a_namespace_may_be_chosen() -> None:
-    """Then only its pods are listed and counted."""
+    """Only the pods of that namespace are listed and counted."""
     document = status(many(), namespace="db")
     assert [told["uid"] for told in document["pending"]] == ["c"]
     assert document["pendingTotal"] == 1
 
 
 @pytest.mark.parametrize("limit", ["", "-1", "1.5", "many", "1" * 10, "²"])
-def test_a_limit_that_is_none_is_refused(limit: str) -> None:
-    """With a sentence."""
+def test_a_limit_that_is_no_number_of_pods_is_refused(limit: str) -> None:
+    """The error says what a limit must be."""
     code, document = asyncio.run(
         StatusEndpoints(Stage().brain.status, Ticking(0.0), lambda: LEADER).status({"limit": limit})
     )
@@ -355,8 +355,8 @@ def test_a_limit_that_is_none_is_refused(limit: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "1.0/shop", "soon/shop/web-0", "1.0/shop/web-0/x"])
-def test_a_token_that_is_none_is_refused(token: str) -> None:
-    """With a sentence."""
+def test_a_token_that_no_answer_has_given_is_refused(token: str) -> None:
+    """The error says what a token must be."""
     code, document = asyncio.run(
         StatusEndpoints(Stage().brain.status, Ticking(0.0), lambda: LEADER).status({"continue": token})
     )
@@ -365,7 +365,7 @@ def test_a_token_that_is_none_is_refused(token: str) -> None:
 
 
 def test_a_page_says_where_the_next_one_begins() -> None:
-    """By the order, which is the same whoever is asked for it; the last page says nothing."""
+    """The pages have one order, and the last page has no token."""
     on = many()
     first = status(on, limit="2")
     second = status(on, **{"limit": "2", "continue": first["continue"]})
@@ -374,8 +374,8 @@ def test_a_page_says_where_the_next_one_begins() -> None:
     assert (second["pendingTotal"], second["counts"]) == (3, first["counts"])
 
 
-def test_beside_a_built_in_controller_it_is_told_whose_each_pod_is() -> None:
-    """That which is adopted, and those that the built-in controller evicts, with the reason if there is one."""
+def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it() -> None:
+    """The row has whether the pod is adopted, and why not if its adoption was refused."""
     on = Stage()
     waits = pod(tolerates(30), name="adopted", uid="1")
     adopted = replace(waits, adoption=Adoption((tolerates(),), (0,)))

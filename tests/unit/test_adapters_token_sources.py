@@ -21,7 +21,7 @@ class LoopClock(HandClock):
     """A clock that shows the loop's time."""
 
     def now(self) -> Moment:
-        """The loop's."""
+        """Return the loop's time."""
         self.at = asyncio.get_running_loop().time()
         return super().now()
 
@@ -33,7 +33,7 @@ async def slow_start() -> None:
 
 
 class Renewal:
-    """Gives numbered credentials that live for so long; fails or waits where told."""
+    """Give numbered credentials that live for ``life_seconds``; fail or wait where a test says so."""
 
     def __init__(self, clock: HandClock, life_seconds: float | None = None) -> None:
         self.clock = clock
@@ -52,13 +52,13 @@ class Renewal:
         return self.made(f"new {self.count}")
 
     def made(self, value: str) -> Renewed:
-        """Credentials made now."""
+        """Return credentials made now."""
         expires = None if self.life_seconds is None else EPOCH + self.clock.at + self.life_seconds
         return Renewed(value, expires)
 
 
-async def test_a_fixed_token_is_the_same_for_ever() -> None:
-    """Also after it was refused: there is no other."""
+async def test_a_fixed_token_never_changes() -> None:
+    """It stays the same after a refusal, too: there is no other token."""
     source = FixedAuthorization("Bearer x")
     assert await source.authorization() == await source.authorization("Bearer x") == "Bearer x"
     await source.close()
@@ -66,7 +66,7 @@ async def test_a_fixed_token_is_the_same_for_ever() -> None:
 
 @pytest.mark.parametrize("content", ["", "  \n", None, "t\xf6ken"])
 async def test_a_token_file_that_never_was_readable_is_an_error(tmp_path: Path, content: str | None) -> None:
-    """Missing, empty or binary: named with its path."""
+    """The error has the path of the file, which is missing, empty or binary."""
     file = tmp_path / "token"
     if content is not None:
         file.write_text(content, "latin-1")
@@ -75,7 +75,7 @@ async def test_a_token_file_that_never_was_readable_is_an_error(tmp_path: Path, 
 
 
 async def test_a_token_file_that_vanishes_leaves_the_last_token_in_use(tmp_path: Path) -> None:
-    """It may come back; until then the API server decides."""
+    """The file may come back; until then the API server decides."""
     (tmp_path / "token").write_text("one")
     clock = HandClock()
     source = TokenFile(tmp_path / "token", clock)
@@ -91,7 +91,7 @@ async def test_a_token_file_that_vanishes_leaves_the_last_token_in_use(tmp_path:
 async def test_credentials_are_renewed_a_while_before_they_expire(
     life: float | None, kept_until: float, renewed_at: float | None
 ) -> None:
-    """A minute, or a fifth of a short life; those without an end are kept."""
+    """They are renewed a minute before, or a fifth of a short life before; those without an end are kept."""
     clock = HandClock()
     renewal = Renewal(clock, life)
     source = RenewedAuthorization(renewal, renewal.made("first"), clock)
@@ -104,8 +104,8 @@ async def test_credentials_are_renewed_a_while_before_they_expire(
         assert await source.authorization() == "new 1"
 
 
-async def test_a_renewal_that_hangs_delays_nobody_while_the_credentials_are_good() -> None:
-    """It runs beside the calls, once, until they have all but expired."""
+async def test_a_renewal_that_hangs_delays_no_call_while_the_credentials_are_good() -> None:
+    """The renewal runs once, beside the calls, until the credentials have all but expired."""
     clock = HandClock()
     renewal = Renewal(clock, 300.0)
     source = RenewedAuthorization(renewal, renewal.made("first"), clock)
@@ -126,7 +126,7 @@ async def test_a_renewal_that_hangs_delays_nobody_while_the_credentials_are_good
 
 
 def test_a_renewal_that_hangs_is_cut_off_and_tried_again_while_the_credentials_are_good() -> None:
-    """A plugin that hung once costs nothing: another run has ended before they expire."""
+    """A plugin that hung once costs nothing: another run ends before the credentials expire."""
 
     async def main() -> None:
         clock = LoopClock()
@@ -148,7 +148,7 @@ def test_a_renewal_that_hangs_is_cut_off_and_tried_again_while_the_credentials_a
 
 
 async def test_a_bug_in_a_renewal_is_not_lost() -> None:
-    """It ends the process, by whoever asks next."""
+    """The next call raises the error, which ends the process."""
     clock = HandClock()
 
     async def broken() -> Renewed:
@@ -162,8 +162,8 @@ async def test_a_bug_in_a_renewal_is_not_lost() -> None:
         await source.authorization()
 
 
-async def test_one_renewal_serves_all_who_wait_even_if_the_first_gives_up() -> None:
-    """Whoever is cancelled does not cancel it for the others."""
+async def test_one_renewal_serves_all_waiting_calls_even_if_the_first_gives_up() -> None:
+    """A call that is cancelled does not cancel the renewal for the others."""
     clock = HandClock()
     renewal = Renewal(clock, 30.0)
     source = RenewedAuthorization(renewal, renewal.made("first"), clock)
@@ -178,8 +178,8 @@ async def test_one_renewal_serves_all_who_wait_even_if_the_first_gives_up() -> N
     assert renewal.count == 1
 
 
-async def test_what_was_refused_before_is_not_renewed_again() -> None:
-    """A late 401 about the last token just gets the present one."""
+async def test_a_token_that_was_refused_before_is_not_renewed_again() -> None:
+    """A late 401 for the last token gets the present token."""
     clock = HandClock()
     renewal = Renewal(clock)
     source = RenewedAuthorization(renewal, renewal.made("first"), clock)
@@ -190,7 +190,7 @@ async def test_what_was_refused_before_is_not_renewed_again() -> None:
 
 
 async def test_a_certificate_that_is_refused_is_renewed_too() -> None:
-    """A 401 without any token was sent by virtue of a certificate from the plugin."""
+    """A call without a token that gets a 401 had used a certificate from the plugin."""
     clock = HandClock()
     renewal = Renewal(clock)
     source = RenewedAuthorization(renewal, Renewed(None, None), clock)
@@ -200,7 +200,7 @@ async def test_a_certificate_that_is_refused_is_renewed_too() -> None:
 
 
 async def test_a_renewal_that_fails_is_not_repeated_at_once() -> None:
-    """Every few seconds; until they have expired, the old credentials serve."""
+    """The renewal is repeated every few seconds; the old credentials serve until they expire."""
     clock = HandClock()
     renewal = Renewal(clock, 100.0)
     source = RenewedAuthorization(renewal, renewal.made("first"), clock)
@@ -221,7 +221,7 @@ async def test_a_renewal_that_fails_is_not_repeated_at_once() -> None:
 
 
 async def test_closing_cuts_off_a_renewal() -> None:
-    """Nothing is left running."""
+    """No task is left running."""
     clock = HandClock()
     renewal = Renewal(clock, 30.0)
     source = RenewedAuthorization(renewal, renewal.made("first"), clock)

@@ -1,4 +1,4 @@
-"""The circuit breaker for people and machines, also of controllers of other versions."""
+"""The circuit breaker for people and machines, also from controllers of other versions."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def document() -> dict[str, Any]:
 
 
 def test_nodes_that_are_not_counted_are_named_with_the_reason() -> None:
-    """The first ten of each reason, and how many more."""
+    """A line has the names that the status gives for a reason, and the number of further nodes."""
     told = document()
     told["breaker"]["uncounted"] = [
         {"reason": "no_eviction", "text": "no pod has to leave them", "count": 12, "nodeNames": ["n1", "n2"]},
@@ -31,7 +31,7 @@ def test_nodes_that_are_not_counted_are_named_with_the_reason() -> None:
 
 @pytest.mark.parametrize("absent", [*HEAD, "breaker", "pending"])
 def test_what_a_controller_of_another_version_does_not_say_is_null(absent: str) -> None:
-    """A machine gets the rest."""
+    """No other field of the head becomes null."""
     told = document()
     del told[absent]
     found = breaker_document(told)
@@ -40,16 +40,16 @@ def test_what_a_controller_of_another_version_does_not_say_is_null(absent: str) 
 
 
 @pytest.mark.parametrize("absent", ["node", "taint", "hold", "dueInSeconds"])
-def test_a_pod_of_which_less_is_said_is_counted(absent: str) -> None:
-    """What it would lose is told as well as that is known."""
+def test_a_pod_with_an_absent_field_is_still_counted(absent: str) -> None:
+    """The document still has how many pods the node would lose."""
     told = document()
     del told["pending"][0][absent]
     [node] = breaker_document(told)["nodes"]
     assert node["pods"] == 1
 
 
-def test_people_read_of_a_controller_that_names_no_uncounted_nodes() -> None:
-    """It is older."""
+def test_a_status_without_uncounted_nodes_has_lines_for_people() -> None:
+    """Such a status comes from an older controller."""
     told = document()
     del told["breaker"]["uncounted"]
     assert breaker_lines(told)

@@ -20,13 +20,13 @@ OVERLAY = Path(__file__).parents[2] / "manifests" / "overlays" / "dry-run" / "de
 
 
 def lines(totals: ComparisonTotals, outstanding: int = 0, unseen: int = 0, **more: Any) -> list[str]:
-    """Write it, without colours."""
+    """Return the lines of a comparison, without colours."""
     document = {**comparison_fields(totals, outstanding, unseen, EPOCH + 6 * DAY), **more}
     return [click.unstyle(line) for line in comparison_lines(document)]
 
 
 def test_the_verdict_counts_what_was_the_same_and_what_was_not() -> None:
-    """In the words of somebody who decides whether to switch."""
+    """The verdict is for somebody who decides whether to switch controllers."""
     totals = ComparisonTotals(EPOCH)
     totals.counts.update({ComparisonResult.SAME: 398, ComparisonResult.NEVER: 9})
     for seconds in (41.2, 300.4, 77, 78, 79):
@@ -48,13 +48,13 @@ def test_the_verdict_counts_what_was_the_same_and_what_was_not() -> None:
 
 
 def test_where_nothing_was_evicted_there_is_nothing_to_compare() -> None:
-    """That is no agreement."""
+    """The verdict does not claim that both controllers agree."""
     assert lines(ComparisonTotals(EPOCH)) == ["in 6 d no eviction to compare"]
     assert lines(ComparisonTotals()) == ["in 0 s no eviction to compare"]
 
 
 def test_the_dry_runs_own_lease_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the overlay names it; a name for the other verbs in the environment does not count."""
+    """The overlay uses the same name; the variable for the Lease of other verbs does not count."""
     monkeypatch.setenv("TAINT_EVICTION_LEASE_NAME", "other")
     [lease_name] = [each for each in compare.params if each.name == "lease_name"]
     args = yaml.safe_load(OVERLAY.read_text())["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -63,15 +63,15 @@ def test_the_dry_runs_own_lease_is_the_default(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_journal_is_read_though_the_environment_names_a_replica(tmp_path: Path) -> None:
-    """That is for the verbs that ask."""
+    """The variable is for the verbs that ask a replica."""
     (tmp_path / "journal").write_text('{"t": 1, "what": "journal", "version": 1, "dry_run": true}\n')
     line = ["--journal", str(tmp_path / "journal")]
     result = CliRunner().invoke(compare, line, env={"TAINT_EVICTION_SERVER": "http://127.0.0.1:1"})
     assert (result.exit_code, result.stdout) == (0, "in 0 s no eviction to compare\n")
 
 
-def test_differences_of_a_namespace_are_listed_by_themselves() -> None:
-    """The verdict stays that on all, and the rest is counted."""
+def test_differences_that_are_not_listed_are_counted() -> None:
+    """These differences are older, or in other namespaces."""
     totals = ComparisonTotals(EPOCH)
     row = {"at": "t", "namespace": "shop", "name": "a", "node": "n1", "text": "never"}
     results = dict.fromkeys(("same", "never", "later", "built_in_only", "somebody_else"), 1)

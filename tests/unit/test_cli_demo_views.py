@@ -39,7 +39,7 @@ def shown(now: float = 5.0) -> list[list[str]]:
 
 
 def test_json_is_one_fact_a_line_and_then_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line is a JSON object with the time, where, what happened, and to whom."""
+    """Each line is a JSON object with the time, the side, what happened, and the pod."""
     view = JsonLines()
     for fact in FACTS[:3]:
         view.show(fact)
@@ -54,7 +54,7 @@ def test_json_is_one_fact_a_line_and_then_the_verdict(capsys: pytest.CaptureFixt
 
 
 def test_plain_lines_name_time_where_and_what(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line is readable without its neighbours, and what says nothing new has none; table and verdict follow."""
+    """Each line is readable by itself, a fact without a text has no line, and the verdict comes last."""
     with PlainLines(table()) as view:
         for fact in FACTS:
             view.show(fact)
@@ -71,7 +71,7 @@ def test_plain_lines_name_time_where_and_what(capsys: pytest.CaptureFixture[str]
 
 
 def test_table_says_of_each_pod_whether_it_runs() -> None:
-    """An evicted pod is evicted, and a survivor runs; the shops are one row."""
+    """Each pod has a state for each controller, and the pods of the shop share a row."""
     assert shown() == [
         ["pod", "what it tolerates", "model of built-in 1.36 this controller"],
         ["web", "tolerates no taint", "runs", "evicted at 4.0 s"],
@@ -85,7 +85,7 @@ def test_table_says_of_each_pod_whether_it_runs() -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (40, 12)])
 def test_live_table_keeps_its_height_and_never_wraps(width: int, height: int) -> None:
-    """Each frame has as many lines as the first one, fits the screen, and shows the newest line."""
+    """Each frame has as many lines as the first one, fits the screen (or 16 lines), and shows the newest line."""
     screen = Console(file=io.StringIO(), force_terminal=True, width=width, height=height)
     view = LiveTable(table(), screen)
     heights = []
@@ -101,7 +101,7 @@ def test_live_table_keeps_its_height_and_never_wraps(width: int, height: int) ->
 
 
 def test_a_version_that_is_not_modelled_is_refused() -> None:
-    """The versions are named."""
+    """The error names the versions that are modelled."""
     result = CliRunner().invoke(demo, ["--built-in", "1.28"])
     assert result.exit_code == 2
     assert "a version of Kubernetes from 1.32 to 1.38" in result.stderr

@@ -35,7 +35,7 @@ def config(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("verb", REACHING)
 def test_a_server_that_is_not_there_exits_3(config: str, verb: str) -> None:
-    """One line names it, and nothing is printed as if it were an answer."""
+    """One line on stderr names the server, and stdout stays empty."""
     result = run(*verb.split(), "--kubeconfig", config)
     assert (result.exit_code, result.stdout) == (3, "")
     assert "http://127.0.0.1:9: the API server cannot be reached" in result.stderr
@@ -44,7 +44,7 @@ def test_a_server_that_is_not_there_exits_3(config: str, verb: str) -> None:
 @pytest.mark.parametrize("verb", REACHING)
 @pytest.mark.parametrize("flags", [("--kubeconfig", "/no/such"), ("--context", "nope"), ("--nonsense",)])
 def test_wrong_usage_exits_2(config: str, verb: str, flags: tuple[str, ...]) -> None:
-    """No such kubeconfig, no such context, no such flag."""
+    """There is no such kubeconfig, no such context, or no such flag."""
     result = run(*verb.split(), *flags, KUBECONFIG=config)
     assert (result.exit_code, result.stdout) == (2, "")
 
@@ -54,7 +54,7 @@ VERBS = dict(verbs())
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_each_verb_promises_its_exit_codes(verb: str) -> None:
-    """In its help, from which the page is made."""
+    """The help of the verb names them; the page of exit codes is made from it."""
     assert "Exit codes: 0 " in " ".join(run(*verb.split(), "--help").output.split())
 
 
@@ -69,7 +69,7 @@ def variables(command: click.Command) -> dict[str, click.Option]:
 
 
 def test_a_variable_means_the_same_for_every_verb() -> None:
-    """Else a value for one breaks another."""
+    """Otherwise a value for one verb would break another verb."""
     kinds: dict[str, set[Any]] = {}
     for command in VERBS.values():
         for name, option in variables(command).items():
@@ -84,8 +84,8 @@ MINIMAL = {"explain": ("shop/a",), "completion": ("bash",)}
 
 @pytest.mark.parametrize("value", ["nonsense", "true", "5", ""])
 @pytest.mark.parametrize("verb", sorted(VERBS))
-def test_variables_of_other_verbs_break_none(monkeypatch: pytest.MonkeyPatch, verb: str, value: str) -> None:
-    """Whatever they say."""
+def test_variables_of_other_verbs_break_no_verb(monkeypatch: pytest.MonkeyPatch, verb: str, value: str) -> None:
+    """The variables may have any value."""
     command, own = VERBS[verb], variables(VERBS[verb])
     for other in VERBS.values():
         for name in variables(other).keys() - own.keys():
@@ -96,8 +96,8 @@ def test_variables_of_other_verbs_break_none(monkeypatch: pytest.MonkeyPatch, ve
 
 
 @pytest.mark.parametrize("verb", sorted({*VERBS} - {"version", "completion"}))
-def test_nonsense_in_its_own_variables_exits_2_or_is_taken(config: str, verb: str) -> None:
-    """Texts are taken as they are; what is no number, duration or choice is refused, with the variable's flag."""
+def test_nonsense_in_a_verbs_own_variable_exits_2_or_is_taken_as_text(config: str, verb: str) -> None:
+    """The error for a wrong number, duration or choice names the flag of the variable."""
     words = ["x.yaml"] if verb == "replay" else list(MINIMAL.get(verb, ()))
     for name, option in variables(VERBS[verb]).items():
         if isinstance(option.type, click.types.StringParamType) or option.name == "config":
@@ -107,16 +107,16 @@ def test_nonsense_in_its_own_variables_exits_2_or_is_taken(config: str, verb: st
         assert option.opts[0] in result.stderr, name
 
 
-def test_variables_of_flags_that_do_not_go_together_count_for_what_they_go_with(config: str) -> None:
-    """A replica that is asked by default keeps nobody from reading the cluster."""
+def test_a_variable_that_does_not_go_with_a_flag_is_ignored(config: str) -> None:
+    """A replica that is named for other calls does not keep status --stuck from reading the cluster."""
     result = run("status", "--stuck", "--kubeconfig", config, TAINT_EVICTION_SERVER="http://127.0.0.1:1")
     assert result.exit_code == 3
     result = run("status", "--stuck", "--kubeconfig", config, TAINT_EVICTION_WATCH="true")
     assert result.exit_code == 3
 
 
-def test_a_picture_is_drawn_for_who_asks_on_the_command_line(tmp_path: Path) -> None:
-    """A variable would let each run overwrite the last one's, and keep a folder from being played."""
+def test_only_the_command_line_can_ask_for_a_picture(tmp_path: Path) -> None:
+    """With a variable each run would overwrite the last picture, and a folder could not be replayed."""
     (tmp_path / "one.yaml").write_text(ONE_POD)
     (tmp_path / "two.yaml").write_text(ONE_POD)
     picture = tmp_path / "picture.html"

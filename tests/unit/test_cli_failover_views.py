@@ -1,4 +1,4 @@
-"""What holds pods, as people read it at a terminal and in a pipe."""
+"""What keeps pods Terminating, as people read it at a terminal and in a pipe."""
 
 from typing import Any
 
@@ -18,20 +18,20 @@ def step(number: int = 1, command: str | None = None) -> dict[str, Any]:
 
 
 def held(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Make what is known of a pod."""
+    """Make the document of a pod with these findings."""
     known = {"terminating": True, "terminatingSeconds": 430, "askedToGoAt": "2030-01-01T00:00:00Z", "unchecked": []}
     return {**known, "namespace": "shop", "name": "db-0", "node": "n1", "findings": list(findings), **more}
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be at a terminal of 80 columns."""
+    """Pretend to be at a terminal of 80 columns."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
 
 
 def test_findings_are_numbered_and_the_command_has_a_line_of_its_own() -> None:
-    """In a pipe a sentence is a line."""
+    """In a pipe each sentence is one line, however long it is."""
     long = {**step(1, COMMAND), "text": "text " * 40 + "end"}
     assert failover_lines(held(long, step(2))) == [
         "",
@@ -46,7 +46,7 @@ def test_findings_are_numbered_and_the_command_has_a_line_of_its_own() -> None:
 
 @pytest.mark.usefixtures("terminal")
 def test_a_terminal_wraps_sentences_but_never_a_command() -> None:
-    """Whoever copies it gets all of it."""
+    """A command on one line can be copied as a whole."""
     lines = [click.unstyle(line) for line in failover_lines(held({**step(1, COMMAND), "text": "text " * 40}))]
     assert lines.count(f"       {COMMAND}") == 1
     assert max(len(line) for line in lines if COMMAND not in line) <= 80
@@ -54,18 +54,18 @@ def test_a_terminal_wraps_sentences_but_never_a_command() -> None:
 
 
 def test_nothing_is_said_of_a_pod_that_is_not_terminating() -> None:
-    """It may not exist."""
+    """Such a pod may not exist at all."""
     assert failover_lines(held(terminating=False)) == []
 
 
-def test_a_pod_that_could_not_be_read_is_told() -> None:
-    """And why."""
+def test_a_pod_that_could_not_be_read_has_a_line() -> None:
+    """The line says why the pod could not be read."""
     [line] = failover_lines(held(terminating=None, unchecked=["Pods: you may not get them"]))
     assert line == "  not checked: whether it is Terminating, and what holds it: Pods: you may not get them"
 
 
-def test_a_step_of_many_pods_is_shown_once_and_few_of_many_steps() -> None:
-    """The others are counted."""
+def test_a_step_for_many_pods_is_shown_once_and_many_steps_are_cut() -> None:
+    """The steps that are left out are counted."""
     same = stuck_lines({"pods": [held(step()), held(step(), name="db-1")], "unchecked": []})
     assert [line for line in same if "step" in line] == ["    next: step 1"]
     pods = [held(step(number), name=f"db-{number}") for number in range(9)]
@@ -78,7 +78,7 @@ def test_a_step_of_many_pods_is_shown_once_and_few_of_many_steps() -> None:
 
 
 def test_the_line_of_the_status_names_the_nodes_with_most_pods() -> None:
-    """And what was not read."""
+    """The line also says what could not be read."""
     assert terminating_line(Terminating({}, ())) == ""
     assert terminating_line(Terminating({"a": 1, "b": 3}, ())) == (
         "4 pods Terminating on nodes that are not Ready: b (3), a (1); see status --stuck"

@@ -25,6 +25,6 @@ async def _expiring(call: ApiRequest) -> ApiAnswer:
 
 
 async def test_a_pod_that_is_listed_twice_counts_once() -> None:
-    """A list whose next page has expired begins anew, after pods that have been read."""
+    """A list starts again if its next page has expired, after some pods have been read."""
     found = await list_adopted(cast(ApiCalls, SimpleNamespace(make=_expiring)))
     assert [each.name for each in found] == ["shop/web-0", "shop/web-1"]

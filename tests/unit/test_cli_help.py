@@ -36,7 +36,7 @@ def test_help_recommends_the_demo() -> None:
 
 @pytest.mark.usefixtures("without_laboratory")
 def test_help_without_the_laboratory_says_how_to_get_it() -> None:
-    """As in the image: it recommends no verb that is not there."""
+    """The image has no laboratory, so its help recommends none of those verbs."""
     shown = " ".join(command("--help").output.split())
     assert HOW_TO_GET_IT in shown
     assert "New here?" not in shown
@@ -45,26 +45,26 @@ def test_help_without_the_laboratory_says_how_to_get_it() -> None:
 
 @pytest.mark.usefixtures("without_laboratory")
 def test_a_verb_of_the_laboratory_that_is_missing_says_how_to_get_it() -> None:
-    """It is a usage error, whatever its arguments are."""
+    """The call is a usage error, whatever its arguments are."""
     result = command("replay", "--output", "json", "file.yaml")
     assert result.exit_code == ExitCode.USAGE
     assert HOW_TO_GET_IT in " ".join(result.stderr.split())
 
 
 def test_the_command_promises_the_exit_codes_of_all_verbs() -> None:
-    """Those of each are in its own help."""
+    """The codes of each verb are in its own help."""
     assert "Exit codes of all verbs: 0 fine; 1 " in " ".join(command("--help").output.split())
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)])
 def test_no_color_turns_colours_off(environment: dict[str, str], coloured: bool) -> None:
-    """For every verb, on a terminal too."""
+    """A variable NO_COLOR that is empty leaves the colours on."""
     shown = command("plan", "tests/planning/data/worked-example-running.yaml", **environment).output
     assert ("\x1b[" in shown) is coloured
 
 
 def test_a_pipe_gets_no_colours() -> None:
-    """And a file neither."""
+    """Neither stdout nor stderr has an escape sequence."""
     arguments = [sys.executable, "-m", "taint_eviction", "plan", "tests/planning/data/worked-example-running.yaml"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert "PODS" in done.stdout.upper()
@@ -80,7 +80,7 @@ def test_run_imports_neither_tables_nor_the_laboratory() -> None:
 
 
 def test_the_version_is_a_flag_as_well() -> None:
-    """As with kubectl's plugins."""
+    """The flag is what kubectl's plugins have, and prints the same as the verb."""
     assert command("--version").output == command("version").output
 
 
@@ -93,8 +93,8 @@ def test_the_version_is_a_flag_as_well() -> None:
         ("stop", "there is no verb 'stop'; did you mean 'pause'?"),
     ],
 )
-def test_a_misspelt_verb_is_answered_with_one_that_is_near(word: str, said: str) -> None:
-    """None is named where none is near."""
+def test_a_misspelt_verb_is_answered_with_a_similar_one(word: str, said: str) -> None:
+    """No verb is named if none is similar."""
     result = command(word)
     assert result.exit_code == ExitCode.USAGE
     assert said in result.stderr
@@ -102,18 +102,18 @@ def test_a_misspelt_verb_is_answered_with_one_that_is_near(word: str, said: str)
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_the_shells_script(shell: str) -> None:
-    """For the installed command."""
+    """The script is for the installed command."""
     assert "_TAINT_EVICTION_COMPLETE" in command("completion", shell).output
 
 
 def test_a_value_for_one_verb_breaks_no_other() -> None:
-    """Verbs with other values for a flag of the same name read none of them from the environment."""
+    """A verb whose flag of the same name has other values does not read them from the environment."""
     result = command("status", "--server", "http://127.0.0.1:1", TAINT_EVICTION_OUTPUT="wide")
     assert result.exit_code == ExitCode.UNREACHABLE
 
 
 def test_the_help_of_run_is_in_groups_and_names_every_flag_once() -> None:
-    """Durations are written as people write them."""
+    """Durations appear as people write them."""
     shown = command("run", "--help").output
     groups = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert groups[:2] == ["Process:", "Evicting:"]

@@ -1,4 +1,4 @@
-"""What several replicas remember is put together: each pod once, by whoever knows most, the newest first."""
+"""The histories of several replicas are merged: each pod once, as the best informed replica has it, newest first."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ class FakeReplica:
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *replicas: FakeReplica, limit: int = 10) -> history_reads.Remembered:
-    """Put together what these replicas answer."""
+    """Return what is made of the answers of these replicas."""
 
     @contextlib.asynccontextmanager
     async def asking_all(*_: object) -> AsyncIterator[list[Ask]]:
@@ -51,8 +51,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, *replicas: FakeReplica, limit: int = 
 
 
 @pytest.mark.parametrize("leader_first", [True, False])
-def test_who_evicted_a_pod_knows_more_than_who_saw_it_go(monkeypatch: pytest.MonkeyPatch, leader_first: bool) -> None:
-    """Whoever answers first, and though the standby saw it later."""
+def test_the_replica_that_evicted_counts_over_a_watcher(monkeypatch: pytest.MonkeyPatch, leader_first: bool) -> None:
+    """The order of the answers does not matter, nor that the standby saw the pod go later."""
     leader = FakeReplica(page("leader", row("a", "evicted", 1)))
     standby = FakeReplica(page("standby", row("a", "gone", 2)))
     found = asked(monkeypatch, *((leader, standby) if leader_first else (standby, leader)))
@@ -60,7 +60,7 @@ def test_who_evicted_a_pod_knows_more_than_who_saw_it_go(monkeypatch: pytest.Mon
 
 
 def test_a_new_leader_answers_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it saw as a standby stands beside what it did itself; who has died is named."""
+    """The answer has what the new leader saw as a standby and what it did itself, and names the dead replica."""
     gone = FakeReplica(Unanswered("pod kube-system/old does not answer"))
     new = FakeReplica(page("new", row("b", "evicted", 9), row("a", "deleted", 1)))
     found = asked(monkeypatch, gone, new)
@@ -68,22 +68,22 @@ def test_a_new_leader_answers_for_the_one_before(monkeypatch: pytest.MonkeyPatch
     assert (found.answered, found.unanswered) == (["new"], ["pod kube-system/old does not answer"])
 
 
-def test_a_pod_that_went_after_it_was_refused_counts_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader before had been refused, the new one evicted it."""
+def test_a_pod_that_was_evicted_after_a_refusal_counts_as_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader before was refused, and the new leader evicted the pod."""
     before = FakeReplica(page("before", row("a", "refused", 1)))
     new = FakeReplica(page("new", row("a", "evicted", 5)))
     assert [each["outcome"] for each in asked(monkeypatch, before, new).outcomes] == ["evicted"]
 
 
-def test_outcomes_of_all_are_in_order_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest first, whoever tells them."""
+def test_outcomes_of_all_replicas_are_ordered_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest outcome comes first, whichever replica has it."""
     one = FakeReplica(page("one", row("d", "evicted", 4), row("a", "evicted", 1)))
     two = FakeReplica(page("two", row("c", "evicted", 3), row("b", "evicted", 2)))
     assert [each["uid"] for each in asked(monkeypatch, one, two, limit=3).outcomes] == ["d", "c", "b"]
 
 
-def test_pages_are_followed_until_there_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the token of the page before."""
+def test_pages_are_followed_until_there_are_enough_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each further page is asked for with the token of the page before."""
     replica = FakeReplica(
         page("one", row("c", "evicted", 3), row("b", "evicted", 2), more="2"), page("one", row("a", "evicted", 1))
     )
@@ -91,8 +91,8 @@ def test_pages_are_followed_until_there_are_enough(monkeypatch: pytest.MonkeyPat
     assert replica.queries == [{"limit": 3}, {"limit": 1, "continue": "2"}]
 
 
-def test_nobody_who_answers_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each reason is told; a dry run and another installation are not asked for."""
+def test_without_a_usable_answer_each_reason_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run and a replica with another Lease do not count as answers."""
     dry_run = FakeReplica(page("dry", row("a", "evicted", 1), dryRun=True, lease=None))
     other = FakeReplica(page("other", row("a", "evicted", 1), lease={"name": "another"}))
     with pytest.raises(Unanswered, match=r"away; dry is a dry run: .*; other belongs to another Lease: "):

@@ -1,4 +1,4 @@
-"""Progress on stderr: nothing for those who need not wait."""
+"""Progress on stderr, which stays empty where nobody has to wait."""
 
 import pytest
 
@@ -16,8 +16,8 @@ class Hand:
         return self.at
 
 
-def test_what_takes_less_than_two_seconds_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither meanwhile nor in the end."""
+def test_work_of_less_than_two_seconds_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is printed while the work lasts, or at its end."""
     clock = Hand()
     progress = Progress(clock)
     clock.at += 1.9
@@ -26,8 +26,8 @@ def test_what_takes_less_than_two_seconds_says_nothing(capsys: pytest.CaptureFix
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_takes_longer_says_how_far_it_is_once_a_second(capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr, where results are not; a line each where that is no terminal."""
+def test_longer_work_prints_its_progress_once_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+    """Progress goes to stderr, away from results, and has a line each time if stderr is no terminal."""
     clock = Hand()
     progress = Progress(clock)
     for tenths in range(50):

@@ -1,4 +1,4 @@
-"""The command ``run`` before it runs: flags and environment become settings, and what is wrong is told at once."""
+"""The command ``run`` before the controller starts: flags and variables become settings, and mistakes are reported."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit
 from taint_eviction.settings import ControlStateSettings, Settings
 
 POLICY = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules: [{name: a}]\n"
-# Where a run ends that was set up rightly: no file is there.
+# No file is there: a run whose settings are right ends here.
 NOWHERE = "/nowhere/kubeconfig"
 
 
@@ -48,13 +48,13 @@ def started(*arguments: str, **environment: str) -> Result:
 
 
 def test_without_flags_everything_is_as_the_settings_have_it() -> None:
-    """No flag has a default of its own; where the Lease is, a cluster says."""
+    """No flag has a default of its own; the namespace of the Lease comes from the cluster."""
     default = Settings()
     assert settings() == replace(default, election=replace(default.election, lease_namespace=""))
 
 
-def test_each_flag_of_the_policy_arrives() -> None:
-    """Mode, timeout and limits."""
+def test_each_flag_of_the_policy_is_read() -> None:
+    """The flags set mode, timeout and limits."""
     read = settings(
         *("--eviction-mode", "evict-then-delete", "--evict-timeout", "10m"),
         *("--evictions-per-second", "5", "--evictions-burst", "20"),
@@ -67,8 +67,8 @@ def test_each_flag_of_the_policy_arrives() -> None:
     assert read.problems() == []
 
 
-def test_each_flag_of_the_breaker_arrives() -> None:
-    """The least number of nodes is that of both shares."""
+def test_each_flag_of_the_breaker_is_read() -> None:
+    """The minimum number of nodes applies to every threshold."""
     read = settings(
         *("--breaker", "--breaker-nodes", "25%,40", "--breaker-min-nodes", "5", "--breaker-lifecycle-nodes", "10"),
         *("--breaker-window", "10m", "--breaker-due-pods", "500", "--breaker-settle", "5s"),
@@ -90,18 +90,18 @@ def test_each_flag_of_the_breaker_arrives() -> None:
 
 
 def test_nodes_that_are_not_ready_may_be_exempt_from_the_breaker() -> None:
-    """Then no number of them opens it."""
+    """No number of nodes that are not ready opens the breaker then."""
     assert settings("--breaker-lifecycle-nodes", "exempt").breaker.lifecycle_nodes is None
 
 
 @pytest.mark.parametrize("flags", [(), ("--breaker-zone", "off")])
-def test_a_lost_zone_opens_nothing_unless_it_is_set(flags: tuple[str, ...]) -> None:
-    """As without a breaker."""
+def test_a_lost_zone_opens_nothing_unless_a_flag_says_so(flags: tuple[str, ...]) -> None:
+    """By default the breaker has no threshold for a zone."""
     assert settings(*flags).breaker.zone is None
 
 
-def test_tolerances_and_holds_arrive() -> None:
-    """Seconds by default, and how far holds are honoured."""
+def test_tolerances_and_holds_are_read() -> None:
+    """Flags set the default seconds, how far holds are honoured, and whether a graceful shutdown is waited for."""
     read = settings(*("--default-not-ready-seconds", "300", "--default-unreachable-seconds", "0"), "--dry-run-events")
     assert (read.default_not_ready_seconds, read.default_unreachable_seconds, read.dry_run_events) == (300, 0, True)
     assert settings("--honour-holds", "2h").max_hold_seconds == 7200.0
@@ -110,8 +110,8 @@ def test_tolerances_and_holds_arrive() -> None:
     assert not settings("--graceful-shutdown", "evict").wait_for_shutdown
 
 
-def test_orders_have_the_name_of_the_lease() -> None:
-    """So a dry run has a ConfigMap of its own, as it has a Lease of its own."""
+def test_the_control_state_has_the_name_of_the_lease() -> None:
+    """A dry run has a ConfigMap of its own, as it has a Lease of its own."""
     assert settings("--dry-run").control_state == ControlStateSettings(name="taint-eviction-controller-dry-run")
     assert settings("--leader-elect-resource-name", "mine").control_state == ControlStateSettings(name="mine")
 
@@ -127,10 +127,10 @@ def test_orders_have_the_name_of_the_lease() -> None:
         (("--dry-run", "--leader-elect-resource-name=mine", "--no-leader-elect"), False, "mine"),
     ],
 )
-def test_a_dry_run_stands_for_election_only_where_that_is_said(
+def test_a_dry_run_stands_for_election_only_if_a_flag_says_so(
     arguments: tuple[str, ...], elects: bool, name: str
 ) -> None:
-    """By the Lease's name, as the shadow's manifests do, or outright; from a shell it runs alone."""
+    """The name of a Lease says so, as in the shadow's manifests, or --leader-elect."""
     election = settings(*arguments).election
     assert (election.enabled, election.lease_name) == (elects, name)
 
@@ -153,7 +153,7 @@ def variable(flag: str) -> str:
 def test_a_flag_is_still_known_by_its_old_name(
     old: str, new: str, value: str, arrives: Callable[[Settings], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a flag and as an environment variable it means the same as the new one."""
+    """The old name means the same as the new one, as a flag and as an environment variable."""
     assert arrives(settings(new, value))
     assert arrives(settings(old, value))
     monkeypatch.setenv(variable(old), value)
@@ -166,14 +166,14 @@ def test_a_flag_is_still_known_by_its_old_name(
 def test_where_both_names_are_set_the_new_one_wins(
     old: str, new: str, value: str, arrives: Callable[[Settings], bool]
 ) -> None:
-    """In whatever order they come."""
+    """The order of the flags does not matter."""
     assert arrives(settings(old, "9", new, value))
     assert arrives(settings(new, value, old, "9"))
 
 
 @pytest.mark.parametrize(("old", "new", "value"), [case[:3] for case in OLD_AND_NEW])
 def test_an_old_name_is_warned_about_at_start(old: str, new: str, value: str, logging_as_it_was: None) -> None:
-    """The line names the new one as it is to be written; where both are set it says which one counts."""
+    """The warning has the new name as it is to be written; if both are set, it says which one counts."""
     deprecated = "is deprecated and will be removed in the next version: use"
     assert f"{old} {deprecated} {new}\n" in started(old, value).stderr
     environment = {variable(old): value}
@@ -191,7 +191,7 @@ def test_the_help_shows_durations_and_no_old_names(logging_as_it_was: None) -> N
     assert not [old for old, *_ in OLD_AND_NEW if old in shown]
 
 
-# What is wrong
+# Mistakes
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_a_value_that_cannot_be_read_exits_2(arguments: tuple[str, ...], logging
     assert arguments[0] in result.stderr
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, logging_as_it_was: None) -> None:
-    """Flags and file together, a line each, and nothing is begun."""
+def test_all_mistakes_are_reported_at_once(tmp_path: Path, logging_as_it_was: None) -> None:
+    """Each mistake in the flags and in the file has a line, and nothing is started."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace("name:", "nam:").replace("v1", "v2"))
     result = started(
@@ -247,7 +247,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, logging_as_it_was: No
 
 
 def refused(result: Result) -> dict[str, Any]:
-    """The one line of a JSON log by which a start is refused."""
+    """Return the one line of the JSON log that says why the start is refused."""
     assert (result.exit_code, result.stdout) == (2, "")
     [line] = result.stderr.splitlines()
     told: dict[str, Any] = json.loads(line)
@@ -255,7 +255,7 @@ def refused(result: Result) -> dict[str, Any]:
 
 
 def test_a_wrong_policy_is_an_error_in_the_json_log(tmp_path: Path, logging_as_it_was: None) -> None:
-    """One line, found by the words that the runbook looks for, also beside wrong settings."""
+    """One line has the words that the runbook searches for, together with the wrong settings."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace("name:", "nam:"))
     told = refused(started("--config", str(file), "--workers", "1", "--log-format", "json"))
@@ -279,33 +279,33 @@ def test_a_wrong_policy_is_an_error_in_the_json_log(tmp_path: Path, logging_as_i
 def test_a_wrong_flag_is_an_error_in_the_json_log(
     arguments: tuple[str, ...], environment: dict[str, str], logging_as_it_was: None
 ) -> None:
-    """Wherever the format is chosen."""
+    """The format of the log may be chosen by a flag or by a variable."""
     told = refused(started(*arguments, **environment))
     assert told["what"] == "not_started"
     assert "is rejected" in told["message"]
 
 
 def test_a_wrong_kubeconfig_is_an_error_in_the_json_log(logging_as_it_was: None) -> None:
-    """It is found later, and told in the same way."""
+    """This mistake is found later, and is reported in the same way."""
     told = refused(started("--log-format", "json"))
     assert told["problems"] == [problem for problem in told["problems"] if NOWHERE in problem]
 
 
 def test_a_file_that_is_not_there_exits_2(logging_as_it_was: None) -> None:
-    """A controller that started without its rules would evict what they hold."""
+    """A controller that starts without its rules would evict pods that the rules hold back."""
     result = started("--config", "/nowhere/policy.yaml")
     assert result.exit_code == 2
     assert result.stderr == "taint-eviction: /nowhere/policy.yaml:1: it cannot be read: No such file or directory\n"
 
 
 def test_the_environment_names_the_file_too(logging_as_it_was: None) -> None:
-    """As every flag has an environment variable."""
+    """Every flag has an environment variable."""
     result = started(TAINT_EVICTION_CONFIG="/nowhere/policy.yaml")
     assert "/nowhere/policy.yaml:1: it cannot be read" in result.stderr
 
 
-def test_with_a_file_that_is_right_it_goes_on(tmp_path: Path, logging_as_it_was: None) -> None:
-    """To the next thing that is missing: the kubeconfig."""
+def test_with_a_right_policy_file_the_start_continues(tmp_path: Path, logging_as_it_was: None) -> None:
+    """The start fails later, because there is no kubeconfig."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     result = started("--config", str(file))
@@ -316,7 +316,7 @@ def test_with_a_file_that_is_right_it_goes_on(tmp_path: Path, logging_as_it_was:
 
 @pytest.mark.parametrize(("name", "why"), [("absent/audit", "No such file or directory"), ("", "Is a directory")])
 def test_an_audit_log_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path, name: str, why: str) -> None:
-    """Whoever asks for one must not find out later that there is none; also by its variable."""
+    """People who ask for an audit log, by flag or variable, must not find out later that there is none."""
     file = tmp_path / name
     for words, environment in ((["--audit-log", str(file)], {}), ([], {"TAINT_EVICTION_AUDIT_LOG": str(file)})):
         result = CliRunner().invoke(run, words, env=environment)
@@ -325,13 +325,13 @@ def test_an_audit_log_that_cannot_be_written_is_refused_at_the_start(tmp_path: P
 
 
 def test_a_dry_run_does_not_read_a_journal_that_is_a_pipe(tmp_path: Path) -> None:
-    """As /dev/stdout may be: nobody would ever end it."""
+    """/dev/stdout, for example, may be a pipe, and reading it would never end."""
     pipe = tmp_path / "journal"
     os.mkfifo(pipe)
     writer = Thread(target=lambda: pipe.open("wb").close())
     writer.start()
     found = _compared_before(pipe)
-    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # Lets the writer go that nobody has read.
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # This releases the writer, which nobody has read.
     writer.join()
     os.close(reading)
     assert found is None

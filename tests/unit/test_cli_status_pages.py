@@ -1,4 +1,4 @@
-"""How ``status`` puts pages together."""
+"""How ``status`` puts the pages of an answer together."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def page(*pods: str, more: str | None = None, identity: str = "a") -> Document:
 
 
 def whole(limit: int, *pages: Document) -> tuple[Document, list[dict[str, Any]]]:
-    """Return what is made of these pages, and the queries that were asked."""
+    """Return the status made of these pages, and the queries that were sent."""
     queries: list[dict[str, Any]] = []
 
     async def asking(path: str, query: Mapping[str, str | int]) -> Document:
@@ -27,7 +27,7 @@ def whole(limit: int, *pages: Document) -> tuple[Document, list[dict[str, Any]]]
 
 
 def test_pages_are_asked_for_by_the_token_of_the_one_before() -> None:
-    """And only for what is still wanted."""
+    """A further query asks only for as many pods as are still wanted."""
     document, queries = whole(5, page("x", "y", more="t"), page("z"))
     assert document == page("x", "y", "z")
     assert queries == [
@@ -36,20 +36,20 @@ def test_pages_are_asked_for_by_the_token_of_the_one_before() -> None:
     ]
 
 
-def test_no_more_is_asked_for_than_was_wanted() -> None:
-    """What follows is still named."""
+def test_no_page_is_asked_for_that_is_not_wanted() -> None:
+    """The document keeps the token of the next page."""
     document, queries = whole(2, page("x", "y", more="t"))
     assert (document["continue"], len(queries)) == ("t", 1)
 
 
-def test_a_controller_of_before_has_one_page() -> None:
-    """It knows no token."""
+def test_an_older_controller_has_one_page() -> None:
+    """An older controller sends no token."""
     old = page("x")
     del old["continue"]
     assert whole(5, old)[0] is old
 
 
 def test_pages_of_two_replicas_are_not_mixed() -> None:
-    """Their orders are by clocks of their own."""
+    """Each replica orders its pods by its own clock."""
     with pytest.raises(Unanswered, match="another replica has become the leader"):
         whole(5, page("x", more="t"), page("y", identity="b"))

@@ -1,4 +1,4 @@
-"""What people read of a status: who acts, what holds evictions back, and the pods that are to go."""
+"""What people read in a status: who acts, what holds evictions back, and which pods wait for their eviction."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,19 +19,19 @@ from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, Poli
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without colours."""
+    """Switch off the colours."""
     monkeypatch.setattr("taint_eviction.cli.status_views.click.style", lambda text, **_: text)
     for name in ("_bold", "_good", "_bad", "_doubtful"):
         monkeypatch.setattr(f"taint_eviction.cli.status_views.{name}", str)
 
 
 def lines(on: Stage, process: ProcessState = LEADER, max_pods: int | None = None) -> list[str]:
-    """What is printed."""
+    """Return the lines that are printed."""
     return status_lines(status(on, process), max_pods)
 
 
-def test_a_calm_cluster_is_told_in_three_lines() -> None:
-    """Who, what, and the breaker; no table."""
+def test_a_calm_cluster_has_three_lines() -> None:
+    """The lines name the leader, the number of pods, and the breaker; there is no table."""
     assert lines(Stage()) == [
         "host_uuid leads by Lease kube-system/lease: ready, version 1.0",
         "0 pods pending eviction on 0 tainted nodes; mode delete",
@@ -52,12 +52,12 @@ def test_a_calm_cluster_is_told_in_three_lines() -> None:
     ],
 )
 def test_the_first_line_says_who_acts(process: ProcessState, line: str) -> None:
-    """Or that nobody does, or not really."""
+    """The line also says if no leader is known, and if this is a dry run."""
     assert lines(Stage(), process)[0] == line
 
 
-def test_each_pod_is_a_row_with_all_that_keeps_it() -> None:
-    """When, in which state, which pod, where, and why."""
+def test_each_pod_has_a_row_with_all_that_keeps_it_on_its_node() -> None:
+    """The row says when, in which state, which pod, where, and why."""
     on = one_due(eviction_policy=EvictionPolicy(EvictionMode.EVICT))
     fail(on, Block(BlockReason.BUDGET, "web"))
     on.sees(pod(tolerates(90), name="longer-name", uid="b"))
@@ -76,8 +76,8 @@ def test_each_pod_is_a_row_with_all_that_keeps_it() -> None:
     ]
 
 
-def test_what_is_left_out_is_counted() -> None:
-    """By the query's limit, or because a screen has no more room."""
+def test_pods_that_are_left_out_are_counted() -> None:
+    """Pods are left out by the query's limit, or because a screen has no more room."""
     on = one_due()
     on.sees(pod(name="b", uid="b"), pod(name="c", uid="c"))
     assert lines(on, max_pods=1)[-1] == "  … and 2 more pods"
@@ -86,13 +86,13 @@ def test_what_is_left_out_is_counted() -> None:
 
 
 def headline(on: Stage) -> list[str]:
-    """The lines between who acts and the table."""
+    """Return the lines between the first two lines and the table."""
     told = lines(on)
     return told[2 : told.index("")]
 
 
 def test_all_that_holds_evictions_is_in_the_headline() -> None:
-    """Breaker, pauses, and rules that pause."""
+    """The lines name the breaker, pauses, and rules that pause."""
     on = one_due(eviction_policy=EvictionPolicy(rules=(PolicyRule("db", pause=True),)))
     control_state = ControlState(
         Pause(EPOCH, "upgrade"), {"n1": Pause(None, "", EPOCH + 60, "ann")}, {}, Latch(EPOCH, "3 of 3 nodes")
@@ -107,7 +107,7 @@ def test_all_that_holds_evictions_is_in_the_headline() -> None:
 
 
 def test_a_breaker_that_is_closed_says_how_far_it_is_from_opening() -> None:
-    """In the same figures as its thresholds."""
+    """The line counts in the same units as the thresholds."""
     breaker = BreakerPolicy(True, NodeThreshold(2), None, settle_seconds=0.0)
     on = one_due(breaker=breaker)
     on.brain.evaluate(moment(0))
@@ -122,13 +122,13 @@ def test_a_breaker_that_is_closed_says_how_far_it_is_from_opening() -> None:
     assert "1 pod due; it opens at" in headline(on)[0]
 
 
-def test_orders_that_are_not_known_are_told() -> None:
-    """Else nobody would understand why nothing goes."""
+def test_control_state_that_is_not_known_is_mentioned() -> None:
+    """Otherwise nobody would understand why no pod is evicted."""
     assert "pauses have not been read yet: nothing is evicted" in headline(one_due(control_state=None))
 
 
 def test_limits_and_rules_are_mentioned() -> None:
-    """JSON has them all."""
+    """The JSON document has them in full."""
     policy = EvictionPolicy(per_node=Limit(2.0), rules=(PolicyRule("a"), PolicyRule("b")))
     assert lines(stage(eviction_policy=policy))[1].endswith("; mode delete, limited (perNode), 2 rules")
 
@@ -141,14 +141,14 @@ def test_a_state_of_a_later_version_is_shown_as_it_is() -> None:
 
 
 def test_a_node_that_is_tainted_without_pods_is_counted() -> None:
-    """Nobody need go from it."""
+    """No pod has to leave such a node."""
     on = Stage()
     on.sees(node(taint()))
     assert lines(on)[1] == "0 pods pending eviction on 1 tainted node; mode delete"
 
 
-def test_what_somebody_should_see_to_is_told_before_the_breaker() -> None:
-    """It goes on, and is ready; a controller that knows no warnings has none."""
+def test_warnings_come_before_the_breaker() -> None:
+    """A status without the field, from an older controller, shows no warnings."""
     warned = replace(LEADER, warnings=("the policy file is rejected",))
     assert lines(Stage(), warned)[2:] == ["the policy file is rejected", "circuit breaker: off"]
     document = status(Stage())
@@ -157,14 +157,14 @@ def test_what_somebody_should_see_to_is_told_before_the_breaker() -> None:
 
 
 def lately(gone: int, per_second: float) -> dict[str, Any]:
-    """What a controller tells of pods that went from n1 in a storm."""
+    """Return the part of a status about pods that left n1 in a storm."""
     groups = [{"node": "n1", "taint": "k1", "pods": gone}]
     storm = {"gone": gone, "perSecond": per_second}
     return {"withinSeconds": 300, "total": gone, "groups": groups, "moreGroups": 0, "storm": storm}
 
 
-def test_a_cause_of_many_pods_is_told_once() -> None:
-    """Its rows name it by number; a cause of one pod stays in its row."""
+def test_a_cause_of_many_pods_is_shown_once() -> None:
+    """The rows of these pods name the cause by its number; the cause of a single pod stays in its row."""
     on = one_due()
     on.sees(pod(name="b", uid="b"), pod(name="c", uid="c"), pod(tolerates(90), name="d", uid="d"))
     on.brain.order(ControlState(Pause(EPOCH, "upgrade")), moment(0))
@@ -175,8 +175,8 @@ def test_a_cause_of_many_pods_is_told_once() -> None:
     assert told[-1].endswith("k1:NoExecute is tolerated by [k1 for 90 s]")
 
 
-def test_a_budget_that_blocks_several_pods_is_told_once() -> None:
-    """How often each was tried, and when it is again, stays in its row."""
+def test_a_budget_that_blocks_several_pods_is_shown_once() -> None:
+    """Each pod's row keeps its number of tries and the time of the next one."""
     document: dict[str, Any] = status(one_due())
     [row] = document["pending"]
     block = {"reason": "budget", "text": "its budget allows no disruption now", "budget": "db"}
@@ -192,7 +192,7 @@ def test_a_budget_that_blocks_several_pods_is_told_once() -> None:
 
 
 def test_nodes_and_taints_are_counted_before_the_pods() -> None:
-    """Also those whose pods are not listed, and those that all have gone."""
+    """Nodes whose pods are not listed, and nodes whose pods have all gone, are in the table, too."""
     on = one_due()
     on.sees(node(taint(), name="n2"), pod(tolerates(90), name="b", uid="b", on="n2"))
     document = status(on, limit="0")
@@ -208,7 +208,7 @@ def test_nodes_and_taints_are_counted_before_the_pods() -> None:
     assert "  … and 2 more nodes" in status_lines(document, max_groups=1)
 
 
-def test_a_storm_says_how_far_it_has_come_and_how_long_it_takes() -> None:
+def test_a_storm_shows_its_progress_and_the_time_that_is_left() -> None:
     """Few pods are no storm."""
     on = Stage()
     on.sees(node(taint()), *(pod(name=f"p{number}", uid=f"p{number}") for number in range(1236)))
@@ -220,15 +220,15 @@ def test_a_storm_says_how_far_it_has_come_and_how_long_it_takes() -> None:
     assert not any("going on" in line for line in status_lines(few))
 
 
-def test_what_was_before_the_connection_was_lost_is_not_shown_as_if_it_were_so() -> None:
-    """Since when it is lost comes first."""
+def test_after_a_lost_connection_the_last_state_is_shown_as_past() -> None:
+    """The first line says since when the connection is lost."""
     document = status(Stage())
     told = lost_lines(document, ["\x1b[32mready\x1b[0m"], "pod a does not answer")
     assert told == [f"connection lost since {SINCE}: pod a does not answer", "what was so then:", "ready"]
 
 
-def test_at_80_columns_names_are_shortened_in_the_middle_and_why_stays() -> None:
-    """Both ends of a name tell it from its neighbours."""
+def test_at_80_columns_names_are_shortened_in_the_middle_and_the_reason_stays() -> None:
+    """Both ends of a name are needed to tell it from similar names."""
     on = Stage()
     long = "ip-10-12-240-17.eu-central-1.compute.internal"
     on.sees(node(taint(), name=long), pod(name="payments-gateway-7d9c5b8f6-x2x7k", on=long))
@@ -243,7 +243,7 @@ def test_at_80_columns_names_are_shortened_in_the_middle_and_why_stays() -> None
 @pytest.mark.parametrize("pods", [5, 500])
 @pytest.mark.parametrize("failures", [None, "pod kube-system/a does not answer: " + "why " * 30])
 def test_a_screen_is_never_exceeded(width: int, height: int, pods: int, failures: str | None) -> None:
-    """Who leads and whether it is ready is folded, and the pods fill what is left."""
+    """The lines about the leader and its readiness are folded, and the pods fill the rest."""
     on, domain = Stage(), "eu-central-1.compute.internal"
     on.sees(*(node(taint(), name=f"ip-10-12-240-{number}.{domain}") for number in range(40)))
     numbered = [

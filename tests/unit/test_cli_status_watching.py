@@ -1,4 +1,4 @@
-"""``status --watch`` while nobody answers: what was seen last must not look as if it were so now."""
+"""``status --watch`` without answers: the last state must not look like the present one."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from taint_eviction_lab.simulation.virtual_loop import run_virtually
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, *answer_seconds: float, until: float = 30.0) -> list[tuple[float, str]]:
-    """Watch answers that take so long each, every 2 s; return what is shown when, "" for an answer."""
+    """Watch answers that take this long each, every 2 s; return what is shown when: "" for an answer, else why not."""
     shown: list[tuple[float, str]] = []
     takes = iter(answer_seconds)
 
@@ -45,12 +45,12 @@ def watched(monkeypatch: pytest.MonkeyPatch, *answer_seconds: float, until: floa
 
 
 def test_answers_are_shown_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow one is no lost connection yet."""
+    """A slow answer does not mean yet that the connection is lost."""
     assert watched(monkeypatch, 0, 1, 0, until=7.5) == [(0.0, ""), (3.0, ""), (5.0, ""), (7.0, "")]
 
 
-def test_a_call_that_hangs_is_told_before_it_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After three seconds, and then why it failed; the next answer is shown as ever."""
+def test_a_call_that_hangs_is_shown_before_it_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message comes after three seconds, then the reason for the failure; the next answer is shown as usual."""
     assert watched(monkeypatch, 0, 60, 0, until=15) == [
         (0.0, ""),
         (5.0, "no answer for 3 s"),
@@ -59,6 +59,6 @@ def test_a_call_that_hangs_is_told_before_it_times_out(monkeypatch: pytest.Monke
     ]
 
 
-def test_an_answer_after_all_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was said meanwhile."""
+def test_a_late_answer_replaces_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call ends two seconds after the message that there is no answer."""
     assert watched(monkeypatch, 0, 5, until=8) == [(0.0, ""), (5.0, "no answer for 3 s"), (7.0, "")]

@@ -1,4 +1,4 @@
-"""What others have written is shown, not obeyed: in the text log, and in whatever commands print for people."""
+"""Texts by others are shown, not obeyed by the terminal: in the text log, and in what commands print for people."""
 
 import json
 import logging
@@ -44,13 +44,13 @@ SHOWN = r"denied\x1b[2J\x1b]0;mine\x07\r\x9b31m\u202eton si".replace(r"\r", r"\x
         ("schön 日本語 👩‍🚀 \\x1b", "schön 日本語 👩‍🚀 \\x1b"),
     ],
 )
-def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
-    """Control characters of both sets and what turns the direction; all else stays."""
+def test_characters_that_a_terminal_would_obey_are_escaped(text: str, shown: str) -> None:
+    """These are the control characters of both sets and those that turn the writing direction; all else stays."""
     assert visible(text) == shown
 
 
 def logged(log_format: LogFormat, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the log says of an evil answer, with the traceback of an evil error."""
+    """Return what the log says of an evil answer, with the traceback of an evil error."""
     root, written = logging.getLogger(), StringIO()
     monkeypatch.setattr(sys, "stderr", written)
     monkeypatch.setattr(root, "handlers", root.handlers[:])
@@ -63,8 +63,8 @@ def logged(log_format: LogFormat, monkeypatch: pytest.MonkeyPatch) -> str:
     return written.getvalue()
 
 
-def test_the_text_log_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In messages and in tracebacks, whose lines stay lines."""
+def test_the_text_log_escapes_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages and tracebacks are escaped, and the lines of a traceback stay lines."""
     text = logged("text", monkeypatch)
     assert text.count(SHOWN) == 2
     assert "\x1b" not in text
@@ -72,7 +72,7 @@ def test_the_text_log_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_text_log_has_date_and_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of a pod in UTC is read beside one of a laptop that is not."""
+    """People read the log of a pod in UTC beside the log of a laptop in another zone."""
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
     try:
@@ -83,26 +83,26 @@ def test_the_text_log_has_date_and_zone(monkeypatch: pytest.MonkeyPatch) -> None
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+0530 WARNING ", line)
 
 
-def test_the_json_log_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """JSON escapes by itself: whoever reads it gets what was said."""
+def test_the_json_log_keeps_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON escapes by itself, so that its reader gets the original text."""
     text = logged("json", monkeypatch)
     assert json.loads(text)["message"] == f"it said: {EVIL}"
     assert "\x1b" not in text
 
 
-def test_complaints_show_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr."""
+def test_complaints_escape_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """Complaints are printed on stderr."""
     complain(EVIL)
     assert capsys.readouterr().err == f"taint-eviction: {SHOWN}\n"
 
 
 def poisoned(document: dict[str, Any]) -> dict[str, Any]:
-    """Let all that the document says of servers, names and reasons be evil."""
+    """Replace the server's words in the document by an evil text."""
     return dict(orjson.loads(orjson.dumps(document).replace(b"no (HTTP 429)", json.dumps(EVIL)[1:-1].encode())))
 
 
-def test_the_status_shows_it() -> None:
-    """Whatever a webhook says, the screen stays as it is; the styles are ours."""
+def test_the_status_escapes_control_characters() -> None:
+    """The words of a webhook cannot change the screen; only our own styles can."""
     on = one_due()
     fail(on, None)
     on.sees(pod(tolerates(30), name="b", uid="b"))
@@ -112,8 +112,8 @@ def test_the_status_shows_it() -> None:
         assert evil not in text
 
 
-def test_an_explanation_shows_it() -> None:
-    """The same answer, of one pod."""
+def test_an_explanation_escapes_control_characters() -> None:
+    """The same answer is part of the explanation of a pod."""
     on = one_due()
     fail(on, None)
     text = "\n".join(put(explanation_lines, poisoned(explained(on))))
@@ -122,7 +122,7 @@ def test_an_explanation_shows_it() -> None:
 
 
 def evil_cluster() -> str:
-    """Names in a file are whoever's who wrote it."""
+    """Return a file with evil names: anybody may have written it."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"a{EVIL}"}}
     guest = {
         "apiVersion": "v1",
@@ -133,8 +133,8 @@ def evil_cluster() -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, guest]})
 
 
-def test_a_plan_shows_it() -> None:
-    """In its tables, and in what it could not read."""
+def test_a_plan_escapes_control_characters() -> None:
+    """Names are escaped in its tables, and in what it could not read."""
     result = run("-", "--taint", "a*=k:NoExecute", stdin=evil_cluster())
     assert f"default/p{SHOWN}" in result.stdout
     assert "\x1b" not in result.stdout + result.stderr
@@ -142,8 +142,8 @@ def test_a_plan_shows_it() -> None:
 
 
 @pytest.mark.parametrize("expected", ["evicted: {at: 0}", "notEvicted: true"])
-def test_a_replay_shows_it(tmp_path: Path, expected: str) -> None:
-    """What a scenario says of itself and of names: its heading, its timeline, and its verdicts, broken or held."""
+def test_a_replay_escapes_control_characters(tmp_path: Path, expected: str) -> None:
+    """The scenario's texts appear in its heading, its timeline and its verdicts, broken or held."""
     file = tmp_path / "evil.yaml"
     taint = "{node: n1, taints: ['k:NoExecute']}"
     file.write_text(
@@ -157,15 +157,15 @@ def test_a_replay_shows_it(tmp_path: Path, expected: str) -> None:
 
 
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_a_document_escapes_it_and_says_the_same(output: str, read: Callable[[str], Any]) -> None:
-    """Also what JSON leaves to terminals: the second set of control characters, and what turns the direction."""
+def test_a_document_escapes_control_characters_and_keeps_values(output: str, read: Callable[[str], Any]) -> None:
+    """The second set of control characters and those that turn the direction, which JSON allows, are escaped, too."""
     result = run("-", "--taint", "a*=k:NoExecute", "-o", output, stdin=evil_cluster())
     assert visible(result.stdout) == result.stdout
     assert [pod["name"] for pod in read(result.stdout)["pods"]] == [f"p{EVIL}"]
 
 
-def test_an_answer_as_json_escapes_it_and_says_the_same() -> None:
-    """That of status and explain."""
+def test_an_answer_as_json_escapes_control_characters_and_keeps_values() -> None:
+    """The commands status and explain print such answers."""
     text = json_text({"error": EVIL}, orjson.OPT_INDENT_2)
     assert visible(text) == text
     assert json.loads(text) == {"error": EVIL}
