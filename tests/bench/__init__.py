@@ -1,1 +1,1 @@
-"""Benchmarks: how fast, how much, how late, each figure beside a floor from the same run. See README.md."""
+"""Benchmarks of throughput, cost and lateness, each figure beside a floor from the same run. See README.md."""

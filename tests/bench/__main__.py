@@ -1,4 +1,4 @@
-"""``python -m tests.bench``: measures every figure and prints a table; see README.md beside this file."""
+"""``python -m tests.bench``: measure every figure and print a table; see README.md beside this file."""
 
 import argparse
 import asyncio
@@ -36,12 +36,12 @@ BENCHMARKS: dict[str, Benchmark] = {
     "side-by-side": side_by_side,
 }
 
-# What needs a real cluster, and the built-in controller.
+# These need a real cluster and the built-in controller.
 _OF_TWO = ("fill", "side-by-side")
 
 
 async def measure(names: list[str], stages: Stages, scale: float, times: int) -> list[Result]:
-    """Run the benchmarks one after the other."""
+    """Run the benchmarks one after another."""
     results: list[Result] = []
     for name in names:
         for turn in range(times):

@@ -1,4 +1,4 @@
-"""The least that a client can do: aiohttp and orjson and nothing else. Floors are measured with it."""
+"""The minimum that a client can do, with only aiohttp and orjson. Floors are measured with it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -27,7 +27,7 @@ _CONDITION = {
 
 
 class BareClient:
-    """A session towards the API server of a kubeconfig."""
+    """A session with the API server of a kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
@@ -48,14 +48,14 @@ class BareClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the session and the connection."""
         assert self._session is not None
         assert self._connection is not None
         await self._session.close()
         await self._connection.close()
 
     async def call(self, method: str, path: str, body: Json | None = None, *, allowed: Iterable[int] = ()) -> Any:
-        """Make a request and decode the answer; raise where it is refused with a status that is not ``allowed``."""
+        """Make a request and decode the answer; raise if it is refused with a status that is not ``allowed``."""
         assert self._session is not None
         headers = _PATCH if method == "PATCH" else _JSON
         data = None if body is None else orjson.dumps(body)
@@ -66,7 +66,7 @@ class BareClient:
         return orjson.loads(content)
 
     async def list_all(self, path: str, selector: str = "") -> list[Json]:
-        """List in pages of 500."""
+        """List all objects in pages of 500."""
         items: list[Json] = []
         token = ""
         while True:
@@ -77,18 +77,18 @@ class BareClient:
                 return items
 
     async def list_node(self, node: str) -> list[Json]:
-        """List the pods of a node in one piece."""
+        """List the pods of a node in one answer."""
         found = await self.call("GET", f"/api/v1/pods?fieldSelector=spec.nodeName={node}")
         items: list[Json] = found["items"]
         return items
 
     async def version(self, path: str) -> str:
-        """List a little to learn the version."""
+        """Return the current version, from a list of one object."""
         version: str = (await self.call("GET", f"{path}?limit=1"))["metadata"]["resourceVersion"]
         return version
 
     async def watch(self, path: str, version: str, selector: str = "") -> AsyncIterator[Json]:
-        """Go through what changes from a version on, until cancelled or until the server ends it."""
+        """Yield the changes since a version, until cancelled or until the server ends the watch."""
         assert self._session is not None
         url = f"{self._url}{path}?watch=true&resourceVersion={version}{selector}"
         async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:
@@ -99,16 +99,16 @@ class BareClient:
                     yield orjson.loads(line)
 
     async def taint(self, node: str, *, value: str = "") -> None:
-        """Set the taint of this benchmark."""
+        """Set the taint of this benchmark on a node."""
         taint = {"key": TAINT_KEY, "effect": "NoExecute", "value": value}
         await self.call("PATCH", f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}})
 
     async def untaint(self, node: str) -> None:
-        """Remove all taints."""
+        """Remove all taints from a node."""
         await self.call("PATCH", f"/api/v1/nodes/{node}", {"spec": {"taints": None}}, allowed=(404,))
 
     async def evict(self, pod: str, uid: str) -> None:
-        """Do what an eviction must do, the condition and the deletion, and nothing more."""
+        """Make only the two necessary calls of an eviction, the condition and the deletion."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}"
         condition = {**_CONDITION, "lastTransitionTime": "2026-01-01T00:00:00Z"}
         await self.call("PATCH", f"{path}/status", {"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
@@ -116,7 +116,7 @@ class BareClient:
 
 
 async def all_at_once(work: Callable[[T], Awaitable[object]], items: Iterable[T], concurrency: int) -> list[float]:
-    """Do it for each, so many at a time, and return when each was done, in order."""
+    """Do the work for each item with this concurrency, and return the times at which items were done, in order."""
     waiting = iter(items)
     done_at: list[float] = []
 

@@ -1,4 +1,4 @@
-"""This controller beside the built-in one: the same cluster, the same taints, one after the other."""
+"""This controller and the built-in one: the same cluster and the same taints, one after another."""
 
 import asyncio
 import math
@@ -20,10 +20,10 @@ _SETTLING_SECONDS = 5.0
 
 
 class _Course(NamedTuple):
-    """How one of the two did.
+    """The measurements of one of the two controllers.
 
-    ``start``: until the first pod of a node was gone that had been tainted before. ``alert``: the 99th percentile of
-    lateness as the alert computes it, None where there is none.
+    ``start``: until the first pod was deleted from a node that had been tainted before. ``alert``: the 99th percentile
+    of lateness as the alert computes it; None if there is no metric.
     """
 
     start: float
@@ -35,7 +35,7 @@ class _Course(NamedTuple):
 
 
 async def fill(stages: Stages, scale: float) -> list[Result]:
-    """Create the nodes and pods of ``side_by_side``: with ``--keep``, ahead of it."""
+    """Create the nodes and pods of ``side_by_side``; with ``--keep``, before it runs."""
     population = _POPULATION.scaled(scale)
     began_at = now()
     async with stages.set_up(population):
@@ -44,7 +44,7 @@ async def fill(stages: Stages, scale: float) -> list[Result]:
 
 
 async def side_by_side(stages: Stages, scale: float) -> list[Result]:
-    """Let each start where a node is tainted already, and then clear 67 nodes of 2,010 pods that do not tolerate it."""
+    """Start each controller with one node tainted, then taint 67 nodes with 2,010 pods without a toleration."""
     if stages.built_in is None:
         raise ValueError("--built-in says which command starts the controller to compare with")
     program, *arguments = shlex.split(stages.built_in)
@@ -80,7 +80,7 @@ def _figure(population: Population) -> str:
 
 
 def _rate(command: str) -> str:
-    """Tell how many requests per second its client allows itself; 20 is its default."""
+    """Return the client's limit of requests per second; the default is 20."""
     found = re.search(r"--kube-api-qps=(\S+)", command)
     rate = float(found[1]) if found else 20.0
     return f"{rate:g} requests/s" if rate > 0 else "no limit"
@@ -109,7 +109,7 @@ async def _metrics(controller: MeasuredProcess) -> dict[str, float]:
 
 
 def lateness_quantile(share: float, earlier: dict[str, float], later: dict[str, float]) -> float | None:
-    """Compute what Prometheus' ``histogram_quantile`` says of the evictions between two scrapes."""
+    """Return what Prometheus' ``histogram_quantile`` computes for the evictions between two scrapes."""
     prefix = 'lateness_seconds_bucket{le="'
     counts = {
         float(name.removeprefix(prefix).removesuffix('"}')): value - earlier.get(name, 0.0)

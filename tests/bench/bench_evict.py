@@ -1,4 +1,4 @@
-"""How fast pods go: many at once beside the bare loop, how many calls that takes, and how late single ones are."""
+"""How fast pods are evicted: many at once beside a bare loop, with how many calls, and how late single pods are."""
 
 import asyncio
 import heapq
@@ -21,7 +21,7 @@ _TAINTING_SECONDS = 10.0
 
 
 class Mass(NamedTuple):
-    """When pods went, in seconds: the first, half of them, 99 of 100, the last; CPU in ms for each, whoever did it."""
+    """When pods were deleted, in seconds: the first, half, 99 of 100, and the last; CPU in ms per eviction."""
 
     first: float
     half: float
@@ -31,7 +31,7 @@ class Mass(NamedTuple):
 
 
 async def mass(stages: Stages, scale: float) -> list[Result]:
-    """Taint 40 nodes with 2,000 pods that do not tolerate it, and clear 40 like them with the bare loop before."""
+    """Taint 40 nodes with 2,000 pods without toleration; before and after, a bare loop evicts the pods of 40 nodes."""
     population = Population(120, 6_000).scaled(scale)
     third = population.nodes // 3
     async with stages.set_up(population) as stage, Deletions(stage) as deletions:
@@ -67,7 +67,7 @@ async def _bare_mass(stage: BenchStage, deletions: Deletions, nodes: list[str]) 
 async def evict_all(
     stage: BenchStage, deletions: Deletions, nodes: list[str], controller: MeasuredProcess
 ) -> tuple[Mass, int]:
-    """Taint nodes at once and wait until their pods are gone; return how that went, and how many there were."""
+    """Taint nodes at once and wait until their pods are deleted; return the times and the number of pods."""
     pods = len(stage.pods_on(nodes))
     expected, known = len(deletions.at) + pods, set(deletions.at)
     before, began_at = controller.usage(), now()
@@ -83,7 +83,7 @@ def _span(deletions: Deletions, known: set[str], began_at: float, before: Usage,
 
 
 async def _until_quiet(controller: MeasuredController) -> None:
-    """Wait until every event that is to be posted has been."""
+    """Wait until all events have been posted."""
     before = -1.0
     for _ in range(60):
         counted = sum(value for name, value in (await controller.metrics()).items() if name.startswith("api_calls"))
@@ -112,7 +112,7 @@ def _call_counts(metrics: dict[str, float], pods: int, nodes: int) -> list[Resul
 
 
 async def lateness(stages: Stages, scale: float) -> list[Result]:
-    """Let 10,000 deadlines pass, spread over 60 seconds."""
+    """Let 10,000 deadlines pass within 60 seconds."""
     spread = max(4, round(60 * scale))
     scaled = Population(200, 10_000).scaled(scale)
     population = Population(scaled.nodes, scaled.pods, _ARMING_SECONDS, spread)
@@ -120,7 +120,8 @@ async def lateness(stages: Stages, scale: float) -> list[Result]:
         with MeasuredController(stage.kubeconfig, "--log-format", "json") as controller:
             await controller.until_ready()
             await asyncio.sleep(1.0)
-            # Tolerations are whole seconds: nodes are tainted one by one at odd times, or hundreds would end together.
+            # Tolerations are whole seconds: if nodes were not tainted at odd times, hundreds of deadlines would be the
+            # same.
             for node in stage.nodes:
                 await stage.client.taint(node)
                 await asyncio.sleep(random.uniform(0.0, 2.0) * _TAINTING_SECONDS / len(stage.nodes))
@@ -141,7 +142,7 @@ async def lateness(stages: Stages, scale: float) -> list[Result]:
 
 
 async def _bare_lateness(stages: Stages, population: Population, spread: int) -> list[float]:
-    """Do a part of the same with a heap and one task an eviction."""
+    """Do a part of the same with a heap and one task per eviction."""
     async with stages.set_up(population) as stage:
         pods = await stage.pods()
         began_at = now() + 0.5

@@ -17,7 +17,7 @@ _ENTRIES = 1_000_000
 
 
 async def queue(_stages: Stages, scale: float) -> list[Result]:
-    """Schedule, cancel a tenth, and pop 1,000,000 entries."""
+    """Schedule 1,000,000 entries, cancel a tenth, and pop the others."""
     most = round(_ENTRIES * scale)
     refs = [PodRef(NamespacedName("default", f"pod-{index}"), f"uid-{index}") for index in range(most)]
     instants = [random.Random(1).random() * 1e4 for _ in range(1)] + [random.random() * 1e4 for _ in range(most - 1)]
@@ -39,7 +39,7 @@ def _log_growth(few: int, many: int) -> float:
 
 def _rate(use: Callable[[list[PodRef], list[float]], int], refs: list[PodRef], instants: list[float]) -> float:
     gc.collect()
-    gc.set_threshold(10_000, 10, 100)  # As the controller has it: a million tuples are worth no search.
+    gc.set_threshold(10_000, 10, 100)  # as the controller sets it: a million tuples are worth no search
     began_at = now()
     operations = use(refs, instants)
     return operations / (now() - began_at)
@@ -57,7 +57,7 @@ def _use_queue(refs: list[PodRef], instants: list[float]) -> int:
 
 
 def _use_heap(refs: list[PodRef], instants: list[float]) -> int:
-    """Do the same with nothing but a heap and a dict; no entry belongs to a UID, none can be replaced."""
+    """Do the same with only a heap and a dict; no entry belongs to a UID, and none can be replaced."""
     heap: list[tuple[float, int, PodRef]] = []
     entries: dict[NamespacedName, float] = {}
     for order, (ref, instant) in enumerate(zip(refs, instants, strict=True)):
@@ -72,7 +72,7 @@ def _use_heap(refs: list[PodRef], instants: list[float]) -> int:
 
 
 def _bytes_an_entry(refs: list[PodRef], instants: list[float]) -> float:
-    """Measure what the queue adds to the refs and instants that are there anyway."""
+    """Measure the memory of the queue without the refs and instants."""
     tracemalloc.start()
     queue = TimedWorkerQueue()
     for ref, instant in zip(refs, instants, strict=True):

@@ -1,4 +1,4 @@
-"""How long a start takes, and what it costs: few tainted nodes in a large cluster, and a large dedicated pool."""
+"""Duration and cost of a start: with a few tainted nodes in a large cluster, and with a large dedicated pool."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.bench.results import Result
 from tests.bench.stage import BenchStage, Stages
 
 _TAINTED = 10
-# What comes after readiness: Kopf's watches start behind the lists.
+# Work after readiness: Kopf's watches start after the lists.
 _SETTLING_SECONDS = 5.0
 
 
@@ -25,7 +25,7 @@ async def cold_start_large(stages: Stages, scale: float) -> list[Result]:
 
 
 async def pool(stages: Stages, scale: float) -> list[Result]:
-    """Start with 1,000 nodes tainted for good, whose 30,000 pods tolerate that."""
+    """Start with 1,000 nodes that are always tainted, whose 30,000 pods tolerate the taint."""
     population = Population(1_000, 30_000, seconds=None).scaled(scale)
     figure = "1,000 nodes tainted for good"
     async with stages.set_up(population) as stage:

@@ -1,4 +1,4 @@
-"""What a busy cluster costs in which nothing is to be done: pods on clean nodes change, nodes send heartbeats."""
+"""The cost of a busy cluster without evictions: pods on clean nodes change, and nodes send heartbeats."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ _CONCURRENCY = 24
 
 
 async def steady(stages: Stages, scale: float) -> list[Result]:
-    """Update 1,000 pods on clean nodes and the status of 100 nodes a second."""
+    """Per second, update 1,000 pods on clean nodes and the status of 100 nodes."""
     return await _steady("steady", stages, scale, ())
 
 
@@ -57,7 +57,7 @@ async def _steady(figure: str, stages: Stages, scale: float, flags: tuple[str, .
 
 @contextlib.asynccontextmanager
 async def _load(stage: BenchStage) -> AsyncIterator[list[int]]:
-    """Update while the block lasts; gives a list whose only item counts what has been updated."""
+    """Update pods and nodes during the block; yield a list whose only item counts the updates."""
     done = [0]
     clean = stage.population.nodes - _TAINTED
     pods = [
@@ -90,7 +90,7 @@ def _touches(stage: BenchStage, paths: list[str], condition: str) -> Callable[[]
 
 
 async def _at_rate(rate: int, touch: Callable[[], Awaitable[None]], done: list[int]) -> None:
-    """Do so many a second, or as many as the server allows."""
+    """Make this number of updates per second, or as many as the server allows."""
     began_at = now()
 
     async def worker(number: int) -> None:

@@ -1,4 +1,4 @@
-"""How fast a taint is followed: one node, 200 nodes at once, and taints that come and go every second."""
+"""How fast the controller reacts to taints: on one node, on 200 nodes at once, and on and off every second."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ _IN_TIME_SECONDS = 120.0
 
 
 async def one_node(stages: Stages, scale: float) -> list[Result]:
-    """Taint one node after the other, 30 pods each that do not tolerate it."""
+    """Taint one node after another, each with 30 pods that do not tolerate the taint."""
     nodes = max(3, round(100 * scale))
     async with stages.set_up(Population(nodes, nodes * 30)) as stage, Deletions(stage) as deletions:
         floors = [await _bare_reaction(stage, node) for node in stage.nodes[: nodes // 3]]
@@ -39,7 +39,7 @@ async def _bare_reaction(stage: BenchStage, node: str) -> float:
 
 
 async def _reaction(stage: BenchStage, deletions: Deletions, node: str) -> float:
-    """Taint a node, wait until all its pods were asked to go, and say how long the first one took."""
+    """Taint a node, wait until all its pods are terminating, and return the seconds until the first one was."""
     known = set(deletions.at)
     there = [pod for pod in await stage.client.list_node(node) if "deletionTimestamp" not in pod["metadata"]]
     expected = len(known) + len(there)
@@ -53,7 +53,7 @@ async def _reaction(stage: BenchStage, deletions: Deletions, node: str) -> float
 
 
 async def many_nodes(stages: Stages, scale: float) -> list[Result]:
-    """Taint 200 nodes at once, 6,000 pods that tolerate it for an hour."""
+    """Taint 200 nodes at once, with 6,000 pods that tolerate the taint for an hour."""
     population = Population(200, 6_000, seconds=3_600).scaled(scale)
     async with stages.set_up(population) as stage:
         began_at = now()
@@ -83,7 +83,7 @@ async def many_nodes(stages: Stages, scale: float) -> list[Result]:
 
 
 async def flapping(stages: Stages, scale: float) -> list[Result]:
-    """Let a taint come and go once a second on 100 nodes, 30 pods each, for a minute."""
+    """For a minute, set or remove a taint each second on 100 nodes with 30 pods each."""
     population = Population(100, 3_000, seconds=3_600).scaled(scale)
     seconds = max(4, round(60 * scale))
     async with stages.set_up(population) as stage:
@@ -107,7 +107,7 @@ async def flapping(stages: Stages, scale: float) -> list[Result]:
 
 
 async def _flap(stage: BenchStage, seconds: int) -> None:
-    """Change the taint once a second; it is there in the end."""
+    """Set or remove the taint each second; it is set at the end."""
     for turn in range(seconds):
         began_at = now()
         await (stage.taint(stage.nodes) if (seconds - turn) % 2 else stage.untaint(stage.nodes))
@@ -120,7 +120,7 @@ async def _pod_lists(controller: MeasuredController) -> float:
 
 
 async def _settled(controller: MeasuredController, expected: int) -> float:
-    """Wait for so many pending pods, 5 seconds at most, and return how many there are."""
+    """Wait at most 5 seconds for this number of pending pods, and return the number."""
     pending = -1.0
     for _ in range(50):
         pending = (await controller.metrics())["pending_evictions"]

@@ -1,4 +1,4 @@
-"""When pods are asked to go: heard through a watch of this benchmark's own, in the same way everywhere."""
+"""When pods are deleted, as seen by a watch of the benchmark's own, which is the same for all controllers."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from tests.bench.stage import BenchStage
 
 
 class Deletions:
-    """Listens while the block lasts; ``at``: when each pod was first seen terminating or gone."""
+    """Watches during the block; ``at``: when each pod was first seen terminating or gone."""
 
     def __init__(self, stage: BenchStage) -> None:
         self._stage = stage
@@ -20,7 +20,7 @@ class Deletions:
         self.at: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
-        """Begin to listen."""
+        """Start to watch."""
         self._task = asyncio.create_task(self._listen())
         await asyncio.sleep(0.3)
         return self
@@ -28,14 +28,14 @@ class Deletions:
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop listening."""
+        """Stop watching."""
         assert self._task is not None
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
     async def until(self, count: int, timeout_seconds: float) -> None:
-        """Wait for so many deletions since the start."""
+        """Wait for this number of deletions since the start."""
         async with asyncio.timeout(timeout_seconds):
             while len(self.at) < count:
                 self._changed.clear()
@@ -48,7 +48,7 @@ class Deletions:
         while True:
             async for event in client.watch(path, version, selector):
                 self._note(event["type"], event["object"])
-            # An API server that is short of CPU closes watches; what happened since is listed.
+            # An API server that is short of CPU closes watches; changes since then are listed.
             version = await client.version(path)
             for pod in await client.list_all(path, selector):
                 self._note("LISTED", pod)

@@ -1,7 +1,7 @@
-"""Draw what ``side-by-side`` measured: ``python -m tests.bench.picture RESULTS.json… > scale.svg``.
+"""Draw the results of ``side-by-side``: ``python -m tests.bench.picture RESULTS.json… > scale.svg``.
 
-One panel for each figure of merit, one group for each size of cluster, a bar for each controller: the mean of the
-rounds, each of which is a dot.
+The picture has a panel per figure, a group per size of cluster and a bar per controller: the bar is the mean of the
+rounds, and each dot is one round.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Which nodes and pods a figure is measured with; the same objects on the embedded API server and on a real one."""
+"""The nodes and pods of a figure; the objects are the same on the embedded API server and on a real one."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +8,7 @@ LABEL = "bench.taint-eviction/run"
 NAMESPACE = "default"
 
 _POD_BYTES = 6_000
-# What an API server adds to it is about this much.
+# An API server adds about this much to a pod.
 _OWN_BYTES = 2_000
 
 Json = dict[str, Any]
@@ -16,10 +16,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """So many nodes, and pods spread over them in turn.
+    """The numbers of nodes and of pods, which are spread over the nodes in turn.
 
-    ``seconds``: how long pods tolerate the taint of this benchmark: 0 not at all, None indefinitely. ``spread``: the
-    pods of a node get from ``seconds`` to so many seconds more, evenly.
+    ``seconds``: how long pods tolerate the taint of this benchmark; 0: not at all, None: indefinitely. ``spread``: the
+    pods of a node tolerate it from ``seconds`` to ``spread`` seconds longer, evenly.
     """
 
     nodes: int
@@ -28,28 +28,28 @@ class Population:
     spread: int = 0
 
     def scaled(self, scale: float) -> "Population":
-        """Return fewer or more of the same."""
+        """Return a population of another size, with the same tolerations."""
         nodes, pods = max(3, round(self.nodes * scale)), max(6, round(self.pods * scale))
         return Population(nodes, pods, self.seconds, self.spread)
 
     def as_json(self) -> Json:
-        """Return what ``Population(**json)`` makes the same of."""
+        """Return the arguments for ``Population(**json)``."""
         return asdict(self)
 
     def node_name(self, run: str, index: int) -> str:
-        """Name a node."""
+        """Return the name of a node."""
         return f"{run}-node-{index}"
 
     def node_names(self, run: str) -> list[str]:
-        """Name all nodes."""
+        """Return the names of all nodes."""
         return [self.node_name(run, index) for index in range(self.nodes)]
 
     def pods_on(self, nodes: int) -> int:
-        """Count the pods on the first so many nodes."""
+        """Return the number of pods on the first ``nodes`` nodes."""
         return sum(len(range(index, self.pods, self.nodes)) for index in range(nodes))
 
     def node(self, run: str, index: int, timestamp: str) -> Json:
-        """Make a node that is ready."""
+        """Return a ready node."""
         name = self.node_name(run, index)
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
         return {
@@ -64,7 +64,7 @@ class Population:
         }
 
     def pod(self, run: str, index: int) -> Json:
-        """Make a bound pod."""
+        """Return a bound pod."""
         padding = {"name": "PADDING", "value": "x" * (_POD_BYTES - _OWN_BYTES)}
         return {
             "apiVersion": "v1",

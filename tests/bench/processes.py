@@ -1,4 +1,4 @@
-"""Processes that are measured from outside: what they use, by /proc, and how they answer."""
+"""Processes that are measured from outside: their usage in /proc, and their answers."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ METRICS_PREFIX = "taint_eviction_controller_"
 
 
 def now() -> float:
-    """Read the monotonic clock, the same in all processes of the machine."""
+    """Return the time of the monotonic clock, which is the same in all processes of the machine."""
     return time.monotonic()  # noqa: TID251 - a benchmark measures time
 
 
@@ -35,7 +35,7 @@ class Usage:
 
     @classmethod
     def of(cls, pid: int) -> "Usage":
-        """Read it from /proc."""
+        """Read the usage from /proc."""
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
         status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines())
         rss, peak = (int(status[name].split()[0]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM"))
@@ -43,7 +43,7 @@ class Usage:
 
 
 class MeasuredProcess:
-    """A process in the project's directory, of Python or another program; ends with the block, its words in ``log``."""
+    """A process of Python or another program in the project's directory, for one block. ``log``: its output."""
 
     def __init__(self, *arguments: str, program: str = sys.executable) -> None:
         self._arguments = arguments
@@ -54,7 +54,7 @@ class MeasuredProcess:
         self._popen: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Start it."""
+        """Start the process."""
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT}"}
         environment.pop("KUBECONFIG", None)
         with self.log.open("wb") as log:
@@ -66,7 +66,7 @@ class MeasuredProcess:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it, by force if need be."""
+        """End the process, if necessary by SIGKILL."""
         assert self._popen is not None
         self._popen.terminate()
         try:
@@ -81,19 +81,19 @@ class MeasuredProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process's id."""
         assert self._popen is not None
         return self._popen.pid
 
     def usage(self) -> Usage:
-        """Read what it has used; it must still run."""
+        """Return the process's usage; raise if it has ended."""
         assert self._popen is not None
         if self._popen.poll() is not None:
             raise RuntimeError(f"{self._arguments} ended with code {self._popen.returncode}")
         return Usage.of(self.pid)
 
     async def until(self, true: Callable[[], bool], timeout_seconds: float, every_seconds: float = 0.01) -> float:
-        """Wait until something is true while it runs, and return when that was; raise ``TimeoutError``."""
+        """Wait until a condition is true while the process runs, and return the time; raise ``TimeoutError``."""
         async with asyncio.timeout(timeout_seconds):
             while not true():
                 self.usage()
@@ -113,11 +113,11 @@ class MeasuredController(MeasuredProcess):
 
     @property
     def url(self) -> str:
-        """Where it serves probes and metrics."""
+        """The URL of its probes and metrics."""
         return f"http://127.0.0.1:{self.port}"
 
     async def until_ready(self, timeout_seconds: float = 120.0) -> float:
-        """Wait until /readyz says yes; return when that was."""
+        """Wait until /readyz succeeds; return the time."""
         async with aiohttp.ClientSession() as session, asyncio.timeout(timeout_seconds):
             while True:
                 self.usage()
@@ -130,7 +130,7 @@ class MeasuredController(MeasuredProcess):
                 await asyncio.sleep(0.01)
 
     async def metrics(self) -> dict[str, float]:
-        """Scrape the metrics: values by name with labels, without the prefix."""
+        """Scrape the metrics; return values by name with labels, without the prefix."""
         async with aiohttp.ClientSession() as session, session.get(f"{self.url}/metrics") as answer:
             text = await answer.text()
         rows = (line.rpartition(" ") for line in text.splitlines() if line.startswith(METRICS_PREFIX))

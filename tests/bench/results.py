@@ -1,4 +1,4 @@
-"""What a figure came to: measured, allowed, and the floor beside it."""
+"""The results of a figure: the measured value, the goal, and the floor."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One line of the table. ``goal`` and ``floor`` None where there is none; smaller is better unless ``at_least``."""
+    """One line of the table. ``goal`` and ``floor`` may be None; smaller is better unless ``at_least``."""
 
     figure: str
     name: str
@@ -20,30 +20,30 @@ class Result:
 
     @property
     def met(self) -> bool | None:
-        """Tell whether the goal is met; None without one."""
+        """Return whether the goal is met; None without a goal."""
         if self.goal is None:
             return None
         return self.measured >= self.goal if self.at_least else self.measured <= self.goal
 
     @property
     def ratio(self) -> float | None:
-        """How many times the floor was measured."""
+        """The measured value as a multiple of the floor."""
         return self.measured / self.floor if self.floor else None
 
     def as_json(self) -> dict[str, object]:
-        """Return everything by name."""
+        """Return all values by name."""
         names = ("figure", "name", "measured", "unit", "goal", "floor", "floor_name", "ratio", "met")
         return {name: getattr(self, name) for name in names}
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that this share of them does not exceed."""
+    """Return the smallest value that at least this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def table(results: Sequence[Result]) -> str:
-    """Write the results for people."""
+    """Return the results as a table for people."""
     rows = [("figure", "what", "measured", "goal", "floor", "ratio", "")]
     for result in results:
         sign = "≥" if result.at_least else "≤"

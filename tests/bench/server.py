@@ -1,4 +1,4 @@
-"""The embedded API server in a process of its own, with a population: ``python -m tests.bench.server JSON``."""
+"""The embedded API server in its own process, with a population: ``python -m tests.bench.server JSON``."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from fake_apiserver import ApiServer, kubeconfig
 
 
 def populate(server: ApiServer, population: Population, run: str) -> None:
-    """Create all objects; blocks until they are there."""
+    """Create all objects."""
     timestamp = server.clock.timestamp()
     for index in range(population.nodes):
         server.create("nodes", population.node(run, index, timestamp))
@@ -26,7 +26,7 @@ async def serve(population: Population, run: str, kubeconfig_file: Path) -> None
     """Serve until SIGTERM; the kubeconfig appears once the server listens."""
     server = ApiServer(history_size=20_000)
     populate(server, population, run)
-    # A real API server does not stand still for 0.1 s now and then, to look through 5,000 pods for garbage.
+    # A real API server does not stop for 0.1 s now and then to collect garbage among 5,000 pods.
     gc.freeze()
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)

@@ -1,6 +1,6 @@
-"""Where figures are measured: an embedded API server in a process of its own, or a real cluster.
+"""Where figures are measured: an embedded API server in its own process, or a real cluster.
 
-On a real cluster everything created carries the label of the run, and is removed at the end of the block.
+On a real cluster, all created objects have the label of the run and are removed at the end of the block.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _DELETE_NOW = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds"
 
 @dataclass(frozen=True, slots=True)
 class BenchStage:
-    """A populated cluster. ``server`` None: a real one."""
+    """A populated cluster. ``server`` None: a real cluster."""
 
     population: Population
     run: str
@@ -54,7 +54,7 @@ class BenchStage:
         await self.client.call("POST", f"/_simulation/{what}", body)
 
     async def renew(self, nodes: Sequence[str]) -> None:
-        """Remove the taint from nodes of a real cluster, and put new pods in the place of theirs."""
+        """Remove the taint from nodes of a real cluster, and replace their pods by new ones."""
         await self.untaint(nodes)
 
         async def renew(index: int) -> None:
@@ -72,7 +72,7 @@ class BenchStage:
         return [pod for index in indices for pod in range(index, population.pods, population.nodes)]
 
     async def pods(self) -> list[tuple[str, str, str]]:
-        """List name, UID and node of the pods that are not ending."""
+        """Return name, UID and node of the pods that are not terminating."""
         found = await self.client.list_all(f"/api/v1/namespaces/{NAMESPACE}/pods", f"&labelSelector={LABEL}={self.run}")
         return [
             (pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"])
@@ -82,10 +82,10 @@ class BenchStage:
 
 
 class Stages:
-    """Sets up stages: on the cluster of ``kubeconfig``, embedded where it is None.
+    """Sets up stages: on the cluster of ``kubeconfig``, or embedded if that is None.
 
-    ``built_in``: the command that starts the controller to be compared with, None: there is none. ``keep``: a real
-    cluster keeps what is created, and what a run before has left is used again.
+    ``built_in``: the command that starts the controller to be compared with, or None. ``keep``: objects on a real
+    cluster are kept at the end, and those that an earlier run has left are used again.
     """
 
     def __init__(self, kubeconfig: Path | None, built_in: str | None = None, *, keep: bool = False) -> None:
@@ -95,7 +95,7 @@ class Stages:
 
     @contextlib.asynccontextmanager
     async def set_up(self, population: Population) -> AsyncIterator[BenchStage]:
-        """Bring up a population for the time of the block."""
+        """Create a population for the duration of the block."""
         run = f"bench-{population.nodes}-{population.pods}" if self.keep else f"bench-{secrets.token_hex(3)}"
         if self.kubeconfig is None:
             async with _embedded(population, run) as stage:
@@ -124,7 +124,7 @@ async def _embedded(population: Population, run: str) -> AsyncIterator[BenchStag
 
 
 async def _is_complete(stage: BenchStage) -> bool:
-    """Tell whether the pod that is created last is there."""
+    """Return whether the pod that is created last exists."""
     last = stage.population.pod(stage.run, stage.population.pods - 1)["metadata"]["name"]
     found = await stage.client.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{last}", allowed=(404,))
     return bool(found["kind"] == "Pod")
@@ -142,7 +142,7 @@ async def _create(stage: BenchStage) -> None:
         await client.call("POST", path, population.pod(run, index), allowed=(409,))
 
     await all_at_once(node, range(population.nodes), _CONCURRENCY)
-    # An API server taints new nodes not-ready; nobody is here to take that back.
+    # The API server taints new nodes as not-ready, and no controller removes this taint here.
     await all_at_once(client.untaint, stage.nodes, _CONCURRENCY)
     await all_at_once(pod, range(population.pods), _CONCURRENCY)
 
@@ -161,7 +161,7 @@ async def _clean_up(stage: BenchStage) -> None:
 
 
 async def _delete_events(stage: BenchStage) -> None:
-    """Remove the events about this run's pods: they carry no labels, but their names begin with the pod's."""
+    """Remove the events about this run's pods; events have no labels, but their names begin with the pod's name."""
     await asyncio.sleep(0)
     path = f"/api/v1/namespaces/{NAMESPACE}/events"
     names = [event["metadata"]["name"] for event in await stage.client.list_all(path)]

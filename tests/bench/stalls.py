@@ -1,4 +1,4 @@
-"""How long a process's event loop does not answer: asked every few milliseconds over HTTP, from a thread."""
+"""How long a process's event loop does not answer, measured over HTTP every few milliseconds from a thread."""
 
 import http.client
 import threading
@@ -11,10 +11,10 @@ _EVERY_SECONDS = 0.01
 
 
 class Stalls:
-    """Asks /healthz again and again while the block lasts.
+    """Sends requests to /healthz repeatedly during the block.
 
-    ``worst`` is the longest wait for an answer, in seconds; ``noise`` how much longer than asked for a thread that only
-    sleeps has slept in the same time: what the machine itself adds.
+    ``worst``: the longest wait for an answer, in seconds. ``noise``: how much too long a thread that only sleeps has
+    slept at most meanwhile, which is the share of the machine itself.
     """
 
     def __init__(self, port: int) -> None:
@@ -25,7 +25,7 @@ class Stalls:
         self._threads = [threading.Thread(target=self._ask), threading.Thread(target=self._sleep)]
 
     def __enter__(self) -> Self:
-        """Begin to ask."""
+        """Start the requests."""
         for thread in self._threads:
             thread.start()
         return self
@@ -33,7 +33,7 @@ class Stalls:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop asking."""
+        """Stop the requests."""
         self._end.set()
         for thread in self._threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""The bare watch loop as a process: ``python -m tests.bench.watcher KUBECONFIG`` watches nodes, decodes the lines."""
+"""The bare watch loop as a process: ``python -m tests.bench.watcher KUBECONFIG`` watches nodes and decodes events."""
 
 import asyncio
 import sys

@@ -1,8 +1,8 @@
-"""A cluster as a test sees it: makes nodes, pods and taints over HTTP, and writes down what happens to the pods.
+"""A cluster for a test: it creates nodes, pods and taints over HTTP, and records what happens to the pods.
 
-Works against the embedded API server and any real one alike, beside kube-scheduler and the node lifecycle controller or
-without them. All that it creates carries its own prefix and is removed at the end. There need be no kubelet: a pod has
-been evicted when it is terminating or gone.
+It works with the embedded API server and with any real one, with or without kube-scheduler and the node lifecycle
+controller. All objects that it creates have its own prefix and are removed at the end. No kubelet is needed: a pod
+counts as evicted when it is terminating or gone.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ Json = dict[str, Any]
 MERGE = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 
-# No scheduler goes by this name, so that nobody but the test binds a pod.
+# No scheduler has this name, so only the test binds pods.
 NO_SCHEDULER = "taint-eviction-test"
-# Where the node lifecycle controller looks for a sign of life of each node, and how often there is one. Clusters that
-# wait for the shortest time wait for several of these.
+# Where the node lifecycle controller looks for the heartbeats of each node, and how often a heartbeat is sent. Even the
+# shortest grace period of a cluster is as long as several heartbeats.
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 HEARTBEAT_SECONDS = 1.0
 
@@ -44,7 +44,7 @@ class WatchedPod:
 
     @property
     def evicted_at(self) -> float | None:
-        """Return when its deletion was first seen."""
+        """Return when the deletion was first seen."""
         return self.terminating_at if self.terminating_at is not None else self.gone_at
 
     def condition(self, kind: str) -> Json | None:
@@ -55,7 +55,7 @@ class WatchedPod:
 
 @dataclass
 class ClusterUnderTest:
-    """A namespace and nodes of the test's own."""
+    """The test's own namespace and nodes."""
 
     connection: Connection
     prefix: str = field(default_factory=lambda: f"taint-eviction-test-{secrets.token_hex(3)}")
@@ -66,7 +66,7 @@ class ClusterUnderTest:
         self._session: aiohttp.ClientSession = self.connection.make_session()
         self._changed = asyncio.Condition()
         await self.call("POST", "/api/v1/namespaces", {"metadata": {"name": self.prefix}})
-        # A cluster's controller makes it a moment later; until then admission refuses pods.
+        # A real cluster's controller creates the account a moment later; until then admission refuses pods.
         account = {"metadata": {"name": "default"}}
         await self.call("POST", f"/api/v1/namespaces/{self.prefix}/serviceaccounts", account, fine=(404, 409))
         watching = asyncio.Event()
@@ -90,7 +90,7 @@ class ClusterUnderTest:
         await self._session.close()
 
     async def call(self, method: str, path: str, body: Any = None, fine: Sequence[int] = (), **options: Any) -> Any:
-        """Make a call and return its answer, decoded, None for a refusal that is ``fine``; fail on any other one."""
+        """Make a call and return its decoded answer, or None if its status is ``fine``; fail on other refusals."""
         async with self._session.request(method, self.connection.url + path, json=body, **options) as answer:
             text = await answer.text()
             if answer.status in fine:
@@ -99,7 +99,7 @@ class ClusterUnderTest:
             return json.loads(text)
 
     async def eventually(self, path: str, condition: Callable[[Any], object], seconds: float = PATIENCE_SECONDS) -> Any:
-        """Wait until what is at a path (None: nothing) is as it should be, and return it."""
+        """Wait until the object at a path (None: no object) meets a condition, and return the object."""
         async with asyncio.timeout(seconds):
             while not condition(found := await self.call("GET", path, fine=(404,))):  # noqa: ASYNC110 - asked again
                 await asyncio.sleep(0.1)
@@ -108,14 +108,14 @@ class ClusterUnderTest:
     # Nodes
 
     def node_name(self, short: str) -> str:
-        """Return the whole name of one of this test's nodes."""
+        """Return the full name of one of this test's nodes."""
         return f"{self.prefix}-{short}"
 
     async def create_node(self, short: str, taints: Sequence[Json] = (), *, ready: bool = True) -> Json:
-        """Create a node whose condition Ready says so, or says that it is not.
+        """Create a node with a condition Ready that is True or False.
 
-        The node lifecycle controller gives a node without that condition a taint of its own within seconds. It believes
-        what the condition says as long as the node's Lease is renewed, which it is until the end of the test.
+        The node lifecycle controller taints a node without that condition within seconds. It accepts the condition
+        while the node's Lease is renewed, which happens until the end of the test.
         """
         name = self.node_name(short)
         await self.call("POST", LEASES, {"metadata": {"name": name}, "spec": self._sign_of_life(name)})
@@ -148,11 +148,11 @@ class ClusterUnderTest:
         await self._replace_taints(short, key, [taint])
 
     async def untaint(self, short: str, key: str) -> None:
-        """Take all taints with this key off a node."""
+        """Remove all taints with this key from a node."""
         await self._replace_taints(short, key, [])
 
     async def _replace_taints(self, short: str, key: str, taints: list[Json]) -> None:
-        """Put these taints in the place of those with this key; others may write the same list meanwhile."""
+        """Replace the taints with this key by these; others may write the same list meanwhile."""
         path, written = f"/api/v1/nodes/{self.node_name(short)}", None
         while written is None:
             node = await self.call("GET", path)
@@ -166,7 +166,7 @@ class ClusterUnderTest:
     async def create_pod(
         self, name: str, node: str | None, tolerations: Sequence[Json] = (), **metadata: Any
     ) -> WatchedPod:
-        """Create a pod, bound to ``node`` unless that is None, and return what will be written down about it."""
+        """Create a pod, bound to ``node`` unless that is None, and return its record."""
         spec: Json = {
             "containers": [{"name": "main", "image": "pause"}],
             "tolerations": list(tolerations),
@@ -192,56 +192,56 @@ class ClusterUnderTest:
         await self.call("PATCH", f"/api/v1/namespaces/{self.prefix}/pods/{name}", patch, headers=STRATEGIC)
 
     async def make_ready(self, name: str) -> None:
-        """Let a pod run and be ready, as a kubelet does."""
+        """Set a pod to Running and Ready, as a kubelet does."""
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         path = f"/api/v1/namespaces/{self.prefix}/pods/{name}/status"
         await self.call("PATCH", path, {"status": status}, headers=STRATEGIC)
 
     async def remove_pod(self, name: str) -> None:
-        """Make a pod be gone at once, finalizers or not."""
+        """Remove a pod at once, with or without finalizers."""
         path = f"/api/v1/namespaces/{self.prefix}/pods/{name}"
         await self.call("PATCH", path, {"metadata": {"finalizers": None}}, fine=(404,), headers=MERGE)
         await self.call("DELETE", f"{path}?gracePeriodSeconds=0", fine=(404,))
 
     async def told(self, history: WatchedPod, seconds: float = PATIENCE_SECONDS) -> list[Json]:
-        """Wait until there is an event about exactly this pod; events have no order with the pods' watch."""
+        """Wait for an event about this pod's UID and return all; events have no order relative to the pods' watch."""
         path = f"/api/v1/namespaces/{self.prefix}/events?fieldSelector=involvedObject.uid={history.uid}"
         found: list[Json] = (await self.eventually(path, lambda listed: listed["items"], seconds))["items"]
         return found
 
-    # What holds back
+    # Budgets and the control state
 
     async def create_budget(self, name: str, app: str, min_available: int) -> str:
-        """Create a PodDisruptionBudget for the pods with this label ``app``, and return where it is."""
+        """Create a PodDisruptionBudget for the pods with this label ``app``, and return its path."""
         spec = {"minAvailable": min_available, "selector": {"matchLabels": {"app": app}}}
         budgets = f"/apis/policy/v1/namespaces/{self.prefix}/poddisruptionbudgets"
         await self.call("POST", budgets, {"metadata": {"name": name}, "spec": spec})
         return f"{budgets}/{name}"
 
     async def relax_budget(self, path: str, min_available: int) -> None:
-        """Let more pods go."""
+        """Let the budget allow more evictions."""
         await self.call("PATCH", path, {"spec": {"minAvailable": min_available}}, headers=MERGE)
 
     @property
     def state_path(self) -> str:
-        """Where the ConfigMap is from which controllers of this test read their orders."""
+        """The path of the ConfigMap with the control state for controllers of this test."""
         return f"/api/v1/namespaces/{self.prefix}/configmaps/{self.prefix}"
 
     # Waiting
 
     async def until(self, condition: Any, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until ``condition()`` holds; it is asked again after each change of a pod of this test."""
+        """Wait until ``condition()`` holds; check it after each change of a pod of this test."""
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(condition)
 
     async def evicted(self, history: WatchedPod, seconds: float = PATIENCE_SECONDS) -> float:
-        """Wait until a pod has been evicted, and return when."""
+        """Wait until a pod has been evicted, and return the time."""
         await self.until(lambda: history.evicted_at is not None, seconds)
         assert history.evicted_at is not None
         return history.evicted_at
 
     async def stays(self, history: WatchedPod, seconds: float) -> None:
-        """Fail if a pod is evicted within so many seconds."""
+        """Fail if a pod is evicted within this time."""
         try:
             await self.evicted(history, seconds)
         except TimeoutError:
@@ -249,7 +249,7 @@ class ClusterUnderTest:
         raise AssertionError(f"{history.name} was evicted")
 
     async def _follow(self, watching: asyncio.Event) -> None:
-        """Write down all changes; an API server ends a watch after half an hour or more."""
+        """Record all changes; an API server ends a watch after half an hour or more."""
         path = f"/api/v1/namespaces/{self.prefix}/pods"
         unlimited = aiohttp.ClientTimeout(total=None, sock_read=None)
         while True:
@@ -263,7 +263,7 @@ class ClusterUnderTest:
                     await self._note(json.loads(line))
 
     async def _note_all(self, bodies: Sequence[Json]) -> None:
-        """Write down the pods that there are; all others are gone."""
+        """Record the pods that exist; all others are gone."""
         for body in bodies:
             await self._note({"type": "ADDED", "object": body})
         present, now = {body["metadata"]["uid"] for body in bodies}, read_monotonic()

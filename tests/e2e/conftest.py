@@ -1,6 +1,6 @@
-"""The same behaviours against the embedded API server (always) and against KUBECONFIG's cluster (with ``-m e2e``).
+"""The same behaviours with the embedded API server (always) and with KUBECONFIG's cluster (with ``-m e2e``).
 
-The controller under test is the real command in a process of its own, talking HTTP.
+The controller under test is the real command in its own process and uses HTTP.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ Order = Callable[..., Awaitable[str]]
 async def own_controller(config: Path, own: str, *flags: str) -> AsyncIterator[RunningController]:
     """Run a controller until the end of the block; then it must end with exit code 0.
 
-    Its ConfigMap is ``own`` in the namespace ``own``: it obeys no order that is given to others in the cluster.
+    Its ConfigMap is ``own`` in the namespace ``own``, so orders to other controllers in the cluster do not affect it.
     """
     where = ("--leader-elect-resource-namespace", own, "--leader-elect-resource-name", own)
     async with running_controller(config, *where, *flags, listen=f"127.0.0.1:{free_port()}") as running:
@@ -37,7 +37,7 @@ async def own_controller(config: Path, own: str, *flags: str) -> AsyncIterator[R
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.e2e)])
 async def config(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Path]:
-    """Give the kubeconfig of the cluster under test."""
+    """The kubeconfig of the cluster under test."""
     if request.param == "real":
         named = os.environ.get("KUBECONFIG")
         if not named:
@@ -45,13 +45,13 @@ async def config(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield Path(named)
         return
     async with ApiServer() as server:
-        server.kubelets.finish_after_seconds = 30.0  # as on a node without kubelet, pods stay Terminating
+        server.kubelets.finish_after_seconds = 30.0  # pods stay Terminating, as on a node without kubelet
         yield write_kubeconfig(tmp_path / "kubeconfig", server)
 
 
 @pytest.fixture
 async def cluster(config: Path) -> AsyncIterator[ClusterUnderTest]:
-    """Give a namespace in the cluster under test."""
+    """A namespace in the cluster under test."""
     connection = await with_kubeconfig(str(config), None, ServerClock())
     async with ClusterUnderTest(connection) as made:
         yield made
@@ -60,7 +60,7 @@ async def cluster(config: Path) -> AsyncIterator[ClusterUnderTest]:
 
 @pytest.fixture
 async def start(config: Path, cluster: ClusterUnderTest) -> AsyncIterator[Start]:
-    """Give a way to start a controller with some flags that ends before the namespace does."""
+    """A function that starts a controller with some flags; the controller ends before the namespace is deleted."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def started(*flags: str) -> RunningController:
@@ -71,13 +71,13 @@ async def start(config: Path, cluster: ClusterUnderTest) -> AsyncIterator[Start]
 
 @pytest.fixture
 async def controller(start: Start) -> RunningController:
-    """Give a running controller as it is by default."""
+    """A running controller with default flags."""
     return await start()
 
 
 @pytest.fixture
 def order(config: Path, cluster: ClusterUnderTest) -> Order:
-    """Give a way to give orders to this test's controllers by a command; it returns what that prints."""
+    """A function that runs a command for this test's controllers and returns its output."""
     where = ("--kubeconfig", str(config), "--state-namespace", cluster.prefix, "--state-name", cluster.prefix)
 
     async def ordered(*words: str) -> str:

@@ -1,7 +1,7 @@
-"""The admission policies of adoption in a real cluster: what they let pass, what they refuse, what they move.
+"""The admission policies of adoption in a real cluster: what they allow, what they refuse, and what they move.
 
-Each test installs a policy under its own names and removes it. It needs a user that may impersonate others. No
-controller runs, and pods that are tried on are not changed (dry runs of the API server) unless a test says so.
+Each test installs a policy under its own names and removes it. The tests need a user that may impersonate others. No
+controller runs, and the tests change no pod (they use dry runs of the API server) unless a test says so.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ PATHS = {
 
 @pytest.fixture
 def config() -> Path:
-    """Give the kubeconfig of the real cluster; the embedded API server has no admission."""
+    """The kubeconfig of the real cluster; the embedded API server has no admission."""
     named = os.environ.get("KUBECONFIG")
     if not named:
         pytest.skip("KUBECONFIG names no cluster")
@@ -47,9 +47,9 @@ def config() -> Path:
 
 @contextlib.asynccontextmanager
 async def applied(cluster: ClusterUnderTest, *files: str) -> AsyncIterator[None]:
-    """Create the objects of these manifests, with the test's prefix for the controller's name, until the block ends."""
+    """Create the objects of these manifests, renamed from the controller to the test's prefix, until the block ends."""
     made: list[str] = []
-    # Pods of others are created meanwhile, too.
+    # Other clients may create pods meanwhile.
     namespaces = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [cluster.prefix, "kube-system"]}
     ours = {"namespaceSelector": {"matchExpressions": [namespaces]}}
     try:
@@ -74,11 +74,11 @@ async def applied(cluster: ClusterUnderTest, *files: str) -> AsyncIterator[None]
             await cluster.call("DELETE", path, fine=(404,))
 
 
-# ---- the account may do what adoption does, and no more
+# ---- the account may do what adoption needs, and no more
 
 
 class Account:
-    """A pod as the controller's account sees it, under the policy. Calls change nothing."""
+    """A pod as the controller's account can change it, under the policy. Calls change nothing."""
 
     def __init__(self, cluster: ClusterUnderTest, pod: Json) -> None:
         self._cluster = cluster
@@ -111,7 +111,7 @@ class Account:
 
 @pytest.fixture
 async def account(cluster: ClusterUnderTest) -> AsyncIterator[Account]:
-    """Give a pod that tolerates for a time, with a label and an annotation, once the policy is in force."""
+    """A pod with tolerations that have seconds, a label and an annotation, once the policy is in force."""
     await cluster.create_node("a")
     own = {"labels": {"app": "web"}, "annotations": {"note": "mine"}}
     pod = await cluster.create_pod("web", "a", [{**NOT_READY, "tolerationSeconds": 300}, MAINTENANCE], **own)
@@ -132,7 +132,7 @@ async def account(cluster: ClusterUnderTest) -> AsyncIterator[Account]:
 
 
 def remove_seconds(index: int) -> Json:
-    """Return the operation that takes the seconds off a toleration."""
+    """Return the operation that removes the seconds from a toleration."""
     return {"op": "remove", "path": f"/spec/tolerations/{index}/tolerationSeconds"}
 
 
@@ -146,7 +146,7 @@ ADOPT = (
 
 
 async def test_the_account_may_adopt_and_give_back(cluster: ClusterUnderTest, account: Account) -> None:
-    """Seconds may go and come back, the annotation and the label may come and go, with tests before them."""
+    """Seconds, the annotation and the label may be removed and added, with test operations before."""
     adopted = await account.patch({"op": "test", "path": "/metadata/uid", "value": account.uid}, *ADOPT)
     tolerations = adopted["spec"]["tolerations"]
     assert [t["key"] for t in tolerations if "tolerationSeconds" in t] == [UNREACHABLE["key"]]  # which admission added
@@ -166,7 +166,7 @@ async def test_the_account_may_adopt_and_give_back(cluster: ClusterUnderTest, ac
 async def test_the_account_may_adopt_a_pod_without_labels_and_annotations(
     cluster: ClusterUnderTest, account: Account
 ) -> None:
-    """The maps themselves may come with the first key and go with the last one."""
+    """The maps may be added with their first key and removed with their last one."""
     await cluster.create_pod("bare", "a", [MAINTENANCE])
     bare = Account(cluster, {"metadata": {"name": "bare", "uid": ""}})
     maps = (
@@ -180,14 +180,14 @@ async def test_the_account_may_adopt_a_pod_without_labels_and_annotations(
     assert account.uid
 
 
-async def test_what_admission_plugins_append_passes(account: Account) -> None:
-    """Tolerations may come at the end of the list."""
+async def test_tolerations_that_admission_plugins_append_are_allowed(account: Account) -> None:
+    """Such plugins append tolerations at the end of the list."""
     pressure = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
     await account.patch(*ADOPT, {"op": "add", "path": "/spec/tolerations/-", "value": pressure})
 
 
 async def test_the_account_may_still_mark_delete_and_evict(account: Account) -> None:
-    """The condition is another resource; a DELETE and an eviction that name the UID pass."""
+    """The condition is in another resource; a DELETE and an eviction with the UID are allowed."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
     await account.patch_status({"conditions": [condition]})
     await account.delete(preconditions={"uid": account.uid})
@@ -216,13 +216,13 @@ OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
     ],
 )
 async def test_the_account_may_change_nothing_else_of_a_pod(account: Account, operations: list[Json], why: str) -> None:
-    """An image, a deadline, other labels and annotations, finalizers, owners: refused, alone or with an adoption."""
+    """An image, a deadline, other labels and annotations, finalizers, owners: refused, also beside an adoption."""
     with pytest.raises(AssertionError, match=why):
         await account.patch(*operations)
 
 
-async def test_the_account_may_not_touch_what_is_there_already(account: Account) -> None:
-    """The API server itself refuses to let a toleration go, or to change more of it than its seconds."""
+async def test_the_account_may_not_remove_or_replace_tolerations(account: Account) -> None:
+    """The API server itself refuses to remove a toleration, or to change more of it than its seconds."""
     for operation in (
         {"op": "remove", "path": "/spec/tolerations/1"},
         {"op": "replace", "path": "/spec/tolerations/1/key", "value": "other"},
@@ -232,7 +232,7 @@ async def test_the_account_may_not_touch_what_is_there_already(account: Account)
 
 
 async def test_the_account_may_not_delete_without_the_uid(account: Account) -> None:
-    """Neither a DELETE nor an eviction passes without it, with a grace period of its own or not."""
+    """Neither a DELETE nor an eviction is allowed without the UID, whether its grace period is 0 or the pod's own."""
     for options in ({}, {"gracePeriodSeconds": 0}):
         with pytest.raises(AssertionError, match="delete a pod only with its UID"):
             await account.delete(**options)
@@ -240,8 +240,8 @@ async def test_the_account_may_not_delete_without_the_uid(account: Account) -> N
         await account.evict()
 
 
-async def test_the_policy_concerns_nobody_else(cluster: ClusterUnderTest, account: Account) -> None:
-    """Another user changes an image and deletes without a UID as before."""
+async def test_the_policy_does_not_affect_other_users(cluster: ClusterUnderTest, account: Account) -> None:
+    """Another user may change an image and delete without a UID."""
     path = f"/api/v1/namespaces/{cluster.prefix}/pods/web?dryRun=All"
     image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]
     await cluster.call("PATCH", path, image, headers=JSON_PATCH)
@@ -249,12 +249,12 @@ async def test_the_policy_concerns_nobody_else(cluster: ClusterUnderTest, accoun
     assert account.uid
 
 
-# ---- at creation
+# ---- at the creation of a pod
 
 
 @pytest.fixture
 async def moving(cluster: ClusterUnderTest) -> AsyncIterator[ClusterUnderTest]:
-    """Give a cluster that moves seconds of new pods of the test's namespace once the policy is in force."""
+    """A cluster that moves the seconds of new pods in the test's namespace, once the policy is in force."""
     async with applied(cluster, "components/adopt-at-admission/admission-policy.yaml"):
         async with asyncio.timeout(15):
             while note(await created(cluster, "probe")) is None:  # noqa: ASYNC110 - asked again
@@ -263,7 +263,7 @@ async def moving(cluster: ClusterUnderTest) -> AsyncIterator[ClusterUnderTest]:
 
 
 async def created(cluster: ClusterUnderTest, name: str, *tolerations: Json, **metadata: Any) -> Json:
-    """Try to create a pod, and return it as it would be."""
+    """Try to create a pod, and return the pod that would be created."""
     spec = {"containers": [{"name": "main", "image": "pause"}], "tolerations": list(tolerations)}
     body = {"metadata": {"name": name, **metadata}, "spec": spec}
     pod: Json = await cluster.call("POST", f"/api/v1/namespaces/{cluster.prefix}/pods?dryRun=All", body)
@@ -271,14 +271,14 @@ async def created(cluster: ClusterUnderTest, name: str, *tolerations: Json, **me
 
 
 def note(pod: Json) -> Any:
-    """Return what a pod's annotation says, None if it has neither annotation nor label."""
+    """Return the content of a pod's annotation; None if the pod has neither annotation nor label."""
     assert (ADOPTED in pod["metadata"].get("labels", {})) == (ADOPTED in pod["metadata"].get("annotations", {}))
     text = pod["metadata"].get("annotations", {}).get(ADOPTED)
     return None if text is None else json.loads(text)
 
 
-async def test_the_usual_300_s_are_moved(moving: ClusterUnderTest) -> None:
-    """The policy runs after DefaultTolerationSeconds, and moves what that has added."""
+async def test_the_default_300_s_are_moved(moving: ClusterUnderTest) -> None:
+    """The policy runs after DefaultTolerationSeconds, and moves the seconds that this plugin has added."""
     pod = await created(moving, "plain")
     assert [toleration for toleration in pod["spec"]["tolerations"] if "tolerationSeconds" in toleration] == []
     noted = [{**toleration, "occurrence": 0, "seconds": 300} for toleration in (NOT_READY, UNREACHABLE)]
@@ -286,8 +286,8 @@ async def test_the_usual_300_s_are_moved(moving: ClusterUnderTest) -> None:
     assert pod["metadata"]["labels"] == {ADOPTED: "admission"}
 
 
-async def test_other_tolerations_stay_and_a_note_of_before_is_overwritten(moving: ClusterUnderTest) -> None:
-    """Order, other keys, and tolerations without seconds stay; of equal ones the occurrence says which it was."""
+async def test_other_tolerations_stay_and_an_existing_note_is_overwritten(moving: ClusterUnderTest) -> None:
+    """Other keys and tolerations without seconds stay in order; the occurrence distinguishes equal tolerations."""
     mine = {"labels": {"app": "web"}, "annotations": {ADOPTED: "nonsense", "note": "mine"}}
     equal = {"key": NOT_READY["key"], "value": "x", "effect": "NoExecute"}
     given = [UNREACHABLE, {**UNREACHABLE, "tolerationSeconds": 40}, MAINTENANCE, {**equal, "tolerationSeconds": -5}]
@@ -299,8 +299,8 @@ async def test_other_tolerations_stay_and_a_note_of_before_is_overwritten(moving
     assert pod["metadata"]["labels"] == {"app": "web", ADOPTED: "admission"}
 
 
-async def test_a_pod_without_such_seconds_stays_as_it_is(moving: ClusterUnderTest) -> None:
-    """So do pods of DaemonSets, which tolerate both taints indefinitely."""
+async def test_a_pod_without_seconds_for_the_two_taints_stays_as_it_is(moving: ClusterUnderTest) -> None:
+    """This includes pods of DaemonSets, which tolerate both taints indefinitely."""
     given = [NOT_READY, UNREACHABLE, MAINTENANCE]
     pod = await created(moving, "daemon", *given)
     assert pod["spec"]["tolerations"] == given
@@ -308,14 +308,14 @@ async def test_a_pod_without_such_seconds_stays_as_it_is(moving: ClusterUnderTes
 
 
 async def test_the_controllers_own_pods_are_exempt(moving: ClusterUnderTest) -> None:
-    """Their label says so, in any namespace."""
+    """Their label exempts them, in any namespace."""
     pod = await created(moving, "own", labels={"app.kubernetes.io/name": moving.prefix})
     assert [toleration["tolerationSeconds"] for toleration in pod["spec"]["tolerations"]] == [300, 300]
     assert note(pod) is None
 
 
-async def test_exempt_namespaces_stay_as_they_are(moving: ClusterUnderTest) -> None:
-    """A label exempts a namespace; kube-system is exempt without one."""
+async def test_pods_of_exempt_namespaces_stay_as_they_are(moving: ClusterUnderTest) -> None:
+    """A label exempts a namespace; kube-system is exempt without a label."""
     path = f"/api/v1/namespaces/{moving.prefix}"
     labels = {"metadata": {"labels": {"taint-eviction/adopt-at-admission": "false"}}}
     await moving.call("PATCH", path, labels, headers=STRATEGIC)
@@ -329,7 +329,7 @@ async def test_exempt_namespaces_stay_as_they_are(moving: ClusterUnderTest) -> N
 
 
 async def test_mirror_pods_are_exempt(moving: ClusterUnderTest) -> None:
-    """A kubelet's mirror of a static pod is created without a note."""
+    """The kubelet's mirror of a static pod is created without a note."""
     node = await moving.create_node("a")
     name = node["metadata"]["name"]
     mirror = {"kubernetes.io/config.mirror": "hash"}

@@ -1,4 +1,4 @@
-"""Countdowns adopted beside the built-in controller, where one runs: it ends none of them, and all guards hold.
+"""Adopted countdowns beside the built-in controller, if one runs: it ends none of them, and all guards hold pods.
 
 The embedded API server has no built-in controller; there the same must happen.
 """
@@ -17,31 +17,31 @@ ADOPTED = "taint-eviction/adopted"
 # Only a process that holds the Lease adopts.
 ELECTED = ("--leader-elect", "--adopt")
 ADOPTING = (*ELECTED, "--adopt-from=1s")
-# These take long, and replays show the same in virtual time.
+# These tests take long, and replays show the same in virtual time.
 real_only = pytest.mark.parametrize("config", [pytest.param("real", marks=pytest.mark.e2e)], indirect=True)
-# Half a second for the watch, half a second until the leader looks, and a busy machine.
+# Half a second for the watch, half a second until the leader evaluates, and more on a busy machine.
 _SOON_SECONDS = 5.0
 
 
 def tolerates(seconds: int | None, key: str = KEY) -> Json:
-    """Make a toleration; None: indefinitely."""
+    """Return a toleration; None: indefinitely."""
     toleration = {"key": key, "operator": "Exists", "effect": "NoExecute"}
     return toleration if seconds is None else {**toleration, "tolerationSeconds": seconds}
 
 
 def is_adopted(pod: WatchedPod) -> bool:
-    """Tell whether a pod was last seen with annotation and label."""
+    """Return whether a pod had the annotation and the label when it was last seen."""
     metadata = pod.body["metadata"]
     return all(ADOPTED in (metadata.get(field) or {}) for field in ("annotations", "labels"))
 
 
 def seconds_of(pod: WatchedPod) -> list[Any]:
-    """Return the seconds of its tolerations for the test's key."""
+    """Return the seconds of a pod's tolerations for the test's key."""
     return [each.get("tolerationSeconds") for each in pod.body["spec"]["tolerations"] if each.get("key") == KEY]
 
 
 def comparable(body: Json) -> Json:
-    """Return what a pod is, without what every change of it changes."""
+    """Return a pod without the fields that each of its changes changes."""
     left_out = ("generation", "resourceVersion", "managedFields")
     metadata = {field: value for field, value in body["metadata"].items() if field not in left_out}
     for field in ("labels", "annotations"):
@@ -54,8 +54,8 @@ async def adopted(cluster: ClusterUnderTest, pod: WatchedPod) -> None:
     await cluster.until(lambda: is_adopted(pod), _SOON_SECONDS)
 
 
-async def test_an_adopted_pod_goes_at_its_own_deadline(cluster: ClusterUnderTest, start: Start) -> None:
-    """All matching seconds are noted; another toleration keeps its own."""
+async def test_an_adopted_pod_is_evicted_at_its_own_deadline(cluster: ClusterUnderTest, start: Start) -> None:
+    """The seconds of all matching tolerations are noted; another toleration keeps its seconds."""
     await start(*ADOPTING)
     await cluster.create_node("a")
     others = tolerates(30, "taint-eviction-test/other")
@@ -65,13 +65,13 @@ async def test_an_adopted_pod_goes_at_its_own_deadline(cluster: ClusterUnderTest
     await adopted(cluster, pod)
     assert seconds_of(pod) == [None, None]
     assert others in pod.body["spec"]["tolerations"]
-    # Nobody sets timeAdded, so the countdown begins when the taint was first seen.
+    # Nothing sets timeAdded, so the countdown begins when the taint was first seen.
     assert 4.0 <= await cluster.evicted(pod) - began < 7.0
 
 
 @real_only
-async def test_a_pause_holds_what_is_adopted(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
-    """The built-in controller, which knows no pauses, ends nothing either."""
+async def test_a_pause_holds_an_adopted_pod(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
+    """The built-in controller, which knows no pauses, does not evict the pod, either."""
     await start(*ADOPTING)
     await order("pause")
     await cluster.create_node("a")
@@ -84,8 +84,8 @@ async def test_a_pause_holds_what_is_adopted(cluster: ClusterUnderTest, start: S
 
 
 @real_only
-async def test_a_budget_holds_what_is_adopted(cluster: ClusterUnderTest, start: Start) -> None:
-    """It goes once the budget allows a disruption."""
+async def test_a_budget_holds_an_adopted_pod(cluster: ClusterUnderTest, start: Start) -> None:
+    """The pod is evicted once the budget allows a disruption."""
     await start(*ADOPTING, "--eviction-mode=evict", "--retry-max=2s")
     for node in ("a", "b"):
         await cluster.create_node(node)
@@ -105,8 +105,8 @@ async def test_a_budget_holds_what_is_adopted(cluster: ClusterUnderTest, start: 
 
 
 @real_only
-async def test_an_open_breaker_holds_what_is_adopted(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
-    """A wave opens it before the first pod goes."""
+async def test_an_open_breaker_holds_adopted_pods(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
+    """A surge opens the breaker before the first pod is evicted."""
     await start(*ADOPTING, "--breaker", "--breaker-nodes=2")
     pods = []
     for node in ("a", "b", "c"):
@@ -123,8 +123,8 @@ async def test_an_open_breaker_holds_what_is_adopted(cluster: ClusterUnderTest, 
 
 
 @real_only
-async def test_a_pod_is_afterwards_what_it_was(cluster: ClusterUnderTest, start: Start) -> None:
-    """When the taint is gone, the pod has its seconds back."""
+async def test_an_adopted_pod_is_restored_when_the_taint_is_removed(cluster: ClusterUnderTest, start: Start) -> None:
+    """The pod gets back its seconds, labels and annotations."""
     await start(*ADOPTING)
     await cluster.create_node("a")
     pod = await cluster.create_pod("pod", "a", [tolerates(300), tolerates(20)], labels={"app": "web"})
@@ -137,8 +137,8 @@ async def test_a_pod_is_afterwards_what_it_was(cluster: ClusterUnderTest, start:
 
 
 @real_only
-async def test_the_next_process_goes_on_from_the_note(cluster: ClusterUnderTest, config: Path, start: Start) -> None:
-    """It evicts a pod whose time ran out while no controller was there; the built-in one leaves it alone."""
+async def test_the_next_process_continues_from_the_note(cluster: ClusterUnderTest, config: Path, start: Start) -> None:
+    """It evicts a pod whose time ran out while no process ran; the built-in controller did not evict this pod."""
     async with own_controller(config, cluster.prefix, *ADOPTING):
         await cluster.create_node("a")
         pod = await cluster.create_pod("pod", "a", [tolerates(6)])
@@ -150,7 +150,7 @@ async def test_the_next_process_goes_on_from_the_note(cluster: ClusterUnderTest,
 
 
 async def test_hand_back_ends_adoption(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
-    """The leader confirms, all pods get their seconds back, and nothing is adopted after that."""
+    """The leader confirms, the pod gets back its seconds, and no pod is adopted before the undo."""
     await start(*ADOPTING)
     await cluster.create_node("a")
     pod = await cluster.create_pod("pod", "a", [tolerates(300)])
@@ -168,8 +168,8 @@ async def test_hand_back_ends_adoption(cluster: ClusterUnderTest, start: Start, 
 
 
 @real_only
-async def test_too_little_time_is_not_adopted(cluster: ClusterUnderTest, start: Start) -> None:
-    """Nor a pod that does not tolerate the taint: both go when they would have gone."""
+async def test_a_pod_with_too_little_time_is_not_adopted(cluster: ClusterUnderTest, start: Start) -> None:
+    """A pod that does not tolerate the taint is not adopted, either; both are evicted."""
     await start(*ELECTED, "--adopt-from=10s")
     await cluster.create_node("a")
     short = await cluster.create_pod("short", "a", [tolerates(3)])

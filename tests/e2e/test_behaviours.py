@@ -1,4 +1,4 @@
-"""What the controller does to the pods of a cluster, seen from outside only."""
+"""What the controller does to the pods of a cluster, observed only from outside."""
 
 from tests.e2e.cluster import ClusterUnderTest, Json
 from tests.stage.processes import RunningController
@@ -9,15 +9,15 @@ KEY = "taint-eviction-test/maintenance"
 
 
 def tolerates(seconds: int | None = None, key: str = KEY) -> Json:
-    """Make a toleration, indefinitely where ``seconds`` is None."""
+    """Return a toleration, without a limit if ``seconds`` is None."""
     toleration: Json = {"key": key, "operator": "Exists", "effect": "NoExecute"}
     return toleration if seconds is None else {**toleration, "tolerationSeconds": seconds}
 
 
-async def test_untolerating_goes_at_once_tolerating_in_time_and_for_ever_stays(
+async def test_pods_are_evicted_at_once_or_in_time_or_never_by_their_tolerations(
     cluster: ClusterUnderTest, controller: RunningController
 ) -> None:
-    """A pod without toleration goes at once, one with 3 s after 3 s, one that tolerates indefinitely never."""
+    """A pod without toleration is evicted at once, one with 3 s after 3 s, and one without a limit not at all."""
     await cluster.create_node("a")
     none = await cluster.create_pod("none", "a")
     some = await cluster.create_pod("some", "a", [tolerates(3)])
@@ -29,7 +29,7 @@ async def test_untolerating_goes_at_once_tolerating_in_time_and_for_ever_stays(
     await cluster.stays(ever, 1.0)
 
 
-async def test_evicted_pod_carries_the_condition_and_one_event_with_its_uid(
+async def test_evicted_pod_has_the_condition_and_one_event_with_its_uid(
     cluster: ClusterUnderTest, controller: RunningController
 ) -> None:
     """The pod gets DisruptionTarget before its deletion, and one TaintManagerEviction event with its UID (W17)."""
@@ -48,8 +48,10 @@ async def test_evicted_pod_carries_the_condition_and_one_event_with_its_uid(
     assert events[0]["message"] == f"Marking for deletion Pod {cluster.prefix}/pod: {reason}"
 
 
-async def test_clearing_the_taint_cancels(cluster: ClusterUnderTest, controller: RunningController) -> None:
-    """A pod whose taint is removed before its time is up stays."""
+async def test_removing_the_taint_cancels_the_eviction(
+    cluster: ClusterUnderTest, controller: RunningController
+) -> None:
+    """The pod still exists after its deadline would have passed."""
     await cluster.create_node("a")
     pod = await cluster.create_pod("pod", "a", [tolerates(3)])
     await cluster.taint("a", KEY)
@@ -57,10 +59,10 @@ async def test_clearing_the_taint_cancels(cluster: ClusterUnderTest, controller:
     await cluster.stays(pod, 5.0)
 
 
-async def test_recreated_under_its_name_it_is_evicted_again(
+async def test_pod_recreated_with_its_name_is_evicted_again(
     cluster: ClusterUnderTest, controller: RunningController
 ) -> None:
-    """A pod that is recreated under its name is evicted as the first was when the node is tainted again (W1)."""
+    """W1: the pod has another UID, and its node is tainted again."""
     await cluster.create_node("a")
     first = await cluster.create_pod("web-0", "a", [tolerates(1)])
     await cluster.taint("a", KEY)
@@ -74,10 +76,10 @@ async def test_recreated_under_its_name_it_is_evicted_again(
     await cluster.evicted(second)
 
 
-async def test_recreated_elsewhere_the_name_protects_nobody_and_dooms_nobody(
+async def test_deadline_of_a_deleted_pod_does_not_evict_its_successor_on_a_clean_node(
     cluster: ClusterUnderTest, controller: RunningController
 ) -> None:
-    """The deadline of a pod that is gone does not hit its successor on a clean node (W2)."""
+    """W2: a deadline belongs to one UID, not to a name."""
     await cluster.create_node("a")
     await cluster.create_node("b")
     first = await cluster.create_pod("web-0", "a", [tolerates(2)])
@@ -91,7 +93,7 @@ async def test_recreated_elsewhere_the_name_protects_nobody_and_dooms_nobody(
 async def test_changed_seconds_count_from_the_same_start(
     cluster: ClusterUnderTest, controller: RunningController
 ) -> None:
-    """Shorter tolerationSeconds hasten an armed pod, longer ones spare it (W5)."""
+    """W5: shorter tolerationSeconds hasten an eviction, and longer ones prevent it for now."""
     await cluster.create_node("a")
     hastened = await cluster.create_pod("hastened", "a", [tolerates(600)])
     spared = await cluster.create_pod("spared", "a", [tolerates(6)])
@@ -104,10 +106,10 @@ async def test_changed_seconds_count_from_the_same_start(
     await cluster.stays(spared, 5.0)
 
 
-async def test_shorter_second_taint_hastens_and_its_removal_extends(
+async def test_removing_a_shorter_second_taint_restores_the_later_deadline(
     cluster: ClusterUnderTest, controller: RunningController
 ) -> None:
-    """The earliest deadline of all taints counts at any moment (W6)."""
+    """W6: at any moment, the earliest deadline of all present taints counts."""
     other = f"{KEY}-2"
     await cluster.create_node("a")
     pod = await cluster.create_pod("pod", "a", [tolerates(8), tolerates(4, other)])
@@ -118,8 +120,8 @@ async def test_shorter_second_taint_hastens_and_its_removal_extends(
     assert await cluster.evicted(pod) - tainted_at >= 8.0
 
 
-async def test_bound_late_to_a_tainted_node(cluster: ClusterUnderTest, controller: RunningController) -> None:
-    """A pod that is bound to a tainted node after the fact is evicted; unbound it is not."""
+async def test_pod_bound_to_a_tainted_node_is_evicted(cluster: ClusterUnderTest, controller: RunningController) -> None:
+    """The pod is not evicted before it is bound."""
     await cluster.create_node("a")
     await cluster.taint("a", KEY)
     pod = await cluster.create_pod("pod", None)
@@ -128,8 +130,8 @@ async def test_bound_late_to_a_tainted_node(cluster: ClusterUnderTest, controlle
     await cluster.evicted(pod)
 
 
-async def test_mirror_pods_are_left_alone(cluster: ClusterUnderTest, controller: RunningController) -> None:
-    """A mirror pod is never evicted (W15)."""
+async def test_mirror_pods_are_never_evicted(cluster: ClusterUnderTest, controller: RunningController) -> None:
+    """W15: a deleted mirror pod would only be recreated."""
     await cluster.create_node("a")
     mirror = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}
     pod = await cluster.create_pod("mirror", "a", annotations=mirror)
@@ -137,8 +139,8 @@ async def test_mirror_pods_are_left_alone(cluster: ClusterUnderTest, controller:
     await cluster.stays(pod, 2.0)
 
 
-async def test_deleted_node_evicts_nobody(cluster: ClusterUnderTest, controller: RunningController) -> None:
-    """Deleting a node cancels the deadlines on it; its pods are left to the pod garbage collector (W12)."""
+async def test_deleting_a_node_cancels_its_evictions(cluster: ClusterUnderTest, controller: RunningController) -> None:
+    """W12: the pods of a deleted node are left to the pod garbage collector."""
     await cluster.create_node("a")
     pod = await cluster.create_pod("pod", "a", [tolerates(2)])
     await cluster.taint("a", KEY)

@@ -1,8 +1,8 @@
-"""What ``compare`` says where the real built-in controller runs: its faults are provoked, and named rightly.
+"""The output of ``compare`` beside the real built-in controller: its faults are provoked and must be named correctly.
 
-Only on a cluster whose kube-controller-manager evicts (``-m e2e``); elsewhere these tests are skipped and say so. The
-controller under test is a dry run. TAINT_EVICTION_TEST_RESTART_BUILT_IN is a shell command that restarts
-kube-controller-manager, TAINT_EVICTION_TEST_MINUTES for how long ordinary taints are tried (1).
+These tests need a cluster whose kube-controller-manager evicts (``-m e2e``); elsewhere they are skipped with this
+reason. The controller under test is a dry run. TAINT_EVICTION_TEST_RESTART_BUILT_IN is a shell command that restarts
+kube-controller-manager, TAINT_EVICTION_TEST_MINUTES the duration of the test with ordinary taints (default 1).
 """
 
 import asyncio
@@ -24,18 +24,18 @@ pytestmark = pytest.mark.e2e
 
 KEY = "taint-eviction-test/maintenance"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-# A built-in controller that is there evicts within this, however busy it is.
+# A built-in controller that runs evicts within this time, however busy it is.
 _EVICTS_SECONDS = 30.0
 
 
 def tolerates(seconds: int) -> Json:
-    """Make a toleration."""
+    """Return a toleration."""
     return {"key": KEY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
 
 
 @pytest.fixture
 def config() -> Path:
-    """Give the kubeconfig of the real cluster."""
+    """The kubeconfig of the real cluster."""
     if not (named := os.environ.get("KUBECONFIG")):
         pytest.skip("KUBECONFIG names no cluster")
     return Path(named)
@@ -43,7 +43,7 @@ def config() -> Path:
 
 @pytest.fixture
 async def shadow(cluster: ClusterUnderTest, start: Start) -> RunningController:
-    """Give a dry run beside the built-in controller, which has shown that it is there."""
+    """A dry run beside the built-in controller, which has evicted a pod to show that it runs."""
     shadow = await start("--dry-run")
     await cluster.create_node("first")
     pod = await cluster.create_pod("first", "first")
@@ -57,7 +57,7 @@ async def shadow(cluster: ClusterUnderTest, start: Start) -> RunningController:
 
 
 async def settled(shadow: RunningController, compared: int) -> Json:
-    """Wait until so many evictions have been compared, and return the document."""
+    """Wait until this number of evictions has been compared, and return the document."""
     document: Json = {}
 
     async def all_compared() -> bool:
@@ -70,25 +70,27 @@ async def settled(shadow: RunningController, compared: int) -> Json:
 
 
 def difference(document: Json, pod: WatchedPod) -> Json:
-    """Return what is said of a pod that differs."""
+    """Return the difference that was found for a pod."""
     [found] = [each for each in document["differences"] if each["uid"] == pod.uid]
     return dict(found)
 
 
 async def change_toleration(cluster: ClusterUnderTest, pod: WatchedPod, seconds: int) -> None:
-    """Change for how long a pod tolerates the taint; its other tolerations stay."""
+    """Change the seconds for which a pod tolerates the taint; its other tolerations stay."""
     kept = [each for each in pod.body["spec"]["tolerations"] if each.get("key") != KEY]
     await cluster.patch_pod(pod.name, {"spec": {"tolerations": [tolerates(seconds), *kept]}})
 
 
-async def test_an_ordinary_eviction_is_the_same(shadow: RunningController) -> None:
-    """A pod without toleration."""
+async def test_an_ordinary_eviction_has_the_result_same(shadow: RunningController) -> None:
+    """The pod does not tolerate the taint."""
     document = await settled(shadow, 1)
     assert (document["results"]["same"], document["differences"]) == (1, [])
 
 
-async def test_tolerations_that_change_while_it_waits(cluster: ClusterUnderTest, shadow: RunningController) -> None:
-    """It keeps its timer, shortened or lengthened (W5)."""
+async def test_changed_tolerations_are_reported_as_old_deadlines(
+    cluster: ClusterUnderTest, shadow: RunningController
+) -> None:
+    """W5: the built-in controller keeps its timer, whether the toleration becomes shorter or longer."""
     await cluster.create_node("a")
     shortened = await cluster.create_pod("shortened", "a", [tolerates(25)])
     lengthened = await cluster.create_pod("lengthened", "a", [tolerates(10)])
@@ -104,8 +106,10 @@ async def test_tolerations_that_change_while_it_waits(cluster: ClusterUnderTest,
     assert (early["result"], early["reason"], round(early["seconds"], -1)) == ("built_in_only", "old_deadline", 290)
 
 
-async def test_a_restart_begins_countdowns_anew(cluster: ClusterUnderTest, shadow: RunningController) -> None:
-    """60 s, and a restart at +10: it evicts at +70 or later (W7, #108268)."""
+async def test_a_restart_of_the_built_in_controller_is_reported_as_a_new_countdown(
+    cluster: ClusterUnderTest, shadow: RunningController
+) -> None:
+    """W7, #108268: with 60 s and a restart after 10 s, the built-in controller evicts after 70 s or later."""
     if not (command := os.environ.get("TAINT_EVICTION_TEST_RESTART_BUILT_IN")):
         pytest.skip("TAINT_EVICTION_TEST_RESTART_BUILT_IN names no command")
     await cluster.create_node("a")
@@ -122,7 +126,7 @@ async def test_a_restart_begins_countdowns_anew(cluster: ClusterUnderTest, shado
 
 @contextlib.asynccontextmanager
 async def no_deletions(cluster: ClusterUnderTest) -> AsyncIterator[None]:
-    """Let the API server deny each deletion of a pod of this test, until the end of the block."""
+    """Make the API server deny each deletion of a pod of this test, until the end of the block."""
     name, own = cluster.prefix, {"matchLabels": {"kubernetes.io/metadata.name": cluster.prefix}}
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}]
     policy = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "false"}]}
@@ -144,10 +148,10 @@ async def no_deletions(cluster: ClusterUnderTest) -> AsyncIterator[None]:
             await cluster.call("DELETE", f"{path}/{name}", fine=(404,))
 
 
-async def test_an_eviction_that_is_refused_for_a_moment_is_lost(
+async def test_an_eviction_that_the_built_in_controller_gives_up_is_reported(
     cluster: ClusterUnderTest, shadow: RunningController
 ) -> None:
-    """Five tries within 50 ms, then it gives up: the pod stays with the condition (W8, #140639)."""
+    """W8, #140639: the built-in controller tries five times within 50 ms, and the pod stays with the condition."""
     await cluster.create_node("a")
     await cluster.create_node("b")
     pod = await cluster.create_pod("pod", "a")
@@ -162,8 +166,8 @@ async def test_an_eviction_that_is_refused_for_a_moment_is_lost(
     assert (found["result"], found["reason"]) == ("never", "gave_up")
 
 
-async def test_nothing_is_called_different_that_is_not(cluster: ClusterUnderTest, shadow: RunningController) -> None:
-    """Ordinary taints for as long as is wished: tolerated or not, removed in time or not, pods that others delete."""
+async def test_ordinary_taints_cause_no_differences(cluster: ClusterUnderTest, shadow: RunningController) -> None:
+    """Pods tolerate the taint or not, the taint is removed in time or not, and the test deletes some pods itself."""
     rng, ends_at = random.Random(1), read_monotonic() + 60.0 * float(os.environ.get("TAINT_EVICTION_TEST_MINUTES", "1"))
     for node in "abc":
         await cluster.create_node(node)

@@ -1,6 +1,6 @@
-"""The admission policy of docs/security.md in a real cluster: what it lets the controller's account delete.
+"""The admission policy of docs/security.md in a real cluster: which deletions it allows to the controller's account.
 
-It needs a user that may impersonate others. Tried deletions are dry runs of the API server.
+The tests need a user that may impersonate others. Deletions are only tried, as dry runs of the API server.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ RIGHTS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 @pytest.fixture
 def config() -> Path:
-    """Give the kubeconfig of the real cluster; the embedded API server has no admission."""
+    """The kubeconfig of the real cluster; the embedded API server has no admission."""
     named = os.environ.get("KUBECONFIG")
     if not named:
         pytest.skip("KUBECONFIG names no cluster")
@@ -32,19 +32,19 @@ def config() -> Path:
 
 
 class DeletingAccount:
-    """Tries deletions as the user whom the policy restricts."""
+    """Tries deletions as the user that the policy restricts."""
 
     def __init__(self, cluster: ClusterUnderTest) -> None:
         self._cluster = cluster
         self.user = f"system:serviceaccount:{cluster.prefix}:taint-eviction-controller"
 
     async def refusal(self, pod: Json, **options: Any) -> str:
-        """Return how the deletion of a pod is refused; "" if it is not."""
+        """Return the refusal of a pod's deletion; "" if it is allowed."""
         # With a body, the API server reads no option from the query.
         return await self._refusal("DELETE", self._path(pod), {**options, "dryRun": ["All"]})
 
     async def refusal_of_eviction(self, pod: Json, **options: Any) -> str:
-        """Return how the eviction of a pod is refused; "" if it is not."""
+        """Return the refusal of a pod's eviction; "" if it is allowed."""
         metadata = {"name": pod["metadata"]["name"], "namespace": self._cluster.prefix}
         body = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": metadata, "deleteOptions": options}
         return await self._refusal("POST", f"{self._path(pod)}/eviction?dryRun=All", body)
@@ -62,7 +62,7 @@ class DeletingAccount:
 
 @pytest.fixture
 async def account(cluster: ClusterUnderTest) -> AsyncIterator[DeletingAccount]:
-    """Give an account that may do everything but for the policy, once that is in force."""
+    """An account that only the policy restricts, once the policy is in force."""
     tried = DeletingAccount(cluster)
     [text] = re.findall(r"^```yaml\n(apiVersion: admissionregistration.*?)^```$", PAGE.read_text(), re.M | re.S)
     text = text.replace("system:serviceaccount:kube-system:taint-eviction-controller", tried.user)
@@ -93,8 +93,10 @@ def named(pod: Json) -> Json:
     return {"uid": pod["metadata"]["uid"]}
 
 
-async def test_what_the_controller_sends_passes(cluster: ClusterUnderTest, account: DeletingAccount) -> None:
-    """The API server fills in the grace period before the policy is asked: the pod's own, or 0 for a finished one."""
+async def test_the_deletions_and_evictions_that_the_controller_sends_are_allowed(
+    cluster: ClusterUnderTest, account: DeletingAccount
+) -> None:
+    """The API server sets the grace period before it asks the policy: the pod's own, or 0 for a finished pod."""
     pod = (await cluster.create_pod("web", "a")).body
     assert await account.refusal(pod, preconditions=named(pod)) == ""
     assert await account.refusal_of_eviction(pod, preconditions=named(pod)) == ""
@@ -103,15 +105,15 @@ async def test_what_the_controller_sends_passes(cluster: ClusterUnderTest, accou
     assert await account.refusal(pod, preconditions=named(pod)) == ""
 
 
-async def test_a_pod_goes_only_by_its_uid(cluster: ClusterUnderTest, account: DeletingAccount) -> None:
-    """Neither a deletion nor an eviction that takes any pod of that name passes."""
+async def test_a_pod_can_be_deleted_only_with_its_uid(cluster: ClusterUnderTest, account: DeletingAccount) -> None:
+    """A deletion or an eviction of any pod with that name is refused."""
     pod = (await cluster.create_pod("web", "a")).body
     assert "names the UID" in await account.refusal(pod)
     assert "names the UID" in await account.refusal_of_eviction(pod)
 
 
-async def test_no_pod_goes_by_force(cluster: ClusterUnderTest, account: DeletingAccount) -> None:
-    """Nor is a grace period shortened by the eviction API."""
+async def test_no_grace_period_can_be_shortened(cluster: ClusterUnderTest, account: DeletingAccount) -> None:
+    """This also holds for the eviction API."""
     pod = (await cluster.create_pod("web", "a")).body
     assert "never shortens" in await account.refusal(pod, preconditions=named(pod), gracePeriodSeconds=0)
     assert "never shortens" in await account.refusal_of_eviction(pod, preconditions=named(pod), gracePeriodSeconds=0)

@@ -1,6 +1,6 @@
-"""What holds evictions back: budgets, pauses, the circuit breaker, limits, holds; and what people are told of it.
+"""What holds evictions back: budgets, pauses, the breaker, limits and holds; and what people see of this.
 
-In a real cluster nobody else may evict for taints meanwhile, and budgets take its disruption controller.
+In a real cluster, no other controller may evict for taints meanwhile, and budgets need its disruption controller.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ KEY = "taint-eviction-test/mistake"
 
 
 async def guard(cluster: ClusterUnderTest) -> tuple[WatchedPod, str]:
-    """Make two ready pods, on nodes a and b, and the budget "guard" that wants both.
+    """Create two ready pods, on nodes a and b, and the budget "guard" that requires both.
 
-    Return the pod on a, and where the budget is.
+    Return the pod on a, and the path of the budget.
     """
     for node in "ab":
         await cluster.create_node(node)
@@ -38,7 +38,7 @@ async def guard(cluster: ClusterUnderTest) -> tuple[WatchedPod, str]:
 
 
 async def test_a_budget_holds_a_pod_until_it_allows_a_disruption(cluster: ClusterUnderTest, start: Start) -> None:
-    """Log and status name the budget meanwhile; the server marks the pod when it goes, and the other one stays."""
+    """Meanwhile log and status name the budget; then the server sets the condition, and the other pod stays."""
     controller = await start("--eviction-mode=evict")
     pod, budget = await guard(cluster)
     await cluster.taint("a", KEY)
@@ -56,8 +56,10 @@ async def test_a_budget_holds_a_pod_until_it_allows_a_disruption(cluster: Cluste
     assert [other.name for other in cluster.pods.values() if other.evicted_at is None] == ["db-b"]
 
 
-async def test_evict_then_delete_waits_for_a_budget_only_so_long(cluster: ClusterUnderTest, start: Start) -> None:
-    """The pod is deleted once the budget has refused it for 6 s, though it still does."""
+async def test_evict_then_delete_waits_for_a_budget_only_until_the_timeout(
+    cluster: ClusterUnderTest, start: Start
+) -> None:
+    """The pod is deleted after 6 s although the budget still refuses its eviction."""
     controller = await start("--eviction-mode=evict-then-delete", "--evict-timeout=6s")
     pod, budget = await guard(cluster)
     tainted_at = read_monotonic()
@@ -73,10 +75,10 @@ async def test_evict_then_delete_waits_for_a_budget_only_so_long(cluster: Cluste
 # Pauses
 
 
-async def test_a_pause_of_all_holds_everything_until_it_is_resumed(
+async def test_a_pause_of_all_evictions_holds_every_pod_until_the_resume(
     cluster: ClusterUnderTest, start: Start, order: Order
 ) -> None:
-    """Once it is in force nobody goes; deadlines run on meanwhile, and what is due goes after the resumption."""
+    """Deadlines continue during the pause, and the pods that are due are evicted after the resume."""
     controller = await start()
     await cluster.create_node("a")
     now = await cluster.create_pod("now", "a")
@@ -92,8 +94,10 @@ async def test_a_pause_of_all_holds_everything_until_it_is_resumed(
         assert await cluster.evicted(pod) > resumed_at
 
 
-async def test_a_pause_of_a_node_holds_no_other(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
-    """Pods go from node b while node a is paused, and from node a once it is resumed."""
+async def test_a_pause_of_a_node_does_not_affect_other_nodes(
+    cluster: ClusterUnderTest, start: Start, order: Order
+) -> None:
+    """A pod of node b is evicted while node a is paused, and the pod of node a after the resume."""
     controller = await start()
     for node in "ab":
         await cluster.create_node(node)
@@ -108,8 +112,10 @@ async def test_a_pause_of_a_node_holds_no_other(cluster: ClusterUnderTest, start
     await cluster.evicted(held)
 
 
-async def test_a_pause_of_a_namespace_holds_no_other(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
-    """Pods go from another namespace while this one is paused, and from this one once it is resumed."""
+async def test_a_pause_of_a_namespace_does_not_affect_other_namespaces(
+    cluster: ClusterUnderTest, start: Start, order: Order
+) -> None:
+    """A pod of another namespace is evicted while this one is paused, and the pod of this one after the resume."""
     controller = await start()
     async with ClusterUnderTest(cluster.connection) as elsewhere:
         for each in (cluster, elsewhere):
@@ -128,10 +134,10 @@ async def test_a_pause_of_a_namespace_holds_no_other(cluster: ClusterUnderTest, 
 # The circuit breaker
 
 
-async def test_a_wave_opens_the_breaker_and_nobody_goes_until_it_is_reset(
+async def test_a_surge_opens_the_breaker_and_no_pod_is_evicted_until_its_reset(
     cluster: ClusterUnderTest, start: Start, order: Order
 ) -> None:
-    """Three nodes are tainted at once, and two are allowed: the ConfigMap says so until a human has looked."""
+    """Three nodes are tainted at once and two are allowed: the breaker stays open until a person resets it."""
     controller = await start("--breaker", "--breaker-nodes=2")
     for node in "abcd":
         await cluster.create_node(node)
@@ -143,7 +149,7 @@ async def test_a_wave_opens_the_breaker_and_nobody_goes_until_it_is_reset(
     assert kept["open"] is True
     assert kept["cause"].startswith("3 of ")
     assert kept["cause"].endswith(" nodes newly tainted within 300 s, more than 2")
-    await cluster.stays(pods[0], 4.0)  # Longer than an eviction waits for a surge to show itself.
+    await cluster.stays(pods[0], 4.0)  # longer than an eviction waits for a surge to become visible
     assert [pod.name for pod in pods if pod.evicted_at is not None] == []
     assert f"the circuit breaker is closed; it was open (since {kept['since'][:19]}" in await order(
         "breaker", "reset", "--yes"
@@ -157,8 +163,10 @@ async def test_a_wave_opens_the_breaker_and_nobody_goes_until_it_is_reset(
 # Limits
 
 
-async def test_limited_to_two_a_second_six_pods_take_their_time(cluster: ClusterUnderTest, start: Start) -> None:
-    """Two go at once and then one each half second."""
+async def test_six_pods_are_not_evicted_faster_than_the_limit_of_two_per_second(
+    cluster: ClusterUnderTest, start: Start
+) -> None:
+    """After a burst of two, one pod may be evicted each half second."""
     await start("--evictions-per-second=2", "--evictions-burst=2")
     await cluster.create_node("a")
     pods = [await cluster.create_pod(f"pod-{number}", "a") for number in range(6)]
@@ -168,19 +176,19 @@ async def test_limited_to_two_a_second_six_pods_take_their_time(cluster: Cluster
     assert [at >= earliest for at, earliest in zip(gone_at, (0.0, 0.0, 0.5, 1.0, 1.5, 2.0), strict=True)] == [True] * 6
 
 
-# What the policy grants a pod
+# Holds and default tolerations
 
 
-async def test_holds_and_default_tolerances_postpone(cluster: ClusterUnderTest, start: Start) -> None:
-    """An annotation holds a pod for as long as is honoured; not-ready is tolerated by those that say nothing of it."""
+async def test_holds_and_default_tolerations_postpone_evictions(cluster: ClusterUnderTest, start: Start) -> None:
+    """A hold counts for the time that is set; a default toleration counts for a pod without one for not-ready."""
     await start("--honour-holds=4s", "--default-not-ready-seconds=3")
     await cluster.create_node("a")
     await cluster.create_node("b", ready=False)
     plain = await cluster.create_pod("plain", "a")
     held = await cluster.create_pod("held", "a", annotations={"taint-eviction/hold": "true"})
-    # With a toleration for this key, which does not match the taint, admission adds none of its own for 300 s.
+    # With a toleration for this key, even one that does not match the taint, admission adds none for 300 s.
     other: Json = {"key": NOT_READY, "operator": "Equal", "value": "other", "effect": "NoExecute"}
-    # The node lifecycle controller may taint this node itself, and sooner: what counts then is when the pod was made.
+    # The node lifecycle controller may taint this node sooner; then the creation of the pod is the start that counts.
     made_at = read_monotonic()
     silent = await cluster.create_pod("silent", "b", [other])
     tainted_at = read_monotonic()
@@ -190,11 +198,13 @@ async def test_holds_and_default_tolerances_postpone(cluster: ClusterUnderTest, 
     assert await cluster.evicted(held) - tainted_at >= 4.0
 
 
-# What people are told
+# What people see
 
 
-async def test_status_and_explain_say_who_goes_when_and_why(cluster: ClusterUnderTest, start: Start) -> None:
-    """Status has a line for the pod; explain names the toleration that counts, and a later one that does not."""
+async def test_status_and_explain_say_when_and_why_a_pod_will_be_evicted(
+    cluster: ClusterUnderTest, start: Start
+) -> None:
+    """Status has a line for the pod; explain names the toleration that counts, and a later one that does not count."""
     controller = await start()
     await cluster.create_node("a", [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}])
     for_ever: Json = {"key": KEY, "operator": "Exists"}
@@ -221,5 +231,5 @@ async def test_status_and_explain_say_who_goes_when_and_why(cluster: ClusterUnde
 
 
 def tolerates(seconds: int) -> Json:
-    """Make a toleration."""
+    """Return a toleration."""
     return {"key": KEY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}

@@ -1,4 +1,4 @@
-"""A served API server and a bare HTTP client for it: what the tests of the embedded API server speak through."""
+"""A started API server and a bare HTTP client for it, for the tests of the embedded API server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HttpAnswer:
 
     @property
     def names(self) -> list[str]:
-        """Of a list: the names of its items."""
+        """The names of the items of a list."""
         return [item["metadata"]["name"] for item in self.body["items"]]
 
     @property
@@ -59,7 +59,7 @@ class Stream:
         return event["type"], event["object"]
 
     async def seen(self, count: int) -> list[tuple[str, str]]:
-        """Types and names of so many events."""
+        """Types and names of the next ``count`` events."""
         return [(kind, obj["metadata"]["name"]) for kind, obj in [await self.next() for _ in range(count)]]
 
 
@@ -117,5 +117,5 @@ def add_pod(server: ApiServer, name: str = "p1", node: str = "n1", **metadata: A
 
 
 def pod_body(name: str = "p1", **spec: Any) -> dict[str, Any]:
-    """What a client posts."""
+    """The body of a POST that creates a pod."""
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}

@@ -1,4 +1,4 @@
-"""For the tests of the Kopf shell: a listener that remembers, and a watcher towards an embedded API server."""
+"""Helpers for the tests of the Kopf shell: a listener that records calls, and a watcher of an embedded API server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = WatchTuning(retry_seconds=(0.01, 0.01), request_seconds=PATIENCE_SECONDS
 
 
 class Recorder:
-    """A listener that remembers what it was told, and can be waited for."""
+    """A listener that records its calls, and can be waited for."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str | None, Mapping[str, Any]]] = []
@@ -49,7 +49,7 @@ class Recorder:
 
     @property
     def told(self) -> list[tuple[str | None, str]]:
-        """The types of the events with the names of the objects."""
+        """The types of the events, with the names of their objects."""
         return [(event_type, body["metadata"]["name"]) for event_type, body in self.events]
 
     def taint_values(self) -> list[str]:
@@ -100,7 +100,7 @@ async def watcher_of(
 
 @contextlib.asynccontextmanager
 async def watching(watcher: KopfWatcher, scope: WatchScope, since: int | None = None) -> AsyncIterator[Recorder]:
-    """A watch that is up, and cancelled at the end."""
+    """A watch that has listed its objects; it is cancelled at the end."""
     recorder = Recorder()
     async with running(watcher.watch(scope, recorder, since)) as task:
         listed = asyncio.create_task(recorder.until(lambda: recorder.listed))
@@ -114,7 +114,7 @@ async def watching(watcher: KopfWatcher, scope: WatchScope, since: int | None = 
 
 @contextlib.asynccontextmanager
 async def running(work: Awaitable[None]) -> AsyncIterator[asyncio.Future[None]]:
-    """A task that is cancelled at the end, and has ended then."""
+    """A task that is cancelled at the end, and has then ended."""
     task = asyncio.ensure_future(work)
     try:
         yield task

@@ -29,7 +29,7 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
 
 
 def adoptions(at: ClientStage) -> Adoptions:
-    """What is tested."""
+    """The adapter under test."""
     state = StateConfigMap(at.calls, "kube-system", "taint-eviction-controller")
     return Adoptions(at.calls, MalformedObjects(at.malformed.append), state, "replica-1")
 
@@ -51,7 +51,7 @@ def found(at: ClientStage) -> dict[str, Any]:
 
 
 def note(at: ClientStage) -> Any:
-    """Return what is noted on the pod."""
+    """Return the note in the pod's annotation."""
     return orjson.loads(found(at)["metadata"]["annotations"][ADOPTED])
 
 
@@ -61,12 +61,12 @@ def first(pod: Pod) -> tuple[int, ...]:
 
 
 def always(pod: Pod) -> bool:
-    """Want it."""
+    """Accept any pod."""
     return True
 
 
 async def test_seconds_go_into_the_note_and_come_back(at: ClientStage) -> None:
-    """Of the toleration in question alone; labels and annotations of others stay."""
+    """Only the chosen toleration changes; labels and annotations of others stay as they are."""
     ref = put(at, DOWN | {"tolerationSeconds": 300}, OTHER, labels={"app": "web"}, annotations={"own": "a"})
     before = found(at)
     pod = await adoptions(at).adopt(ref, first)
@@ -86,15 +86,15 @@ async def test_seconds_go_into_the_note_and_come_back(at: ClientStage) -> None:
 
 
 async def test_a_pod_without_labels_and_annotations_gets_both(at: ClientStage) -> None:
-    """The patch makes the maps."""
+    """The patch adds the missing maps."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     at.server.patch("pods", "web", {"metadata": {"labels": None, "annotations": None}}, "default")
     assert await adoptions(at).adopt(ref, first) is not None
     assert found(at)["metadata"]["labels"] == {ADOPTED: "controller"}
 
 
-async def test_a_note_that_is_there_goes_on_as_far_as_it_counts(at: ClientStage) -> None:
-    """What was taken at creation stays noted as that; nonsense is left out, and what its toleration has now."""
+async def test_a_note_that_is_there_is_kept_as_far_as_it_is_valid(at: ClientStage) -> None:
+    """Seconds that were taken at the pod's creation stay noted as such; a note that cannot be read is replaced."""
     before = {"by": "admission", "tolerations": [{**DOWN, "occurrence": 0, "seconds": 60}]}
     ref = put(at, OTHER, DOWN, annotations={ADOPTED: orjson.dumps(before).decode()})
     assert await adoptions(at).adopt(ref, first) is not None
@@ -113,7 +113,7 @@ async def test_a_note_that_is_there_goes_on_as_far_as_it_counts(at: ClientStage)
 
 
 async def test_a_pod_that_others_change_meanwhile_is_read_again(at: ClientStage) -> None:
-    """Each try decides on the pod as it is then."""
+    """Each try decides on the pod as it is at that moment."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     seen: list[int | None] = []
 
@@ -128,8 +128,8 @@ async def test_a_pod_that_others_change_meanwhile_is_read_again(at: ClientStage)
     assert note(at)["tolerations"][0]["seconds"] == 200
 
 
-async def test_a_pod_that_is_gone_or_another_is_none(at: ClientStage) -> None:
-    """Whether its name is free or taken."""
+async def test_the_answer_for_a_pod_that_is_gone_or_replaced_is_none(at: ClientStage) -> None:
+    """This holds whether the pod's name is free or belongs to another pod, which is not changed."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     another = PodRef(ref.key, "another")
     absent = PodRef(NamespacedName("default", "absent"), "absent")
@@ -139,8 +139,8 @@ async def test_a_pod_that_is_gone_or_another_is_none(at: ClientStage) -> None:
     assert "annotations" not in found(at)["metadata"] or ADOPTED not in found(at)["metadata"]["annotations"]
 
 
-async def test_what_is_not_wanted_changes_nothing(at: ClientStage) -> None:
-    """The pod is returned as it is."""
+async def test_an_adoption_or_return_that_is_not_wanted_changes_nothing(at: ClientStage) -> None:
+    """Both calls return the pod, and write nothing."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     version = found(at)["metadata"]["resourceVersion"]
     assert await adoptions(at).adopt(ref, lambda _: ()) is not None
@@ -149,21 +149,21 @@ async def test_what_is_not_wanted_changes_nothing(at: ClientStage) -> None:
 
 
 async def test_a_refusal_is_raised_with_its_reason(at: ClientStage) -> None:
-    """An admission plugin's, for example; it is not taken for a conflict."""
+    """The refusal of an admission plugin, for example, is not treated as a conflict."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     at.server.faults.add(verb="patch", resource="pods", status=403, message="tolerations are restricted here")
     with pytest.raises(CallFailed, match="tolerations are restricted here"):
         await adoptions(at).adopt(ref, first)
 
 
-async def test_whoever_is_named_in_the_lease_confirms(at: ClientStage) -> None:
-    """Once it is ordered."""
+async def test_nothing_is_confirmed_that_is_not_ordered(at: ClientStage) -> None:
+    """Without an order to adopt nothing, the leader writes no ConfigMap."""
     await adoptions(at).confirm_no_adoption()
     assert at.server.get("configmaps", "taint-eviction-controller", "kube-system") is None
 
 
-async def test_a_refusal_is_not_tried_again_though_others_change_the_pod(at: ClientStage) -> None:
-    """Its reason is told; the caller knows when to try again."""
+async def test_a_refused_patch_is_not_tried_again(at: ClientStage) -> None:
+    """The refusal is raised after one PATCH; the caller decides when to try again."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     at.server.faults.add(verb="patch", resource="pods", status=503, message="too busy")
     with pytest.raises(CallFailed, match="too busy"):
@@ -175,7 +175,7 @@ async def test_a_refusal_is_not_tried_again_though_others_change_the_pod(at: Cli
 async def test_seconds_whose_note_is_stripped_are_put_back_at_once(
     at: ClientStage, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
-    """A webhook that removes unknown labels or annotations must not cost a pod its seconds for good."""
+    """A pod keeps its seconds although a webhook removes unknown labels or annotations."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     make = at.calls.make
     stripped: list[Any] = []

@@ -1,4 +1,4 @@
-"""Logging in: kubeconfigs, exec plugins, tokens that rotate, and what is said when it does not work."""
+"""Credentials: kubeconfigs, exec plugins, tokens that rotate, and the messages for what does not work."""
 
 import asyncio
 import base64
@@ -37,14 +37,14 @@ async def get(connection: Connection) -> int:
 
 
 def plugin(directory: Path, script: str) -> dict[str, Any]:
-    """Write an exec plugin in Python; ``runs`` beside it has a line for each time it ran."""
+    """Write an exec plugin in Python; the file ``runs`` beside it gets one line per run."""
     file = directory / "plugin.py"
     file.write_text(f"import json, os, sys\nopen({str(directory / 'runs')!r}, 'a').write('x\\n')\n{script}\n")
     return {"apiVersion": BETA, "command": sys.executable, "args": [str(file)]}
 
 
 def token_script(directory: Path, expires: str = "None") -> str:
-    """Print the token that stands in ``token`` just then."""
+    """Return a script that prints the token that the file ``token`` contains when the script runs."""
     return (
         f"token = open({str(directory / 'token')!r}).read()\n"
         f"status = {{'token': token, 'expirationTimestamp': {expires}}}\n"
@@ -57,7 +57,7 @@ def runs(directory: Path) -> int:
 
 
 async def renewal() -> None:
-    """Wait for the renewal that runs beside the calls."""
+    """Wait for the renewal of credentials, which runs beside the calls."""
     [task] = [task for task in asyncio.all_tasks() if task.get_name() == "renew credentials"]
     await task
 
@@ -66,7 +66,7 @@ async def renewal() -> None:
 
 
 async def test_a_token_in_the_kubeconfig_is_sent(tmp_path: Path) -> None:
-    """Calls and watches share one way of authorization."""
+    """Sessions of watches send the token, too."""
     async with ApiServer(tokens={"secret"}) as server:
         connection = await with_kubeconfig(str(write_kubeconfig(tmp_path / "c", server, "secret")), None, HandClock())
         assert await get(connection) == 200
@@ -76,7 +76,7 @@ async def test_a_token_in_the_kubeconfig_is_sent(tmp_path: Path) -> None:
 
 
 async def test_a_rotated_token_file_is_read_again_after_a_while(tmp_path: Path) -> None:
-    """Within seconds, without a request ever being refused; its path counts from the kubeconfig's directory."""
+    """The file is read again after five seconds without any 401; its path is relative to the kubeconfig."""
     (tmp_path / "token").write_text("one\n")
     clock = HandClock()
     async with ApiServer(tokens={"one", "two"}) as server:
@@ -91,7 +91,7 @@ async def test_a_rotated_token_file_is_read_again_after_a_while(tmp_path: Path) 
 
 
 async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
-    """A 401 is tried again once with what the file says now; nobody notices."""
+    """After a 401, the request is sent again with the token that the file contains now; the caller sees no error."""
     (tmp_path / "token").write_text("one")
     async with ApiServer(tokens={"one"}) as server:
         connection = await with_kubeconfig(
@@ -110,7 +110,7 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
 
 
 async def test_an_exec_plugin_gives_the_token_and_is_run_again_before_it_expires(tmp_path: Path) -> None:
-    """At 80 % of its life, by the server's clock."""
+    """The plugin runs again once 80 % of the token's lifetime have passed, by the server's clock."""
     (tmp_path / "token").write_text("one")
     clock = HandClock()
     expires = repr(format_rfc3339(EPOCH + clock.at + 30.0))
@@ -129,7 +129,7 @@ async def test_an_exec_plugin_gives_the_token_and_is_run_again_before_it_expires
 
 
 async def test_an_exec_plugin_that_hangs_delays_no_request_while_its_token_is_good(tmp_path: Path) -> None:
-    """It runs beside them; who asks when the token has all but expired waits for it."""
+    """The plugin runs beside the requests; only a request made when the token has almost expired waits for it."""
     (tmp_path / "token").write_text("one")
     clock = HandClock()
     expires = repr(format_rfc3339(EPOCH + clock.at + 300.0))
@@ -149,8 +149,8 @@ async def test_an_exec_plugin_that_hangs_delays_no_request_while_its_token_is_go
             await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def test_an_exec_plugin_that_waits_for_a_child_of_its_own_is_ended_with_it(tmp_path: Path) -> None:
-    """A script around another command: as long as that lives, it holds the pipes that the plugin is read by."""
+async def test_an_exec_plugin_that_waits_for_its_own_child_ends_together_with_the_child(tmp_path: Path) -> None:
+    """A plugin may be a script around another command: while this command lives, the plugin's output stays open."""
     (tmp_path / "token").write_text("one")
     clock = HandClock()
     expires = repr(format_rfc3339(EPOCH + clock.at + 300.0))
@@ -167,7 +167,7 @@ async def test_an_exec_plugin_that_waits_for_a_child_of_its_own_is_ended_with_it
             await connection.close()
 
 
-async def test_an_exec_plugin_is_run_again_after_a_401_once_for_all(tmp_path: Path) -> None:
+async def test_an_exec_plugin_runs_once_more_for_all_requests_that_get_a_401(tmp_path: Path) -> None:
     """Twenty requests are refused at the same time; the plugin runs once, and all of them succeed."""
     (tmp_path / "token").write_text("one")
     clock = HandClock()
@@ -186,7 +186,7 @@ async def test_an_exec_plugin_is_run_again_after_a_401_once_for_all(tmp_path: Pa
 
 
 async def test_a_plugin_that_fails_later_leaves_the_token_in_use_until_it_expires(tmp_path: Path) -> None:
-    """After that every request fails with what the plugin said last."""
+    """After the token has expired, each request fails with the plugin's last error."""
     (tmp_path / "token").write_text("one")
     clock = HandClock()
     expires = repr(format_rfc3339(EPOCH + clock.at + 100.0))
@@ -206,8 +206,8 @@ async def test_a_plugin_that_fails_later_leaves_the_token_in_use_until_it_expire
         await connection.close()
 
 
-async def test_a_plugin_is_told_what_the_kubeconfig_says(tmp_path: Path) -> None:
-    """Its environment, that nobody is there to be asked, and of the cluster if it wants that."""
+async def test_an_exec_plugin_receives_what_the_kubeconfig_says(tmp_path: Path) -> None:
+    """The plugin gets its environment, the cluster if wanted, and the information that no person can answer it."""
     script = (
         "told = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
         "token = os.environ['ROLE'] + str(told['spec']['interactive']) + told['spec']['cluster']['server'][:4]\n"
@@ -224,7 +224,7 @@ async def test_a_plugin_is_told_what_the_kubeconfig_says(tmp_path: Path) -> None
 
 
 async def test_passwords_are_sent(tmp_path: Path) -> None:
-    """As basic authentication."""
+    """User name and password are sent as basic authentication."""
     path = write_kubeconfig(tmp_path / "c", "http://127.0.0.1:1", username="me", password="it")
     connection = await with_kubeconfig(str(path), None, HandClock())
     assert await connection.source.authorization() == "Basic " + base64.b64encode(b"me:it").decode()
@@ -232,7 +232,7 @@ async def test_passwords_are_sent(tmp_path: Path) -> None:
 
 
 async def test_the_token_is_not_sent_elsewhere(tmp_path: Path) -> None:
-    """Neither by a redirect nor to another host."""
+    """A session sends the token to no other host."""
     heard: list[str | None] = []
 
     async def listen(request: web.BaseRequest) -> web.StreamResponse:
@@ -253,8 +253,8 @@ async def test_the_token_is_not_sent_elsewhere(tmp_path: Path) -> None:
     await runner.cleanup()
 
 
-async def test_no_answer_is_asked_for_in_packed_form(tmp_path: Path) -> None:
-    """To pack a list costs an API server more than the way to a neighbour is worth."""
+async def test_no_session_asks_for_compressed_answers(tmp_path: Path) -> None:
+    """Compressing a list costs an API server more than it saves on a short network path."""
     async with ApiServer() as server:
         connection = await with_kubeconfig(str(write_kubeconfig(tmp_path / "c", server.url, "s")), None, HandClock())
         async with connection.make_session() as session, session.get(f"{server.url}/api/v1/nodes") as answer:
@@ -262,8 +262,8 @@ async def test_no_answer_is_asked_for_in_packed_form(tmp_path: Path) -> None:
         await connection.close()
 
 
-async def test_a_proxy_of_the_kubeconfig_is_used_by_every_session(tmp_path: Path) -> None:
-    """Also by those that know nothing of it."""
+async def test_each_session_uses_the_proxy_of_the_kubeconfig(tmp_path: Path) -> None:
+    """Code that uses a session need not know of the proxy."""
     asked: list[str] = []
 
     async def forward(request: web.BaseRequest) -> web.StreamResponse:
@@ -286,7 +286,7 @@ async def test_a_proxy_of_the_kubeconfig_is_used_by_every_session(tmp_path: Path
 async def test_a_proxy_of_the_environment_is_used_where_the_kubeconfig_names_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the login that its URL carries; NO_PROXY keeps it out of the way."""
+    """The proxy gets the login that its URL contains; for hosts in NO_PROXY it is not used."""
     asked: list[tuple[str, str | None]] = []
 
     async def forward(request: web.BaseRequest) -> web.StreamResponse:
@@ -348,7 +348,7 @@ def inline(file: Path) -> str:
 
 
 async def test_client_certificates_in_files_or_inline_log_in(tmp_path: Path, pki: Path) -> None:
-    """With the cluster's own authority; one SSL context indefinitelyything."""
+    """The server's certificate is checked with the kubeconfig's certificate authority."""
     async with ApiServer(ssl_context=server_tls(pki)) as server:
         users = (
             {"client-certificate": str(pki / "me.crt"), "client-key": f"../{pki.name}/me.key"},
@@ -361,7 +361,7 @@ async def test_client_certificates_in_files_or_inline_log_in(tmp_path: Path, pki
 
 
 async def test_a_plugin_may_give_a_certificate(tmp_path: Path, pki: Path) -> None:
-    """With its key, instead of a token."""
+    """The plugin prints a certificate with its key instead of a token."""
     script = (
         f"read = lambda name: open({str(pki)!r} + name).read()\n"
         "status = {'clientCertificateData': read('/me.crt'), 'clientKeyData': read('/me.key')}\n"
@@ -374,8 +374,8 @@ async def test_a_plugin_may_give_a_certificate(tmp_path: Path, pki: Path) -> Non
         await connection.close()
 
 
-async def test_the_servers_name_may_be_another_than_its_address(tmp_path: Path, pki: Path) -> None:
-    """tls-server-name counts indefinitelyy session."""
+async def test_the_servers_name_may_differ_from_its_address(tmp_path: Path, pki: Path) -> None:
+    """The certificate is checked against tls-server-name instead of the host in the URL."""
     user = {"client-certificate": str(pki / "me.crt"), "client-key": str(pki / "me.key")}
     async with ApiServer(ssl_context=server_tls(pki)) as server:
         url = server.url.replace("127.0.0.1", "localhost")
@@ -406,7 +406,7 @@ def in_pod(url: str) -> dict[str, str]:
 
 
 async def test_the_service_account_of_the_pod_logs_in(tmp_path: Path, pki: Path) -> None:
-    """Without any kubeconfig; its token is replaced under the running process."""
+    """No kubeconfig is needed, and a token that is replaced while the process runs is used without a 401."""
     tls = server_tls(pki)
     tls.verify_mode = ssl.CERT_NONE
     clock = HandClock()
@@ -423,17 +423,19 @@ async def test_the_service_account_of_the_pod_logs_in(tmp_path: Path, pki: Path)
         await connection.close()
 
 
-async def test_a_service_account_without_token_is_explained(tmp_path: Path) -> None:
-    """Most likely its mounting is switched off."""
+async def test_the_error_for_a_service_account_without_token_names_the_likely_cause(tmp_path: Path) -> None:
+    """The pod's automountServiceAccountToken is most likely false."""
     with pytest.raises(CredentialsError, match="automountServiceAccountToken"):
         await find_connection(None, None, HandClock(), in_pod("https://10.0.0.1:443"), tmp_path, home=tmp_path)
 
 
-# The way is found
+# How the connection is found
 
 
-async def test_a_named_kubeconfig_comes_first_then_the_pod_then_the_home(tmp_path: Path, pki: Path) -> None:
-    """The flag, KUBECONFIG, the service account, ~/.kube/config."""
+async def test_a_named_kubeconfig_comes_before_the_pods_service_account_and_the_home_directory(
+    tmp_path: Path, pki: Path
+) -> None:
+    """The order is: the flag, KUBECONFIG, the service account, ~/.kube/config."""
     account, home, clock = service_account(tmp_path, pki), tmp_path / "home", HandClock()
     (home / ".kube").mkdir(parents=True)
     flag = str(write_kubeconfig(tmp_path / "flag", "http://flag:1"))
@@ -452,8 +454,8 @@ async def test_a_named_kubeconfig_comes_first_then_the_pod_then_the_home(tmp_pat
     assert await found(None, {}) == "http://home:1"
 
 
-async def test_several_kubeconfigs_are_merged_first_come_first_served(tmp_path: Path) -> None:
-    """As kubectl does: files that are missing or empty are skipped, the first to name something wins."""
+async def test_several_kubeconfigs_are_merged_and_the_first_entry_of_a_name_counts(tmp_path: Path) -> None:
+    """As with kubectl, files that are missing or empty are skipped."""
     one, two = kubeconfig("http://one:1", token="1"), kubeconfig("http://two:1", token="2")
     two["contexts"].append({"name": "other", "context": {"cluster": "other", "user": "simulation"}})
     two["clusters"].append({"name": "other", "cluster": {"server": "http://other:1"}})
@@ -467,7 +469,7 @@ async def test_several_kubeconfigs_are_merged_first_come_first_served(tmp_path: 
         await connection.close()
 
 
-# What goes wrong
+# Errors
 
 
 def broken(**changes: Any) -> str:
@@ -527,16 +529,16 @@ def printing(text: str) -> str:
         ),
     ],
 )
-async def test_what_is_wrong_with_a_kubeconfig_is_said_in_one_line(tmp_path: Path, content: str, said: str) -> None:
-    """Which file, what, and what there is instead."""
+async def test_what_is_wrong_with_a_kubeconfig_is_reported_in_one_line(tmp_path: Path, content: str, said: str) -> None:
+    """The error says what is wrong and, where names are missing, which names exist."""
     (tmp_path / "c").write_text(content)
     with pytest.raises(CredentialsError, match=said) as failed:
         await with_kubeconfig(str(tmp_path / "c"), None, HandClock())
     assert "\n" not in str(failed.value)
 
 
-async def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
-    """So that the typing error is seen."""
+async def test_the_error_for_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
+    """The known names show a typing error."""
     path = write_kubeconfig(tmp_path / "c", "http://x:1")
     with pytest.raises(CredentialsError, match=r'there is no context "prod" in .*; there are: simulation'):
         await with_kubeconfig(str(path), "prod", HandClock())
@@ -549,7 +551,9 @@ async def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
         (lambda home: find_connection(None, None, HandClock(), {}, home, home), "set --kubeconfig or KUBECONFIG"),
     ],
 )
-async def test_no_way_to_the_server_is_said(tmp_path: Path, find: Callable[[Path], Any], said: str) -> None:
-    """What was looked for, and what to do."""
+async def test_the_error_says_that_no_connection_is_configured(
+    tmp_path: Path, find: Callable[[Path], Any], said: str
+) -> None:
+    """The error names the missing file, or the flag and the variable to set."""
     with pytest.raises(CredentialsError, match=said):
         await find(tmp_path)

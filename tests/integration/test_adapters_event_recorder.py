@@ -1,4 +1,4 @@
-"""Kubernetes events about pods: what is posted, counted up, limited and dropped."""
+"""Kubernetes events about pods: which of them are posted, aggregated, limited and dropped."""
 
 import asyncio
 from collections import Counter
@@ -29,7 +29,7 @@ EVICT = Evict(100.0, VERDICT, (VERDICT,))
 
 
 class Recording:
-    """A recorder at work, and what it counted."""
+    """A running recorder, and its counts."""
 
     def __init__(self, at: ClientStage) -> None:
         self.at = at
@@ -47,7 +47,7 @@ class Recording:
         return self.at.server.list("events")
 
     async def end(self) -> None:
-        """Stop it."""
+        """Stop the recorder."""
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
 
@@ -62,14 +62,14 @@ async def recording(directory: Path) -> AsyncIterator[Recording]:
 
 @pytest.fixture
 async def on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Recording]:
-    """A recorder that does not wait long between its tries."""
+    """A recorder that waits only shortly between its tries."""
     monkeypatch.setattr(event_recorder, "_FIRST_WAIT_SECONDS", 0.001)
     async with recording(tmp_path) as made:
         yield made
 
 
 async def test_an_event_is_posted_with_the_pods_uid(on: Recording) -> None:
-    """So that kubectl describe shows it; component, reason and text are upstream's."""
+    """With the UID, ``kubectl describe`` shows the event; component, reason and text are upstream's."""
     ref = on.at.pod()
     on.recorder.post(ref, REASON, marking_for_deletion(ref))
     assert await on.recorder.drain(PATIENCE_SECONDS)
@@ -92,8 +92,8 @@ async def test_an_event_is_posted_with_the_pods_uid(on: Recording) -> None:
     assert on.counts == {"posted": 1}
 
 
-async def test_the_same_event_again_counts_up_the_earlier_one(on: Recording) -> None:
-    """A PATCH of count and lastTimestamp; another message is another event."""
+async def test_the_same_event_again_increases_the_count_of_the_earlier_one(on: Recording) -> None:
+    """Count and lastTimestamp are patched; another message makes another event."""
     ref = on.at.pod()
     for _ in range(3):
         on.recorder.post(ref, REASON, marking_for_deletion(ref))
@@ -108,8 +108,8 @@ async def test_the_same_event_again_counts_up_the_earlier_one(on: Recording) -> 
     assert on.counts == {"posted": 2, "aggregated": 2}
 
 
-async def test_an_earlier_event_that_is_gone_is_posted_anew(on: Recording) -> None:
-    """Events expire after an hour."""
+async def test_an_event_is_posted_anew_if_the_earlier_one_no_longer_exists(on: Recording) -> None:
+    """On a cluster, events expire after an hour."""
     ref = on.at.pod()
     on.recorder.post(ref, REASON, "x")
     assert await on.recorder.drain(PATIENCE_SECONDS)
@@ -120,8 +120,8 @@ async def test_an_earlier_event_that_is_gone_is_posted_anew(on: Recording) -> No
     assert on.counts == {"posted": 2}
 
 
-async def test_one_pod_gets_a_burst_and_then_one_in_five_minutes(on: Recording) -> None:
-    """As client-go does it; other pods are not affected."""
+async def test_one_pod_gets_a_burst_of_events_and_then_one_in_five_minutes(on: Recording) -> None:
+    """The limit is client-go's; events of other pods are not limited by it."""
     ref = on.at.pod()
     for _ in range(30):
         on.recorder.post(ref, REASON, "x")
@@ -135,8 +135,8 @@ async def test_one_pod_gets_a_burst_and_then_one_in_five_minutes(on: Recording) 
     assert on.counts["limited"] == 6
 
 
-async def test_events_wait_while_evictions_need_everything(on: Recording) -> None:
-    """They are told afterwards, with the time at which it happened."""
+async def test_events_wait_while_evictions_are_busy(on: Recording) -> None:
+    """An event that waited is posted later, with the time at which it happened."""
     on.busy = True
     on.recorder.post(on.at.pod(), REASON, "x")
     assert not await on.recorder.drain(0.2)
@@ -149,7 +149,7 @@ async def test_events_wait_while_evictions_need_everything(on: Recording) -> Non
 
 
 async def test_a_full_queue_drops_the_oldest(on: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Posting never blocks."""
+    """Posting an event never blocks."""
     monkeypatch.setattr(event_recorder, "_QUEUE", 2)
     for name in "abcd":
         on.recorder.post(PodRef(NamespacedName("default", name), name), REASON, name)
@@ -159,8 +159,8 @@ async def test_a_full_queue_drops_the_oldest(on: Recording, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_refusal_that_may_pass_is_tried_again(on: Recording, status: int) -> None:
-    """A few times, after what the server advises."""
+async def test_a_refusal_that_may_be_temporary_is_tried_again(on: Recording, status: int) -> None:
+    """The event is posted after three refused tries."""
     fault = on.at.server.faults.add(verb="create", resource="events", status=status, times=3)
     on.recorder.post(on.at.pod(), REASON, "x")
     assert await on.recorder.drain(PATIENCE_SECONDS)
@@ -168,7 +168,7 @@ async def test_a_refusal_that_may_pass_is_tried_again(on: Recording, status: int
 
 
 async def test_a_try_whose_answer_was_lost_makes_no_second_event(on: Recording) -> None:
-    """The name is the same for each try, so the second one finds it there."""
+    """Each try uses the same name, so the second try finds the event of the first."""
     on.at.server.faults.add(verb="create", resource="events", reset=True, when="after", times=1)
     on.recorder.post(on.at.pod(), REASON, "x")
     assert await on.recorder.drain(PATIENCE_SECONDS)
@@ -176,10 +176,10 @@ async def test_a_try_whose_answer_was_lost_makes_no_second_event(on: Recording) 
     assert on.counts == {"posted": 1}
 
 
-async def test_a_refusal_for_good_is_counted_and_told_once_in_a_while(
+async def test_permanent_refusals_are_counted_and_logged_only_once(
     on: Recording, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Never raised; a minute later it may be told again."""
+    """Four refused events give one log line, and the recorder keeps running."""
     on.at.server.faults.add(verb="create", resource="events", status=403, message="no events for you")
     for index in range(4):
         on.recorder.post(PodRef(NamespacedName("default", "p"), str(index)), REASON, "x")
@@ -192,14 +192,14 @@ async def test_a_refusal_for_good_is_counted_and_told_once_in_a_while(
 
 
 async def test_draining_gives_up_in_time(on: Recording) -> None:
-    """A server that hangs does not hold up the end of the process."""
+    """A server that hangs does not delay the end of the process."""
     on.at.server.faults.add(verb="create", hang=True)
     on.recorder.post(on.at.pod(), REASON, "x")
     assert not await on.recorder.drain(0.01)
 
 
 async def test_what_happened_to_a_living_pod_is_posted(on: Recording) -> None:
-    """Marking when the deletion was accepted, cancelling where the pod lives on; nothing for pods that are gone."""
+    """Marking is posted when the deletion is accepted, cancelling if the pod lives on, and nothing if it is gone."""
     ref = on.at.pod()
     reporter, now = EventReporter(on.recorder), on.clock.now()
     quiet: list[Effect] = [
@@ -222,8 +222,8 @@ async def test_what_happened_to_a_living_pod_is_posted(on: Recording) -> None:
     }
 
 
-async def test_messages_are_upstreams_alone_where_tenants_must_not_learn_taints(on: Recording) -> None:
-    """A setting leaves the reason out."""
+async def test_messages_are_only_upstreams_where_tenants_must_not_learn_taints(on: Recording) -> None:
+    """A setting leaves the reason out of the message."""
     reporter, now, ref = EventReporter(on.recorder, reasons=False), on.clock.now(), on.at.pod()
     reporter.report(Evicted(ref, "n1", EVICT, 0.0), now)
     reporter.report(Cancelled(ref, "n1", StayReason.NODE_CLEAN), now)
@@ -235,7 +235,7 @@ async def test_messages_are_upstreams_alone_where_tenants_must_not_learn_taints(
 
 
 async def test_long_names_of_pods_make_legal_names_of_events(on: Recording) -> None:
-    """At most 253 characters, and unique."""
+    """Names of events have at most 253 characters, and are unique."""
     ref = PodRef(NamespacedName("default", "p" * 253), "u")
     for message in ("x", "y"):
         on.recorder.post(ref, REASON, message)
@@ -246,7 +246,7 @@ async def test_long_names_of_pods_make_legal_names_of_events(on: Recording) -> N
 
 
 def test_effects_are_counted() -> None:
-    """Each in its own metric."""
+    """Each effect is counted in its own metric."""
     metrics = Metrics("1.0")
     reporter = MetricsReporter(metrics)
     ref, now = PodRef(NamespacedName("ns", "p"), "u"), HandClock().now()

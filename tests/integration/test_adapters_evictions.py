@@ -1,4 +1,4 @@
-"""Our client asks the embedded API server's eviction API: which pods go, and what each refusal means."""
+"""Our client uses the embedded API server's eviction API: which evictions are accepted, and what each refusal means."""
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -21,14 +21,14 @@ WEB = {"matchLabels": {"app": "web"}}
 
 @pytest.fixture
 async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
-    """A stage for one test, whose pods take their time to end."""
+    """A stage for one test, whose pods need 30 s to terminate."""
     async with client_stage(tmp_path) as made:
         made.server.kubelets.finish_after_seconds = 30.0
         yield made
 
 
 def add_pod(at: ClientStage, name: str = "web-0", *, ready: bool = True, phase: str = "Running") -> PodRef:
-    """Create a pod that runs."""
+    """Create a pod, by default running and ready."""
     pod = pod_object("default", name, "n1", timestamp=at.server.clock.timestamp())
     pod["status"]["phase"] = phase
     if not ready:
@@ -37,13 +37,13 @@ def add_pod(at: ClientStage, name: str = "web-0", *, ready: bool = True, phase: 
 
 
 async def add_budget(at: ClientStage, name: str = "b", **spec: Any) -> None:
-    """Create a budget for the pods called web-N, and wait until it has been counted."""
+    """Create a budget for pods with the label app=web, and wait until the disruption controller has processed it."""
     at.server.create("poddisruptionbudgets", {"metadata": {"name": name}, "spec": {"selector": WEB, **spec}})
     await counted(at, name, observedGeneration=1)
 
 
 async def counted(at: ClientStage, name: str = "b", **wanted: int) -> None:
-    """Wait until the disruption controller has written this into a budget's status."""
+    """Wait until the disruption controller has written these values into a budget's status."""
 
     def status() -> Mapping[str, Any]:
         return (at.server.get("poddisruptionbudgets", name) or {}).get("status") or {}
@@ -52,7 +52,7 @@ async def counted(at: ClientStage, name: str = "b", **wanted: int) -> None:
 
 
 def add_counted_budget(at: ClientStage, **status: Any) -> None:
-    """Create a budget with this status, which nobody counts again."""
+    """Create a budget with this status, which the disruption controller does not update."""
     at.server.budgets.paused = True
     spec = {"selector": WEB, "minAvailable": 1}
     status = {"observedGeneration": 1, "currentHealthy": 1, "desiredHealthy": 1, "disruptionsAllowed": 0, **status}
@@ -60,7 +60,7 @@ def add_counted_budget(at: ClientStage, **status: Any) -> None:
 
 
 async def refused(at: ClientStage, ref: PodRef) -> CallFailed:
-    """Ask for an eviction that is refused, and return the refusal; the pod is untouched."""
+    """Ask for an eviction that is refused, and return the refusal; check that the pod is unchanged."""
     before = at.server.get("pods", ref.key.name)
     with pytest.raises(CallFailed) as failed:
         await at.writer.evict(ref, at_once)
@@ -69,7 +69,7 @@ async def refused(at: ClientStage, ref: PodRef) -> CallFailed:
 
 
 def is_leaving(at: ClientStage, ref: PodRef) -> bool:
-    """Tell whether a pod is terminating."""
+    """Return whether a pod is terminating."""
     return "deletionTimestamp" in (at.server.get("pods", ref.key.name) or {})["metadata"]
 
 
@@ -77,7 +77,7 @@ def is_leaving(at: ClientStage, ref: PodRef) -> bool:
 
 
 async def test_a_pod_without_budget_is_evicted_by_its_uid_with_its_own_grace(at: ClientStage) -> None:
-    """One POST, counted as such; the server sets the condition."""
+    """The client sends one POST and counts it; the server sets the condition."""
     ref = add_pod(at)
     assert await at.writer.evict(ref, at_once)
     assert is_leaving(at, ref)
@@ -90,22 +90,24 @@ async def test_a_pod_without_budget_is_evicted_by_its_uid_with_its_own_grace(at:
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
 async def test_pods_that_do_not_run_pass_an_exhausted_budget(at: ClientStage, phase: str) -> None:
-    """Budgets are not asked."""
+    """The API server ignores budgets for pods that are pending or finished."""
     ref = add_pod(at, phase=phase)
     await add_budget(at, maxUnavailable=0)
     assert await at.writer.evict(ref, at_once)
 
 
-async def test_a_terminating_pod_is_accepted_again(at: ClientStage) -> None:
-    """It goes anyway."""
+async def test_evicting_a_terminating_pod_succeeds(at: ClientStage) -> None:
+    """The exhausted budget does not matter, since the pod is going away already."""
     ref = add_pod(at)
     at.server.delete("pods", "web-0")
     await add_budget(at, maxUnavailable=0)
     assert await at.writer.evict(ref, at_once)
 
 
-async def test_an_unready_pod_goes_where_the_others_suffice_or_the_budget_does_not_mind(at: ClientStage) -> None:
-    """It does not count as healthy: a budget that is met is not hurt, and AlwaysAllow never minds."""
+async def test_an_unready_pod_is_evicted_if_the_others_meet_the_budget_or_the_budget_always_allows_it(
+    at: ClientStage,
+) -> None:
+    """An unready pod does not count as healthy, so a budget that is met stays met; AlwaysAllow skips this check."""
     sick, _ = add_pod(at, ready=False), add_pod(at, "web-1")
     await add_budget(at, minAvailable=2)
     assert (await refused(at, sick)).block == Block(BlockReason.BUDGET, "b")
@@ -119,11 +121,11 @@ async def test_an_unready_pod_goes_where_the_others_suffice_or_the_budget_does_n
     assert await at.writer.evict(other, at_once)
 
 
-# Gone
+# Pods that are gone
 
 
-async def test_another_uid_or_nobody_is_false(at: ClientStage) -> None:
-    """409 by the precondition and 404: the pod is gone, and whoever has its name now is untouched."""
+async def test_an_eviction_returns_false_if_the_uid_differs_or_the_pod_is_gone(at: ClientStage) -> None:
+    """The server answers 409 (precondition) or 404: the pod is gone, and the pod that has its name now is unchanged."""
     ref = add_pod(at)
     before = at.server.get("pods", "web-0")
     assert not await at.writer.evict(ref._replace(uid="other"), at_once)
@@ -132,8 +134,10 @@ async def test_another_uid_or_nobody_is_false(at: ClientStage) -> None:
     assert [code for *_, code in at.counted] == ["409", "404"]
 
 
-async def test_another_uid_costs_the_budget_of_who_has_the_name_now(at: ClientStage) -> None:
-    """The server asks the budget before it looks at the UID: so the live pod has to be read before every eviction."""
+async def test_an_eviction_with_a_stale_uid_uses_up_the_budget_of_the_pod_that_has_the_name_now(
+    at: ClientStage,
+) -> None:
+    """The server checks the budget before it compares the UID, so the live pod must be read before each eviction."""
     ref, _ = add_pod(at), add_pod(at, "web-1")
     await add_budget(at, maxUnavailable=1)
     assert not await at.writer.evict(ref._replace(uid="other"), at_once)
@@ -150,8 +154,10 @@ async def test_another_uid_costs_the_budget_of_who_has_the_name_now(at: ClientSt
         {"status": 409, "message": "the object has been modified", "details": {"name": "b", "kind": "pods"}},
     ],
 )
-async def test_what_is_not_about_the_pod_does_not_say_that_it_is_gone(at: ClientStage, fault: dict[str, Any]) -> None:
-    """A wrong path's 404, an absent namespace or budget of the same name, a conflict over a budget."""
+async def test_an_answer_that_is_not_about_the_pod_does_not_mean_that_the_pod_is_gone(
+    at: ClientStage, fault: dict[str, Any]
+) -> None:
+    """Examples are a wrong path, a missing namespace or budget of the same name, and a conflict over a budget."""
     ref = add_pod(at)
     at.server.faults.add(resource="pods/eviction", **fault)
     failed = await refused(at, ref)
@@ -161,8 +167,8 @@ async def test_what_is_not_about_the_pod_does_not_say_that_it_is_gone(at: Client
 # Budgets
 
 
-async def test_an_exhausted_budget_is_named_with_its_numbers_and_advises_nothing(at: ClientStage) -> None:
-    """429 with a cause; nothing is taken from the budget by asking."""
+async def test_an_exhausted_budget_is_named_with_its_numbers_and_without_a_retry_time(at: ClientStage) -> None:
+    """The server answers 429 with a cause; asking uses up nothing of the budget."""
     ref = add_pod(at)
     await add_budget(at, minAvailable=1)
     before = at.server.get("poddisruptionbudgets", "b")
@@ -177,8 +183,8 @@ async def test_an_exhausted_budget_is_named_with_its_numbers_and_advises_nothing
     assert at.server.get("poddisruptionbudgets", "b") == before
 
 
-async def test_a_budget_that_allows_one_lets_one_go_and_frees_up_with_its_replacement(at: ClientStage) -> None:
-    """The second is blocked until the disruption controller has counted the first one's successor as ready."""
+async def test_a_budget_that_allows_one_eviction_allows_the_next_once_the_replacement_is_ready(at: ClientStage) -> None:
+    """The second pod is blocked until the disruption controller has counted another ready pod."""
     first, second = add_pod(at), add_pod(at, "web-1")
     await add_budget(at, minAvailable=1)
     assert await at.writer.evict(first, at_once)
@@ -191,8 +197,8 @@ async def test_a_budget_that_allows_one_lets_one_go_and_frees_up_with_its_replac
     assert await at.writer.evict(second, at_once)
 
 
-async def test_a_budget_that_has_not_been_counted_yet_advises_ten_seconds(at: ClientStage) -> None:
-    """New or just changed: the disruption controller has not seen this generation."""
+async def test_a_budget_that_has_not_been_processed_yet_asks_to_retry_in_ten_seconds(at: ClientStage) -> None:
+    """The disruption controller has not seen this generation of the budget, which is new or was just changed."""
     ref = add_pod(at)
     add_counted_budget(at, observedGeneration=0, disruptionsAllowed=1)
     failed = await refused(at, ref)
@@ -214,16 +220,18 @@ async def test_a_budget_that_has_not_been_counted_yet_advises_ten_seconds(at: Cl
         ({"currentHealthy": 2}, BlockReason.BUDGET, 429),
     ],
 )
-async def test_odd_states_of_a_budget_block_too(at: ClientStage, status: Any, reason: BlockReason, code: int) -> None:
-    """403 in the budget's name is no missing right; and a budget may refuse though its numbers would allow it."""
+async def test_unusual_states_of_a_budget_block_too(
+    at: ClientStage, status: Any, reason: BlockReason, code: int
+) -> None:
+    """A 403 about a budget is no missing right, and a budget may refuse although its status looks sufficient."""
     ref = add_pod(at)
     add_counted_budget(at, **status)
     failed = await refused(at, ref)
     assert (failed.reason, failed.block) == (failure_reason(code), Block(reason, "b"))
 
 
-async def test_two_budgets_are_a_block_without_a_name(at: ClientStage) -> None:
-    """500 without a reason, whatever they allow."""
+async def test_two_budgets_for_one_pod_block_without_a_name(at: ClientStage) -> None:
+    """The server answers 500 without a reason, whatever the budgets allow."""
     ref = add_pod(at)
     await add_budget(at, "b", maxUnavailable=1)
     await add_budget(at, "c", maxUnavailable=1)
@@ -231,7 +239,7 @@ async def test_two_budgets_are_a_block_without_a_name(at: ClientStage) -> None:
     assert (failed.reason, failed.block) == (FailureReason.OTHER, Block(BlockReason.SEVERAL_BUDGETS, ""))
 
 
-# No blocks
+# Refusals that are not blocks
 
 
 @pytest.mark.parametrize(
@@ -246,16 +254,18 @@ async def test_two_budgets_are_a_block_without_a_name(at: ClientStage) -> None:
         ({"status": 504, "details": {"retryAfterSeconds": 10}}, 10.0),
     ],
 )
-async def test_other_refusals_are_failed_calls(at: ClientStage, fault: dict[str, Any], seconds: float | None) -> None:
-    """API Priority and Fairness, webhooks, a namespace that ends, and budgets that many write at once."""
+async def test_other_refusals_are_failed_calls_without_a_block(
+    at: ClientStage, fault: dict[str, Any], seconds: float | None
+) -> None:
+    """They come from API Priority and Fairness, webhooks, a terminating namespace, and conflicting budget writes."""
     ref = add_pod(at)
     at.server.faults.add(resource="pods/eviction", **fault)
     failed = await refused(at, ref)
     assert (failed.reason, failed.block, failed.retry_after_seconds) == (failure_reason(fault["status"]), None, seconds)
 
 
-async def test_missing_rights_are_a_failed_call(at: ClientStage) -> None:
-    """A 403 in the pod's name."""
+async def test_a_missing_right_is_a_failed_call_without_a_block(at: ClientStage) -> None:
+    """The API server answers 403 about the pod."""
     ref = add_pod(at)
     at.server.answerer.authorize = lambda request: request.resource_name != "pods/eviction"
     failed = await refused(at, ref)

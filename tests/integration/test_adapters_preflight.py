@@ -1,4 +1,4 @@
-"""The look before the start: what is asked for depends on what will be done, and a no is told in plain words."""
+"""The check before the start: which rights are asked for depends on the settings, and missing rights are named."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +20,7 @@ EVICTION = {"create pods/eviction"}
 
 @pytest.fixture
 async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
-    """A server by which nothing is allowed."""
+    """A server that answers every access review with no."""
     async with client_stage(tmp_path) as made:
         made.server.faults.add(path="selfsubjectaccessreviews", status=201, message="{}", plain_text=True)
         yield made
@@ -50,8 +50,10 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
         ),
     ],
 )
-async def test_only_what_will_be_used_is_asked_for(at: ClientStage, settings: Settings, asked: set[str]) -> None:
-    """Each right once, and all of them are missing here."""
+async def test_only_rights_that_the_settings_need_are_asked_for(
+    at: ClientStage, settings: Settings, asked: set[str]
+) -> None:
+    """Each right is asked for once; in this test all of them are missing."""
     missing = await missing_rights(at.calls, settings)
     assert set(missing) == asked
     assert len(missing) == len(asked)
@@ -59,7 +61,7 @@ async def test_only_what_will_be_used_is_asked_for(at: ClientStage, settings: Se
 
 
 async def test_lease_and_config_map_are_asked_for_by_name(at: ClientStage) -> None:
-    """In the namespace of the Lease; one that is to be created has no name yet."""
+    """The rights are asked for in the Lease's namespace; a right to create has no name."""
     election = ElectionSettings(lease_name="mine", lease_namespace="here")
     await missing_rights(at.calls, Settings(election=election, control_state=ControlStateSettings(name="ours")))
     reviews = at.server.requests.select(verb="create")

@@ -1,4 +1,4 @@
-"""Our client against the embedded API server: what is asked, and what each answer means."""
+"""Our client and the embedded API server: the requests it sends, and what each answer means."""
 
 import asyncio
 import logging
@@ -36,8 +36,8 @@ def names(pages: list[Page[Pod]]) -> list[str]:
     return [pod.ref.key.name for page in pages for pod in page.objects]
 
 
-async def test_they_stand_behind_the_doors(at: ClientStage) -> None:
-    """One is a reader and one a writer of the cluster (a static type check, run for good measure)."""
+async def test_reader_and_writer_implement_their_protocols(at: ClientStage) -> None:
+    """This is mainly a check of static types: a reader and a writer of the cluster."""
     reader: ClusterReader = at.reader
     writer: ClusterWriter = at.writer
     assert (reader, writer) == (at.reader, at.writer)
@@ -47,7 +47,7 @@ async def test_they_stand_behind_the_doors(at: ClientStage) -> None:
 
 
 async def test_a_node_is_read_with_its_taints(at: ClientStage) -> None:
-    """One GET, without resourceVersion, so the answer is live."""
+    """The read is one GET without resourceVersion, so the answer is live."""
     at.server.taint("n1", "k", "v")
     node = await at.reader.read_node("n1")
     assert node is not None
@@ -58,21 +58,21 @@ async def test_a_node_is_read_with_its_taints(at: ClientStage) -> None:
     assert request.user_agent.startswith("taint-eviction-controller/")
 
 
-async def test_an_absent_node_is_none(at: ClientStage) -> None:
-    """Not found is an answer."""
+async def test_reading_an_absent_node_returns_none(at: ClientStage) -> None:
+    """A 404 about this node is an answer, not a failed call."""
     assert await at.reader.read_node("gone") is None
 
 
-async def test_somebody_elses_404_is_no_answer_about_the_node(at: ClientStage) -> None:
-    """A load balancer's or a wrong path's 404 must not look like a deleted node."""
+async def test_a_404_that_is_not_about_the_node_is_a_failed_call(at: ClientStage) -> None:
+    """The 404 of a load balancer or for a wrong path must not look like a deleted node."""
     at.server.faults.add(verb="get", status=404, plain_text=True, message="404 page not found")
     with pytest.raises(CallFailed, match="404 page not found") as failed:
         await at.reader.read_node("n1")
     assert failed.value.reason is FailureReason.NOT_FOUND
 
 
-async def test_a_pod_of_another_uid_is_none(at: ClientStage) -> None:
-    """The name alone is nobody."""
+async def test_reading_a_pod_with_another_uid_returns_none(at: ClientStage) -> None:
+    """The name alone does not identify a pod."""
     ref = at.pod()
     assert (await at.reader.read_pod(ref)) is not None
     assert await at.reader.read_pod(ref._replace(uid="other")) is None
@@ -80,7 +80,7 @@ async def test_a_pod_of_another_uid_is_none(at: ClientStage) -> None:
 
 
 async def test_nodes_are_listed_in_pages(at: ClientStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every node once, each page with the UIDs in it and the list's version."""
+    """Each node is listed once, each page has the UIDs in it, and all pages have the list's version."""
     monkeypatch.setattr("taint_eviction.adapters.api_reader._PAGE", 1)
     pages = [page async for page in at.reader.list_nodes()]
     assert [[node.name for node in page.objects] for page in pages] == [["n1"], ["n2"]]
@@ -89,15 +89,15 @@ async def test_nodes_are_listed_in_pages(at: ClientStage, monkeypatch: pytest.Mo
 
 
 async def test_the_pods_of_one_node_are_listed_unpaged(at: ClientStage) -> None:
-    """By the server's index on the node's name, and without a limit."""
+    """The server selects the pods by the name of their node, and no limit is set."""
     at.pod("a"), at.pod("b", "n2")
     assert names(await all_pods(at, "n1")) == ["a"]
     [request] = at.server.requests.select(verb="list", resource="pods")
     assert request.query == {"fieldSelector": "spec.nodeName=n1"}
 
 
-async def test_what_the_watch_cache_has_of_a_node_is_asked_for_as_such(at: ClientStage) -> None:
-    """The same list at resourceVersion 0, so that the server need not make sure that it is new."""
+async def test_the_cached_list_of_a_nodes_pods_asks_for_resource_version_zero(at: ClientStage) -> None:
+    """At resourceVersion 0 the server answers from its watch cache, and need not check that its answer is current."""
     at.pod("a"), at.pod("b", "n2")
     assert [pod.ref.key.name for pod in await at.reader.cached_pods("n1")] == ["a"]
     [request] = at.server.requests.select(verb="list", resource="pods")
@@ -105,21 +105,23 @@ async def test_what_the_watch_cache_has_of_a_node_is_asked_for_as_such(at: Clien
 
 
 async def test_all_bound_pods_are_listed_in_pages(at: ClientStage) -> None:
-    """Those without a node are left out by the server."""
+    """The server leaves out the pods without a node."""
     at.pod("a"), at.pod("b", "n2"), at.pod("c", "")
     assert names(await all_pods(at, None)) == ["a", "b"]
     [request] = at.server.requests.select(verb="list", resource="pods")
     assert request.query == {"fieldSelector": "spec.nodeName!=", "limit": "500"}
 
 
-async def test_a_list_whose_token_expires_is_begun_anew(at: ClientStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """410 in the middle: from the start, and after three times in one piece."""
+async def test_a_list_whose_continue_token_expires_begins_anew(
+    at: ClientStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a 410 in the middle the list starts again; after the third 410 it is asked for in one piece."""
     monkeypatch.setattr("taint_eviction.adapters.api_reader._PAGE", 1)
     for name in "ab":
         at.pod(name)
 
     def forget(request: LoggedRequest) -> None:
-        """Let the version that an answer's token is for be forgotten right after it."""
+        """Compact the store right after an answer, so that its continue token expires."""
         at.server.patch("nodes", "n1", {"metadata": {"labels": {"change": str(request.number)}}})
         at.server.store.compact()
 
@@ -131,10 +133,10 @@ async def test_a_list_whose_token_expires_is_begun_anew(at: ClientStage, monkeyp
     assert [request.query.get("limit") for request in asked] == ["1", "1", "1", None]
 
 
-async def test_a_malformed_object_in_a_list_is_named_once_and_skipped(
+async def test_a_malformed_object_in_a_list_is_logged_once_and_skipped(
     at: ClientStage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its UID still counts as present, so that it is not swept as gone; the others are read."""
+    """The pod's UID still counts as present, so the pod is not treated as gone; other pods are read."""
     bad, good = at.pod("bad"), at.pod("good")
     pod = at.server.get("pods", "bad") or {}
     pod["spec"]["tolerations"] = [{"key": "a", "tolerationSeconds": "soon"}]
@@ -152,7 +154,7 @@ async def test_a_malformed_object_in_a_list_is_named_once_and_skipped(
 
 
 async def test_reading_a_malformed_pod_is_a_failed_call(at: ClientStage) -> None:
-    """So the eviction is tried again later: never decided on something misread."""
+    """The eviction is tried again later, since no decision may rest on an object that cannot be read."""
     ref = at.pod()
     pod = at.server.get("pods", "web") or {}
     pod["spec"]["tolerations"] = [{"key": "a", "tolerationSeconds": "soon"}]
@@ -165,7 +167,7 @@ async def test_reading_a_malformed_pod_is_a_failed_call(at: ClientStage) -> None
 
 
 async def test_marking_sets_the_condition_and_returns_the_live_pod(at: ClientStage) -> None:
-    """By a strategic merge on the status, in the name of this controller, dated by the server's time."""
+    """The client sends a strategic merge patch of the status, with its own field manager and the server's time."""
     ref = at.pod()
     pod = await at.writer.mark(ref, False, NOW)
     assert pod is not None
@@ -191,21 +193,21 @@ async def test_marking_again_keeps_the_transition_time(at: ClientStage) -> None:
     assert at.condition()["lastTransitionTime"] == "2030-03-17T17:46:45Z"
 
 
-async def test_marking_never_touches_another_uid(at: ClientStage) -> None:
-    """422 about metadata.uid: the pod is gone, its name belongs to another."""
+async def test_marking_never_changes_a_pod_with_another_uid(at: ClientStage) -> None:
+    """A 422 about metadata.uid means that the pod is gone and its name belongs to another pod."""
     ref = at.pod()
     assert await at.writer.mark(ref._replace(uid="other"), False, NOW) is None
     assert at.condition() == {}
     assert at.server.requests.counts["patch", "pods/status", 422] == 1
 
 
-async def test_marking_an_absent_pod_is_none(at: ClientStage) -> None:
-    """404: gone."""
+async def test_marking_an_absent_pod_returns_none(at: ClientStage) -> None:
+    """A 404 about the pod means that it is gone."""
     assert await at.writer.mark(PodRef(NamespacedName("default", "gone"), "x"), False, NOW) is None
 
 
 async def test_a_condition_that_is_refused_is_a_failed_call(at: ClientStage) -> None:
-    """Another 422 says nothing about who the pod is."""
+    """Any other 422 says nothing about the pod's identity."""
     ref = at.pod()
     at.server.faults.add(verb="patch", status=422, reason="Invalid", message="pods web is invalid: status: no")
     with pytest.raises(CallFailed, match="status: no") as failed:
@@ -214,7 +216,7 @@ async def test_a_condition_that_is_refused_is_a_failed_call(at: ClientStage) -> 
 
 
 async def test_taking_back_sets_the_condition_to_false(at: ClientStage) -> None:
-    """On the version that was read, with the reason kept."""
+    """The condition keeps its reason."""
     ref = at.pod()
     pod = await at.writer.mark(ref, False, NOW)
     assert pod is not None
@@ -232,7 +234,7 @@ async def test_taking_back_sets_the_condition_to_false(at: ClientStage) -> None:
 
 
 async def test_taking_back_from_a_pod_that_changed_meanwhile_fails(at: ClientStage) -> None:
-    """Somebody else's later word is not overwritten: 409, to be decided again on a fresh read."""
+    """A later write by somebody else is not overwritten: the server answers 409, and the call fails as a conflict."""
     pod = await at.writer.mark(at.pod(), False, NOW)
     assert pod is not None
     at.server.patch("pods", "web", {"metadata": {"labels": {"changed": "yes"}}})
@@ -243,15 +245,15 @@ async def test_taking_back_from_a_pod_that_changed_meanwhile_fails(at: ClientSta
 
 
 async def test_deleting_asks_for_this_uid_with_the_pods_own_grace(at: ClientStage) -> None:
-    """The body holds the precondition and no grace period."""
+    """The body contains the precondition and no grace period."""
     ref = at.pod()
     assert await at.writer.delete(ref, at_once)
     [request] = at.server.requests.select(verb="delete")
     assert request.body == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
 
 
-async def test_deleting_another_uid_or_nobody_is_false(at: ClientStage) -> None:
-    """409 by the precondition and 404: the pod is gone, and whoever has its name now is untouched."""
+async def test_a_deletion_returns_false_if_the_uid_differs_or_the_pod_is_gone(at: ClientStage) -> None:
+    """The server answers 409 (precondition) or 404: the pod is gone, and the pod that has its name now is unchanged."""
     ref = at.pod()
     assert not await at.writer.delete(ref._replace(uid="other"), at_once)
     assert not await at.writer.delete(PodRef(NamespacedName("default", "gone"), "x"), at_once)
@@ -261,7 +263,7 @@ async def test_deleting_another_uid_or_nobody_is_false(at: ClientStage) -> None:
 
 
 async def test_another_conflict_is_a_failed_call(at: ClientStage) -> None:
-    """A 409 that does not name the UID says nothing about who the pod is."""
+    """A 409 that does not name the UID says nothing about the pod's identity."""
     ref = at.pod()
     message = "Operation cannot be fulfilled on pods web: the object has been modified"
     at.server.faults.add(verb="delete", status=409, message=message)
@@ -269,7 +271,7 @@ async def test_another_conflict_is_a_failed_call(at: ClientStage) -> None:
         await at.writer.delete(ref, at_once)
 
 
-# What goes wrong
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -280,10 +282,10 @@ async def test_another_conflict_is_a_failed_call(at: ClientStage) -> None:
         ({"status": 503}, None),
     ],
 )
-async def test_the_servers_advice_to_wait_is_passed_on(
+async def test_the_servers_retry_time_is_passed_on(
     at: ClientStage, fault: dict[str, Any], seconds: float | None
 ) -> None:
-    """By header or by the Status' details."""
+    """The time is in the header or in the details of the Status."""
     at.server.faults.add(verb="get", **fault)
     with pytest.raises(CallFailed) as failed:
         await at.reader.read_node("n1")
@@ -291,7 +293,7 @@ async def test_the_servers_advice_to_wait_is_passed_on(
 
 
 async def test_a_call_that_hangs_ends_with_the_timeout(tmp_path: Path) -> None:
-    """Connect, answer and body together have so long and no longer."""
+    """The timeout covers connecting, the answer and its body together."""
     async with client_stage(tmp_path, timeout_seconds=0.05) as at:
         at.server.faults.add(verb="get", hang=True)
         with pytest.raises(CallFailed, match=r"no answer from the API server within 0\.05 s") as failed:
@@ -300,8 +302,8 @@ async def test_a_call_that_hangs_ends_with_the_timeout(tmp_path: Path) -> None:
         assert at.counted == [("get", "nodes", "timeout")]
 
 
-async def test_a_cancelled_call_is_cancelled(at: ClientStage) -> None:
-    """Being cancelled is not a failure of the world's, and is passed on."""
+async def test_a_cancelled_call_raises_the_cancellation(at: ClientStage) -> None:
+    """A cancellation is not a failed call."""
     at.server.faults.add(verb="get", hang=True)
     task = asyncio.create_task(at.reader.read_node("n1"))
     await at.server.requests.wait_for(verb="get")
@@ -310,8 +312,8 @@ async def test_a_cancelled_call_is_cancelled(at: ClientStage) -> None:
         await task
 
 
-async def test_a_server_that_is_away_or_cuts_off_is_a_failed_call(at: ClientStage) -> None:
-    """Resets and refused connections: a plain sentence without a status."""
+async def test_a_server_that_is_down_or_resets_the_connection_is_a_failed_call(at: ClientStage) -> None:
+    """The error for a refused connection is a plain sentence without a status code."""
     at.server.faults.add(verb="get", reset=True)
     with pytest.raises(CallFailed) as failed:
         await at.reader.read_node("n1")
@@ -323,8 +325,8 @@ async def test_a_server_that_is_away_or_cuts_off_is_a_failed_call(at: ClientStag
     assert {code for _, _, code in at.counted} == {"connection"}
 
 
-async def test_calls_are_counted_and_dates_are_heard(at: ClientStage) -> None:
-    """Each answer, refusals included."""
+async def test_each_answer_is_counted_and_its_date_is_reported(at: ClientStage) -> None:
+    """Refusals are counted and dated as well."""
     await at.reader.read_node("n1")
     await at.reader.read_node("gone")
     await at.writer.delete(at.pod(), at_once)
@@ -335,8 +337,8 @@ async def test_calls_are_counted_and_dates_are_heard(at: ClientStage) -> None:
 
 
 @pytest.mark.parametrize("status", [502, 503, 504, 429, 404, 200])
-async def test_the_date_of_a_proxys_answer_is_not_heard(at: ClientStage, status: int) -> None:
-    """Its clock is not what objects are dated by; the API server's own refusals come with a Status."""
+async def test_the_date_of_a_proxys_answer_is_not_used(at: ClientStage, status: int) -> None:
+    """Objects are not dated by the proxy's clock; the API server's own refusals contain a Status."""
     at.server.faults.add(verb="get", status=status, html=True, date_ahead_seconds=7200.0, times=1)
     with pytest.raises(CallFailed):
         await at.reader.read_node("n1")
@@ -348,7 +350,7 @@ async def test_the_date_of_a_proxys_answer_is_not_heard(at: ClientStage, status:
 
 
 async def test_no_call_waits_for_a_connection(tmp_path: Path) -> None:
-    """Two hundred at once are all on the wire before the first is answered."""
+    """Two hundred requests reach the server before the first is answered."""
     async with client_stage(tmp_path) as at:
         fault = at.server.faults.add(verb="get", hang=True)
         tasks = [asyncio.create_task(at.reader.read_node("n1")) for _ in range(200)]
@@ -360,15 +362,15 @@ async def test_no_call_waits_for_a_connection(tmp_path: Path) -> None:
 
 
 async def test_a_closed_connection_is_a_failed_call(tmp_path: Path) -> None:
-    """Whoever still calls while the process ends is told so."""
+    """A call that is made while the process ends fails with this error."""
     async with client_stage(tmp_path) as at:
         await at.connection.close()
         with pytest.raises(CallFailed, match="closed"):
             await at.reader.read_node("n1")
 
 
-async def test_a_401_with_nothing_newer_to_offer_is_a_failed_call(at: ClientStage) -> None:
-    """Asked once: there is no use in asking again."""
+async def test_a_401_without_a_newer_token_is_a_failed_call(at: ClientStage) -> None:
+    """The request is sent once, since sending it again would not help."""
     at.server.tokens = {"secret"}
     with pytest.raises(CallFailed) as failed:
         await at.reader.read_node("n1")

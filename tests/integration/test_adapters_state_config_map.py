@@ -1,4 +1,4 @@
-"""The state ConfigMap on the server: nobody's write is lost, and what can't be understood is told once."""
+"""The state ConfigMap on the server: no write is lost, and keys that cannot be read are logged once."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
 
 
 def state(at: ClientStage) -> StateConfigMap:
-    """Another process's door to the same ConfigMap."""
+    """A store of the same ConfigMap, as another process would have it."""
     return StateConfigMap(at.calls, NAMESPACE, NAME)
 
 
@@ -61,7 +61,7 @@ def config_map(at: ClientStage) -> dict[str, Any]:
 
 
 def data(at: ClientStage) -> dict[str, str]:
-    """Its data."""
+    """The data of the ConfigMap."""
     found: dict[str, str] = config_map(at)["data"]
     return found
 
@@ -73,7 +73,7 @@ def writes(at: ClientStage) -> list[tuple[str, int | None]]:
 
 
 def between(at: ClientStage, meddle: Callable[[], object], times: int = 1) -> None:
-    """Let somebody else act right after each of the first reads."""
+    """Call ``meddle``, the write of somebody else, right after each of the first reads."""
     left = iter(range(times))
 
     def act(entry: LoggedRequest) -> None:
@@ -83,22 +83,24 @@ def between(at: ClientStage, meddle: Callable[[], object], times: int = 1) -> No
     at.server.requests.subscribe(act)
 
 
-async def test_it_stands_behind_its_door(at: ClientStage) -> None:
-    """It is an OrdersStore (a static type check, run for good measure)."""
+async def test_the_config_map_implements_the_store_of_the_control_state(at: ClientStage) -> None:
+    """This is mainly a check of static types; without a ConfigMap, reading returns None and writes nothing."""
     door: ControlStateStore = state(at)
     assert await door.read() is None
     assert writes(at) == []
 
 
 @pytest.mark.parametrize("fields", [{}, {"data": None}, {"data": {"pause": "false"}}])
-async def test_a_config_map_without_orders_orders_nothing(at: ClientStage, fields: dict[str, Any]) -> None:
-    """That it is there is something else than that it never was."""
+async def test_a_config_map_without_orders_is_read_as_an_empty_control_state(
+    at: ClientStage, fields: dict[str, Any]
+) -> None:
+    """An existing ConfigMap differs from a missing one, which is read as None."""
     put(at, **fields)
     assert await state(at).read() == ControlState()
 
 
-async def test_what_one_writes_all_read(at: ClientStage) -> None:
-    """The first write makes the ConfigMap, the next ones change their own keys."""
+async def test_each_store_reads_what_another_has_written(at: ClientStage) -> None:
+    """The first write creates the ConfigMap, and the next ones change only their own keys."""
     await state(at).set_pauses({N1: PAUSE, SHOP: Pause()})
     await state(at).write_latch(LATCH)
     assert await state(at).read() == ControlState(None, {"n1": PAUSE}, {"shop": Pause()}, LATCH)
@@ -113,8 +115,8 @@ async def test_what_one_writes_all_read(at: ClientStage) -> None:
     }
 
 
-async def test_what_others_keep_there_stays(at: ClientStage) -> None:
-    """Labels, keys of other versions, binary ones."""
+async def test_writes_keep_what_others_have_put_into_the_config_map(at: ClientStage) -> None:
+    """Labels, keys of other versions and binary keys stay."""
     put(at, data={"later": "x"}, binaryData={"logo": "aWNv"})
     patch(at, metadata={"labels": {"team": "a"}})
     await state(at).set_pauses({EVERYTHING: Pause()})
@@ -127,22 +129,22 @@ async def test_what_others_keep_there_stays(at: ClientStage) -> None:
 # Pauses
 
 
-async def test_what_is_paused_keeps_the_pause_it_has(at: ClientStage) -> None:
-    """Pausing again changes neither since when nor why, and resuming what is not paused writes nothing."""
+async def test_pausing_what_is_paused_keeps_the_first_pause(at: ClientStage) -> None:
+    """Its start and reason stay; resuming what is not paused writes nothing."""
     await state(at).set_pauses({N1: PAUSE})
     await state(at).set_pauses({N1: Pause(EPOCH + 60, "again"), SHOP: None, EVERYTHING: None})
     assert await state(at).read() == ControlState(nodes={"n1": PAUSE})
     assert writes(at) == [("create", 201)]
 
 
-async def test_resuming_where_there_is_no_config_map_makes_none(at: ClientStage) -> None:
-    """Nothing was ever paused."""
+async def test_resuming_without_a_config_map_creates_none(at: ClientStage) -> None:
+    """Without a ConfigMap, nothing is paused."""
     await state(at).set_pauses({EVERYTHING: None})
     assert writes(at) == []
 
 
 async def test_a_malformed_pause_can_be_resumed(at: ClientStage) -> None:
-    """Also one that stands among the binary keys, where a key of ours has no business."""
+    """This includes a pause among the binary keys, where the controller never writes one."""
     put(at, data={"pause": "yes"}, binaryData={"pause-node.n1": "eWVz"})
     held = await state(at).read()
     assert held is not None
@@ -152,8 +154,8 @@ async def test_a_malformed_pause_can_be_resumed(at: ClientStage) -> None:
     assert await state(at).read() == ControlState()
 
 
-async def test_a_false_is_overwritten_by_a_pause(at: ClientStage) -> None:
-    """People may write false instead of taking the key away."""
+async def test_a_pause_overwrites_the_value_false(at: ClientStage) -> None:
+    """People may write false instead of removing the key."""
     put(at, data={"pause": "false"})
     await state(at).set_pauses({EVERYTHING: PAUSE})
     assert await state(at).read() == ControlState(PAUSE)
@@ -170,8 +172,8 @@ async def test_a_false_is_overwritten_by_a_pause(at: ClientStage) -> None:
         "nonsense",
     ],
 )
-async def test_a_latch_is_not_written_where_it_is_open_or_was_reset_since(at: ClientStage, stands: str) -> None:
-    """The first cause stays, a malformed key counts as open, and what a human has closed stays closed."""
+async def test_a_latch_is_not_written_if_the_breaker_is_open_or_was_reset_since(at: ClientStage, stands: str) -> None:
+    """The first cause stays, a malformed key counts as open, and a breaker that a person has closed stays closed."""
     put(at, data={"breaker": stands})
     await state(at).write_latch(LATCH)
     assert data(at) == {"breaker": stands}
@@ -179,43 +181,45 @@ async def test_a_latch_is_not_written_where_it_is_open_or_was_reset_since(at: Cl
 
 @pytest.mark.parametrize("reset", ["2030-03-17T17:46:40.249999Z", "2030-03-17T17:00:00Z"])
 async def test_a_latch_is_written_over_an_older_reset(at: ClientStage, reset: str) -> None:
-    """It has opened again after that."""
+    """The breaker has opened again after that reset."""
     put(at, data={"breaker": json.dumps({"open": False, "reset": reset})})
     await state(at).write_latch(LATCH)
     assert await state(at).read() == ControlState(latch=LATCH)
 
 
 @pytest.mark.parametrize("data", [None, {"breaker": "nonsense"}, {"breaker": json.dumps({"open": True})}])
-async def test_a_reset_closes_what_is_absent_unreadable_or_open(at: ClientStage, data: dict[str, str] | None) -> None:
-    """Whatever it was that held."""
+async def test_a_reset_closes_a_breaker_that_is_absent_unreadable_or_open(
+    at: ClientStage, data: dict[str, str] | None
+) -> None:
+    """In each case, the reset replaces the key."""
     put(at, data=data)
     await state(at).write_reset(EPOCH)
     assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 
-async def test_a_reset_makes_the_config_map_where_there_is_none(at: ClientStage) -> None:
-    """A latch that could not be written may have been closed by itself."""
+async def test_a_reset_creates_the_config_map_if_there_is_none(at: ClientStage) -> None:
+    """The leader may have opened the breaker and failed to write its latch."""
     await state(at).write_reset(EPOCH)
     assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 
 async def test_a_reset_changes_nothing_where_the_breaker_is_closed(at: ClientStage) -> None:
-    """The first reset stays."""
+    """The first reset keeps its time."""
     await state(at).write_reset(EPOCH)
     await state(at).write_reset(EPOCH + 60)
     assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 
 @pytest.mark.parametrize("before", [EPOCH - 60, EPOCH + 3600])
-async def test_a_reset_anew_is_written_where_the_breaker_is_closed_too(at: ClientStage, before: float) -> None:
-    """A person says so once more, or corrects a date."""
+async def test_a_reset_anew_is_written_although_the_breaker_is_closed(at: ClientStage, before: float) -> None:
+    """A person resets once more, or corrects a wrong date."""
     await state(at).write_reset(before)
     await state(at).write_reset(EPOCH, anew=True)
     assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 
-async def test_what_is_dated_wrong_is_dated_anew_and_else_left_as_it_is(at: ClientStage) -> None:
-    """A latch keeps its cause."""
+async def test_a_wrong_date_is_corrected_and_everything_else_stays(at: ClientStage) -> None:
+    """The latch keeps its cause."""
     put(at, data={"pause": "true"})
     await state(at).write_latch(replace(LATCH, since_epoch=EPOCH + 3600))
     await state(at).redate(EPOCH + 3600, EPOCH)
@@ -226,16 +230,18 @@ async def test_what_is_dated_wrong_is_dated_anew_and_else_left_as_it_is(at: Clie
 
 
 @pytest.mark.parametrize("stands", [None, {}, {"breaker": reset_text(EPOCH + 60)}, {"breaker": latch_text(LATCH)}])
-async def test_what_was_written_meanwhile_is_not_dated_anew(at: ClientStage, stands: dict[str, str] | None) -> None:
-    """It is another word than the one that was dated wrong."""
+async def test_a_key_that_was_rewritten_meanwhile_keeps_its_date(
+    at: ClientStage, stands: dict[str, str] | None
+) -> None:
+    """Its date is not the wrong one."""
     if stands is not None:
         put(at, data=stands)
     await state(at).redate(EPOCH + 3600, EPOCH)
     assert writes(at) == []
 
 
-async def test_a_reset_does_not_close_what_has_opened_later(at: ClientStage) -> None:
-    """Whoever reset it has not seen that."""
+async def test_a_reset_does_not_close_a_breaker_that_opened_later(at: ClientStage) -> None:
+    """The person who reset the breaker has not seen the later cause."""
     await state(at).write_latch(LATCH)
     await state(at).write_reset(EPOCH)
     assert await state(at).read() == ControlState(latch=LATCH)
@@ -243,8 +249,8 @@ async def test_a_reset_does_not_close_what_has_opened_later(at: ClientStage) -> 
     assert await state(at).read() == ControlState(reset_epoch=LATCH.since_epoch)
 
 
-async def test_a_key_that_becomes_unreadable_holds_even_who_knows_of_a_reset(at: ClientStage) -> None:
-    """It stands where the reset stood, so it is newer; until it is reset again."""
+async def test_a_key_that_becomes_unreadable_holds_evictions_although_a_reset_is_known(at: ClientStage) -> None:
+    """The unreadable key has replaced the reset, so it is newer; another reset ends the suspension."""
     suspension, now = Suspension(EvictionPolicy(), Breaker(BreakerPolicy()), None), at.server.clock.now().timestamp()
 
     async def held() -> WaitReason | None:
@@ -259,8 +265,8 @@ async def test_a_key_that_becomes_unreadable_holds_even_who_knows_of_a_reset(at:
     assert await held() is None
 
 
-async def test_an_unreadable_key_among_the_binary_ones_can_be_reset(at: ClientStage) -> None:
-    """The API server takes no key that is in both maps, so it leaves the other one."""
+async def test_an_unreadable_key_in_the_binary_data_can_be_reset(at: ClientStage) -> None:
+    """The API server refuses a key that is in both maps, so the reset removes the binary one."""
     put(at, binaryData={"breaker": "e30=", "logo": "aWNv"})
     await state(at).write_reset(EPOCH)
     assert await state(at).read() == ControlState(reset_epoch=EPOCH)
@@ -270,8 +276,8 @@ async def test_an_unreadable_key_among_the_binary_ones_can_be_reset(at: ClientSt
 # Several writers
 
 
-async def test_a_pause_between_reading_and_writing_the_latch_is_not_lost(at: ClientStage) -> None:
-    """The latch is decided on again, and both stand."""
+async def test_a_pause_written_while_the_latch_is_written_is_not_lost(at: ClientStage) -> None:
+    """The write of the latch gets a 409, is decided again, and both values are kept."""
     put(at)
     between(at, lambda: patch(at, data={"pause": "true"}))
     await state(at).write_latch(LATCH)
@@ -279,8 +285,8 @@ async def test_a_pause_between_reading_and_writing_the_latch_is_not_lost(at: Cli
     assert await state(at).read() == ControlState(Pause(), latch=LATCH)
 
 
-async def test_a_latch_between_reading_and_writing_a_pause_is_not_lost(at: ClientStage) -> None:
-    """The other way round."""
+async def test_a_latch_written_while_a_pause_is_written_is_not_lost(at: ClientStage) -> None:
+    """The write of the pause gets a 409, is made again, and both values are kept."""
     put(at)
     between(at, lambda: patch(at, data={"breaker": latch_text(LATCH)}))
     await state(at).set_pauses({EVERYTHING: PAUSE})
@@ -288,8 +294,8 @@ async def test_a_latch_between_reading_and_writing_a_pause_is_not_lost(at: Clien
     assert await state(at).read() == ControlState(PAUSE, latch=LATCH)
 
 
-async def test_a_reset_between_reading_and_writing_the_latch_counts(at: ClientStage) -> None:
-    """A human was faster: the latch is not written any more."""
+async def test_a_reset_written_while_the_latch_is_written_counts(at: ClientStage) -> None:
+    """A person has reset the breaker first, so the latch is no longer written."""
     put(at)
     between(at, lambda: patch(at, data={"breaker": '{"open": false, "reset": "2030-03-17T18:00:00Z"}'}))
     await state(at).write_latch(LATCH)
@@ -297,16 +303,16 @@ async def test_a_reset_between_reading_and_writing_the_latch_counts(at: ClientSt
     assert await state(at).read() == ControlState(reset_epoch=EPOCH + 800)
 
 
-async def test_a_config_map_that_appears_between_is_changed_and_not_made_again(at: ClientStage) -> None:
-    """Two who both find none."""
+async def test_a_config_map_created_meanwhile_is_patched(at: ClientStage) -> None:
+    """Two processes find no ConfigMap; the create of the second gets a 409 and becomes a patch."""
     between(at, lambda: put(at, data={"pause": "true"}))
     await state(at).write_latch(LATCH)
     assert writes(at) == [("create", 409), ("patch", 200)]
     assert await state(at).read() == ControlState(Pause(), latch=LATCH)
 
 
-async def test_a_config_map_that_vanishes_between_is_made_again(at: ClientStage) -> None:
-    """Somebody has deleted it."""
+async def test_a_config_map_deleted_meanwhile_is_created_again(at: ClientStage) -> None:
+    """The patch gets a 404 and becomes a create."""
     put(at)
     between(at, lambda: at.server.delete("configmaps", NAME, NAMESPACE))
     await state(at).write_latch(LATCH)
@@ -314,8 +320,8 @@ async def test_a_config_map_that_vanishes_between_is_made_again(at: ClientStage)
     assert await state(at).read() == ControlState(latch=LATCH)
 
 
-async def test_people_who_pause_and_a_controller_that_latches_never_lose_each_other(at: ClientStage) -> None:
-    """All at once, over and over: each one's order stands in the end, whoever came first."""
+async def test_people_who_pause_and_a_controller_that_latches_never_overwrite_each_other(at: ClientStage) -> None:
+    """All write at the same time, ten times, and each time none of the writes is lost."""
     people = [PauseScope("node", f"n{number}") for number in range(4)]
     for turn in range(10):
         latch = Latch(EPOCH + turn, "a wave")
@@ -330,8 +336,8 @@ async def test_people_who_pause_and_a_controller_that_latches_never_lose_each_ot
     assert ("patch", 409) in writes(at)
 
 
-async def test_who_is_always_too_late_gives_up_in_the_end(at: ClientStage) -> None:
-    """With a failed call, and nothing written."""
+async def test_a_write_that_always_meets_a_conflict_fails_after_eight_tries(at: ClientStage) -> None:
+    """The call fails as a conflict and has written nothing."""
     put(at)
     numbers = iter(range(100))
     between(at, lambda: patch(at, data={"other": str(next(numbers))}), times=100)
@@ -343,8 +349,8 @@ async def test_who_is_always_too_late_gives_up_in_the_end(at: ClientStage) -> No
     assert writes(at) == [("patch", 409)] * 8
 
 
-async def test_a_write_whose_answer_was_lost_is_made_once(at: ClientStage) -> None:
-    """Tried again, it finds that it stands there already."""
+async def test_a_write_whose_answer_was_lost_is_not_repeated(at: ClientStage) -> None:
+    """The second try reads the ConfigMap and finds the value there already."""
     at.server.faults.add(verb="create", resource="configmaps", reset=True, when="after", times=1)
     with pytest.raises(CallFailed):
         await state(at).write_latch(LATCH)
@@ -353,12 +359,12 @@ async def test_a_write_whose_answer_was_lost_is_made_once(at: ClientStage) -> No
     assert await state(at).read() == ControlState(latch=LATCH)
 
 
-# What goes wrong
+# Errors
 
 
 @pytest.mark.parametrize("status", [403, 500])
 async def test_a_refusal_is_a_failed_call(at: ClientStage, status: int) -> None:
-    """Of each verb; an absent right is not an absent ConfigMap."""
+    """This holds for each verb; a missing right is not a missing ConfigMap."""
     at.server.faults.add(verb="get", resource="configmaps", status=status, times=1)
     with pytest.raises(CallFailed) as failed:
         await state(at).read()
@@ -372,8 +378,8 @@ async def test_a_refusal_is_a_failed_call(at: ClientStage, status: int) -> None:
         await state(at).write_reset(EPOCH)
 
 
-async def test_a_namespace_that_is_not_there_is_a_failed_call(at: ClientStage) -> None:
-    """Nothing was ever kept there, and nothing can be."""
+async def test_writing_to_a_missing_namespace_is_a_failed_call(at: ClientStage) -> None:
+    """Reading finds nothing there, and writing fails."""
     fault = {"status": 404, "reason": "NotFound", "details": {"name": "none", "kind": "namespaces"}}
     at.server.faults.add(verb="create", resource="configmaps", message='namespaces "none" not found', **fault)
     store = StateConfigMap(at.calls, "none", NAME)
@@ -386,17 +392,19 @@ async def test_a_namespace_that_is_not_there_is_a_failed_call(at: ClientStage) -
     "text", ["[]", "{}", "null", '{"kind": "ConfigMap"}', '{"kind": "ConfigMap", "metadata": {}}', '{"kind": "Status"}']
 )
 async def test_an_answer_that_is_no_config_map_is_a_failed_call(at: ClientStage, text: str) -> None:
-    """A proxy's words, say, must not look like a cluster in which nothing is held."""
+    """The answer of a proxy, for example, must not look like a cluster in which nothing is held."""
     at.server.faults.add(resource="configmaps", status=200, message=text, plain_text=True)
     with pytest.raises(CallFailed, match="is not a ConfigMap"):
         await state(at).read()
 
 
-# What is told
+# Log lines
 
 
-async def test_unknown_and_malformed_keys_are_told_once_each(at: ClientStage, caplog: pytest.LogCaptureFixture) -> None:
-    """As long as they stay as they are; another value is news."""
+async def test_unknown_and_malformed_keys_are_logged_once_each(
+    at: ClientStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key is logged again only if its value changes."""
     put(at, data={"pauses": "true", "pause": "yes"})
     store = state(at)
     with caplog.at_level(logging.WARNING):
@@ -413,10 +421,10 @@ async def test_unknown_and_malformed_keys_are_told_once_each(at: ClientStage, ca
         assert len(caplog.records) == 1
 
 
-async def test_a_config_map_full_of_nonsense_does_not_fill_the_log(
+async def test_a_config_map_full_of_malformed_keys_does_not_fill_the_log(
     at: ClientStage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A few lines and a number, once."""
+    """The first read logs ten keys and the number of the others; the second read logs nothing."""
     put(at, data={f"pause-node.n{number}": "maybe" * 1000 for number in range(100)})
     store = state(at)
     with caplog.at_level(logging.WARNING):
@@ -429,8 +437,8 @@ async def test_a_config_map_full_of_nonsense_does_not_fill_the_log(
     assert sum(len(record.message) for record in caplog.records) < 2000
 
 
-async def test_a_pause_is_made_longer_but_never_shorter(at: ClientStage) -> None:
-    """It counts from when it began; one that has ended begins anew."""
+async def test_a_pause_can_become_longer_but_never_shorter(at: ClientStage) -> None:
+    """A longer pause keeps its start; a pause that has ended begins anew."""
     await state(at).set_pauses({EVERYTHING: Pause(EPOCH, "a", EPOCH + 60), N1: Pause(EPOCH)})
     await state(at).set_pauses({EVERYTHING: Pause(EPOCH + 30, "b", EPOCH + 90), N1: Pause(EPOCH + 30, "b", EPOCH + 90)})
     assert await state(at).read() == ControlState(Pause(EPOCH, "b", EPOCH + 90), {"n1": Pause(EPOCH)})
@@ -441,7 +449,7 @@ async def test_a_pause_is_made_longer_but_never_shorter(at: ClientStage) -> None
 
 
 async def test_pauses_that_have_ended_are_removed_and_no_others(at: ClientStage) -> None:
-    """Not one that was made longer meanwhile."""
+    """A pause that was made longer meanwhile stays."""
     await state(at).set_pauses(
         {EVERYTHING: Pause(EPOCH, "", EPOCH + 60), N1: Pause(EPOCH), SHOP: Pause(EPOCH, "", EPOCH + 61)}
     )
@@ -450,8 +458,8 @@ async def test_pauses_that_have_ended_are_removed_and_no_others(at: ClientStage)
     assert await state(at).read() == ControlState(None, {"n1": Pause(EPOCH)}, {"shop": Pause(EPOCH, "", EPOCH + 61)})
 
 
-async def test_an_order_to_adopt_nothing_is_confirmed_once_and_goes_with_its_confirmation(at: ClientStage) -> None:
-    """A new order has not been confirmed by whoever confirmed the one before; nobody confirms what is not ordered."""
+async def test_an_order_to_adopt_nothing_is_confirmed_once_and_removed_with_its_confirmation(at: ClientStage) -> None:
+    """A new order is not confirmed yet, and no replica confirms what is not ordered."""
     await state(at).confirm_no_adoption("replica-1")
     assert at.server.get("configmaps", NAME, NAMESPACE) is None
     await state(at).set_no_adoption(PAUSE)

@@ -1,4 +1,4 @@
-"""The embedded API server as real clients see it: Kopf, kubernetes.aio and kubectl."""
+"""The embedded API server and real clients: Kopf, kubernetes.aio and kubectl."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ spec:
 
 @asynccontextmanager
 async def _kopf_watching(server: ApiServer, seen: asyncio.Queue[tuple[str | None, str]]) -> AsyncIterator[None]:
-    """An embedded Kopf that watches nodes and does nothing else."""
+    """An embedded Kopf that only watches nodes."""
     registry = kopf.OperatorRegistry()
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
@@ -73,8 +73,8 @@ async def _next(seen: asyncio.Queue[tuple[str | None, str]]) -> tuple[str | None
 
 
 @pytest.mark.filterwarnings("default")
-async def test_kopf_lists_watches_and_goes_on_after_410() -> None:
-    """Discovery, the first list, changes, and a fresh list when the history is gone."""
+async def test_kopf_lists_watches_and_continues_after_410() -> None:
+    """Kopf discovers, lists and sees changes, and lists again after the history was compacted."""
     logging.getLogger("kopf").setLevel(logging.ERROR)
     seen: asyncio.Queue[tuple[str | None, str]] = asyncio.Queue()
     async with serving() as (server, _):
@@ -97,7 +97,7 @@ async def test_kopf_lists_watches_and_goes_on_after_410() -> None:
 
 
 async def test_kubernetes_aio_lists_patches_and_deletes() -> None:
-    """The generated client speaks to it, with its own content types and bodies."""
+    """The generated client uses its own content types and bodies."""
     async with serving() as (server, _):
         add_node(server, "n1")
         uid = add_pod(server)
@@ -129,7 +129,7 @@ async def test_kubernetes_aio_lists_patches_and_deletes() -> None:
 
 
 def _kubectls() -> Iterator[tuple[str, int]]:
-    """The one that KUBECTL names, else the one of the PATH, where they are new enough, with their minor versions."""
+    """The kubectl in KUBECTL, then that in PATH, if new enough, each with its minor version."""
     for candidate in (os.environ.get("KUBECTL"), shutil.which("kubectl")):
         if not candidate:
             continue
@@ -141,7 +141,7 @@ def _kubectls() -> Iterator[tuple[str, int]]:
 
 
 KUBECTL, KUBECTL_MINOR = next(_kubectls(), (None, 0))
-# Older ones want the schemas of openapi/v2, which this server does not have.
+# Older versions need the schemas of openapi/v2, which this server does not have.
 VALIDATION = [] if KUBECTL_MINOR >= 29 else ["--validate=false"]
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="no kubectl of 1.25 or newer on this machine")
 
@@ -175,7 +175,7 @@ async def _cluster(directory: Path) -> AsyncIterator[tuple[ApiServer, Kubectl]]:
 
 @needs_kubectl
 async def test_kubectl_gets_tables_yaml_and_json(tmp_path: Path) -> None:
-    """The three ways people look at nodes and pods."""
+    """These are the outputs that people use for nodes and pods."""
     async with _cluster(tmp_path) as (_, kubectl):
         assert "n1     Ready" in await kubectl("get", "nodes")
         assert "default     p1" in await kubectl("get", "pods", "-A", "-o", "wide")
@@ -186,7 +186,7 @@ async def test_kubectl_gets_tables_yaml_and_json(tmp_path: Path) -> None:
 
 @needs_kubectl
 async def test_kubectl_taints_and_untaints(tmp_path: Path) -> None:
-    """And is recorded as the owner of the taints."""
+    """The server records kubectl as the owner of the taints."""
     async with _cluster(tmp_path) as (server, kubectl):
         await kubectl("taint", "nodes", "n1", "k=v:NoExecute")
         await kubectl("taint", "nodes", "n1", "other:NoSchedule")
@@ -204,7 +204,7 @@ async def test_kubectl_taints_and_untaints(tmp_path: Path) -> None:
 
 @needs_kubectl
 async def test_kubectl_deletes_and_waits_until_the_object_is_gone(tmp_path: Path) -> None:
-    """Pods gracefully, nodes at once."""
+    """The command waits until the pod or the node no longer exists."""
     async with _cluster(tmp_path) as (server, kubectl):
         assert "deleted" in await kubectl("delete", "pod", "p1", "--timeout=60s")
         assert server.get("pods", "p1") is None
@@ -214,7 +214,7 @@ async def test_kubectl_deletes_and_waits_until_the_object_is_gone(tmp_path: Path
 
 @needs_kubectl
 async def test_kubectl_applies_creates_and_describes(tmp_path: Path) -> None:
-    """With its default validation (but for the oldest), and events found by uid."""
+    """Validation is on, except with the oldest versions, and ``describe`` finds events by the pod's UID."""
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(POD_MANIFEST)
     async with _cluster(tmp_path) as (server, kubectl):
@@ -230,7 +230,7 @@ async def test_kubectl_applies_creates_and_describes(tmp_path: Path) -> None:
 
 @needs_kubectl
 async def test_kubectl_drains_within_a_budget(tmp_path: Path) -> None:
-    """Cordon, evict, wait."""
+    """The command cordons the node, evicts its pod and waits."""
     async with _cluster(tmp_path) as (server, kubectl):
         output = await kubectl("drain", "n1", "--force", "--timeout=60s")
         assert "drained" in output
@@ -240,7 +240,7 @@ async def test_kubectl_drains_within_a_budget(tmp_path: Path) -> None:
 
 @needs_kubectl
 async def test_kubectl_watches(tmp_path: Path) -> None:
-    """The first row, and one for each change."""
+    """kubectl prints the first row and one row for each change."""
     async with _cluster(tmp_path) as (server, _):
         assert KUBECTL is not None
         running = await asyncio.create_subprocess_exec(
@@ -265,7 +265,7 @@ async def test_kubectl_watches(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on this machine to make a certificate with")
 async def test_the_server_speaks_tls(tmp_path: Path) -> None:
-    """With a certificate that clients can check."""
+    """The server presents a certificate that clients can check."""
     certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
     making = await asyncio.create_subprocess_exec(
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
@@ -286,7 +286,7 @@ async def test_the_server_speaks_tls(tmp_path: Path) -> None:
 
 
 async def test_the_server_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """It prints its address, writes a kubeconfig, is populated, and ends on SIGTERM."""
+    """The process prints its address, writes a kubeconfig, creates the objects, and ends on SIGTERM."""
     config = tmp_path / "kubeconfig"
     arguments = ["--nodes", "2", "--pods", "4", "--pod-bytes", "6000", "--token", "t", "--kubeconfig", str(config)]
     running = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""The embedded API server: ConfigMaps, whose values are texts and whose keys are checked."""
+"""The embedded API server: ConfigMaps, whose values are strings and whose keys are validated."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ C = f"{CONFIGMAPS}/c"
 
 
 @pytest.mark.parametrize("content_type", [STRATEGIC, MERGE])
-async def test_a_patch_changes_its_own_keys_alone(content_type: str) -> None:
-    """The data is a map: null takes a key away, also where there is no map yet."""
+async def test_a_patch_changes_only_its_own_keys(content_type: str) -> None:
+    """Null removes a key from the data, and does nothing if the key is not there."""
     async with serving() as (_, api):
         await api.post(CONFIGMAPS, {"metadata": {"name": "c"}})
         for patch, left in (
@@ -21,8 +21,8 @@ async def test_a_patch_changes_its_own_keys_alone(content_type: str) -> None:
             assert (patched.code, patched.body["data"]) == (200, left)
 
 
-async def test_of_two_patches_for_one_version_the_second_gets_a_409() -> None:
-    """A patch with the resourceVersion it was made for is a compare and swap."""
+async def test_the_second_of_two_patches_for_one_version_gets_a_409() -> None:
+    """A patch with a resourceVersion is a compare-and-swap."""
     async with serving() as (_, api):
         made = await api.post(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "1"}})
         version = {"metadata": {"resourceVersion": made.body["metadata"]["resourceVersion"]}}
@@ -42,8 +42,8 @@ async def test_of_two_patches_for_one_version_the_second_gets_a_409() -> None:
         ({"both": ""}, "duplicate of key present in binaryData"),
     ],
 )
-async def test_a_key_that_is_none_is_refused(data: dict[str, str], why: str) -> None:
-    """At creation and afterwards."""
+async def test_an_invalid_key_is_refused(data: dict[str, str], why: str) -> None:
+    """This holds for creating and for patching."""
     async with serving() as (_, api):
         refused = await api.post(CONFIGMAPS, {"metadata": {"name": "c"}, "data": data, "binaryData": {"both": "YQ=="}})
         assert (refused.code, refused.body["reason"]) == (422, "Invalid")
@@ -52,15 +52,15 @@ async def test_a_key_that_is_none_is_refused(data: dict[str, str], why: str) -> 
         assert why in (await api.patch(C, {"data": data})).message
 
 
-async def test_the_longest_key_is_taken() -> None:
-    """253 characters."""
+async def test_the_longest_allowed_key_is_accepted() -> None:
+    """A key may have 253 characters."""
     async with serving() as (_, api):
         assert (await api.post(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"k" * 253: ""}})).code == 201
 
 
 @pytest.mark.parametrize("data", [{"a": 1}, {"a": {"b": "c"}}, ["a"], "a"])
-async def test_what_is_no_map_of_texts_is_a_400(data: object) -> None:
-    """It could not even be decoded."""
+async def test_data_that_is_no_map_of_strings_gets_a_400(data: object) -> None:
+    """Such data cannot be decoded."""
     async with serving() as (_, api):
         assert (await api.post(CONFIGMAPS, {"metadata": {"name": "c"}, "data": data})).code == 400
         await api.post(CONFIGMAPS, {"metadata": {"name": "c"}})

@@ -1,4 +1,4 @@
-"""The embedded API server: deletion, grace periods, finalizers, kubelets and pods that come back."""
+"""The embedded API server: deletion, grace periods, finalizers, kubelets and pods that are recreated."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def _until_deleted(stream: Stream) -> dict[str, Any]:
             return dict(pod)
 
 
-async def test_a_wrong_uid_is_a_409_and_deletes_nothing() -> None:
-    """With the real server's words; the kind stands where the plural usually does."""
+async def test_a_wrong_uid_gets_a_409_and_deletes_nothing() -> None:
+    """The message is that of a real server: it has the kind where other messages have the plural."""
     async with serving() as (server, api):
         uid = add_pod(server)
         refused = await api.delete(f"{PODS}/p1", {"preconditions": {"uid": "other"}})
@@ -34,8 +34,8 @@ async def test_a_wrong_uid_is_a_409_and_deletes_nothing() -> None:
         assert "deletionTimestamp" not in (await api.get(f"{PODS}/p1")).body["metadata"]
 
 
-async def test_a_stale_version_in_the_preconditions_is_a_409() -> None:
-    """And the current one is let through."""
+async def test_a_stale_version_in_the_preconditions_gets_a_409() -> None:
+    """A deletion with the current version is accepted."""
     async with serving() as (server, api):
         add_pod(server)
         current = (await api.get(f"{PODS}/p1")).body["metadata"]["resourceVersion"]
@@ -43,8 +43,8 @@ async def test_a_stale_version_in_the_preconditions_is_a_409() -> None:
         assert (await api.delete(f"{PODS}/p1", {"preconditions": {"resourceVersion": current}})).code == 200
 
 
-async def test_a_bound_pod_is_deleted_gracefully_and_ended_by_its_kubelet() -> None:
-    """200 with the pod, MODIFIED with the deadline, and DELETED when the kubelet is done."""
+async def test_a_bound_pod_terminates_gracefully_and_its_kubelet_ends_it() -> None:
+    """The answer is 200 with the pod; the watch sends MODIFIED with the deletion time, and DELETED at the end."""
     async with serving() as (server, api):
         uid = add_pod(server)
         async with api.watch(PODS, resourceVersion=await _pod_watch(api)) as stream:
@@ -61,8 +61,8 @@ async def test_a_bound_pod_is_deleted_gracefully_and_ended_by_its_kubelet() -> N
 
 
 @pytest.mark.parametrize("how", ["body", "query"])
-async def test_grace_zero_deletes_at_once(how: str) -> None:
-    """In the body or in the query."""
+async def test_grace_period_zero_deletes_at_once(how: str) -> None:
+    """The grace period may be in the body or in the query."""
     async with serving() as (server, api):
         add_pod(server)
         server.kubelets.freeze("n1")
@@ -74,7 +74,7 @@ async def test_grace_zero_deletes_at_once(how: str) -> None:
 
 @pytest.mark.parametrize(("node", "phase"), [("", "Pending"), ("n1", "Succeeded"), ("n1", "Failed")])
 async def test_pods_that_no_kubelet_runs_are_deleted_at_once(node: str, phase: str) -> None:
-    """Unbound and finished pods have nothing to wait for."""
+    """No kubelet runs unbound and finished pods, so there is nothing to wait for."""
     async with serving() as (server, api):
         server.kubelets.freeze("n1")
         add_pod(server, "p1", node)
@@ -84,7 +84,7 @@ async def test_pods_that_no_kubelet_runs_are_deleted_at_once(node: str, phase: s
 
 
 async def test_a_second_delete_changes_nothing_unless_it_is_shorter() -> None:
-    """200 both times; only a shorter grace period counts, from the first deletion on."""
+    """The answer is 200 each time; a shorter grace period counts from the first deletion."""
     async with serving() as (server, api):
         add_pod(server)
         server.kubelets.freeze("n1")
@@ -98,8 +98,8 @@ async def test_a_second_delete_changes_nothing_unless_it_is_shorter() -> None:
         assert (shorter["deletionGracePeriodSeconds"], before - after) == (5, timedelta(seconds=15))
 
 
-async def test_pods_of_a_frozen_node_stay_terminating_until_it_thaws() -> None:
-    """An unreachable node's kubelet hears of nothing."""
+async def test_pods_of_a_frozen_kubelet_stay_terminating_until_it_thaws() -> None:
+    """The kubelet of an unreachable node does not see the deletion."""
     async with serving() as (server, api):
         add_pod(server)
         server.kubelets.freeze("n1")
@@ -110,8 +110,8 @@ async def test_pods_of_a_frozen_node_stay_terminating_until_it_thaws() -> None:
             await _until_deleted(stream)
 
 
-async def test_finalizers_hold_a_pod_until_the_last_is_taken_off() -> None:
-    """The kubelet's end leaves it with a grace period of zero, and the patch that empties the finalizers removes it."""
+async def test_finalizers_keep_a_terminating_pod_until_the_last_is_removed() -> None:
+    """The kubelet sets the grace period to zero, and the patch that empties the finalizers removes the pod."""
     async with serving() as (server, api):
         add_pod(server, finalizers=["example.com/hold"])
         async with api.watch(PODS, resourceVersion=await _pod_watch(api)) as stream:
@@ -123,8 +123,8 @@ async def test_finalizers_hold_a_pod_until_the_last_is_taken_off() -> None:
             await _until_deleted(stream)
 
 
-async def test_a_node_with_a_finalizer_is_marked_and_one_without_is_gone() -> None:
-    """Nodes have no grace period; the answer is the node or a Status."""
+async def test_a_deleted_node_with_a_finalizer_is_marked_and_one_without_is_gone() -> None:
+    """Nodes have no grace period; the answer is a Status for the removed node, and the node itself for the other."""
     async with serving() as (server, api):
         add_node(server, "n1")
         gone = await api.delete(f"{NODES}/n1")
@@ -136,7 +136,7 @@ async def test_a_node_with_a_finalizer_is_marked_and_one_without_is_gone() -> No
 
 
 async def test_new_finalizers_are_refused_while_deleting() -> None:
-    """They could hold an object indefinitely."""
+    """New finalizers could block a deletion indefinitely."""
     async with serving() as (server, api):
         server.create("nodes", {"metadata": {"name": "n1", "finalizers": ["f/1"]}})
         await api.delete(f"{NODES}/n1")
@@ -144,7 +144,7 @@ async def test_new_finalizers_are_refused_while_deleting() -> None:
 
 
 async def test_dry_run_deletes_nothing() -> None:
-    """Neither marks nor removes."""
+    """A dry run neither marks nor removes the pod."""
     async with serving() as (server, api):
         add_pod(server)
         before = server.store.resource_version
@@ -153,7 +153,7 @@ async def test_dry_run_deletes_nothing() -> None:
 
 
 async def test_a_recreated_pod_has_the_same_name_and_another_uid() -> None:
-    """A stand-in for a StatefulSet: created unbound, then bound."""
+    """The new pod is first created unbound and then bound, as a pod of a StatefulSet is."""
     async with serving() as (server, api):
         uid = add_pod(server, labels={"app": "db"})
         server.recreate_when_gone("default", "p1", node="n2", times=1)
@@ -168,7 +168,7 @@ async def test_a_recreated_pod_has_the_same_name_and_another_uid() -> None:
 
 
 async def test_a_pod_is_recreated_as_often_as_asked() -> None:
-    """Twice means twice."""
+    """The server recreates the pod twice and not a third time."""
     async with serving() as (server, api):
         add_pod(server)
         server.recreate_when_gone("default", "p1", node="n1", times=2)
@@ -184,8 +184,8 @@ async def test_a_pod_is_recreated_as_often_as_asked() -> None:
         assert server.get("pods", "p1") is None
 
 
-async def test_pods_start_to_run_where_kubelets_are_told_to_start_them() -> None:
-    """Bound pods become Running and Ready by a status write."""
+async def test_pods_become_running_if_kubelets_start_them() -> None:
+    """The kubelet sets a bound pod to Running and Ready by a write to its status."""
     async with serving() as (server, api):
         server.kubelets.start_after_seconds = 0.0
         async with api.watch(PODS) as stream:
@@ -197,7 +197,7 @@ async def test_pods_start_to_run_where_kubelets_are_told_to_start_them() -> None
 
 
 async def test_kubelets_wait_while_the_server_is_down() -> None:
-    """What ended meanwhile is told when the server is back."""
+    """A kubelet that finishes a pod meanwhile reports it when the server is back."""
     async with serving() as (server, api):
         add_pod(server)
         server.kubelets.finish_after_seconds = 0.0

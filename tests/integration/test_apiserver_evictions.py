@@ -23,7 +23,7 @@ async def _evict(api: Api, name: str = "p1", **options: Any) -> HttpAnswer:
 
 
 async def _status(server: ApiServer, **wanted: Any) -> dict[str, Any]:
-    """Waits until the stand-in disruption controller has written this into the budget's status."""
+    """Wait until the stand-in disruption controller has written this into the budget's status."""
 
     def status() -> dict[str, Any]:
         budget = server.get("poddisruptionbudgets", "b") or {}
@@ -39,7 +39,7 @@ def _add_web_pods(server: ApiServer, *names: str) -> None:
 
 
 async def test_a_pod_without_budget_is_evicted() -> None:
-    """201, and the pod has the condition of the Eviction API and is on its way out."""
+    """The answer is 201, the pod has the condition of the eviction API, and it is terminating."""
     async with serving() as (server, api):
         add_pod(server)
         server.kubelets.freeze("n1")
@@ -61,8 +61,10 @@ async def test_a_pod_without_budget_is_evicted() -> None:
         ({"minAvailable": 4}, 4, 0),
     ],
 )
-async def test_budgets_say_how_many_disruptions_they_allow(spec: dict[str, Any], desired: int, allowed: int) -> None:
-    """Numbers and percentages, percentages rounded up."""
+async def test_a_budgets_status_contains_how_many_disruptions_it_allows(
+    spec: dict[str, Any], desired: int, allowed: int
+) -> None:
+    """Budgets contain numbers or percentages; percentages are rounded up."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1", "p2", "p3")
         await api.post(BUDGETS, _budget(**spec))
@@ -71,8 +73,8 @@ async def test_budgets_say_how_many_disruptions_they_allow(spec: dict[str, Any],
         assert (status["currentHealthy"], status["expectedPods"]) == (3, 3)
 
 
-async def test_an_exhausted_budget_is_a_429_that_names_it_and_advises_no_time() -> None:
-    """The cause has the numbers; there is no Retry-After."""
+async def test_an_exhausted_budget_gets_a_429_that_names_it_without_a_retry_time() -> None:
+    """The cause contains the numbers, and there is no Retry-After header."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         await api.post(BUDGETS, _budget(minAvailable=1))
@@ -91,8 +93,8 @@ async def test_an_exhausted_budget_is_a_429_that_names_it_and_advises_no_time() 
         assert "Retry-After" not in refused.headers
 
 
-async def test_a_budget_that_is_not_computed_yet_is_a_429_that_advises_ten_seconds() -> None:
-    """While the disruption controller has not seen the newest spec."""
+async def test_a_budget_that_is_not_computed_yet_gets_a_429_with_ten_seconds_to_wait() -> None:
+    """The disruption controller has not seen the newest spec yet."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         server.budgets.paused = True
@@ -106,7 +108,7 @@ async def test_a_budget_that_is_not_computed_yet_is_a_429_that_advises_ten_secon
 
 
 async def test_an_eviction_uses_up_the_budget_until_the_pod_is_replaced() -> None:
-    """The second one waits for the first pod's successor."""
+    """The second pod can be evicted only after the first one's replacement is ready."""
     async with serving() as (server, api):
         server.kubelets.start_after_seconds = 0.0
         _add_web_pods(server, "p1", "p2")
@@ -119,8 +121,8 @@ async def test_an_eviction_uses_up_the_budget_until_the_pod_is_replaced() -> Non
         assert (await _evict(api, "p2")).code == 201
 
 
-async def test_more_than_one_budget_is_a_500_without_reason() -> None:
-    """The eviction subresource does not support it."""
+async def test_more_than_one_budget_gets_a_500_without_reason() -> None:
+    """The eviction subresource does not support two budgets for one pod."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         for name in ("b", "c"):
@@ -147,8 +149,8 @@ _SYNC_FAILED = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncF
          "The disruption budget b needs 1 healthy pods and has 1 currently"),
     ],
 )  # fmt: skip
-async def test_an_exhausted_budget_tells_what_it_knows(status: dict[str, Any], cause: str) -> None:
-    """What its condition says where its numbers do not explain it, or cannot be trusted."""
+async def test_the_refusal_of_an_exhausted_budget_names_its_cause(status: dict[str, Any], cause: str) -> None:
+    """The budget's condition counts if the numbers do not explain the refusal, or cannot be trusted."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         server.budgets.paused = True
@@ -165,8 +167,8 @@ async def test_an_exhausted_budget_tells_what_it_knows(status: dict[str, Any], c
         ({"disruptionsAllowed": 1, "disruptedPods": {f"x{n}": "2026-01-01T00:00:00Z" for n in range(2001)}}, _TOO_BIG),
     ],
 )
-async def test_a_budget_out_of_order_is_a_403_in_its_own_name(status: dict[str, Any], why: str) -> None:
-    """Not in the pod's: nobody lacks a right."""
+async def test_a_budget_with_an_invalid_status_gets_a_403_about_the_budget(status: dict[str, Any], why: str) -> None:
+    """The 403 is not about the pod, since no right is missing."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         server.budgets.paused = True
@@ -187,8 +189,10 @@ async def test_a_budget_out_of_order_is_a_403_in_its_own_name(status: dict[str, 
         ({"minAvailable": 2, "unhealthyPodEvictionPolicy": "AlwaysAllow"}, 201),
     ],
 )
-async def test_pods_that_are_not_ready_go_where_they_are_not_missed(spec: dict[str, Any], code: int) -> None:
-    """Where the others suffice, or by the budget's own policy; nothing is taken from the budget then."""
+async def test_unready_pods_are_evicted_if_the_others_suffice_or_the_policy_allows_it(
+    spec: dict[str, Any], code: int
+) -> None:
+    """The table shows the answer for each budget."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1", "p2")
         server.patch("pods", "p1", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
@@ -197,8 +201,8 @@ async def test_pods_that_are_not_ready_go_where_they_are_not_missed(spec: dict[s
         assert (await _evict(api)).code == code
 
 
-async def test_an_eviction_that_fails_after_the_budget_paid_is_forgotten_after_two_minutes() -> None:
-    """The budget is asked before the UID; the disruption controller waits so long for the pod to go."""
+async def test_a_failed_eviction_that_used_up_the_budget_is_forgotten_after_two_minutes() -> None:
+    """The server checks the budget before the UID; the disruption controller waits two minutes for the pod's end."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1", "p2")
         await api.post(BUDGETS, _budget(maxUnavailable=1))
@@ -216,7 +220,7 @@ async def test_an_eviction_that_fails_after_the_budget_paid_is_forgotten_after_t
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
 async def test_pods_that_do_not_run_pass_an_exhausted_budget(phase: str) -> None:
-    """Their going disrupts nothing."""
+    """Evicting a pod that does not run disrupts nothing."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         server.patch("pods", "p1", {"status": {"phase": phase}})
@@ -226,7 +230,7 @@ async def test_pods_that_do_not_run_pass_an_exhausted_budget(phase: str) -> None
 
 
 async def test_terminating_pods_pass_an_exhausted_budget() -> None:
-    """They are going anyway."""
+    """These pods are going away already."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         server.kubelets.freeze("n1")
@@ -236,8 +240,8 @@ async def test_terminating_pods_pass_an_exhausted_budget() -> None:
         assert (await _evict(api)).code == 201
 
 
-async def test_an_eviction_with_another_uid_is_a_409_and_leaves_the_pod_alone() -> None:
-    """deleteOptions.preconditions hold for evictions too."""
+async def test_an_eviction_with_another_uid_gets_a_409_and_does_not_change_the_pod() -> None:
+    """deleteOptions.preconditions apply to evictions, too."""
     async with serving() as (server, api):
         add_pod(server)
         refused = await _evict(api, delete_options={"preconditions": {"uid": "other"}})
@@ -247,8 +251,8 @@ async def test_an_eviction_with_another_uid_is_a_409_and_leaves_the_pod_alone() 
 
 
 @pytest.mark.parametrize("how", ["query", "body"])
-async def test_a_dry_run_eviction_asks_the_budget_and_changes_nothing(how: str) -> None:
-    """In the query or in the delete options."""
+async def test_a_dry_run_eviction_is_accepted_and_changes_nothing(how: str) -> None:
+    """Dry run may be set in the query or in the delete options."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         await api.post(BUDGETS, _budget(maxUnavailable=1))
@@ -262,14 +266,14 @@ async def test_a_dry_run_eviction_asks_the_budget_and_changes_nothing(how: str) 
         assert server.store.resource_version == before
 
 
-async def test_an_eviction_of_a_missing_pod_is_a_404() -> None:
-    """Like a DELETE."""
+async def test_an_eviction_of_a_missing_pod_gets_a_404() -> None:
+    """The answer is the same as for a DELETE."""
     async with serving() as (_, api):
         assert (await _evict(api)).code == 404
 
 
 async def test_the_name_in_the_body_must_be_that_of_the_url() -> None:
-    """400 otherwise."""
+    """Another name, or none, gets a 400."""
     async with serving() as (server, api):
         add_pod(server)
         assert (await api.post(f"{PODS}/p1/eviction", {"metadata": {"name": "p2"}})).code == 400
@@ -277,8 +281,8 @@ async def test_the_name_in_the_body_must_be_that_of_the_url() -> None:
 
 
 @pytest.mark.parametrize(("selector", "code"), [({}, 429), (None, 201)])
-async def test_an_empty_selector_covers_every_pod_and_an_absent_one_none(selector: object, code: int) -> None:
-    """As in policy/v1; in v1beta1 an empty one covered none."""
+async def test_an_empty_selector_covers_every_pod_and_an_absent_one_covers_none(selector: object, code: int) -> None:
+    """This is the meaning in policy/v1; in v1beta1, an empty selector covers no pod."""
     async with serving() as (server, api):
         _add_web_pods(server, "p1")
         await api.post(BUDGETS, _budget(maxUnavailable=0, selector=selector))

@@ -13,7 +13,7 @@ from fake_apiserver import ApiServer, Fault
 
 
 async def test_requests_are_recorded_in_kubernetes_terms() -> None:
-    """Verb, resource with subresource, namespace, name, query, code, user agent and the body of a write."""
+    """The log has verb, resource with subresource, namespace, name, query, code, user agent and the body of a write."""
     async with serving() as (server, api):
         add_pod(server)
         patch = {"status": {"message": "x"}}
@@ -24,8 +24,8 @@ async def test_requests_are_recorded_in_kubernetes_terms() -> None:
         assert server.requests.counts["patch", "pods/status", 200] == 1
 
 
-async def test_verbs_are_told_apart() -> None:
-    """List, watch, get, create, delete and deletecollection."""
+async def test_the_request_log_distinguishes_the_verbs() -> None:
+    """The verbs are list, watch, get, create, delete and deletecollection."""
     async with serving() as (server, api):
         add_pod(server)
         await api.get(PODS)
@@ -43,7 +43,7 @@ async def test_verbs_are_told_apart() -> None:
 
 
 async def test_the_log_is_bounded() -> None:
-    """The oldest entries go first; the counts stay."""
+    """The oldest entries are dropped first; the counts include them."""
     async with serving() as (server, api):
         server.requests.limit = 2
         for _ in range(3):
@@ -53,7 +53,7 @@ async def test_the_log_is_bounded() -> None:
 
 
 async def test_answers_can_be_subscribed_to() -> None:
-    """Each request once, when it is answered, until the subscription ends."""
+    """A subscriber gets each request once, when it is answered, until the subscription ends."""
     async with serving() as (server, api):
         seen: list[int | None] = []
         end = server.requests.subscribe(lambda entry: seen.append(entry.code))
@@ -63,8 +63,8 @@ async def test_answers_can_be_subscribed_to() -> None:
         assert seen == [200]
 
 
-async def test_a_fault_before_the_effect_answers_and_changes_nothing() -> None:
-    """For as many requests as it is for, with its headers."""
+async def test_a_fault_before_the_effect_answers_the_request_and_changes_nothing() -> None:
+    """The fault has its own headers, and applies to as many requests as it was added for."""
     async with serving() as (server, api):
         add_pod(server)
         fault = server.faults.add(
@@ -81,7 +81,7 @@ async def test_a_fault_before_the_effect_answers_and_changes_nothing() -> None:
 
 
 async def test_a_fault_can_answer_in_plain_text() -> None:
-    """As API Priority and Fairness does with its 429."""
+    """API Priority and Fairness answers its 429 in plain text."""
     async with serving() as (server, api):
         server.faults.add(status=429, plain_text=True, headers={"Retry-After": "1"})
         refused = await api.get(NODES)
@@ -90,7 +90,7 @@ async def test_a_fault_can_answer_in_plain_text() -> None:
 
 
 async def test_a_fault_with_a_probability_repeats_with_the_seed() -> None:
-    """Half of the requests, the same half each time."""
+    """With the same seed, the fault applies to the same requests."""
     runs = []
     for _ in range(2):
         async with serving() as (server, api):
@@ -101,7 +101,7 @@ async def test_a_fault_with_a_probability_repeats_with_the_seed() -> None:
 
 
 async def test_a_fault_after_the_effect_loses_only_the_answer() -> None:
-    """The pod is gone although the client was told 500."""
+    """The client gets a 500 although the pod is deleted."""
     async with serving() as (server, api):
         add_pod(server)
         server.faults.add(verb="delete", when="after", status=500, times=1)
@@ -111,7 +111,7 @@ async def test_a_fault_after_the_effect_loses_only_the_answer() -> None:
 
 @pytest.mark.parametrize(("when", "remains"), [("before", True), ("after", False)])
 async def test_a_reset_breaks_the_connection_before_or_after_the_effect(when: str, remains: bool) -> None:
-    """The client cannot know which."""
+    """The client cannot know whether its deletion had an effect."""
     async with serving() as (server, api):
         add_node(server)
         server.faults.add(verb="delete", reset=True, when=when)
@@ -121,7 +121,7 @@ async def test_a_reset_breaks_the_connection_before_or_after_the_effect(when: st
 
 
 async def test_a_hanging_request_is_never_answered() -> None:
-    """It is in the log without a code, and does not keep the server from stopping."""
+    """The request is in the log without a code."""
     async with serving() as (server, api):
         server.faults.add(verb="list", hang=True)
         asking = asyncio.create_task(api.get(NODES))
@@ -133,8 +133,8 @@ async def test_a_hanging_request_is_never_answered() -> None:
         assert [entry.code for entry in server.requests.select(verb="list")] == [None]
 
 
-async def test_a_delay_alone_only_delays() -> None:
-    """The answer is the usual one, later."""
+async def test_a_fault_with_only_a_delay_leaves_the_answer_as_it_is() -> None:
+    """The usual answer comes later."""
     async with serving() as (server, api):
         server.faults.add(path="/api/v1/nodes$", delay_seconds=0.05)
         started = now()
@@ -142,8 +142,8 @@ async def test_a_delay_alone_only_delays() -> None:
         assert now() - started >= 0.05
 
 
-async def test_faults_match_by_what_a_request_is_about() -> None:
-    """Subresource, name, node, user agent: what does not match is healthy."""
+async def test_faults_match_by_the_content_of_a_request() -> None:
+    """A fault may match by resource, subresource, node and user agent; other requests are answered as usual."""
     async with serving() as (server, api):
         add_pod(server, "p1", "n1")
         add_pod(server, "p2", "n2")
@@ -159,15 +159,15 @@ async def test_faults_match_by_what_a_request_is_about() -> None:
         assert (await api.request("GET", f"{PODS}/p1", headers=bad)).code == 200
 
 
-async def test_a_watch_request_can_be_refused() -> None:
-    """Like any other request."""
+async def test_a_fault_can_refuse_a_watch_request() -> None:
+    """Faults apply to watches as to other requests."""
     async with serving() as (server, api):
         server.faults.add(verb="watch", status=403, times=1)
         assert (await api.get(NODES, watch="true")).code == 403
 
 
-async def test_an_outage_refuses_connections_and_ends_on_the_same_port_with_the_same_objects() -> None:
-    """Open watches break, and nothing is forgotten."""
+async def test_after_an_outage_the_server_has_the_same_port_and_the_same_objects() -> None:
+    """During the outage connections are refused, and open watches break."""
     async with serving() as (server, api):
         add_node(server)
         async with api.watch(NODES) as stream:
@@ -183,8 +183,8 @@ async def test_an_outage_refuses_connections_and_ends_on_the_same_port_with_the_
         assert (await api.get(NODES)).names == ["n1"]
 
 
-async def test_a_restart_without_history_answers_410_to_old_versions() -> None:
-    """As a restored etcd does; with history the watch just goes on."""
+async def test_a_restart_without_history_sends_410_for_old_versions() -> None:
+    """A restored etcd has no history, either; with history the watch continues."""
     async with serving() as (server, api):
         version = (await api.get(NODES)).body["metadata"]["resourceVersion"]
         add_node(server)
@@ -196,8 +196,8 @@ async def test_a_restart_without_history_answers_410_to_old_versions() -> None:
             assert (await stream.next())[1]["code"] == 410
 
 
-async def test_a_backup_can_be_restored() -> None:
-    """Objects are what they were, and versions go on."""
+async def test_a_restored_backup_has_the_old_objects_and_newer_versions() -> None:
+    """The objects are those of the backup, and the resourceVersion continues to increase."""
     async with serving() as (server, api):
         add_node(server, "old")
         backup = server.store.snapshot()
@@ -211,7 +211,7 @@ async def test_a_backup_can_be_restored() -> None:
 
 
 async def test_a_server_that_is_not_ready_answers_503() -> None:
-    """To everything, until it is."""
+    """All requests get a 503 until the server is ready."""
     async with serving() as (server, api):
         server.ready = False
         assert (await api.get(NODES)).code == 503
@@ -221,16 +221,16 @@ async def test_a_server_that_is_not_ready_answers_503() -> None:
         assert (await api.get("/readyz")).code == 200
 
 
-async def test_only_one_of_two_rivals_gets_a_lease() -> None:
-    """Both saw the same version."""
+async def test_only_one_of_two_concurrent_updates_of_a_lease_succeeds() -> None:
+    """Both updates have the same resourceVersion."""
     async with serving() as (_, api):
         lease = (await api.post(LEASES, {"metadata": {"name": "l"}, "spec": {}})).body
         rivals = [api.put(f"{LEASES}/l", lease | {"spec": {"holderIdentity": who}}) for who in ("a", "b")]
         assert sorted([answer.code for answer in await asyncio.gather(*rivals)]) == [200, 409]
 
 
-async def test_control_over_http_taints_counts_and_injects() -> None:
-    """For benchmarks that drive a server in another process."""
+async def test_the_server_can_be_controlled_over_http() -> None:
+    """Benchmarks use this to drive a server in another process."""
     async with serving() as (server, api):
         for name in ("n1", "n2"):
             add_node(server, name)
@@ -247,8 +247,8 @@ async def test_control_over_http_taints_counts_and_injects() -> None:
         assert (await api.get("/_simulation/nothing")).code == 404
 
 
-async def test_stopping_twice_and_starting_twice_is_harmless() -> None:
-    """Both are idempotent."""
+async def test_starting_twice_and_stopping_twice_is_harmless() -> None:
+    """Starting and stopping are idempotent."""
     server = ApiServer()
     await server.start()
     await server.start()

@@ -8,8 +8,8 @@ from apiserver_client import NODES, PODS, add_node, add_pod, serving
 ALL_PODS = "/api/v1/pods"
 
 
-async def test_a_list_carries_the_version_of_the_moment_and_items_without_kind() -> None:
-    """Items of a real list lack kind and apiVersion."""
+async def test_a_list_has_the_current_version_and_items_without_kind() -> None:
+    """Items of a real server's list lack kind and apiVersion, too."""
     async with serving() as (server, api):
         add_node(server)
         listed = await api.get(NODES)
@@ -20,13 +20,13 @@ async def test_a_list_carries_the_version_of_the_moment_and_items_without_kind()
 
 
 async def test_an_empty_list_has_an_empty_array() -> None:
-    """Not null, and not missing."""
+    """The items are neither null nor missing."""
     async with serving() as (_, api):
         assert (await api.get(ALL_PODS)).body["items"] == []
 
 
-async def test_lists_come_in_the_order_of_their_keys() -> None:
-    """Namespace first, then name, whatever the order of creation."""
+async def test_lists_are_sorted_by_namespace_and_name() -> None:
+    """The order of creation does not matter."""
     async with serving() as (server, api):
         for namespace, name in (("b", "a"), ("a", "z"), ("a-b", "m"), ("a", "b")):
             server.create("configmaps", {"metadata": {"name": name, "namespace": namespace}})
@@ -49,16 +49,16 @@ async def test_lists_come_in_the_order_of_their_keys() -> None:
         ("spec.restartPolicy=Always,metadata.name!=p1", ["p2", "p3", "p4"]),
     ],
 )
-async def test_field_selectors_select(selector: str, names: list[str]) -> None:
-    """Equality and inequality, over indexed fields and others."""
+async def test_field_selectors_select_by_equality_and_inequality(selector: str, names: list[str]) -> None:
+    """The selectors use indexed fields and others."""
     async with serving() as (server, api):
         for name, node in (("p1", "n1"), ("p2", "n1"), ("p3", "n2"), ("p4", "")):
             add_pod(server, name, node)
         assert (await api.get(ALL_PODS, fieldSelector=selector)).names == names
 
 
-async def test_an_unknown_field_label_is_a_400() -> None:
-    """With the real server's words."""
+async def test_an_unknown_field_label_gets_a_400() -> None:
+    """The message is the real server's."""
     async with serving() as (_, api):
         refused = await api.get(ALL_PODS, fieldSelector="spec.color=red")
         assert refused.code == 400
@@ -76,8 +76,8 @@ async def test_an_unknown_field_label_is_a_400() -> None:
         ("app,tier=back", ["p2"]),
     ],
 )
-async def test_label_selectors_select(selector: str, names: list[str]) -> None:
-    """Equality, sets and existence."""
+async def test_label_selectors_select_by_equality_sets_and_existence(selector: str, names: list[str]) -> None:
+    """The table shows the pods that each selector selects."""
     async with serving() as (server, api):
         add_pod(server, "p1", labels={"app": "web", "tier": "front"})
         add_pod(server, "p2", labels={"app": "db", "tier": "back"})
@@ -85,8 +85,8 @@ async def test_label_selectors_select(selector: str, names: list[str]) -> None:
         assert (await api.get(ALL_PODS, labelSelector=selector)).names == names
 
 
-async def test_events_are_found_by_the_uid_of_what_they_are_about() -> None:
-    """What kubectl describe asks for."""
+async def test_events_are_found_by_the_uid_of_their_object() -> None:
+    """``kubectl describe`` uses this selector."""
     async with serving() as (server, api):
         for name, uid in (("e1", "u1"), ("e2", "u2")):
             server.create("events", {"metadata": {"name": name}, "involvedObject": {"uid": uid, "name": "p"}})
@@ -94,8 +94,8 @@ async def test_events_are_found_by_the_uid_of_what_they_are_about() -> None:
         assert found.names == ["e2"]
 
 
-async def test_pages_of_one_list_show_one_moment() -> None:
-    """What is written between two pages is seen by neither."""
+async def test_all_pages_of_one_list_show_the_same_moment() -> None:
+    """A write between two pages appears in neither of them."""
     async with serving() as (server, api):
         for name in ("p1", "p2", "p3"):
             add_pod(server, name)
@@ -109,8 +109,8 @@ async def test_pages_of_one_list_show_one_moment() -> None:
         assert second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
 
 
-async def test_an_expired_continue_token_is_a_410_with_a_token_to_go_on() -> None:
-    """Reason Expired; the token in the answer continues inconsistently."""
+async def test_an_expired_continue_token_gets_a_410_with_a_token_to_continue() -> None:
+    """The reason is Expired; the list that continues with the token in the answer also shows newer pods."""
     async with serving() as (server, api):
         for name in ("p1", "p2"):
             add_pod(server, name)
@@ -123,16 +123,16 @@ async def test_an_expired_continue_token_is_a_410_with_a_token_to_go_on() -> Non
         assert rest.names == ["p2", "p3"]
 
 
-async def test_a_list_from_the_cache_knows_no_pages() -> None:
-    """resourceVersion=0 ignores the limit, as the watch cache does."""
+async def test_a_list_from_the_cache_has_no_pages() -> None:
+    """With resourceVersion=0 the limit is ignored, as by the watch cache."""
     async with serving() as (server, api):
         for name in ("p1", "p2"):
             add_pod(server, name)
         assert (await api.get(ALL_PODS, limit="1", resourceVersion="0")).names == ["p1", "p2"]
 
 
-async def test_a_version_from_the_future_is_a_504() -> None:
-    """As after a restored etcd."""
+async def test_a_list_at_a_future_version_gets_a_504() -> None:
+    """This happens after etcd was restored from a backup."""
     async with serving() as (server, api):
         refused = await api.get(ALL_PODS, resourceVersion=str(server.store.resource_version + 1))
         assert (refused.code, refused.body["reason"]) == (504, "Timeout")
@@ -140,7 +140,7 @@ async def test_a_version_from_the_future_is_a_504() -> None:
 
 
 async def test_a_list_can_be_of_an_exact_earlier_version() -> None:
-    """As long as the history reaches back."""
+    """The version must be in the history, else the answer is a 410."""
     async with serving() as (server, api):
         add_pod(server, "p1")
         version = str(server.store.resource_version)
@@ -151,8 +151,8 @@ async def test_a_list_can_be_of_an_exact_earlier_version() -> None:
         assert (await api.get(ALL_PODS, **exact)).code == 410
 
 
-async def test_a_lagging_cache_shows_the_past_to_those_who_accept_it() -> None:
-    """Reads with resourceVersion=0 and watches of that kind lag behind; reads of the newest version do not."""
+async def test_a_lagging_cache_shows_an_older_state_to_reads_that_accept_it() -> None:
+    """Reads with resourceVersion=0 show the older state; reads without a resourceVersion show the newest."""
     async with serving() as (server, api):
         add_node(server, "n1")
         server.lag("nodes")
@@ -167,8 +167,8 @@ async def test_a_lagging_cache_shows_the_past_to_those_who_accept_it() -> None:
         assert (await api.get(NODES, **any_version)).names == ["n1", "n2"]
 
 
-async def test_a_long_list_arrives_whole() -> None:
-    """Lists that are written in slices have the length that they announce."""
+async def test_a_long_list_arrives_completely() -> None:
+    """A list that is written in slices has the length that its header announces."""
     async with serving() as (server, api):
         for index in range(300):
             server.create("configmaps", {"metadata": {"name": f"c{index:03}"}, "data": {"x": "y" * 2000}})
@@ -176,7 +176,7 @@ async def test_a_long_list_arrives_whole() -> None:
 
 
 async def test_kubectl_gets_tables() -> None:
-    """Rows with cells and partial metadata, where the Accept header asks for them."""
+    """A request with kubectl's Accept header gets rows with cells and partial metadata."""
     async with serving() as (server, api):
         add_node(server)
         accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
@@ -186,8 +186,8 @@ async def test_kubectl_gets_tables() -> None:
         assert table["rows"][0]["object"]["metadata"]["name"] == "n1"
 
 
-async def test_deletecollection_deletes_what_the_selector_shows() -> None:
-    """And nothing else."""
+async def test_deletecollection_deletes_only_what_the_selector_selects() -> None:
+    """The pod that is not selected stays."""
     async with serving() as (server, api):
         for name, node in (("p1", "n1"), ("p2", "")):
             add_pod(server, name, node)

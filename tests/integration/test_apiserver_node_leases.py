@@ -1,4 +1,4 @@
-"""Nodes of the embedded API server have Leases, for whoever reads them over HTTP."""
+"""Nodes of the embedded API server have Leases, which clients read over HTTP."""
 
 import asyncio
 from datetime import datetime
@@ -13,7 +13,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 async def test_each_node_has_a_lease_and_its_kubelet_renews_it() -> None:
-    """The time is that of the last renewal, not of the request."""
+    """The time in the Lease is that of the last renewal, not of the request."""
     async with serving(node_lifecycle=NodeLifecycleSettings()) as (server, api):
         begin = server.clock.now()
         add_node(server, "n1")
@@ -24,8 +24,8 @@ async def test_each_node_has_a_lease_and_its_kubelet_renews_it() -> None:
         assert [item["metadata"]["name"] for item in (await api.get(LEASES)).body["items"]] == ["n1"]
 
 
-async def test_the_controller_taints_silent_nodes_in_real_time_too() -> None:
-    """One of two falls silent."""
+async def test_the_node_lifecycle_controller_taints_silent_nodes_in_real_time() -> None:
+    """The kubelet of one of two nodes stops sending heartbeats, and this node alone is tainted."""
     settings = NodeLifecycleSettings(period_seconds=0.1, grace_period_seconds=1.0, renew_seconds=0.1)
     async with serving(node_lifecycle=settings) as (server, _):
         for name in ("n1", "n2"):
@@ -42,8 +42,8 @@ async def test_the_controller_taints_silent_nodes_in_real_time_too() -> None:
         assert tainted() == ["n1"]
 
 
-async def test_without_the_model_nodes_have_no_leases() -> None:
-    """It is off by default."""
+async def test_nodes_have_no_leases_without_the_node_lifecycle_controller() -> None:
+    """The model of that controller is off by default."""
     async with serving() as (server, api):
         add_node(server, "n1")
         assert (await api.get(f"{LEASES}/n1")).code == 404

@@ -15,7 +15,7 @@ NOT_READY = "node.kubernetes.io/not-ready"
 
 
 async def test_a_created_object_gets_uid_version_and_whole_second_timestamp() -> None:
-    """Creation completes metadata as a real server does."""
+    """Creating an object completes its metadata as on a real server."""
     async with serving() as (_, api):
         created = await api.post(NODES, {"metadata": {"name": "n1"}})
         metadata = created.body["metadata"]
@@ -27,7 +27,7 @@ async def test_a_created_object_gets_uid_version_and_whole_second_timestamp() ->
 
 
 async def test_every_write_gets_the_next_version_of_one_counter() -> None:
-    """Versions are global: objects of two kinds never share one."""
+    """Versions are global: no two objects share one."""
     async with serving() as (_, api):
         node = await api.post(NODES, {"metadata": {"name": "n1"}})
         pod = await api.post(PODS, pod_body())
@@ -53,15 +53,15 @@ async def test_a_missing_object_is_a_404_status_that_names_it() -> None:
 
 
 async def test_a_name_that_exists_is_a_409_already_exists() -> None:
-    """Creating twice is refused."""
+    """Creating an object twice is refused."""
     async with serving() as (_, api):
         await api.post(PODS, pod_body())
         again = await api.post(PODS, pod_body())
         assert (again.code, again.body["reason"]) == (409, "AlreadyExists")
 
 
-async def test_generated_names_begin_as_asked() -> None:
-    """generateName gets five more characters."""
+async def test_generated_names_begin_with_the_given_prefix() -> None:
+    """The server adds five characters to generateName."""
     async with serving() as (_, api):
         body = pod_body() | {"metadata": {"generateName": "web-"}}
         assert re.fullmatch(r"web-\w{5}", (await api.post(PODS, body)).body["metadata"]["name"])
@@ -75,22 +75,22 @@ async def test_pods_get_the_two_default_tolerations() -> None:
         assert keys == [(NOT_READY, "NoExecute", 300), ("node.kubernetes.io/unreachable", "NoExecute", 300)]
 
 
-async def test_default_tolerations_spare_pods_that_have_their_own() -> None:
-    """A pod that tolerates everything gets nothing added."""
+async def test_pods_with_tolerations_of_their_own_get_no_default_tolerations() -> None:
+    """This pod tolerates every taint."""
     async with serving() as (_, api):
         own = [{"operator": "Exists"}]
         assert (await api.post(PODS, pod_body(tolerations=own))).body["spec"]["tolerations"] == own
 
 
 async def test_default_tolerations_can_be_switched_off() -> None:
-    """Without the admission plugin a pod keeps what it came with."""
+    """Without the admission plugin, a pod has only the tolerations of its manifest."""
     async with serving() as (server, api):
         server.admission.default_toleration_seconds = None
         assert "tolerations" not in (await api.post(PODS, pod_body())).body["spec"]
 
 
-async def test_clients_cannot_create_pods_with_a_status() -> None:
-    """A pod starts as Pending whatever the client says."""
+async def test_the_status_in_a_created_pod_is_ignored() -> None:
+    """A new pod is Pending, whatever status the client sends."""
     async with serving() as (_, api):
         created = await api.post(PODS, pod_body() | {"status": {"phase": "Running"}})
         assert created.body["status"]["phase"] == "Pending"
@@ -106,7 +106,7 @@ async def test_clients_cannot_create_pods_with_a_status() -> None:
         ({"key": "k", "operator": "Exists", "value": "v"}, "spec.tolerations[0].operator"),
     ],
 )
-async def test_tolerations_that_make_no_sense_are_a_422(toleration: dict[str, object], field: str) -> None:
+async def test_invalid_tolerations_get_a_422(toleration: dict[str, object], field: str) -> None:
     """The cause names the field."""
     async with serving() as (_, api):
         refused = await api.post(PODS, pod_body(tolerations=[toleration]))
@@ -115,7 +115,7 @@ async def test_tolerations_that_make_no_sense_are_a_422(toleration: dict[str, ob
 
 
 async def test_tolerations_may_be_added_to_a_pod_and_their_seconds_changed() -> None:
-    """Those are the two changes of tolerations that a real server lets through."""
+    """A real server allows only these two changes of tolerations."""
     async with serving() as (_, api):
         pod = (await api.post(PODS, pod_body(nodeName="n1"))).body
         pod["spec"]["tolerations"][0]["tolerationSeconds"] = 5
@@ -127,7 +127,7 @@ async def test_tolerations_may_be_added_to_a_pod_and_their_seconds_changed() -> 
 
 
 async def test_tolerations_may_not_be_removed_from_a_pod() -> None:
-    """The text is the real server's."""
+    """The message is the real server's."""
     async with serving() as (_, api):
         pod = (await api.post(PODS, pod_body(tolerations=[{"key": "k", "operator": "Exists"}]))).body
         pod["spec"]["tolerations"] = pod["spec"]["tolerations"][1:]
@@ -136,16 +136,16 @@ async def test_tolerations_may_not_be_removed_from_a_pod() -> None:
         assert "existing toleration can not be modified except its tolerationSeconds" in refused.message
 
 
-async def test_default_tolerations_that_are_taken_off_come_back() -> None:
-    """The admission plugin looks at updates too, so that a PUT without them changes nothing."""
+async def test_default_tolerations_that_are_removed_are_added_again() -> None:
+    """The admission plugin also runs on updates, so a PUT without default tolerations changes nothing."""
     async with serving() as (_, api):
         pod = (await api.post(PODS, pod_body())).body
         updated = await api.put(f"{PODS}/p1", {**pod, "spec": {**pod["spec"], "tolerations": []}})
         assert (updated.code, updated.body) == (200, pod)
 
 
-async def test_nobody_owns_what_admission_added() -> None:
-    """Only fields that the client sent or that have defaults are in managedFields."""
+async def test_no_manager_owns_what_admission_added() -> None:
+    """managedFields contains only fields that the client sent or that have defaults."""
     async with serving() as (_, api):
         pod = (await api.post(PODS, pod_body())).body
         assert "f:tolerations" not in pod["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
@@ -153,8 +153,8 @@ async def test_nobody_owns_what_admission_added() -> None:
         assert "f:tolerations" in own["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
 
 
-async def test_a_bound_pod_cannot_be_moved_by_an_update() -> None:
-    """spec.nodeName is not among the fields that may change."""
+async def test_an_update_cannot_move_a_bound_pod() -> None:
+    """spec.nodeName is not one of the fields that may change."""
     async with serving() as (_, api):
         pod = (await api.post(PODS, pod_body(nodeName="n1"))).body
         pod["spec"]["nodeName"] = "n2"
@@ -164,7 +164,7 @@ async def test_a_bound_pod_cannot_be_moved_by_an_update() -> None:
 
 
 async def test_binding_sets_the_node_and_the_condition_podscheduled() -> None:
-    """The binding subresource is what a scheduler uses."""
+    """Schedulers use the binding subresource."""
     async with serving() as (_, api):
         await api.post(PODS, pod_body())
         bound = await api.post(f"{PODS}/p1/binding", {"metadata": {"name": "p1"}, "target": {"name": "n1"}})
@@ -176,8 +176,8 @@ async def test_binding_sets_the_node_and_the_condition_podscheduled() -> None:
         assert again.code == 409
 
 
-async def test_an_update_with_a_stale_version_is_a_409() -> None:
-    """Compare and swap is what leases live off."""
+async def test_an_update_with_a_stale_version_gets_a_409() -> None:
+    """Leader election relies on this compare-and-swap."""
     async with serving() as (_, api):
         lease = (await api.post(LEASES, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}})).body
         assert (await api.put(f"{LEASES}/l", lease | {"spec": {"holderIdentity": "b"}})).code == 200
@@ -187,7 +187,7 @@ async def test_an_update_with_a_stale_version_is_a_409() -> None:
 
 
 async def test_leases_need_a_version_to_be_updated_and_configmaps_do_not() -> None:
-    """Which kinds may be overwritten blindly is the kinds' own rule."""
+    """Each kind has its own rule on whether it may be overwritten without a version."""
     async with serving() as (_, api):
         await api.post(LEASES, {"metadata": {"name": "l"}})
         await api.post(CONFIGMAPS, {"metadata": {"name": "c"}})
@@ -197,14 +197,14 @@ async def test_leases_need_a_version_to_be_updated_and_configmaps_do_not() -> No
 
 
 async def test_a_put_creates_a_lease_but_not_a_pod() -> None:
-    """Create on update is allowed for leases only, among these two."""
+    """Of these two kinds, only Leases may be created by an update."""
     async with serving() as (_, api):
         assert (await api.put(f"{LEASES}/l", {"metadata": {"name": "l"}})).code == 201
         assert (await api.put(f"{PODS}/p", pod_body("p"))).code == 404
 
 
-async def test_a_put_with_another_uid_is_a_conflict() -> None:
-    """A uid in a PUT is a precondition."""
+async def test_a_put_with_another_uid_gets_a_409() -> None:
+    """A UID in a PUT is a precondition."""
     async with serving() as (_, api):
         pod = (await api.post(PODS, pod_body())).body
         pod["metadata"] |= {"uid": "other"}
@@ -214,7 +214,7 @@ async def test_a_put_with_another_uid_is_a_conflict() -> None:
 
 
 async def test_the_main_resource_ignores_status_and_the_status_resource_ignores_spec() -> None:
-    """Each endpoint writes its own half."""
+    """Each endpoint writes only its own part."""
     async with serving() as (_, api):
         await api.post(NODES, {"metadata": {"name": "n1"}, "status": {"phase": "Running"}})
         both = {"spec": {"unschedulable": True}, "status": {"phase": "Terminated"}}
@@ -225,8 +225,8 @@ async def test_the_main_resource_ignores_status_and_the_status_resource_ignores_
         assert (status["spec"], status["status"]["phase"]) == ({"unschedulable": True}, "Terminated")
 
 
-async def test_a_write_that_changes_nothing_makes_no_version() -> None:
-    """No-op updates reach no watcher."""
+async def test_a_write_that_changes_nothing_creates_no_version() -> None:
+    """So no watch gets an event."""
     async with serving() as (server, api):
         add_node(server)
         before = server.store.resource_version
@@ -242,18 +242,18 @@ async def test_a_write_that_changes_nothing_makes_no_version() -> None:
         ([{"key": "k"}], "metadata.taints[0].effect"),
     ],
 )
-async def test_taints_that_are_no_taints_are_a_422(taints: list[dict[str, str]], field: str) -> None:
-    """Unique by key and effect, and with a known effect."""
+async def test_invalid_taints_get_a_422(taints: list[dict[str, str]], field: str) -> None:
+    """Taints are unique by key and effect, and their effect must be known."""
     async with serving() as (server, api):
         add_node(server)
         refused = await api.patch(f"{NODES}/n1", {"spec": {"taints": taints}})
         assert refused.code == 422
-        # The real server checks nodes twice on updates.
+        # The real server validates nodes twice on updates.
         assert [cause["field"] for cause in refused.body["details"]["causes"]] == [field, field]
 
 
-async def test_whoever_sets_the_taints_owns_them_with_the_time_of_the_write() -> None:
-    """managedFields name the manager from the query or the User-Agent, and the last one owns the list alone."""
+async def test_the_last_writer_of_the_taints_owns_them_with_the_time_of_its_write() -> None:
+    """managedFields name the manager from the query or the User-Agent, and the last one owns the whole list."""
     async with serving() as (_, api):
         await api.post(NODES, {"metadata": {"name": "n1", "labels": {"a": "b"}}}, headers={"User-Agent": "maker/1"})
         first = {"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
@@ -267,8 +267,8 @@ async def test_whoever_sets_the_taints_owns_them_with_the_time_of_the_write() ->
         assert re.fullmatch(r".*T\d\d:\d\d:\d\dZ", entries["second"]["time"])
 
 
-async def test_another_write_of_a_manager_moves_the_time_of_its_taints() -> None:
-    """The entry's time is that of the last change of anything in it, so that taints may look younger than they are."""
+async def test_another_write_by_the_same_manager_moves_the_time_of_its_taints() -> None:
+    """An entry has the time of its last change of any field, so taints may look younger than they are."""
     moment = [1_000_000.0]
     async with serving(clock=WallClock(source=lambda: moment[0])) as (server, api):
         add_node(server)
@@ -280,8 +280,8 @@ async def test_another_write_of_a_manager_moves_the_time_of_its_taints() -> None
         assert entry["time"] == server.clock.timestamp()
 
 
-async def test_status_writes_have_entries_of_their_own() -> None:
-    """The same manager on the status subresource is another entry."""
+async def test_status_writes_have_their_own_managed_fields_entry() -> None:
+    """One manager has one entry for the main resource and another one for the status subresource."""
     async with serving() as (server, api):
         add_node(server)
         server.taint("n1", "k", manager="me")
@@ -290,8 +290,8 @@ async def test_status_writes_have_entries_of_their_own() -> None:
         assert sorted(e.get("subresource", "") for e in mine) == ["", "status"]
 
 
-async def test_objects_without_managed_fields_are_never_tracked() -> None:
-    """What was created with no owned field has no owners later either."""
+async def test_objects_created_without_managed_fields_never_get_any() -> None:
+    """An object that was created with no owned field has no owners after later writes, either."""
     async with serving() as (server, api):
         await api.post(NODES, {"metadata": {"name": "bare"}})
         server.create("nodes", {"metadata": {"name": "chosen", "labels": {"a": "b"}}}, managed_fields=False)
@@ -300,8 +300,8 @@ async def test_objects_without_managed_fields_are_never_tracked() -> None:
             assert "managedFields" not in (await api.get(f"{NODES}/{name}")).body["metadata"]
 
 
-async def test_the_date_header_is_the_servers_clock() -> None:
-    """A server whose clock is an hour ahead says so in every answer and every timestamp."""
+async def test_the_date_header_has_the_servers_clock() -> None:
+    """If the server's clock is an hour ahead, so are the dates of its answers and its timestamps."""
     async with serving(clock=WallClock(3600)) as (_, api):
         created = await api.post(PODS, pod_body())
         date = parsedate_to_datetime(created.headers["Date"])
@@ -310,8 +310,8 @@ async def test_the_date_header_is_the_servers_clock() -> None:
         assert abs(made - date) <= timedelta(minutes=1)
 
 
-async def test_only_accepted_tokens_are_let_in() -> None:
-    """A token that is taken out of the set is refused from the next request on."""
+async def test_only_accepted_tokens_are_allowed() -> None:
+    """A token that is removed from the set is refused from the next request on."""
     tokens = {"good"}
     async with serving(tokens=tokens) as (_, api):
         headers = {"Authorization": "Bearer good"}
@@ -323,7 +323,7 @@ async def test_only_accepted_tokens_are_let_in() -> None:
 
 
 async def test_an_authorizer_refuses_as_rbac_does() -> None:
-    """403 names the verb and the resource with its subresource."""
+    """The 403 names the verb and the resource with its subresource."""
     async with serving(authorize=lambda info: info.resource_name != "pods/status") as (server, api):
         add_pod(server)
         refused = await api.patch(f"{PODS}/p1/status", {"status": {}}, STRATEGIC)
@@ -333,7 +333,7 @@ async def test_an_authorizer_refuses_as_rbac_does() -> None:
 
 
 async def test_dry_run_writes_nothing() -> None:
-    """It answers as if it had."""
+    """The answer is that of a real write."""
     async with serving() as (server, api):
         before = server.store.resource_version
         assert (await api.post(PODS, pod_body(), params={"dryRun": "All"})).code == 201
@@ -341,8 +341,8 @@ async def test_dry_run_writes_nothing() -> None:
         assert server.get("pods", "p1") is None
 
 
-async def test_unknown_paths_kinds_and_bodies_are_refused() -> None:
-    """404, 405, 400 and 415, each a Status."""
+async def test_unknown_paths_kinds_and_bodies_are_refused_with_their_codes() -> None:
+    """Depending on the error, the answer is a 404, 400 or 415."""
     async with serving() as (_, api):
         assert (await api.get("/apis/apps/v1/deployments")).code == 404
         assert (await api.get(f"{PODS}/p1/logs")).code == 404
@@ -353,7 +353,7 @@ async def test_unknown_paths_kinds_and_bodies_are_refused() -> None:
 
 
 async def test_discovery_lists_every_kind_with_its_subresources() -> None:
-    """Kopf and kubectl learn from it what may be watched and patched."""
+    """Kopf and kubectl learn from discovery which kinds can be watched and patched."""
     async with serving() as (_, api):
         assert (await api.get("/api")).body["versions"] == ["v1"]
         groups = [group["name"] for group in (await api.get("/apis")).body["groups"]]
@@ -367,7 +367,7 @@ async def test_discovery_lists_every_kind_with_its_subresources() -> None:
 
 
 async def test_the_same_seed_gives_the_same_uids() -> None:
-    """A run can be repeated."""
+    """A run can be repeated with its seed."""
     uids = []
     for _ in range(2):
         async with serving() as (server, _api):

@@ -22,7 +22,7 @@ async def test_a_strategic_patch_adds_a_condition_and_keeps_the_others() -> None
 
 
 async def test_a_strategic_patch_changes_the_condition_of_the_same_type_in_place() -> None:
-    """A second one of a type is merged into the first."""
+    """A second condition of the same type is merged into the first."""
     async with serving() as (server, api):
         add_pod(server)
         await api.patch(f"{PODS}/p1/status", {"status": {"conditions": [CONDITION]}})
@@ -34,8 +34,8 @@ async def test_a_strategic_patch_changes_the_condition_of_the_same_type_in_place
 
 
 @pytest.mark.parametrize("content_type", [STRATEGIC, MERGE])
-async def test_a_patch_with_another_uid_is_a_422_field_is_immutable(content_type: str) -> None:
-    """So a patch can be bound to one incarnation of a pod."""
+async def test_a_patch_with_another_uid_gets_a_422_because_the_field_is_immutable(content_type: str) -> None:
+    """So a patch can be limited to the pod with one UID."""
     async with serving() as (server, api):
         add_pod(server)
         refused = await api.patch(f"{PODS}/p1/status", {"metadata": {"uid": "other"}}, content_type)
@@ -45,7 +45,7 @@ async def test_a_patch_with_another_uid_is_a_422_field_is_immutable(content_type
             assert (cause["field"], cause["reason"]) == ("metadata.uid", "FieldValueInvalid")
 
 
-async def test_a_patch_with_another_version_is_a_409() -> None:
+async def test_a_patch_with_another_version_gets_a_409() -> None:
     """A resourceVersion in a patch is a precondition."""
     async with serving() as (server, api):
         add_node(server)
@@ -53,15 +53,15 @@ async def test_a_patch_with_another_version_is_a_409() -> None:
         assert (stale.code, stale.body["reason"]) == (409, "Conflict")
 
 
-async def test_a_patch_of_a_missing_object_is_a_404() -> None:
-    """Patches create nothing."""
+async def test_a_patch_of_a_missing_object_gets_a_404() -> None:
+    """A patch creates nothing."""
     async with serving() as (_, api):
         assert (await api.patch(f"{PODS}/p1", {})).code == 404
 
 
 @pytest.mark.parametrize("content_type", [STRATEGIC, MERGE])
-async def test_taints_are_replaced_as_a_whole_by_both_merge_patches(content_type: str) -> None:
-    """The list has no merge key, which is why kubectl taint sends all of it."""
+async def test_both_merge_patches_replace_the_whole_list_of_taints(content_type: str) -> None:
+    """The list has no merge key, so ``kubectl taint`` always sends all taints."""
     async with serving() as (server, api):
         add_node(server)
         server.taint("n1", "a")
@@ -71,7 +71,7 @@ async def test_taints_are_replaced_as_a_whole_by_both_merge_patches(content_type
 
 
 async def test_a_json_patch_tests_and_replaces() -> None:
-    """All operations or none: a failed test leaves the object as it is."""
+    """If a test operation fails, the patch is refused."""
     async with serving() as (server, api):
         add_node(server)
         escaped = "/metadata/labels/kubernetes.io~1os"
@@ -82,8 +82,8 @@ async def test_a_json_patch_tests_and_replaces() -> None:
         assert failing.code == 422
 
 
-async def test_a_json_patch_adds_moves_copies_and_removes() -> None:
-    """The six operations of RFC 6902 work on maps and lists."""
+async def test_a_json_patch_moves_copies_removes_and_adds() -> None:
+    """The operations of RFC 6902 apply to maps and lists."""
     async with serving() as (server, api):
         server.create("configmaps", {"metadata": {"name": "c"}, "data": {"a": "1", "b": "2"}})
         operations = [
@@ -98,8 +98,8 @@ async def test_a_json_patch_adds_moves_copies_and_removes() -> None:
         assert patched.body["metadata"]["finalizers"] == ["f/1", "f/2"]
 
 
-def test_directives_of_strategic_patches_delete_replace_retain_and_order() -> None:
-    """What kubectl apply and edit send."""
+def test_directives_of_strategic_patches_delete_order_retain_and_replace() -> None:
+    """``kubectl apply`` and ``kubectl edit`` send these directives."""
     target = {
         "env": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}],
         "finalizers": ["x", "y"],
@@ -124,21 +124,21 @@ def test_directives_of_strategic_patches_delete_replace_retain_and_order() -> No
     }
 
 
-def test_finalizers_merge_as_a_set_and_tolerations_are_replaced() -> None:
-    """Some lists are sets and some are atomic."""
+def test_a_strategic_patch_merges_finalizers_as_a_set_and_replaces_tolerations() -> None:
+    """Some lists are sets and others are atomic."""
     target = {"finalizers": ["x"], "tolerations": [{"key": "a"}]}
     patched = strategic_merge_patch(target, {"finalizers": ["y", "x"], "tolerations": [{"key": "b"}]})
     assert patched == {"finalizers": ["y", "x"], "tolerations": [{"key": "b"}]}
 
 
-def test_new_items_come_before_those_that_the_patch_does_not_name() -> None:
-    """Old ones keep their places among themselves."""
+def test_a_strategic_patch_puts_new_items_before_those_that_it_does_not_name() -> None:
+    """The old items keep their order."""
     old = [{"type": "a"}, {"type": "b"}, {"type": "c"}]
     patched = strategic_merge_patch({"conditions": old}, {"conditions": [{"type": "new"}, {"type": "b", "x": 1}]})
     assert [condition["type"] for condition in patched["conditions"]] == ["new", "a", "b", "c"]
 
 
 def test_an_item_without_its_merge_key_is_refused() -> None:
-    """The real server answers 500 to it."""
+    """The real server answers 500."""
     with pytest.raises(StatusError, match="does not contain declared merge key: type"):
         strategic_merge_patch({}, {"conditions": [{"status": "True"}]})

@@ -1,4 +1,4 @@
-"""The embedded API server: a pod is asked over HTTP at the address in its status."""
+"""The embedded API server: the proxy to a pod, at the address in the pod's status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fake_apiserver import ApiServer, pod_object
 
 @contextlib.asynccontextmanager
 async def listening(code: int = 202) -> AsyncIterator[int]:
-    """Answer with what was asked, as a pod on loopback; give the port."""
+    """Answer each request with its path and query, as a pod on the loopback interface; yield the port."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
         return web.json_response({"asked": request.path_qs}, status=code)
@@ -30,13 +30,13 @@ async def listening(code: int = 202) -> AsyncIterator[int]:
 
 
 def add_pod(server: ApiServer, address: str | None = "127.0.0.1") -> None:
-    """Create pod p1 with an address."""
+    """Create pod p1 with this address."""
     pod = pod_object("default", "p1", "n1", timestamp=server.clock.timestamp())
     server.create("pods", {**pod, "status": {} if address is None else {"podIP": address}})
 
 
-async def test_a_pod_answers_for_itself() -> None:
-    """Path and query are passed on, status and body come back."""
+async def test_the_proxy_forwards_a_request_to_the_pod() -> None:
+    """Path and query are forwarded; the pod's status code and body are the answer."""
     async with serving() as (server, api), listening() as port:
         add_pod(server)
         answer = await api.get(f"{PODS}/p1:{port}/proxy/a/b?c=d%2Fe")
@@ -46,8 +46,8 @@ async def test_a_pod_answers_for_itself() -> None:
         assert (first.verb, first.namespace, first.name) == ("get", "default", f"p1:{port}")
 
 
-async def test_a_pod_that_cannot_be_asked_is_a_refusal() -> None:
-    """404 where there is none, 400 where it has no address, 503 where nobody listens; each a Status."""
+async def test_a_pod_that_cannot_be_reached_is_refused_with_a_status() -> None:
+    """A missing pod gets a Status that names it, a pod without an address a 400, and one that does not listen a 503."""
     async with serving() as (server, api):
         assert (await api.get(f"{PODS}/p1:80/proxy/")).body["details"] == {"name": "p1", "kind": "pods"}
         add_pod(server, None)
@@ -60,7 +60,7 @@ async def test_a_pod_that_cannot_be_asked_is_a_refusal() -> None:
 
 
 async def test_other_subresources_have_no_paths_below_them() -> None:
-    """Only a proxy passes something on."""
+    """Only the proxy subresource forwards a path."""
     async with serving() as (server, api):
         add_pod(server)
         assert (await api.get(f"{PODS}/p1/status/x")).code == 404

@@ -1,6 +1,6 @@
-"""The embedded API server: what JSON patches may change of the tolerations of a pod that runs, and what not.
+"""The embedded API server: which changes JSON patches may make to the tolerations of a running pod.
 
-Compared with a real API server 1.36, answer by answer.
+The answers were compared with those of a real API server 1.36.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODIFIED = 'Pod "p1" is invalid: spec.tolerations: Forbidden: existing toleratio
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
-    """A server with one pod that tolerates a for 300 s, then b, then a again for 30 s."""
+    """A server with one pod, which tolerates a for 300 s, b for 60 s, and then a again for 30 s."""
     async with serving() as (server, api):
         server.admission.default_toleration_seconds = None
         second = {"key": "b", "value": "x", "effect": "NoExecute", "tolerationSeconds": 60}
@@ -34,7 +34,7 @@ async def patch(api: Api, *operations: dict[str, Any]) -> HttpAnswer:
 
 
 async def test_seconds_may_be_removed_changed_and_set_again(api: Api) -> None:
-    """Each is a write of its own, and moves the generation."""
+    """Each change is a write that increases the generation."""
     changes: list[tuple[dict[str, Any], int | None]] = [
         ({"op": "remove", "path": SECONDS}, None),
         ({"op": "add", "path": SECONDS, "value": 300}, 300),
@@ -48,7 +48,7 @@ async def test_seconds_may_be_removed_changed_and_set_again(api: Api) -> None:
         assert answer.body["spec"]["tolerations"][0] == expected
 
 
-async def test_seconds_that_are_not_there_cannot_be_removed(api: Api) -> None:
+async def test_seconds_that_are_missing_cannot_be_removed(api: Api) -> None:
     """The whole patch is refused."""
     assert (await patch(api, {"op": "remove", "path": SECONDS})).code == 200
     again = await patch(api, {"op": "remove", "path": SECONDS}, {"op": "add", "path": "/metadata/labels", "value": {}})
@@ -56,7 +56,7 @@ async def test_seconds_that_are_not_there_cannot_be_removed(api: Api) -> None:
 
 
 async def test_tolerations_may_be_added_anywhere(api: Api) -> None:
-    """Before others, too: a place in the list identifies nothing."""
+    """A toleration may be added before others, too, so its place in the list does not identify it."""
     new = {"key": "new", "operator": "Exists"}
     for place in ("-", "0"):
         assert (await patch(api, {"op": "add", "path": f"/spec/tolerations/{place}", "value": new})).code == 200
@@ -74,20 +74,22 @@ async def test_tolerations_may_be_added_anywhere(api: Api) -> None:
         {"op": "remove", "path": "/spec/tolerations"},
     ],
 )
-async def test_nothing_else_of_a_toleration_changes_and_none_is_removed(api: Api, operation: dict[str, Any]) -> None:
-    """The real server's sentence."""
+async def test_other_fields_of_a_toleration_cannot_change_and_no_toleration_can_be_removed(
+    api: Api, operation: dict[str, Any]
+) -> None:
+    """The message is the real server's."""
     refused = await patch(api, operation)
     assert (refused.code, refused.body["reason"]) == (422, "Invalid")
     assert refused.message.startswith(MODIFIED)
 
 
 async def test_one_of_two_equal_tolerations_may_be_removed(api: Api) -> None:
-    """The real server looks only whether each that was there has an equal one."""
+    """The real server only checks that each old toleration has an equal one among the new ones."""
     assert (await patch(api, {"op": "remove", "path": "/spec/tolerations/2"})).code == 200
 
 
-async def test_a_toleration_that_makes_no_sense_is_refused_on_update_too(api: Api) -> None:
-    """It is found twice, as by a real server."""
+async def test_an_invalid_toleration_is_refused_on_update_too(api: Api) -> None:
+    """The error is found twice, as by a real server."""
     refused = await patch(api, {"op": "remove", "path": "/spec/tolerations/1/effect"})
     assert [cause["field"] for cause in refused.body["details"]["causes"]] == [
         "spec.tolerations[1].effect",
@@ -100,7 +102,7 @@ async def test_a_toleration_that_makes_no_sense_is_refused_on_update_too(api: Ap
 
 @pytest.mark.parametrize(("seconds", "kind"), [("5", "string"), (1.5, "number 1.5"), (2**63, f"number {2**63}")])
 async def test_seconds_are_int64(api: Api, seconds: object, kind: str) -> None:
-    """422 for a patch, 400 for a whole object."""
+    """A bad number gets a 422 in a patch and a 400 in a whole object."""
     why = f"json: cannot unmarshal {kind} into Go struct field Toleration.spec.tolerations.tolerationSeconds of type"
     refused = await patch(api, {"op": "add", "path": SECONDS, "value": seconds})
     assert (refused.code, why in refused.message) == (422, True)
@@ -117,30 +119,30 @@ async def test_seconds_are_int64(api: Api, seconds: object, kind: str) -> None:
     ("path", "value"),
     [("/metadata/uid", "other"), ("/metadata/resourceVersion", "1"), ("/metadata/annotations/a~1b", None)],
 )
-async def test_a_test_that_fails_is_a_422_that_does_not_say_which(api: Api, path: str, value: object) -> None:
-    """Not a 409, even for the resourceVersion; nothing of the patch is done."""
+async def test_a_test_operation_that_fails_gets_a_422_without_details(api: Api, path: str, value: object) -> None:
+    """The answer is not a 409, even for the resourceVersion; no operation of the patch is applied."""
     refused = await patch(api, {"op": "test", "path": path, "value": value}, {"op": "remove", "path": SECONDS})
     assert (refused.code, refused.message, refused.body["details"]) == (422, REFUSED, {})
     assert "tolerationSeconds" in (await api.get(f"{PODS}/p1")).body["spec"]["tolerations"][0]
 
 
-async def test_a_member_that_is_not_there_tests_as_null_and_can_be_replaced(api: Api) -> None:
-    """As the library does that the real server uses."""
+async def test_a_missing_member_tests_as_null_and_can_be_replaced(api: Api) -> None:
+    """The JSON patch library of the real server does the same."""
     absent = {"op": "test", "path": "/metadata/annotations", "value": None}
     answer = await patch(api, absent, {"op": "replace", "path": "/metadata/annotations", "value": {"a": "b"}})
     assert (answer.code, answer.body["metadata"]["annotations"]) == (200, {"a": "b"})
 
 
-async def test_a_member_of_a_map_that_is_not_there_cannot_be_added(api: Api) -> None:
-    """Whoever adds the first annotation adds the map."""
+async def test_a_member_of_a_missing_map_cannot_be_added(api: Api) -> None:
+    """A client that adds the first annotation must add the map."""
     assert (await patch(api, {"op": "add", "path": "/metadata/annotations/a~1b", "value": "1"})).code == 422
     assert (await patch(api, {"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}})).code == 200
     assert (await patch(api, {"op": "remove", "path": "/metadata/annotations/a~1b"})).code == 200
     assert "annotations" not in (await api.get(f"{PODS}/p1")).body["metadata"]
 
 
-async def test_annotations_have_256_kib_together(api: Api) -> None:
-    """Keys and values; one byte more is refused."""
+async def test_all_annotations_together_may_have_256_kib(api: Api) -> None:
+    """Keys and values count; one byte more is refused."""
     most = "x" * (256 * 1024 - len("a/b"))
     for text, code in ((most, 200), (most + "x", 422)):
         answer = await patch(api, {"op": "add", "path": "/metadata/annotations", "value": {"a/b": text}})
@@ -151,7 +153,7 @@ async def test_annotations_have_256_kib_together(api: Api) -> None:
 
 
 async def test_admission_adds_its_tolerations_to_a_patch_of_others(api: Api) -> None:
-    """So a patch may come back with more than it changed."""
+    """So the patched pod may have more changes than the patch."""
     async with serving() as (server, other):
         server.admission.default_toleration_seconds = None
         await other.post(PODS, pod_body(tolerations=[FIRST | {"tolerationSeconds": 300}]))

@@ -1,4 +1,4 @@
-"""The embedded API server: watches, and how they can be disturbed."""
+"""The embedded API server: watches, and the ways to disturb them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ async def _version(api: Api) -> str:
 
 
 async def _read_for(stream: Stream, seconds: float) -> None:
-    """Reads bookmarks until the time is up (TimeoutError); fails on anything else."""
+    """Read bookmarks until the time is up (TimeoutError); fail on any other event."""
     async with asyncio.timeout(seconds):
         while True:
             assert json.loads(await stream.response.content.readline())["type"] == "BOOKMARK"
 
 
 async def _until(server: ApiServer, count: int) -> None:
-    """Until so many watches are open."""
+    """Wait until ``count`` watches have been opened."""
     await server.requests.wait_for(verb="watch", count=count)
 
 
-async def test_a_watch_without_version_begins_with_what_there_is() -> None:
-    """Synthetic ADDED events, then the changes."""
+async def test_a_watch_without_version_begins_with_the_existing_objects() -> None:
+    """The existing objects come as synthetic ADDED events, then the changes."""
     async with serving() as (server, api):
         add_node(server, "n1")
         async with api.watch(NODES) as stream:
@@ -43,7 +43,7 @@ async def test_a_watch_without_version_begins_with_what_there_is() -> None:
             assert await stream.seen(1) == [("MODIFIED", "n1")]
 
 
-async def test_a_watch_from_a_version_misses_nothing_since() -> None:
+async def test_a_watch_from_a_version_gets_all_changes_since() -> None:
     """Changes between the list and the watch come first, in order."""
     async with serving() as (server, api):
         add_node(server, "n1")
@@ -55,8 +55,8 @@ async def test_a_watch_from_a_version_misses_nothing_since() -> None:
             assert await stream.seen(3) == [("MODIFIED", "n1"), ("ADDED", "n2"), ("DELETED", "n1")]
 
 
-async def test_deleted_events_carry_the_version_of_the_deletion() -> None:
-    """So that a client that goes on from there does not see it again."""
+async def test_deleted_events_have_the_version_of_the_deletion() -> None:
+    """A client that continues from that version does not see the deletion again."""
     async with serving() as (server, api):
         add_node(server)
         async with api.watch(NODES, resourceVersion=await _version(api)) as stream:
@@ -66,8 +66,8 @@ async def test_deleted_events_carry_the_version_of_the_deletion() -> None:
             assert (node["kind"], node["apiVersion"]) == ("Node", "v1")
 
 
-async def test_entering_a_selection_is_added_and_leaving_it_is_deleted() -> None:
-    """For a watch of a label; the departing object is the one that matched, with the new version."""
+async def test_an_object_that_enters_a_selection_is_added_and_one_that_leaves_it_is_deleted() -> None:
+    """The DELETED event has the object as it last matched the label selector, with the new version."""
     async with serving() as (server, api):
         add_pod(server, "p1", labels={"app": "a"})
         async with api.watch(ALL_PODS, labelSelector="app=b", resourceVersion=await _version(api)) as stream:
@@ -80,7 +80,7 @@ async def test_entering_a_selection_is_added_and_leaving_it_is_deleted() -> None
 
 
 async def test_a_watch_of_one_nodes_pods_sees_a_pod_when_it_is_bound() -> None:
-    """And nothing of other nodes' pods."""
+    """The watch gets no events about other nodes' pods."""
     async with serving() as (server, api), api.watch(ALL_PODS, **PODS_OF_N1) as stream:
         add_pod(server, "other", "n2")
         add_pod(server, "mine", "")
@@ -90,8 +90,8 @@ async def test_a_watch_of_one_nodes_pods_sees_a_pod_when_it_is_bound() -> None:
         assert await stream.seen(1) == [("ADDED", "mine")]
 
 
-async def test_a_version_that_history_does_not_reach_is_an_error_410_in_a_200_stream() -> None:
-    """Reason Expired, then the end of the stream."""
+async def test_a_version_older_than_the_history_gets_an_error_410_in_a_200_stream() -> None:
+    """The reason is Expired, and the stream ends."""
     async with serving(history_size=2) as (server, api):
         version = await _version(api)
         for name in ("a", "b", "c"):
@@ -103,8 +103,8 @@ async def test_a_version_that_history_does_not_reach_is_an_error_410_in_a_200_st
             assert await stream.line() == b""
 
 
-async def test_bookmarks_come_in_time_and_carry_the_current_version() -> None:
-    """Only to those who allow them."""
+async def test_bookmarks_are_sent_only_to_watches_that_allow_them() -> None:
+    """A bookmark has a recent version and is sent after the interval."""
     async with serving() as (server, api):
         server.watching.bookmark_interval_seconds = 0.02
         async with api.watch(NODES, allowWatchBookmarks="true") as stream:
@@ -116,8 +116,8 @@ async def test_bookmarks_come_in_time_and_carry_the_current_version() -> None:
             assert await stream.line() == b""
 
 
-async def test_initial_events_end_with_a_marked_bookmark() -> None:
-    """What sendInitialEvents promises."""
+async def test_initial_events_end_with_an_annotated_bookmark() -> None:
+    """The watch asks for this with sendInitialEvents."""
     async with serving() as (server, api):
         add_node(server)
         query = {
@@ -131,8 +131,8 @@ async def test_initial_events_end_with_a_marked_bookmark() -> None:
             assert (kind, obj["metadata"]["annotations"]) == ("BOOKMARK", {"k8s.io/initial-events-end": "true"})
 
 
-async def test_a_watch_ends_when_its_time_is_up() -> None:
-    """timeoutSeconds is honoured, with a last bookmark."""
+async def test_a_watch_ends_after_its_timeout() -> None:
+    """The watch honours timeoutSeconds and ends with a last bookmark."""
     async with serving() as (_, api):
         started = now()
         async with api.watch(NODES, timeoutSeconds="1", allowWatchBookmarks="true") as stream:
@@ -141,16 +141,16 @@ async def test_a_watch_ends_when_its_time_is_up() -> None:
         assert now() - started > 0.9
 
 
-async def test_a_cut_watch_ends_cleanly_and_can_go_on() -> None:
-    """Nothing is lost when it is opened again at the last version."""
+async def test_a_watch_that_the_server_cuts_ends_cleanly() -> None:
+    """The client sees the end of the stream and no error."""
     async with serving() as (server, api), api.watch(NODES) as stream:
         await _until(server, 1)
         assert server.watches.cut(WatchMatch(resource="nodes")) == 1
         assert await stream.line() == b""
 
 
-async def test_a_reset_watch_breaks_off() -> None:
-    """The client gets a connection error, not an end."""
+async def test_a_watch_that_the_server_resets_ends_with_a_connection_error() -> None:
+    """The client does not see a clean end of the stream."""
     async with serving() as (server, api), api.watch(NODES) as stream:
         await _until(server, 1)
         server.watches.cut(reset=True)
@@ -159,7 +159,7 @@ async def test_a_reset_watch_breaks_off() -> None:
 
 
 async def test_a_frozen_watch_is_silent_and_stays_open() -> None:
-    """Not even bookmarks come, while another kind's watch goes on."""
+    """A frozen watch gets no bookmarks either, while the watch of another kind continues."""
     async with serving() as (server, api):
         server.watching.bookmark_interval_seconds = 0.01
         async with api.watch(NODES, allowWatchBookmarks="true") as frozen, api.watch(ALL_PODS) as other:
@@ -170,13 +170,13 @@ async def test_a_frozen_watch_is_silent_and_stays_open() -> None:
             assert await other.seen(1) == [("ADDED", "p1")]
             [watcher] = server.watches.select(resource="nodes")
             assert (watcher.delivered, watcher.ended) == (0, "")
-            # Bookmarks that were on their way before the freeze may still come, but then there is an end of them.
+            # Bookmarks sent before the freeze may still arrive, but no later ones do.
             with pytest.raises(TimeoutError):
                 await _read_for(frozen, 0.05)
 
 
-async def test_one_kinds_events_can_be_held_and_released() -> None:
-    """The stream of nodes lags behind that of pods: nothing is lost, and order is kept."""
+async def test_the_events_of_one_kind_can_be_held_and_released() -> None:
+    """The node watch lags behind the pod watch; no event is lost, and the order is kept."""
     async with serving() as (server, api):
         nodes = WatchMatch(resource="nodes")
         server.watches.hold(nodes)
@@ -191,8 +191,8 @@ async def test_one_kinds_events_can_be_held_and_released() -> None:
             assert await held.seen(2) == [("ADDED", "n1"), ("MODIFIED", "n1")]
 
 
-async def test_a_lagging_watch_delivers_late() -> None:
-    """By as much as it is told, also watches that are opened later."""
+async def test_a_lagging_watch_delivers_events_late() -> None:
+    """The given lag also applies to watches that are opened later."""
     async with serving() as (server, api):
         server.watches.lag(0.1)
         async with api.watch(NODES) as stream:
@@ -204,7 +204,7 @@ async def test_a_lagging_watch_delivers_late() -> None:
 
 
 async def test_events_can_be_dropped_and_duplicated() -> None:
-    """A lost one and a doubled one, as no server should have them."""
+    """A correct server neither loses nor repeats an event."""
     async with serving() as (server, api), api.watch(NODES) as stream:
         await _until(server, 1)
         server.watches.drop_next(1)
@@ -217,7 +217,7 @@ async def test_events_can_be_dropped_and_duplicated() -> None:
 
 
 async def test_an_error_event_of_any_status_can_be_sent() -> None:
-    """After which the stream ends."""
+    """The stream ends after the error event."""
     async with serving() as (server, api), api.watch(NODES) as stream:
         await _until(server, 1)
         server.watches.send_error(StatusError(500, "etcdserver: leader changed"))
@@ -227,7 +227,7 @@ async def test_an_error_event_of_any_status_can_be_sent() -> None:
 
 
 async def test_a_malformed_line_can_be_sent() -> None:
-    """What half a JSON object does to a client is worth a test."""
+    """Tests use this to show what half a JSON object does to a client."""
     async with serving() as (server, api), api.watch(NODES) as stream:
         await _until(server, 1)
         server.watches.send_line(MALFORMED_LINE)
@@ -235,8 +235,8 @@ async def test_a_malformed_line_can_be_sent() -> None:
             await stream.next()
 
 
-async def test_a_watcher_that_does_not_read_holds_up_nobody() -> None:
-    """Its queue fills, until it is cut; the others get everything."""
+async def test_a_client_that_does_not_read_its_watch_delays_no_other() -> None:
+    """Its queue fills and the server ends its watch, while another watch gets all events."""
     async with serving(watch_queue_limit=50) as (server, api):
         server.watches.hold(WatchMatch(user_agent="slow"))
         slow = {"User-Agent": "slow"}
@@ -253,8 +253,8 @@ async def test_a_watcher_that_does_not_read_holds_up_nobody() -> None:
             ]
 
 
-async def test_events_of_watchers_with_one_selection_are_encoded_once() -> None:
-    """All get the same bytes object."""
+async def test_an_event_for_watches_with_the_same_selection_is_encoded_once() -> None:
+    """The queues of all these watches contain the same bytes object."""
     async with serving() as (server, api), api.watch(NODES) as one, api.watch(NODES) as two:
         await _until(server, 2)
         server.watches.hold()
@@ -265,16 +265,16 @@ async def test_events_of_watchers_with_one_selection_are_encoded_once() -> None:
         assert await one.line() == await two.line()
 
 
-async def test_closed_watches_are_forgotten() -> None:
-    """A client that goes away leaves nothing behind."""
+async def test_closed_watches_are_removed() -> None:
+    """Nothing is kept for a client that has disconnected."""
     async with serving() as (server, api):
         async with api.watch(NODES):
             await _until(server, 1)
         await until(lambda: not server.watches.select())
 
 
-async def test_kubectl_watches_tables() -> None:
-    """Each event's object is a table of one row."""
+async def test_kubectl_can_watch_tables() -> None:
+    """The object of each event is a table with one row."""
     async with serving() as (server, api):
         add_node(server)
         headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}

@@ -1,4 +1,4 @@
-"""The commands by which people hold evictions and let them go on: what they write, print, and how they exit."""
+"""The commands that hold evictions and release them: what they write and print, and their exit codes."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
 SINCE = format_rfc3339(EPOCH)
 PAUSED = f'{{"since": "{SINCE}", "reason": "disk swap"}}'
-# As the kubeconfig of the stage calls its user.
+# The name of the user in the stage's kubeconfig.
 USER = "simulation"
 SURGE = Latch(EPOCH, "5 of 9 nodes in 300 s")
 
@@ -48,7 +48,7 @@ def put(at: ClientStage, name: str = NAME, namespace: str = NAMESPACE, **data: s
 
 
 def control_state(at: ClientStage, name: str = NAME, namespace: str = NAMESPACE) -> ControlState:
-    """What is ordered now."""
+    """Return the control state in the ConfigMap; it must be valid."""
     found = at.server.get("configmaps", name, namespace)
     assert found is not None
     kept, complaints = read_control_state(found)
@@ -57,7 +57,7 @@ def control_state(at: ClientStage, name: str = NAME, namespace: str = NAMESPACE)
 
 
 def is_now(at: ClientStage, pause: Pause | None, reason: str = "") -> bool:
-    """Tell whether a pause began just now by the server's clock."""
+    """Return whether a pause has just begun by the server's clock, with this reason."""
     assert pause is not None
     assert pause.since_epoch is not None
     now = at.server.clock.now().timestamp()
@@ -68,7 +68,7 @@ def is_now(at: ClientStage, pause: Pause | None, reason: str = "") -> bool:
 
 
 async def test_pause_holds_all_evictions(at: ClientStage, tmp_path: Path) -> None:
-    """Since now by the API server's clock, and one line says so."""
+    """The pause is dated by the API server's clock and names its author; one line of output says so."""
     result = await run(tmp_path, "pause", "--reason", "disk swap")
     assert result.exit_code == 0
     whole = control_state(at).cluster
@@ -86,28 +86,28 @@ async def test_pause_holds_all_evictions(at: ClientStage, tmp_path: Path) -> Non
     ]
 
 
-async def test_a_host_whose_clock_is_off_pauses_by_the_servers(tmp_path: Path) -> None:
-    """Whoever reads it later compares it with the API server's times."""
+async def test_a_pause_from_a_host_with_a_wrong_clock_is_dated_by_the_server(tmp_path: Path) -> None:
+    """The controller compares the pause with the API server's times."""
     async with client_stage(tmp_path, clock=WallClock(offset_seconds=-86400.0)) as at:
         assert (await run(tmp_path, "pause")).exit_code == 0
         assert is_now(at, control_state(at).cluster)
 
 
 class WrongDates(WallClock):
-    """The API server's clock, which its answers do not tell."""
+    """A clock of the API server with a wrong Date header in its answers."""
 
     def __init__(self, header: str) -> None:
         super().__init__()
         self.header = header
 
     def http_date(self, plus_seconds: float = 0.0) -> str:
-        """Say what is wrong."""
+        """Return the wrong header."""
         return self.header
 
 
 @pytest.mark.parametrize("header", ["", "yesterday"])
-async def test_a_pause_is_dated_by_the_host_where_answers_are_not(tmp_path: Path, header: str) -> None:
-    """It says so."""
+async def test_a_pause_is_dated_by_the_host_if_answers_have_no_date(tmp_path: Path, header: str) -> None:
+    """The command warns that this machine's clock counts."""
     async with client_stage(tmp_path, clock=WrongDates(header)) as at:
         result = await run(tmp_path, "pause", "--for", "30m")
         pause = control_state(at).cluster
@@ -116,16 +116,16 @@ async def test_a_pause_is_dated_by_the_host_where_answers_are_not(tmp_path: Path
     assert is_now(at, pause)
     assert pause is not None
     assert pause.until_epoch is not None
-    # Both are whole seconds: it began with the second in which it was ordered, and ends with one that has begun.
+    # Both are whole seconds: the start is rounded down, and the end is rounded up.
     assert pause.until_epoch - (pause.since_epoch or 0.0) in {1800, 1801}
 
 
 @pytest.mark.parametrize("year", ["1970", "2015", "9999"])
 @pytest.mark.parametrize("flags", [(), ("--for", "30m")])
-async def test_a_pause_whose_time_nobody_believes_holds_until_somebody_resumes(
+async def test_a_pause_with_an_implausible_date_has_no_date_and_no_end(
     tmp_path: Path, year: str, flags: tuple[str, ...]
 ) -> None:
-    """One whose end a controller may take for over would hold nothing."""
+    """A controller might regard a pause with a wrong end as over, so this one holds until somebody resumes."""
     async with client_stage(tmp_path, clock=WrongDates(f"Fri, 02 Jan {year} 00:00:00 GMT")) as at:
         result = await run(tmp_path, "pause", *flags)
         pause = control_state(at).cluster
@@ -135,8 +135,8 @@ async def test_a_pause_whose_time_nobody_believes_holds_until_somebody_resumes(
     assert result.stdout == f"all evictions are paused (by {USER})\n"
 
 
-async def test_one_answer_that_is_misdated_dates_no_pause(at: ClientStage, tmp_path: Path) -> None:
-    """As of one API server of three whose clock is an hour behind: the median of several answers counts."""
+async def test_one_misdated_answer_does_not_date_a_pause(at: ClientStage, tmp_path: Path) -> None:
+    """The clock of one of three API servers may be an hour behind; the median of several answers counts."""
     put(at, pause_node__n1="true")
     at.server.faults.add(Fault(date_ahead_seconds=-3600.0, times=2))
     assert (await run(tmp_path, "pause", "--for", "30m")).exit_code == 0
@@ -144,7 +144,7 @@ async def test_one_answer_that_is_misdated_dates_no_pause(at: ClientStage, tmp_p
 
 
 async def test_pause_may_be_for_nodes_and_namespaces(at: ClientStage, tmp_path: Path) -> None:
-    """As many as are named, a line for each; the rest goes on."""
+    """Each named node and namespace gets a pause and a line of output; evictions elsewhere continue."""
     result = await run(tmp_path, "pause", "--node", "n1", "--node", "n2", "-n", "default")
     assert result.exit_code == 0
     found = control_state(at)
@@ -158,8 +158,8 @@ async def test_pause_may_be_for_nodes_and_namespaces(at: ClientStage, tmp_path: 
     ]
 
 
-async def test_what_is_paused_already_stays_as_it_is(at: ClientStage, tmp_path: Path) -> None:
-    """And the line says since when; the other one is paused all the same."""
+async def test_a_node_that_is_paused_already_keeps_its_pause(at: ClientStage, tmp_path: Path) -> None:
+    """The line says since when; the other node is paused as ordered."""
     put(at, pause_node__n1=PAUSED)
     result = await run(tmp_path, "pause", "--node", "n1", "--node", "n2", "--reason", "again")
     assert result.stdout.splitlines()[0] == f"evictions are already paused for node n1 (since {SINCE}: disk swap)"
@@ -168,14 +168,16 @@ async def test_what_is_paused_already_stays_as_it_is(at: ClientStage, tmp_path: 
     assert is_now(at, found["n2"], "again")
 
 
-async def test_a_pause_by_hand_is_told_without_a_time(at: ClientStage, tmp_path: Path) -> None:
-    """Whoever wrote true did not say."""
+async def test_a_pause_written_by_hand_is_shown_without_a_time(at: ClientStage, tmp_path: Path) -> None:
+    """The value true contains no time."""
     put(at, pause="true")
     assert (await run(tmp_path, "pause")).stdout == "all evictions are already paused\n"
 
 
-async def test_a_node_or_namespace_that_is_not_there_is_paused_with_a_warning(at: ClientStage, tmp_path: Path) -> None:
-    """It may come; most likely the name is mistyped."""
+async def test_a_node_or_namespace_that_does_not_exist_is_paused_with_a_warning(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """It may be created later, but most likely the name is mistyped."""
     result = await run(tmp_path, "pause", "--node", "nodo", "--namespace", "shpo")
     assert result.exit_code == 0
     assert control_state(at).nodes.keys() | control_state(at).namespaces.keys() == {"nodo", "shpo"}
@@ -186,8 +188,8 @@ async def test_a_node_or_namespace_that_is_not_there_is_paused_with_a_warning(at
 
 
 @pytest.mark.parametrize("status", [403, 500])
-async def test_who_may_not_read_nodes_gets_no_warning(at: ClientStage, tmp_path: Path, status: int) -> None:
-    """Pausing takes no right but that on the ConfigMap."""
+async def test_a_user_who_may_not_read_nodes_gets_no_warning(at: ClientStage, tmp_path: Path, status: int) -> None:
+    """Pausing needs only the rights on the ConfigMap."""
     at.server.faults.add(verb="get", resource="nodes", status=status)
     result = await run(tmp_path, "pause", "--node", "nodo")
     assert result.exit_code == 0
@@ -204,10 +206,10 @@ async def test_who_may_not_read_nodes_gets_no_warning(at: ClientStage, tmp_path:
         (("pause", "n1"), "is neither node/NAME nor namespace/NAME"),
     ],
 )
-async def test_wrong_usage_exits_2_and_asks_nothing(
+async def test_wrong_usage_exits_2_and_sends_no_request(
     at: ClientStage, tmp_path: Path, arguments: tuple[str, ...], why: str
 ) -> None:
-    """With a sentence on stderr."""
+    """A sentence on stderr says what is wrong."""
     result = await run(tmp_path, *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert why in " ".join(result.stderr.split())
@@ -217,7 +219,7 @@ async def test_wrong_usage_exits_2_and_asks_nothing(
 # Resume
 
 
-async def test_resume_ends_the_pause_of_all_and_says_what_else_is_held(at: ClientStage, tmp_path: Path) -> None:
+async def test_resume_ends_the_pause_of_all_evictions_and_names_other_holds(at: ClientStage, tmp_path: Path) -> None:
     """Single nodes and namespaces stay paused, and the breaker open."""
     put(at, pause=PAUSED, pause_node__n1="true", pause_namespace__shop=PAUSED, breaker=latch_text(SURGE))
     result = await run(tmp_path, "resume", "--yes")
@@ -232,8 +234,8 @@ async def test_resume_ends_the_pause_of_all_and_says_what_else_is_held(at: Clien
     assert control_state(at) == ControlState(None, {"n1": Pause()}, {"shop": Pause(EPOCH, "disk swap")}, SURGE)
 
 
-async def test_resume_may_be_for_nodes_and_namespaces(at: ClientStage, tmp_path: Path) -> None:
-    """Those that are named; also ones that are not paused."""
+async def test_resume_may_be_for_named_nodes_and_namespaces(at: ClientStage, tmp_path: Path) -> None:
+    """A name that is not paused is not an error."""
     put(at, pause=PAUSED, pause_node__n1=PAUSED, pause_node__n2="true", pause_namespace__shop="true")
     result = await run(tmp_path, "resume", "--yes", "--node", "n1", "--namespace", "shop", "--node", "n3")
     assert result.stdout.splitlines() == [
@@ -247,7 +249,7 @@ async def test_resume_may_be_for_nodes_and_namespaces(at: ClientStage, tmp_path:
 
 
 async def test_resume_all_ends_every_pause(at: ClientStage, tmp_path: Path) -> None:
-    """Whatever is paused, malformed ones as well; the breaker is another thing."""
+    """This includes malformed pauses; the breaker stays as it is."""
     put(at, pause="maybe", pause_node__n1="true", pause_namespace__shop="false", breaker=reset_text(EPOCH))
     result = await run(tmp_path, "resume", "--yes", "--all")
     assert result.exit_code == 0
@@ -260,10 +262,10 @@ async def test_resume_all_ends_every_pause(at: ClientStage, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("command", [("resume", "--yes"), ("breaker", "reset", "--yes")])
-async def test_a_pause_that_has_ended_is_not_told_as_one_that_holds(
+async def test_a_pause_that_has_ended_is_not_shown_as_active(
     at: ClientStage, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """It may still stand in the ConfigMap: nobody removes it beside a dry run, or while nobody leads."""
+    """It may still be in the ConfigMap: a dry run does not remove it, and neither does a replica that does not lead."""
     put(at, pause="true", pause_node__n1='{"until": "2020-01-01T00:00:00Z"}')
     result = await run(tmp_path, *command)
     assert result.exit_code == 0
@@ -274,10 +276,10 @@ async def test_a_pause_that_has_ended_is_not_told_as_one_that_holds(
     ("arguments", "said"),
     [((), "all evictions are not paused"), (("--all",), "nothing is paused"), (("--node", "n1"), "for node n1")],
 )
-async def test_resume_where_nothing_is_paused_is_fine(
+async def test_resume_succeeds_if_nothing_is_paused(
     at: ClientStage, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    """It says so, and makes no ConfigMap."""
+    """The command says so, and creates no ConfigMap."""
     result = await run(tmp_path, "resume", "--yes", *arguments)
     assert result.exit_code == 0
     assert said in result.stdout
@@ -287,8 +289,8 @@ async def test_resume_where_nothing_is_paused_is_fine(
 # Breaker
 
 
-async def test_breaker_reset_closes_it_and_says_what_it_was(at: ClientStage, tmp_path: Path) -> None:
-    """As of now by the API server's clock."""
+async def test_breaker_reset_closes_the_breaker_and_says_why_it_was_open(at: ClientStage, tmp_path: Path) -> None:
+    """The reset is dated by the API server's clock."""
     latch = Latch(EPOCH - 4e8, SURGE.cause)
     put(at, breaker=latch_text(latch), pause_node__n1="true")
     result = await run(tmp_path, "breaker", "reset", "--yes")
@@ -302,8 +304,8 @@ async def test_breaker_reset_closes_it_and_says_what_it_was(at: ClientStage, tmp
     assert is_now(at, Pause(found.reset_epoch))
 
 
-async def test_a_reset_is_later_than_what_it_resets(at: ClientStage, tmp_path: Path) -> None:
-    """Though the one who opened it had a clock that was ahead."""
+async def test_a_reset_is_later_than_the_latch_that_it_resets(at: ClientStage, tmp_path: Path) -> None:
+    """The clock of the replica that opened the breaker may have been ahead."""
     put(at, breaker=latch_text(Latch(EPOCH * 2, "")))
     assert (await run(tmp_path, "breaker", "reset", "--yes")).exit_code == 0
     reset_epoch = control_state(at).reset_epoch
@@ -311,7 +313,7 @@ async def test_a_reset_is_later_than_what_it_resets(at: ClientStage, tmp_path: P
 
 
 async def test_a_malformed_breaker_can_be_reset(at: ClientStage, tmp_path: Path) -> None:
-    """It counts as open, and what stood there is told."""
+    """It counts as open, and the output contains its value."""
     put(at, breaker="closed")
     result = await run(tmp_path, "breaker", "reset", "--yes")
     assert result.exit_code == 0
@@ -321,10 +323,10 @@ async def test_a_malformed_breaker_can_be_reset(at: ClientStage, tmp_path: Path)
 
 
 @pytest.mark.parametrize("data", [None, {}, {"breaker": reset_text(EPOCH)}])
-async def test_a_breaker_that_is_not_open_in_the_cluster_is_reset_too(
+async def test_a_breaker_that_is_not_open_in_the_config_map_is_reset_too(
     at: ClientStage, tmp_path: Path, data: dict[str, str] | None
 ) -> None:
-    """A controller may hold it open that could not write so; and what was counted so far counts no more."""
+    """A replica may have failed to write its open breaker; besides, what it has counted so far no longer counts."""
     if data is not None:
         put(at, **data)
     result = await run(tmp_path, "breaker", "reset", "--yes")
@@ -336,16 +338,16 @@ async def test_a_breaker_that_is_not_open_in_the_cluster_is_reset_too(
     assert is_now(at, Pause(found.reset_epoch))
 
 
-async def test_a_host_whose_clock_is_off_resets_by_the_servers(tmp_path: Path) -> None:
-    """A laptop may be a day fast."""
+async def test_a_reset_from_a_host_with_a_wrong_clock_is_dated_by_the_server(tmp_path: Path) -> None:
+    """The clock of a laptop may be a day ahead."""
     async with client_stage(tmp_path, clock=WallClock(offset_seconds=-86400.0)) as at:
         put(at, breaker=latch_text(Latch(EPOCH - 4e8, SURGE.cause)))
         assert (await run(tmp_path, "breaker", "reset", "--yes")).exit_code == 0
         assert is_now(at, Pause(control_state(at).reset_epoch))
 
 
-async def test_a_breaker_that_opens_again_at_once_exits_1(at: ClientStage, tmp_path: Path) -> None:
-    """A script must not take it for closed."""
+async def test_a_reset_exits_1_if_the_breaker_opens_again_at_once(at: ClientStage, tmp_path: Path) -> None:
+    """A script must not regard the breaker as closed."""
     put(at, breaker=latch_text(SURGE))
     again = Latch(EPOCH * 2, "6 of 9 nodes in 300 s")
 
@@ -360,12 +362,14 @@ async def test_a_breaker_that_opens_again_at_once_exits_1(at: ClientStage, tmp_p
     assert again.cause in result.stdout
 
 
-# The way there
+# Finding the cluster and the ConfigMap
 
 
 @pytest.mark.parametrize("command", [("pause",), ("resume", "--yes"), ("breaker", "reset", "--yes")])
-async def test_the_state_may_be_kept_elsewhere(at: ClientStage, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """By flags or their environment twins, the same for all commands."""
+async def test_the_config_map_may_have_another_name_and_namespace(
+    at: ClientStage, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """All commands take the same flags, and environment variables instead of them."""
     put(at, "mine", "default", pause="true", breaker=latch_text(SURGE))
     for arguments, environment in (
         (("--state-namespace", "default", "--state-name", "mine"), {}),
@@ -387,10 +391,10 @@ async def test_the_state_may_be_kept_elsewhere(at: ClientStage, tmp_path: Path, 
         ({"reset": True}, "is this the right cluster, and up?"),
     ],
 )
-async def test_an_api_server_that_does_not_take_the_order_exits_3(
+async def test_an_api_server_that_refuses_the_order_exits_3(
     at: ClientStage, tmp_path: Path, command: tuple[str, ...], fault: dict[str, Any], advice: str
 ) -> None:
-    """With what to do, and no word that anything was done."""
+    """stderr contains advice, and nothing says that anything was done."""
     at.server.faults.add(resource="configmaps", **fault)
     result = await run(tmp_path, *command)
     assert (result.exit_code, result.stdout) == (3, "")
@@ -398,22 +402,22 @@ async def test_an_api_server_that_does_not_take_the_order_exits_3(
     assert f"of {tmp_path / 'config'}: {at.server.url}: " in result.stderr
 
 
-async def test_a_pause_that_may_not_be_written_exits_3(at: ClientStage, tmp_path: Path) -> None:
-    """Reading is not enough."""
+async def test_a_pause_that_cannot_be_written_exits_3(at: ClientStage, tmp_path: Path) -> None:
+    """The right to read is not enough."""
     at.server.faults.add(verb="create", resource="configmaps", status=403)
     result = await run(tmp_path, "pause")
     assert (result.exit_code, result.stdout) == (3, "")
 
 
-async def test_no_way_to_a_cluster_exits_2(at: ClientStage, tmp_path: Path) -> None:
-    """As with every command."""
+async def test_a_missing_kubeconfig_exits_2(at: ClientStage, tmp_path: Path) -> None:
+    """The exit code is the same for each command."""
     result = await run(tmp_path, "pause", kubeconfig="absent")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "absent" in result.stderr
 
 
 async def test_the_installed_command_pauses_and_resumes(at: ClientStage, tmp_path: Path) -> None:
-    """In processes of their own."""
+    """Each command runs in its own process."""
 
     async def ordered(*arguments: str) -> tuple[int | None, str, str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}

@@ -1,4 +1,4 @@
-"""The command that gives adopted pods back to the built-in controller."""
+"""``hand-back``, the command that returns adopted pods to the built-in controller."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "e
 
 @pytest.fixture(autouse=True)
 def replicas_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for a replica that does not know of the order yet not as long as in a cluster."""
+    """Shorten the wait for a replica that does not know of the order yet."""
     monkeypatch.setattr("taint_eviction.cli.hand_back._READ_SECONDS", 0.2)
     monkeypatch.setattr("taint_eviction.cli.hand_back._ASK_AGAIN_SECONDS", 0.1)
 
@@ -46,12 +46,12 @@ async def hand_back(directory: Path, *arguments: str) -> Result:
 
 
 def note(seconds: object, by: str = "controller") -> str:
-    """Return a note of the seconds of UNREACHABLE."""
+    """Return a note with the seconds of UNREACHABLE."""
     return orjson.dumps({"by": by, "tolerations": [{**UNREACHABLE, "occurrence": 0, "seconds": seconds}]}).decode()
 
 
 def adopted(at: ClientStage, name: str, annotation: str, node: str = "n1", **more: Any) -> None:
-    """Create a pod that is adopted, with this note; ``more`` is put into its only toleration."""
+    """Create an adopted pod with this note; ``more`` is added to its first toleration."""
     body = pod_object("default", name, node)
     body["metadata"]["annotations"] = {ADOPTED: annotation, "own": "a"}
     body["metadata"]["labels"] = {ADOPTED: "true", "app": "web"}
@@ -72,26 +72,26 @@ def seconds_of(at: ClientStage, name: str) -> Any:
 
 
 def is_adopted(at: ClientStage, name: str) -> bool:
-    """Tell whether a pod has the annotation and the label; it never has only one."""
+    """Return whether a pod has the annotation and the label; a pod never has only one of them."""
     has = {ADOPTED in pod(at, name)["metadata"].get(field, {}) for field in ("annotations", "labels")}
     assert len(has) == 1
     return has.pop()
 
 
 def orders(at: ClientStage) -> ControlState:
-    """What is ordered now."""
+    """Return the control state in the ConfigMap."""
     found = at.server.get("configmaps", NAME, NAMESPACE)
     return ControlState() if found is None else read_control_state(found)[0]
 
 
 def lease(at: ClientStage, holder: str, seconds: int) -> None:
-    """Let somebody hold the Lease."""
+    """Create the Lease with this holder."""
     spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}
     at.server.create(LEASES, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
 
 
-async def test_pods_are_afterwards_what_they_were(at: ClientStage, tmp_path: Path) -> None:
-    """Tolerations, labels and annotations; whether the controller or admission took the seconds."""
+async def test_pods_get_back_their_tolerations_labels_and_annotations(at: ClientStage, tmp_path: Path) -> None:
+    """This holds whether the controller or the admission policy took the seconds."""
     adopted(at, "web", note(300))
     adopted(at, "db", note(60, by="admission"))
     result = await hand_back(tmp_path)
@@ -110,8 +110,8 @@ async def test_pods_are_afterwards_what_they_were(at: ClientStage, tmp_path: Pat
     assert orders(at).no_adoption is not None
 
 
-async def test_a_pod_without_other_labels_and_annotations_has_none_again(at: ClientStage, tmp_path: Path) -> None:
-    """No empty map is left behind that was not there."""
+async def test_a_pod_that_had_no_labels_and_annotations_has_none_again(at: ClientStage, tmp_path: Path) -> None:
+    """No empty map is left behind."""
     adopted(at, "web", note(300))
     found = pod(at, "web")
     for field in ("annotations", "labels"):
@@ -121,8 +121,10 @@ async def test_a_pod_without_other_labels_and_annotations_has_none_again(at: Cli
     assert not any(pod(at, "web")["metadata"].get(field) for field in ("annotations", "labels"))
 
 
-async def test_it_says_first_whom_the_built_in_controller_will_evict_and_when(at: ClientStage, tmp_path: Path) -> None:
-    """Each window is a whole one, counted from the change; pods on clean nodes stay."""
+async def test_the_command_first_says_which_pods_the_built_in_controller_will_evict_and_when(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """Each countdown starts anew with its full time; pods on clean nodes stay."""
     at.server.taint("n1", UNREACHABLE["key"], "", "NoExecute")
     for name, seconds in (("a", 300), ("b", 300), ("c", 30), ("d", -1)):
         adopted(at, name, note(seconds))
@@ -137,8 +139,10 @@ async def test_it_says_first_whom_the_built_in_controller_will_evict_and_when(at
     ]
 
 
-async def test_without_a_terminal_it_asks_for_the_flag_and_changes_nothing(at: ClientStage, tmp_path: Path) -> None:
-    """Exit code 2: a script must say that it means it."""
+async def test_without_a_terminal_the_command_requires_the_flag_and_changes_nothing(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """The exit code is 2, since a script must confirm the command with --yes."""
     adopted(at, "web", note(300))
     result = await hand_back(tmp_path, "--reason", "x")
     assert (result.exit_code, result.stdout.splitlines()[0]) == (2, "1 pod is adopted")
@@ -162,8 +166,10 @@ async def test_nothing_is_given_back_before_the_leader_has_confirmed(at: ClientS
     assert "replica-1 leads, and adopts nothing any more" in result.stdout
 
 
-async def test_a_confirmation_of_another_leader_does_not_count(at: ClientStage, tmp_path: Path) -> None:
-    """Nor one of an order before: the wait ends with exit code 1, and pods stay adopted."""
+async def test_a_confirmation_by_another_replica_than_the_leader_does_not_count(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """The wait ends with exit code 1, and the pod stays adopted."""
     adopted(at, "web", note(300))
     lease(at, "replica-2", 15)
     data = {"no-adoption": "true", "no-adoption-confirmed": '"replica-1"'}
@@ -175,8 +181,8 @@ async def test_a_confirmation_of_another_leader_does_not_count(at: ClientStage, 
     assert is_adopted(at, "web")
 
 
-async def test_a_lease_that_nobody_renews_is_waited_for(at: ClientStage, tmp_path: Path) -> None:
-    """Its holder may be gone; the time is counted here, not read from the Lease."""
+async def test_the_command_waits_until_a_lease_that_is_not_renewed_has_expired(at: ClientStage, tmp_path: Path) -> None:
+    """The holder may no longer exist; the command measures the time itself and does not read it from the Lease."""
     adopted(at, "web", note(300))
     lease(at, "replica-1", 1)
     result = await hand_back(tmp_path)
@@ -185,8 +191,10 @@ async def test_a_lease_that_nobody_renews_is_waited_for(at: ClientStage, tmp_pat
 
 
 @pytest.mark.parametrize("annotation", ["nonsense", "{}", note("300"), note(2**63), ""])
-async def test_a_note_that_is_none_is_told_and_taken_off(at: ClientStage, tmp_path: Path, annotation: str) -> None:
-    """The tolerations stay as they are: nobody knows what they were."""
+async def test_a_note_that_cannot_be_read_is_reported_and_removed(
+    at: ClientStage, tmp_path: Path, annotation: str
+) -> None:
+    """The tolerations stay as they are, since their former seconds are unknown."""
     adopted(at, "web", annotation)
     result = await hand_back(tmp_path)
     assert result.exit_code == 0
@@ -194,8 +202,8 @@ async def test_a_note_that_is_none_is_told_and_taken_off(at: ClientStage, tmp_pa
     assert (is_adopted(at, "web"), seconds_of(at, "web")) == (False, None)
 
 
-async def test_seconds_that_were_set_meanwhile_win(at: ClientStage, tmp_path: Path) -> None:
-    """The note counts only for a toleration without seconds; the command says that one stays away."""
+async def test_seconds_that_were_set_meanwhile_are_kept(at: ClientStage, tmp_path: Path) -> None:
+    """The note counts only for a toleration without seconds; the command reports seconds that it does not restore."""
     adopted(at, "web", note(300), tolerationSeconds=42)
     result = await hand_back(tmp_path)
     assert (is_adopted(at, "web"), seconds_of(at, "web")) == (False, 42)
@@ -203,15 +211,17 @@ async def test_seconds_that_were_set_meanwhile_win(at: ClientStage, tmp_path: Pa
 
 
 async def test_a_conflict_is_tried_again(at: ClientStage, tmp_path: Path) -> None:
-    """Somebody else changed the pod meanwhile."""
+    """Somebody else has changed the pod meanwhile."""
     adopted(at, "web", note(300))
     at.server.faults.add(verb="patch", resource="pods", status=409, times=3)
     assert (await hand_back(tmp_path)).exit_code == 0
     assert seconds_of(at, "web") == 300
 
 
-async def test_a_pod_that_may_not_be_changed_is_named_and_the_others_go_back(at: ClientStage, tmp_path: Path) -> None:
-    """Exit code 1; the order stays, so that the command can be run again."""
+async def test_a_pod_that_may_not_be_changed_is_named_and_the_others_are_given_back(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """The exit code is 1."""
     for name in ("web", "db"):
         adopted(at, name, note(300))
     at.server.faults.add(verb="patch", resource="pods", name="web", status=403)
@@ -222,8 +232,8 @@ async def test_a_pod_that_may_not_be_changed_is_named_and_the_others_go_back(at:
     assert (seconds_of(at, "web"), seconds_of(at, "db")) == (None, 300)
 
 
-async def test_undo_lets_the_controller_adopt_again(at: ClientStage, tmp_path: Path) -> None:
-    """It changes no pod."""
+async def test_undo_allows_the_controller_to_adopt_again(at: ClientStage, tmp_path: Path) -> None:
+    """Undo changes no pod."""
     adopted(at, "web", note(300))
     await StateConfigMap(at.calls, NAMESPACE, NAME).set_no_adoption(Pause())
     assert orders(at).no_adoption == Pause()

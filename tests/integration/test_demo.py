@@ -1,4 +1,4 @@
-"""The demo as a user runs it: the real controller in a process of its own, and the model, over HTTP."""
+"""The demo as users run it: the real controller in its own process, and the model of the built-in one, over HTTP."""
 
 import asyncio
 import json
@@ -9,8 +9,8 @@ from fake_apiserver import ApiServer
 from taint_eviction_lab.simulation.demo import API, CACHE, DB, QUEUE, SHOPS, STEPS, WEB, DemoCluster, DemoStory, Side
 
 
-async def test_demo_goes_as_it_tells() -> None:
-    """It ends with exit code 0 and a verdict of three lines; each fault shows there and not here."""
+async def test_demo_ends_as_expected() -> None:
+    """Each fault happens in the model and not in this controller, and the verdict has three lines."""
     facts = [json.loads(line) for line in (await output_of("demo", "--built-in", "1.32", "-o", "json")).splitlines()]
     verdict = facts.pop()
     assert (verdict["what"], verdict["as_told"], len(verdict["lines"])) == ("verdict", True, 3)
@@ -24,8 +24,8 @@ async def test_demo_goes_as_it_tells() -> None:
     assert [fact["pod"] for fact in facts if fact["what"] == "gave up"] == ["api"]
 
 
-async def test_demo_in_which_nothing_is_evicted_is_not_as_told() -> None:
-    """What the demo checks can fail: without controllers every eviction is missed, and nothing goes wrong there."""
+async def test_demo_without_controllers_is_not_as_expected() -> None:
+    """The checks of the demo can fail: without controllers, every eviction is missing."""
     pods = (WEB, CACHE, DB, API, QUEUE, *SHOPS)
     now = asyncio.get_running_loop().time
     async with ApiServer() as own, ApiServer() as other:

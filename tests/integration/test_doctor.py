@@ -1,4 +1,4 @@
-"""`taint-eviction doctor`: what it finds in an installation, and what it says of what it may not read."""
+"""`taint-eviction doctor`: what it finds in an installation, and what it reports if rights to read are missing."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ SWITCHED_OFF = "--controllers=*,bootstrapsigner,-taint-eviction-controller"
 
 @contextlib.asynccontextmanager
 async def answering() -> AsyncIterator[int]:
-    """Answer as a replica does that serves its status; give the port."""
+    """Answer as a replica that serves its status; yield the port."""
 
     async def answer(_: web.BaseRequest) -> web.Response:
         return web.json_response({})
@@ -49,7 +49,7 @@ def add_replica(
     *arguments: str,
     variables: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a pod of the controller that is ready."""
+    """Create a ready pod of the controller."""
     pod = pod_object(NAMESPACE, name, node)
     labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME, "app.kubernetes.io/version": version}
     pod["metadata"]["labels"] = labels
@@ -69,7 +69,7 @@ def add_manager(at: ClientStage, *arguments: str) -> None:
 
 
 def add_lease(at: ClientStage, name: str, ahead_seconds: float = 0.0) -> None:
-    """Create a Lease that was renewed by a clock that is ahead of the server's."""
+    """Create a Lease whose renewTime is ahead of the server's clock by these seconds."""
     at_epoch = at.server.clock.now().timestamp()
     spec = {
         "holderIdentity": "one_1",
@@ -84,14 +84,14 @@ def add_lease(at: ClientStage, name: str, ahead_seconds: float = 0.0) -> None:
 
 @pytest.fixture
 async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
-    """A server by which everything is allowed."""
+    """A server that answers every access review with yes."""
     async with client_stage(tmp_path) as made:
         made.server.faults.add(path=REVIEWS, status=201, message=ALLOWED, plain_text=True)
         yield made
 
 
 def install(at: ClientStage) -> None:
-    """Install the controller as it should be."""
+    """Install the controller correctly."""
     add_replica(at, "one", "n1")
     add_replica(at, "two", "n2")
     add_lease(at, NAME)
@@ -109,15 +109,15 @@ async def doctor(directory: Path, *arguments: str, port: int | None = None) -> R
 
 
 async def findings(directory: Path, *arguments: str, port: int | None = None) -> dict[str, dict[str, Any]]:
-    """Return what was found, by check."""
+    """Return the findings by check."""
     result = await doctor(directory, "-o", "json", *arguments, port=port)
     found = json.loads(result.stdout)["findings"]
     assert result.exit_code == int(any(each["state"] == "wrong" for each in found))
     return {each["check"]: each for each in found}
 
 
-async def test_an_installation_as_it_should_be_lacks_nothing(at: ClientStage, tmp_path: Path) -> None:
-    """Exit code 0; alerts are unchecked where the cluster has no Prometheus operator."""
+async def test_a_correct_installation_passes_all_checks(at: ClientStage, tmp_path: Path) -> None:
+    """The exit code is 0; alerts are unchecked if the cluster has no Prometheus operator."""
     install(at)
     found = await findings(tmp_path)
     assert {check: each["state"] for check, each in found.items()} == {
@@ -135,7 +135,7 @@ async def test_an_installation_as_it_should_be_lacks_nothing(at: ClientStage, tm
 
 
 async def test_an_empty_cluster_has_no_controller(at: ClientStage, tmp_path: Path) -> None:
-    """No replica, no leader; rights are those of whoever asks."""
+    """There is no replica and no leader, and the rights checked are those of the user."""
     found = await findings(tmp_path)
     assert found["replicas"]["found"] == "0 replicas, 0 ready, on 0 nodes"
     assert found["leader"]["found"] == f"nobody holds the Lease {NAMESPACE}/{NAME}"
@@ -143,8 +143,8 @@ async def test_an_empty_cluster_has_no_controller(at: ClientStage, tmp_path: Pat
     assert [found[check]["state"] for check in ("replicas", "leader", "answers")] == ["wrong", "wrong", "unchecked"]
 
 
-async def test_what_is_wrong_is_told_with_what_to_do(at: ClientStage, tmp_path: Path) -> None:
-    """In a table; exit code 1."""
+async def test_what_is_wrong_is_reported_with_advice(at: ClientStage, tmp_path: Path) -> None:
+    """The output is a table, and the exit code is 1."""
     add_replica(at, "one", "n1")
     add_lease(at, NAME)
     result = await doctor(tmp_path)
@@ -155,7 +155,7 @@ async def test_what_is_wrong_is_told_with_what_to_do(at: ClientStage, tmp_path: 
 
 
 async def test_a_missing_right_is_named(at: ClientStage, tmp_path: Path) -> None:
-    """That of the controller's account, not of whoever asks."""
+    """The right is that of the controller's service account, not that of the user."""
     install(at)
     at.server.faults.clear()
     at.server.faults.add(path=REVIEWS, status=201, message=DENIED, plain_text=True)
@@ -175,16 +175,18 @@ async def test_a_missing_right_is_named(at: ClientStage, tmp_path: Path) -> None
         [SWITCHED_OFF, "--feature-gates=SeparateTaintEvictionController=false"],
     ],
 )
-async def test_an_active_built_in_controller_is_wrong(at: ClientStage, tmp_path: Path, flags: list[str]) -> None:
-    """By default, by name, by the asterisk, and as a part of the node lifecycle controller."""
+async def test_an_active_built_in_controller_is_reported_as_wrong(
+    at: ClientStage, tmp_path: Path, flags: list[str]
+) -> None:
+    """It may be active by default, by the asterisk, by name, or as a part of the node lifecycle controller."""
     add_manager(at, *flags)
     found = await findings(tmp_path)
     assert found["built-in controller"]["state"] == "wrong"
     assert "-taint-eviction-controller" in found["built-in controller"]["advice"]
 
 
-async def test_beside_a_dry_run_the_built_in_controller_may_be_active(at: ClientStage, tmp_path: Path) -> None:
-    """A dry run is there to be compared with it, and adopts nothing."""
+async def test_the_built_in_controller_may_be_active_beside_a_dry_run(at: ClientStage, tmp_path: Path) -> None:
+    """A dry run is meant to be compared with the built-in controller, and adopts nothing."""
     add_replica(at, "one", "n1", __version__, "--dry-run", "--adopt")
     add_manager(at)
     found = await findings(tmp_path)
@@ -192,8 +194,8 @@ async def test_beside_a_dry_run_the_built_in_controller_may_be_active(at: Client
     assert "adoption" not in found
 
 
-async def test_two_versions_are_a_rollout_that_is_not_over(at: ClientStage, tmp_path: Path) -> None:
-    """Both versions are named."""
+async def test_replicas_of_two_versions_are_reported_as_wrong(at: ClientStage, tmp_path: Path) -> None:
+    """A rollout has not finished; both versions are named."""
     add_replica(at, "one", "n1", "0.1.0")
     add_replica(at, "two", "n2", "0.0.9")
     found = (await findings(tmp_path))["versions"]
@@ -201,8 +203,10 @@ async def test_two_versions_are_a_rollout_that_is_not_over(at: ClientStage, tmp_
 
 
 @pytest.mark.parametrize(("ahead", "said"), [(30.0, r"(30|31) s ahead of"), (-30.0, r"(29|30) s behind")])
-async def test_a_wrong_clock_of_the_manager_is_told(at: ClientStage, tmp_path: Path, ahead: float, said: str) -> None:
-    """By what its Lease says of when it was written, against when the API server wrote it."""
+async def test_a_wrong_clock_of_kube_controller_manager_is_reported(
+    at: ClientStage, tmp_path: Path, ahead: float, said: str
+) -> None:
+    """The check compares the renewTime in its Lease with the time at which the API server wrote the Lease."""
     add_lease(at, "kube-controller-manager", ahead)
     found = (await findings(tmp_path))["clock"]
     assert found["state"] == "wrong"
@@ -210,15 +214,15 @@ async def test_a_wrong_clock_of_the_manager_is_told(at: ClientStage, tmp_path: P
 
 
 async def test_a_replica_that_does_not_answer_is_named(at: ClientStage, tmp_path: Path) -> None:
-    """Its metrics cannot be scraped either."""
+    """The metrics of such a replica cannot be scraped, either."""
     install(at)
     found = (await findings(tmp_path, port=1))["answers"]
     assert found["state"] == "wrong"
     assert "--listen" in found["advice"]
 
 
-async def test_a_proxy_that_forbids_is_not_taken_for_a_missing_right(at: ClientStage, tmp_path: Path) -> None:
-    """A service mesh beside the pod may answer 403: whoever scrapes the metrics gets that answer as well."""
+async def test_a_403_from_a_proxy_is_not_reported_as_a_missing_right(at: ClientStage, tmp_path: Path) -> None:
+    """A service mesh beside the pod may answer 403, and Prometheus then gets the same answer."""
     install(at)
     at.server.faults.add(resource="pods/proxy", status=403, message="RBAC: access denied", plain_text=True)
     found = (await findings(tmp_path))["answers"]
@@ -226,16 +230,16 @@ async def test_a_proxy_that_forbids_is_not_taken_for_a_missing_right(at: ClientS
     assert found["found"].endswith(": RBAC: access denied (HTTP 403)")
 
 
-async def test_a_missing_right_to_ask_replicas_is_named(at: ClientStage, tmp_path: Path) -> None:
-    """Whether replicas answer is not known then."""
+async def test_a_missing_right_to_call_replicas_is_named(at: ClientStage, tmp_path: Path) -> None:
+    """Without this right, it is unknown whether replicas answer."""
     install(at)
     at.server.faults.add(resource="pods/proxy", status=403)
     found = (await findings(tmp_path))["answers"]
     assert (found["state"], "the right to get pods/proxy" in found["found"]) == ("unchecked", True)
 
 
-async def test_without_rights_it_says_what_it_could_not_check(at: ClientStage, tmp_path: Path) -> None:
-    """Nothing is wrong then, but hardly anything is known; exit code 0."""
+async def test_checks_without_rights_are_reported_as_unchecked(at: ClientStage, tmp_path: Path) -> None:
+    """Nothing is wrong then, so the exit code is 0."""
     install(at)
     at.server.faults.clear()
     for path in ("/pods", "/leases", REVIEWS):
@@ -246,8 +250,8 @@ async def test_without_rights_it_says_what_it_could_not_check(at: ClientStage, t
     assert found["replicas"]["found"].startswith(f"pods in {NAMESPACE} cannot be read: ")
 
 
-async def test_a_controller_that_cannot_be_seen_is_not_called_absent(at: ClientStage, tmp_path: Path) -> None:
-    """And the rights of whoever asks do not stand for its own."""
+async def test_a_controller_that_cannot_be_seen_is_not_reported_as_absent(at: ClientStage, tmp_path: Path) -> None:
+    """The rights of the user are not checked instead of those of the controller."""
     install(at)
     at.server.faults.add(verb="list", resource="pods", status=403, message="no")
     found = await findings(tmp_path)
@@ -256,8 +260,8 @@ async def test_a_controller_that_cannot_be_seen_is_not_called_absent(at: ClientS
     assert found["rights"]["found"].startswith("whose rights matter is not known: pods in ")
 
 
-async def test_a_server_that_is_away_ends_it_with_3(tmp_path: Path) -> None:
-    """One line says where it was looked for."""
+async def test_an_api_server_that_is_down_exits_3(tmp_path: Path) -> None:
+    """The error says that the server cannot be reached."""
     async with client_stage(tmp_path):
         pass
     result = await doctor(tmp_path)
@@ -280,7 +284,7 @@ def add_adopted(at: ClientStage) -> None:
 
 
 async def test_adoption_needs_a_right_and_a_policy(at: ClientStage, tmp_path: Path) -> None:
-    """A built-in controller that is active is then as expected."""
+    """With adoption, the built-in controller is expected to be active."""
     add_replica(at, "one", "n1", __version__, "--adopt")
     add_replica(at, "two", "n2", __version__, "--adopt")
     add_lease(at, NAME)
@@ -297,14 +301,14 @@ async def test_adoption_needs_a_right_and_a_policy(at: ClientStage, tmp_path: Pa
     assert (await findings(tmp_path))["adoption"]["state"] == "ok"
 
 
-async def test_adoption_is_seen_in_the_environment_too(at: ClientStage, tmp_path: Path) -> None:
-    """As each flag can be set by a variable."""
+async def test_adoption_is_recognized_in_the_environment_too(at: ClientStage, tmp_path: Path) -> None:
+    """Each flag of the controller can be set by a variable."""
     add_replica(at, "one", "n1", variables={"TAINT_EVICTION_ADOPT": "true"})
     assert "adoption" in await findings(tmp_path)
 
 
-async def test_adopted_pods_without_a_leader_are_told(at: ClientStage, tmp_path: Path) -> None:
-    """Nobody evicts them: the built-in controller has forgotten them."""
+async def test_adopted_pods_without_a_leader_are_reported(at: ClientStage, tmp_path: Path) -> None:
+    """No controller evicts these pods, since the built-in one has forgotten them."""
     add_replica(at, "one", "n1", __version__, "--adopt")
     add_policy(at, "", "bindings")
     add_adopted(at)
@@ -313,8 +317,8 @@ async def test_adopted_pods_without_a_leader_are_told(at: ClientStage, tmp_path:
     assert found["advice"].endswith("taint-eviction hand-back")
 
 
-async def test_adopted_pods_beside_a_controller_that_does_not_adopt_are_told(at: ClientStage, tmp_path: Path) -> None:
-    """It evicts them in time, but never gives them back."""
+async def test_adopted_pods_of_a_controller_that_does_not_adopt_are_reported(at: ClientStage, tmp_path: Path) -> None:
+    """Such a controller evicts these pods in time, but never gives them back."""
     install(at)
     add_adopted(at)
     found = (await findings(tmp_path))["adoption"]
@@ -323,7 +327,7 @@ async def test_adopted_pods_beside_a_controller_that_does_not_adopt_are_told(at:
 
 
 def environment(**variables: str) -> list[dict[str, Any]]:
-    """Write the environment of a container; a variable beside it is taken from a Secret."""
+    """Return the environment of a container, with one more variable from a Secret."""
     written = [{"name": f"TAINT_EVICTION_{name}", "value": value} for name, value in variables.items()]
     return [*written, {"name": "OTHER", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
 
@@ -341,8 +345,10 @@ def add_replica_with(at: ClientStage, name: str, node: str, **variables: str) ->
 
 
 @pytest.mark.parametrize(("value", "state"), [("true", "ok"), ("1", "ok"), ("false", "wrong"), ("", "wrong")])
-async def test_a_dry_run_by_its_environment_is_one(at: ClientStage, tmp_path: Path, value: str, state: str) -> None:
-    """The built-in controller may be active beside it, and the rights to delete are not needed."""
+async def test_a_dry_run_is_recognized_in_the_environment(
+    at: ClientStage, tmp_path: Path, value: str, state: str
+) -> None:
+    """The built-in controller may be active beside a dry run."""
     add_replica_with(at, "one", "n1", DRY_RUN=value)
     add_manager(at)
     assert (await findings(tmp_path))["built-in controller"]["state"] == state
@@ -355,24 +361,26 @@ async def test_a_dry_run_by_its_environment_is_one(at: ClientStage, tmp_path: Pa
         {"LEADER_ELECT_RESOURCE_NAME": "mine"},
     ],
 )
-async def test_the_lease_is_that_of_the_pods(at: ClientStage, tmp_path: Path, variables: dict[str, str]) -> None:
-    """By their environment; whoever asks need not know its name."""
+async def test_the_checked_lease_is_that_in_the_environment_of_the_pods(
+    at: ClientStage, tmp_path: Path, variables: dict[str, str]
+) -> None:
+    """The user need not know its name."""
     add_replica_with(at, "one", "n1", **variables)
     add_lease(at, "mine")
     assert (await findings(tmp_path))["leader"]["found"] == "one_1"
     assert (await findings(tmp_path, "--lease-name", "mine"))["leader"]["found"] == "one_1"
 
 
-async def test_the_lease_of_the_arguments_wins(at: ClientStage, tmp_path: Path) -> None:
-    """As with the controller itself."""
+async def test_the_checked_lease_is_that_in_the_arguments_of_the_pods(at: ClientStage, tmp_path: Path) -> None:
+    """The arguments may have the name as a separate word or after an equals sign."""
     add_replica(at, "one", "n1", __version__, "--leader-elect-resource-name", "mine")
     add_replica(at, "two", "n2", __version__, "--leader-elect-resource-name=mine")
     add_lease(at, "mine")
     assert (await findings(tmp_path))["leader"]["state"] == "ok"
 
 
-async def test_replicas_of_two_leases_are_wrong(at: ClientStage, tmp_path: Path) -> None:
-    """Both lead, and both evict."""
+async def test_replicas_with_two_leases_are_reported_as_wrong(at: ClientStage, tmp_path: Path) -> None:
+    """The holder of each Lease leads and evicts."""
     add_replica(at, "one", "n1")
     add_replica(at, "two", "n2", __version__, "--leader-elect-resource-name=other")
     found = (await findings(tmp_path))["leader"]
@@ -380,10 +388,10 @@ async def test_replicas_of_two_leases_are_wrong(at: ClientStage, tmp_path: Path)
 
 
 @pytest.mark.parametrize("names", [("LEASE_NAME", "LEASE_NAMESPACE"), ("STATE_NAME", "STATE_NAMESPACE")])
-async def test_the_lease_is_found_by_the_variables_of_the_other_verbs(
+async def test_the_lease_is_found_by_the_variables_of_the_other_commands(
     at: ClientStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
 ) -> None:
-    """Those of status and pause, by their older names as well."""
+    """These are the variables of ``status`` and ``pause``, with their older names as well."""
     add_lease(at, "mine")
     for name, value in zip(names, ("mine", NAMESPACE), strict=True):
         monkeypatch.setenv(f"TAINT_EVICTION_{name}", value)
@@ -394,8 +402,8 @@ async def test_the_lease_is_found_by_the_variables_of_the_other_verbs(
     assert found["leader"]["found"] == "one_1"
 
 
-async def test_a_malformed_pod_is_named_and_the_rest_is_checked(at: ClientStage, tmp_path: Path) -> None:
-    """As an aggregated API or a proxy may answer."""
+async def test_a_malformed_pod_is_named_and_the_others_are_checked(at: ClientStage, tmp_path: Path) -> None:
+    """An aggregated API server or a proxy may send such an answer."""
     install(at)
     good = at.server.get("pods", "one", NAMESPACE)
     bad: list[Any] = [
@@ -414,8 +422,8 @@ async def test_a_malformed_pod_is_named_and_the_rest_is_checked(at: ClientStage,
 
 
 @pytest.mark.parametrize("body", ["[]", '{"items": 3}', '"words"', "null"])
-async def test_an_answer_that_is_no_list_is_told(at: ClientStage, tmp_path: Path, body: str) -> None:
-    """Nothing ends in a traceback."""
+async def test_an_answer_that_is_no_list_is_reported(at: ClientStage, tmp_path: Path, body: str) -> None:
+    """The command does not end with a traceback."""
     install(at)
     for resource in ("pods", "leases", "nodes"):
         at.server.faults.add(resource=resource, status=200, message=body, plain_text=True)
@@ -424,8 +432,8 @@ async def test_an_answer_that_is_no_list_is_told(at: ClientStage, tmp_path: Path
     assert "unchecked replicas" in result.stdout or "wrong     replicas" in result.stdout
 
 
-async def test_a_namespace_is_that_of_the_controller(at: ClientStage, tmp_path: Path) -> None:
-    """As -n of kubectl."""
+async def test_the_namespace_flag_names_the_namespace_of_the_controller(at: ClientStage, tmp_path: Path) -> None:
+    """The flag is -n, as for kubectl."""
     install(at)
     assert (await findings(tmp_path, "-n", NAMESPACE))["leader"]["state"] == "ok"
     assert (await findings(tmp_path, "-n", "elsewhere"))["leader"]["state"] == "wrong"
@@ -433,10 +441,10 @@ async def test_a_namespace_is_that_of_the_controller(at: ClientStage, tmp_path: 
 
 @pytest.mark.parametrize("kind", ["LEASE", "STATE"])
 @pytest.mark.parametrize(("name", "state"), [("other", "wrong"), (NAME, "ok")])
-async def test_variables_of_the_pods_that_name_another_lease_are_wrong(
+async def test_variables_of_the_pods_that_name_another_lease_are_reported_as_wrong(
     at: ClientStage, tmp_path: Path, kind: str, name: str, state: str
 ) -> None:
-    """Commands that are run in such a pod ask another controller, and pause nothing; the controller reads neither."""
+    """Commands run in such a pod use another controller's state; the controller itself reads neither variable."""
     variables = {f"{kind}_NAME": name, f"{kind}_NAMESPACE": NAMESPACE}
     add_replica_with(at, "one", "n1", **variables)
     add_lease(at, NAME)

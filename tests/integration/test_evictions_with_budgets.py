@@ -1,4 +1,4 @@
-"""The whole controller in the modes evict and evict-then-delete, before an API server that keeps budgets."""
+"""The whole controller in the modes evict and evict-then-delete, with an API server that enforces budgets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXHAUSTED = Block(BlockReason.BUDGET, "web")
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask again 20 times a second what a budget refuses, not every 5 s."""
+    """Retry a pod that a budget blocks first after 0.05 s, not after 5 s."""
     monkeypatch.setattr("taint_eviction.runtime.backoff._FIRST_BLOCKED_SECONDS", 0.05)
 
 
@@ -35,48 +35,48 @@ def add_pod(server: ApiServer, name: str, node: str = "n1", *tolerations: Json) 
 
 
 def add_budget(server: ApiServer, app: str = "web", name: str | None = None, **spec: Any) -> None:
-    """Create a budget for the pods of an application, called like it."""
+    """Create a budget for the pods of an application, by default with the application's name."""
     selector = {"matchLabels": {"app": app}}
     server.create("poddisruptionbudgets", {"metadata": {"name": name or app}, "spec": {"selector": selector, **spec}})
 
 
 def free(server: ApiServer) -> None:
-    """Let the budget allow everything."""
+    """Let the budget allow all evictions."""
     server.patch("poddisruptionbudgets", "web", {"spec": {"minAvailable": 0}})
 
 
 def asked(server: ApiServer, name: str | None = None) -> list[LoggedRequest]:
-    """Return the requests for evictions that have arrived, for one pod or all."""
+    """Return the eviction requests that have arrived, for one pod or for all."""
     wanted = {} if name is None else {"name": name}
     return server.requests.select(verb="create", resource="pods/eviction", **wanted)
 
 
 def written(server: ApiServer) -> set[tuple[str, str]]:
-    """Return what has been done to pods, by verb and resource."""
+    """Return the verbs and resources of all writes to pods."""
     changing = {"create", "patch", "update", "delete"}
     return {(r.verb, r.resource) for r in server.requests.entries if r.verb in changing and "pods" in r.resource}
 
 
 def pending(running: Controlled, name: str) -> Pending | None:
-    """Return what the controller has in mind for a pod of the default namespace."""
+    """Return the pending eviction of a pod in the default namespace, if any."""
     now = running.clock.now()
     waiting = running.application.live.controller.status.pending(now)
     return next((found for found in waiting if found.record.pod.ref.key.name == name), None)
 
 
 def block_of(running: Controlled, name: str) -> Block | None:
-    """Return by which budget the controller says that a pod is blocked."""
+    """Return the budget that blocks a pod, as the controller reports it."""
     found = pending(running, name)
     return None if found is None or found.failures is None else found.failures.block
 
 
 async def let_go(running: Controlled, name: str) -> None:
-    """Wait until the controller has nothing in mind for a pod, and no request is under way that it had begun before."""
+    """Wait until a pod has no pending eviction, and no request of the controller is under way."""
     await running.until(lambda: pending(running, name) is None and running.application.driver.in_flight == 0)
 
 
 def counting(server: ApiServer) -> Callable[[], int]:
-    """Count from now on how few pods of ``web`` were ready at the worst moment."""
+    """Return a function that returns the smallest number of ready pods of ``web`` from now on."""
     worst = [99]
 
     def count(_: object) -> None:
@@ -89,11 +89,11 @@ def counting(server: ApiServer) -> Callable[[], int]:
     return lambda: worst[0]
 
 
-# Evictions that nothing forbids
+# Evictions that no budget forbids
 
 
 async def test_eviction_is_one_request_after_live_reads_of_node_and_pod() -> None:
-    """No condition is written: the API server sets its own. It is counted and told of like a deletion."""
+    """The controller writes no condition, since the API server does; it counts the eviction and posts an event."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         server.kubelets.finish_after_seconds = 30.0
@@ -113,8 +113,8 @@ async def test_eviction_is_one_request_after_live_reads_of_node_and_pod() -> Non
         ]
 
 
-async def test_eviction_whose_answer_was_lost_is_not_asked_for_again() -> None:
-    """The pod is seen terminating: it was done, and it is counted and told of once."""
+async def test_eviction_whose_answer_was_lost_is_not_requested_again() -> None:
+    """The controller sees the terminating pod, and counts and posts its eviction once."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         server.kubelets.finish_after_seconds = 30.0
@@ -132,8 +132,8 @@ async def test_eviction_whose_answer_was_lost_is_not_asked_for_again() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_budget_of_two_of_three_lets_pods_go_one_by_one() -> None:
-    """Each waits until the one before it is ready again elsewhere, and the budget holds all the time."""
+async def test_budget_of_two_of_three_pods_allows_one_eviction_at_a_time() -> None:
+    """Each pod waits until the pod before it is ready again on another node, and two pods are ready at all times."""
     names = ("web-0", "web-1", "web-2")
     async with ApiServer(seed=1) as server:
         server.kubelets.start_after_seconds = 0.1
@@ -153,8 +153,8 @@ async def test_budget_of_two_of_three_lets_pods_go_one_by_one() -> None:
         assert written(server) <= {("create", "pods/eviction"), ("create", "pods"), ("create", "pods/binding")}
 
 
-async def test_exhausted_budget_is_asked_every_five_seconds_and_no_more_often_until_it_is_free() -> None:
-    """Each pod shows as blocked with the budget's name; once the budget allows it, the next request does it."""
+async def test_exhausted_budget_is_asked_again_after_five_seconds() -> None:
+    """Each pod is shown as blocked by the budget; once the budget allows it, the next request evicts the pod."""
     names = ("web-0", "web-1", "web-2")
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
@@ -173,8 +173,8 @@ async def test_exhausted_budget_is_asked_every_five_seconds_and_no_more_often_un
             assert second.arrived_at - first.arrived_at >= 5.0
 
 
-async def test_advice_of_a_budget_that_is_not_counted_yet_is_honoured() -> None:
-    """429 with Retry-After 1 and the cause of such a budget: not sooner than that, and not only after 5 s."""
+async def test_retry_time_of_a_budget_that_is_not_processed_yet_is_honoured() -> None:
+    """A 429 with Retry-After 1 and such a cause is retried no sooner than after a second."""
     cause = {
         "reason": "DisruptionBudget",
         "message": "The disruption budget web is still being processed by the server.",
@@ -193,8 +193,8 @@ async def test_advice_of_a_budget_that_is_not_counted_yet_is_honoured() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_two_budgets_block_a_pod_and_nobody_else_until_one_is_gone() -> None:
-    """The API server names neither; a pod of the same node that has one budget goes at once."""
+async def test_two_budgets_block_only_their_pod_until_one_budget_is_deleted() -> None:
+    """The API server names neither budget; a pod of the same node with one budget is evicted at once."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web-0")
@@ -213,8 +213,8 @@ async def test_two_budgets_block_a_pod_and_nobody_else_until_one_is_gone() -> No
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_many_blocked_pods_do_not_keep_others_from_going() -> None:
-    """They hold no worker while they wait: with two workers and thirty pods blocked, a pod without budget goes."""
+async def test_many_blocked_pods_do_not_delay_others() -> None:
+    """A blocked pod uses no worker: with two workers and thirty blocked pods, a pod without budget is evicted."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         for number in range(30):
@@ -229,8 +229,8 @@ async def test_many_blocked_pods_do_not_keep_others_from_going() -> None:
         assert {request.name for request in asked(server) if request.code == 201} == {"db-0"}
 
 
-async def test_missing_right_to_evict_is_no_budget_and_is_tried_again() -> None:
-    """403 in the pod's name: an ordinary failure with the ordinary backoff."""
+async def test_missing_right_to_evict_is_no_block_and_is_tried_again() -> None:
+    """A 403 about the pod is an ordinary failure with the ordinary backoff."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web-0")
@@ -246,12 +246,12 @@ async def test_missing_right_to_evict_is_no_budget_and_is_tried_again() -> None:
             await running.until(lambda: is_leaving(server, "web-0"))
 
 
-# What is not wanted any more
+# Evictions that are no longer wanted
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_untainting_a_blocked_pods_node_ends_the_asking() -> None:
-    """The pod stays though its budget would let it go now; another node's blocked pod is asked for on and on."""
+async def test_untainting_the_node_of_a_blocked_pod_ends_its_requests() -> None:
+    """The pod stays although its budget now allows the eviction; requests for a blocked pod elsewhere continue."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         add_pod(server, "web-0")
@@ -274,8 +274,8 @@ async def test_untainting_a_blocked_pods_node_ends_the_asking() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_blocked_pods_successor_on_a_clean_node_is_not_asked_for() -> None:
-    """W2: what was blocked was another pod of that name."""
+async def test_no_eviction_is_requested_for_a_blocked_pods_successor_on_a_clean_node() -> None:
+    """W2: the blocked pod was another pod with the same name."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         add_pod(server, "web-0")
@@ -295,8 +295,8 @@ async def test_blocked_pods_successor_on_a_clean_node_is_not_asked_for() -> None
         assert not is_leaving(server, "web-0")
 
 
-async def test_eviction_that_arrives_late_never_touches_the_successor() -> None:
-    """W2: the pod is replaced while the request is under way; its precondition makes it a 409, and that is the end."""
+async def test_eviction_that_arrives_late_never_affects_the_successor() -> None:
+    """W2: the pod is replaced during the request; the UID precondition gives a 409, and no other request is sent."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         add_pod(server, "web-0")
@@ -316,8 +316,8 @@ async def test_eviction_that_arrives_late_never_touches_the_successor() -> None:
 # Evict, then delete
 
 
-async def test_evict_then_delete_deletes_once_the_time_for_the_budget_is_over() -> None:
-    """A second past the deadline though the budget still says no; the condition is then the controller's own."""
+async def test_evict_then_delete_deletes_the_pod_after_the_evict_timeout() -> None:
+    """After a second of refusals by the budget, the controller sets its own condition and deletes the pod."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         server.kubelets.finish_after_seconds = 30.0
@@ -339,8 +339,8 @@ async def test_evict_then_delete_deletes_once_the_time_for_the_budget_is_over() 
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_evict_then_delete_prefers_the_budget_that_frees_up_in_time() -> None:
-    """No DELETE is sent for a pod that its budget lets go within its time."""
+async def test_evict_then_delete_evicts_if_the_budget_allows_it_in_time() -> None:
+    """No DELETE is sent for a pod that its budget allows to be evicted before the timeout."""
     patient = replace(THEN_DELETE, evict_timeout_seconds=60.0)
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
@@ -354,8 +354,8 @@ async def test_evict_then_delete_prefers_the_budget_that_frees_up_in_time() -> N
         assert not deletes(server)
 
 
-async def test_evict_then_delete_asks_the_budget_for_the_whole_timeout_however_late_it_is() -> None:
-    """Of pods that were due an hour ago, when the controller starts, one is evicted, and one refused before it goes."""
+async def test_evict_then_delete_waits_for_the_whole_timeout_however_overdue_the_pod_is() -> None:
+    """Two pods have been due for an hour: one is evicted, and the other is refused and deleted a second later."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         server.clock.offset_seconds = -3600

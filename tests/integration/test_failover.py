@@ -1,4 +1,4 @@
-"""What holds pods that stay Terminating, as people ask: ``explain``, ``status`` and ``status --stuck``, over HTTP."""
+"""What blocks pods that stay Terminating, as users see it in ``explain``, ``status`` and ``status --stuck``."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class DownNode:
         return await invoked(*words, "--kubeconfig", self.config)
 
     async def lines(self, *words: str) -> list[str]:
-        """Return what a command prints that must succeed."""
+        """Return the lines that a command prints; the command must succeed."""
         said = await self.run(*words)
         assert said.code == 0, said.complaints
         return said.out.splitlines()
 
     def forbid(self, *resources: str) -> None:
-        """Take the right to read these."""
+        """Take away the user's right to read these resources."""
         self.server.answerer.authorize = lambda info: info.resource_name not in resources
 
 
 def owner(kind: str, name: str) -> list[Json]:
-    """Make the reference to an owner that controls a pod."""
+    """Return the reference to the owner that controls a pod."""
     return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}]
 
 
 def add_down_node(server: ApiServer, name: str) -> None:
-    """Create a node whose kubelet has been silent for long, with its Lease."""
+    """Create a node whose kubelet has not reported for a long time, with its Lease."""
     server.kubelets.freeze(name)
     node = node_object(name, server.clock.timestamp())
     [ready] = [each for each in node["status"]["conditions"] if each["type"] == "Ready"]
@@ -83,7 +83,7 @@ def add_claiming_pod(server: ApiServer, name: str, node: str, claim: str, **meta
 
 @pytest.fixture
 async def outage(tmp_path: Path) -> AsyncIterator[DownNode]:
-    """A StatefulSet's pod with a volume and a Deployment's pod were asked to go; n2 is well."""
+    """A pod of a StatefulSet with a volume and a pod of a Deployment are Terminating on n1, which is down; n2 is up."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n2")
         server.kubelets.frozen_nodes |= {"n2", "gone"}
@@ -98,8 +98,8 @@ async def outage(tmp_path: Path) -> AsyncIterator[DownNode]:
         yield DownNode(server, str(write_kubeconfig(tmp_path / "config", server)))
 
 
-async def test_explain_says_what_holds_a_pod_without_a_controller(outage: DownNode) -> None:
-    """First things first, in the objects' own words; what the terminal would obey is shown. Exit code 0."""
+async def test_explain_shows_what_blocks_a_terminating_pod_without_a_controller(outage: DownNode) -> None:
+    """The first cause is the first to treat; objects' messages are shown with control characters escaped."""
     said = await outage.run("explain", "default/db-0")
     assert (said.code, said.complaints) == (0, "")
     lines = said.out.splitlines()
@@ -115,8 +115,8 @@ async def test_explain_says_what_holds_a_pod_without_a_controller(outage: DownNo
     assert "not checked" not in said.out
 
 
-async def test_explain_has_it_as_json(outage: DownNode) -> None:
-    """Under failover."""
+async def test_explain_shows_the_causes_as_json(outage: DownNode) -> None:
+    """The causes are in the field ``failover``."""
     said = await outage.run("explain", "default/web-old", "-o", "json")
     document = json.loads(said.out)
     assert (document["known"], document["name"]) == (False, "web-old")
@@ -127,8 +127,8 @@ async def test_explain_has_it_as_json(outage: DownNode) -> None:
     assert failover["findings"][1]["text"].startswith("web-new, which ReplicaSet web created since then, is Pending: ")
 
 
-async def test_explain_adds_it_to_what_the_controller_says(tmp_path: Path) -> None:
-    """Of a pod that is not Terminating, there is nothing to add."""
+async def test_explain_adds_the_causes_to_the_controllers_answer(tmp_path: Path) -> None:
+    """For a pod that is not Terminating, it adds nothing."""
     async with ApiServer(seed=1) as server:
         add_down_node(server, "n1")
         add_pod(server, "web-0", "n1")
@@ -153,8 +153,8 @@ async def test_explain_adds_it_to_what_the_controller_says(tmp_path: Path) -> No
             )
 
 
-async def test_a_replica_of_another_cluster_is_noticed(outage: DownNode, tmp_path: Path) -> None:
-    """Its pod has another UID than the one that the kubeconfig leads to."""
+async def test_explain_notices_a_replica_of_another_cluster(outage: DownNode, tmp_path: Path) -> None:
+    """The replica's pod has another UID than the pod in the cluster of the kubeconfig."""
     async with ApiServer(seed=2) as other:
         add_nodes(other, "n9")
         other.taint("n9", KEY)
@@ -166,8 +166,8 @@ async def test_a_replica_of_another_cluster_is_noticed(outage: DownNode, tmp_pat
     assert "kubelet" not in said.out
 
 
-async def test_reads_that_are_forbidden_are_named(outage: DownNode) -> None:
-    """The rest is found all the same."""
+async def test_forbidden_reads_are_named(outage: DownNode) -> None:
+    """The causes that need no forbidden read are still found."""
     outage.forbid("volumeattachments", "leases")
     lines = await outage.lines("explain", "default/db-0", "--lease-name", "nobody")
     assert lines[3].startswith("  1. the kubelet of n1 is silent: its condition Ready is Unknown")
@@ -184,16 +184,16 @@ async def test_reads_that_are_forbidden_are_named(outage: DownNode) -> None:
     ]
 
 
-async def test_explain_without_the_right_to_read_pods_needs_a_controller(outage: DownNode) -> None:
-    """Then there is nothing to say."""
+async def test_explain_without_the_right_to_read_pods_fails_without_a_controller(outage: DownNode) -> None:
+    """The command exits with 3, since it knows nothing about the pod."""
     outage.forbid("pods")
     said = await outage.run("explain", "default/db-0")
     assert (said.code, said.out) == (3, "")
     assert NO_CONTROLLER in said.complaints
 
 
-async def test_explain_without_a_controller_says_nothing_of_a_living_pod(outage: DownNode) -> None:
-    """As before: only a controller knows whether it goes."""
+async def test_explain_without_a_controller_fails_for_a_pod_that_is_not_terminating(outage: DownNode) -> None:
+    """Only a controller knows whether the pod will be evicted."""
     said = await outage.run("explain", "default/well")
     assert (said.code, said.out) == (3, "")
 
@@ -202,7 +202,7 @@ async def test_explain_without_a_controller_says_nothing_of_a_living_pod(outage:
 
 
 async def test_stuck_pods_are_listed_by_node(outage: DownNode) -> None:
-    """With causes, and the first step once; pods of the well node that go in time are not among them."""
+    """Causes are named, with the first step once per node; a pod of a Ready node is not stuck in its grace period."""
     outage.server.delete("pods", "well", grace_period_seconds=300)
     lines = await outage.lines("status", "--stuck", "-A")
     assert lines[:4] == ["2 pods stuck Terminating on 1 node", "", "n1: 2 pods", lines[3]]
@@ -213,8 +213,8 @@ async def test_stuck_pods_are_listed_by_node(outage: DownNode) -> None:
     assert lines[-1] == f"      {OUT_OF_SERVICE}"
 
 
-async def test_pods_of_a_living_node_are_stuck_past_their_grace_period(outage: DownNode) -> None:
-    """So are those of a deleted one."""
+async def test_pods_of_a_ready_node_are_stuck_after_their_grace_period(outage: DownNode) -> None:
+    """This also holds for pods of a deleted node."""
     add_pod(outage.server, "orphan", "gone")
     for name in ("well", "orphan"):
         outage.server.delete("pods", name, grace_period_seconds=1)
@@ -234,8 +234,8 @@ async def test_pods_of_a_living_node_are_stuck_past_their_grace_period(outage: D
     ]
 
 
-async def test_stuck_pods_may_be_those_of_one_namespace(outage: DownNode) -> None:
-    """Whoever may only read that one is told how to ask."""
+async def test_stuck_pods_can_be_limited_to_one_namespace(outage: DownNode) -> None:
+    """A user who may read only one namespace gets a hint to use -n."""
     assert await outage.lines("status", "--stuck", "-n", "elsewhere") == ["no pod is stuck Terminating"]
     outage.server.answerer.authorize = lambda info: info.namespace == "default"
     said = await outage.run("status", "--stuck")
@@ -243,8 +243,8 @@ async def test_stuck_pods_may_be_those_of_one_namespace(outage: DownNode) -> Non
     assert said.complaints.endswith("; -n asks for one namespace\n")
 
 
-async def test_what_may_not_be_read_of_stuck_pods_is_named(outage: DownNode) -> None:
-    """Without nodes, only those past their grace periods are known to be stuck."""
+async def test_reads_that_are_forbidden_for_stuck_pods_are_named(outage: DownNode) -> None:
+    """Without nodes, only pods past their grace period are known to be stuck."""
     outage.forbid("volumeattachments")
     lines = await outage.lines("status", "--stuck", "-n", "default")
     assert lines[-1] == "  not checked: VolumeAttachments: you may not list them"
@@ -257,8 +257,8 @@ async def test_what_may_not_be_read_of_stuck_pods_is_named(outage: DownNode) -> 
     ]
 
 
-async def test_more_pods_than_are_read_are_told(outage: DownNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of nodes that are not Ready are read first."""
+async def test_the_output_says_that_not_all_pods_were_read(outage: DownNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is one pod here; both stuck pods are still counted."""
     monkeypatch.setattr(failover_cluster, "MAX_PODS", 1)
     lines = await outage.lines("status", "--stuck")
     assert lines[0] == "2 pods stuck Terminating on 1 node"
@@ -266,15 +266,15 @@ async def test_more_pods_than_are_read_are_told(outage: DownNode, monkeypatch: p
 
 
 async def test_a_stuck_list_changes_nothing(outage: DownNode) -> None:
-    """Nor does explain: they read."""
+    """``explain`` writes nothing, either."""
     await outage.lines("status", "--stuck")
     await outage.lines("explain", "default/db-0")
     assert {entry.verb for entry in outage.server.requests.select()} <= {"get", "list"}
 
 
 @pytest.mark.parametrize("words", [("--watch",), ("--server", "http://127.0.0.1:1")])
-async def test_stuck_goes_with_no_flag_that_asks_a_controller(words: tuple[str, ...]) -> None:
-    """It asks the API server, once."""
+async def test_stuck_excludes_flags_that_concern_a_controller(words: tuple[str, ...]) -> None:
+    """``status --stuck`` reads from the API server, and only once."""
     said = await invoked("status", "--stuck", *words)
     assert (said.code, said.out) == (2, "")
 
@@ -283,7 +283,7 @@ async def test_stuck_goes_with_no_flag_that_asks_a_controller(words: tuple[str, 
 
 
 async def test_status_counts_pods_terminating_on_nodes_that_are_not_ready(outage: DownNode) -> None:
-    """From reads of whoever asks; what may not be read is said."""
+    """The count comes from reads with the user's rights; the output says if they are forbidden."""
     async with controlling(outage.server) as controlled:
         at = ("--server", f"http://127.0.0.1:{controlled.listen.port}")
         lines = await outage.lines("status", *at)

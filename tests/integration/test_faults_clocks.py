@@ -1,4 +1,4 @@
-"""Clocks that disagree: now is the API server's time, and what already runs, runs on a clock that nobody can step."""
+"""Clocks that disagree: the present is the API server's time, and a running countdown uses a monotonic clock."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fake_apiserver import ApiServer, WallClock
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.runtime.clock import ServerClock
 
-# A deadline that is moved by so much is met by no test's patience, or is over at once.
+# A deadline that moves by an hour is either over at once, or not reached before the test fails.
 HOUR = 3600.0
-# Long enough to be armed before it ends, on a machine with other work.
+# Long enough for the countdown to start before it ends, on a machine with other work.
 TOLERANCE = 4
 
 
@@ -31,7 +31,7 @@ class SteppedWall:
         self.offset_seconds = offset_seconds
 
     def read(self) -> float:
-        """Read it."""
+        """Return the time."""
         return time.time() + self.offset_seconds  # noqa: TID251 - this is a host's clock
 
 
@@ -39,7 +39,7 @@ class SteppedWall:
 async def test_host_clock_an_hour_off_moves_no_deadline(
     offset_seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither that of a taint that was there before the start nor that of a new one; it is told and measured."""
+    """This holds for a taint older than the process and for a new one; the offset is logged and measured."""
     async with ApiServer(seed=1, clock=WallClock(-offset_seconds)) as server:
         add_nodes(server, "before", "added", "after")
         for node in ("before", "added", "after"):
@@ -58,8 +58,8 @@ async def test_host_clock_an_hour_off_moves_no_deadline(
             assert re.search(rf"this host's clock is (3599|3600|3601) s {direction} the API server's", caplog.text)
 
 
-async def test_one_answer_of_a_proxy_whose_clock_is_ahead_ends_no_tolerance_and_blinds_no_breaker() -> None:
-    """A 502 with a Date two hours ahead: ten nodes tainted in that second are newly tainted, and nobody goes."""
+async def test_one_misdated_answer_of_a_proxy_ends_no_toleration_and_does_not_disable_the_breaker() -> None:
+    """After a 502 dated two hours ahead, ten nodes count as newly tainted, and no pod is evicted."""
     settings = replace(QUICK, breaker=BreakerPolicy(enabled=True, settle_seconds=0.0))
     async with ApiServer(seed=1) as server:
         names = [f"n{number}" for number in range(10)]
@@ -83,10 +83,10 @@ async def test_one_answer_of_a_proxy_whose_clock_is_ahead_ends_no_tolerance_and_
 
 
 @pytest.mark.parametrize("step_seconds", [HOUR, -HOUR], ids=["forward", "back"])
-async def test_host_clock_stepped_while_armed_moves_no_deadline(
+async def test_host_clock_stepped_during_a_countdown_moves_no_deadline(
     step_seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By an NTP daemon, an operator, a resumed machine: the tolerance that runs is neither cut nor lengthened."""
+    """An NTP daemon, a person or a resumed machine steps the clock; the countdown gets neither shorter nor longer."""
     caplog.set_level(logging.INFO)
     wall = SteppedWall()
     async with ApiServer(seed=1) as server:
@@ -107,8 +107,8 @@ async def test_host_clock_stepped_while_armed_moves_no_deadline(
 
 
 async def test_whole_process_stepped_by_freezegun_moves_no_deadline() -> None:
-    """Every reader of the host's wall clock in this process sees a day pass; the server's clock does not."""
-    real = time.time  # noqa: TID251 - the server's clock goes on
+    """All readers of the host's wall clock in this process see a day pass, but the server's clock does not."""
+    real = time.time  # noqa: TID251 - the server's clock continues
     async with ApiServer(seed=1, clock=WallClock(source=real)) as server:
         add_nodes(server, "n1")
         add_pod(server, "armed", "n1", tolerates(TOLERANCE))
@@ -125,8 +125,8 @@ async def test_whole_process_stepped_by_freezegun_moves_no_deadline() -> None:
 
 
 @pytest.mark.parametrize("step_seconds", [HOUR, -HOUR], ids=["forward", "back"])
-async def test_servers_clock_stepped_while_armed_kills_nothing_early(step_seconds: float) -> None:
-    """Sightings and waiting live on the monotonic clock: a control plane that corrects its time cuts no tolerance."""
+async def test_server_clock_stepped_during_a_countdown_evicts_nothing_early(step_seconds: float) -> None:
+    """Countdowns use the monotonic clock, so a control plane that corrects its time shortens no toleration."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "armed", "n1", tolerates(TOLERANCE))

@@ -1,4 +1,4 @@
-"""Embedded Kopfs that start and end all the time, and bugs of our own: the process stays whole, or ends visibly."""
+"""Embedded Kopfs that often start and end, and our own bugs: no task is left over, and a bug ends the process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fake_apiserver import ApiServer
 from taint_eviction.runtime import health
 from taint_eviction.settings import ElectionSettings
 
-# The driving loop turns every half second, and on a machine with other work a bit later.
+# The driving loop runs every half second, or a bit later on a machine with other work.
 BEAT_SECONDS = 3.0
 NO_LINGER = replace(QUICK, watch=replace(QUICK_WATCH, linger_seconds=0.0))
 ELECTED = replace(QUICK, election=ElectionSettings(retry_period_seconds=0.1))
@@ -44,7 +44,7 @@ OUR_WRITES = {
 
 
 async def flap(running: Controlled, node: str) -> None:
-    """Taint a node, wait until its pods are watched, untaint it, and wait until they are not."""
+    """Taint a node, wait until its pods are watched, untaint it, and wait until they are no longer watched."""
     server = running.server
     server.taint(node, KEY)
     await running.watching_pods_of(node)
@@ -53,7 +53,7 @@ async def flap(running: Controlled, node: str) -> None:
 
 
 async def test_thirty_flapping_taints_leave_no_task_behind() -> None:
-    """Each taint starts a Kopf and each untaint ends it: no task more afterwards than before, and none at the end."""
+    """Each taint starts a Kopf and each untaint ends it; no more tasks are left than before, and none at the end."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, *(f"n{number}" for number in range(6)))
         add_pod(server, "web", "n0", tolerates(600))
@@ -68,14 +68,14 @@ async def test_thirty_flapping_taints_leave_no_task_behind() -> None:
 
 
 def tasks_since(own: set[asyncio.Task[Any]]) -> Counter[str]:
-    """Count tasks by what they do, but for the server's connections and what ends by itself half a second later."""
+    """Count tasks by function, without the server's connections and tasks that end half a second later."""
     names = (getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks() - own)
     passing = {"worker", "Queue.get", "Application._tell_synced"}
     return Counter(name for name in names if "RequestHandler" not in name and name not in passing)
 
 
-async def test_taint_that_goes_while_its_watch_comes_up_leaves_no_task_behind() -> None:
-    """A watch may be ended at any moment of its start, also while the API server takes its time to open it."""
+async def test_taint_removed_while_its_watch_starts_leaves_no_task_behind() -> None:
+    """A watch may be ended at any moment of its start, also while the API server delays its answer."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         own = asyncio.all_tasks()
@@ -90,8 +90,8 @@ async def test_taint_that_goes_while_its_watch_comes_up_leaves_no_task_behind() 
             await running.until(lambda: not tasks_since(own) - before)
 
 
-async def test_end_amid_the_start_of_a_watch_leaves_no_task_behind() -> None:
-    """The controller may be told to stop while Kopfs are coming up."""
+async def test_stop_during_the_start_of_watches_leaves_no_task_behind() -> None:
+    """The controller is stopped while several Kopfs start."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, *(f"n{number}" for number in range(6)))
         own = asyncio.all_tasks()
@@ -104,8 +104,8 @@ async def test_end_amid_the_start_of_a_watch_leaves_no_task_behind() -> None:
         assert not tasks_since(own)
 
 
-async def test_signal_handlers_stay_ours_whatever_kopf_installs() -> None:
-    """After watches have come and gone, SIGTERM still asks us for an end in good order."""
+async def test_signal_handlers_stay_ours_although_kopf_installs_its_own() -> None:
+    """After watches have started and ended, SIGTERM still calls our handler."""
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     async with ApiServer(seed=1) as server:
@@ -124,7 +124,7 @@ async def test_signal_handlers_stay_ours_whatever_kopf_installs() -> None:
 
 
 async def test_only_conditions_deletions_events_and_leases_are_written() -> None:
-    """Nothing else in the server's request log, though there are objects that other Kopf operators hold."""
+    """The server's request log has no other writes, although objects have finalizers of other Kopf operators."""
     async with ApiServer(seed=1) as server:
         server.kubelets.finish_after_seconds = 0.01
         server.create("nodes", {"metadata": {"name": "n1", **OTHERS}})
@@ -161,7 +161,7 @@ async def test_only_conditions_deletions_events_and_leases_are_written() -> None
         assert (server.get("nodes", "n1") or {})["metadata"]["finalizers"] == OTHERS["finalizers"]
 
 
-# Bugs of our own
+# Our own bugs
 
 
 def failing(*_: object, **__: object) -> None:
@@ -185,8 +185,8 @@ def break_the_events(running: Controlled) -> None:
 
 
 @pytest.mark.parametrize("break_it", [break_the_reporter, break_the_brain, break_the_evictor, break_the_events])
-async def test_bug_of_our_own_ends_the_controller(break_it: Callable[[Controlled], None]) -> None:
-    """Wherever it sits, an exception that is not the world's fault is raised by the run, and nothing goes on half."""
+async def test_our_own_bug_ends_the_controller(break_it: Callable[[Controlled], None]) -> None:
+    """Wherever an unexpected exception is raised, the run ends with it and does not continue with a broken part."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
@@ -215,8 +215,8 @@ main()
 """
 
 
-async def test_process_with_a_bug_exits_1_and_says_so(tmp_path: Path) -> None:
-    """Kubernetes then starts it anew; the last log line has the traceback."""
+async def test_process_with_a_bug_exits_1_and_logs_it(tmp_path: Path) -> None:
+    """Kubernetes then restarts the process; the log contains the exception."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         script = tmp_path / "buggy.py"
@@ -229,7 +229,7 @@ async def test_process_with_a_bug_exits_1_and_says_so(tmp_path: Path) -> None:
 
 
 async def test_stuck_driving_loop_fails_the_liveness_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop that does not turn any more looks dead to Kubernetes, though probes are answered."""
+    """The probe reports a loop that no longer runs, although the process still answers probes."""
     monkeypatch.setattr(health, "_MAX_BEAT_SECONDS", BEAT_SECONDS)
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
@@ -250,10 +250,10 @@ async def test_stuck_driving_loop_fails_the_liveness_probe(monkeypatch: pytest.M
             stuck.set()
 
 
-async def test_api_server_that_is_away_does_not_fail_the_liveness_probe(
+async def test_api_server_that_is_down_does_not_fail_the_liveness_probe(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A restart would not bring it back."""
+    """A restart of the controller would not help."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(health, "_MAX_BEAT_SECONDS", BEAT_SECONDS)
     async with ApiServer(seed=1) as server:

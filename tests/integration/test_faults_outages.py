@@ -1,4 +1,4 @@
-"""An API server that is away, comes back, comes back with less, or answers everything with an error (W19, W20, W21)."""
+"""An API server that is down, comes back, comes back with old data, or answers only with errors (W19, W20, W21)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from tests.stage.waiting import PATIENCE_SECONDS, now
 
 from fake_apiserver import ApiServer, WatchMatch
 
-# Long enough to be armed, and for what is done before it ends, on a machine with other work.
+# Long enough for the countdown to start and for the test's steps before it ends, on a machine with other work.
 TOLERANCE = 4
-# Bookmarks that come many times as often are not late by so much.
+# Bookmarks come many times as often, so their silence does not last this long by accident.
 STALE_SECONDS = 3.0
 IMPATIENT = replace(QUICK, watch=replace(QUICK_WATCH, stale_after_seconds=STALE_SECONDS))
-# Kopf's own tries against a server that is away go on indefinitely; the supervisor's need this to have a turn.
+# Kopf retries indefinitely against a server that is down; this timeout gives the supervisor a turn.
 GIVING_UP = replace(QUICK_KOPF, silence_seconds=1.0)
 
 
 async def standing(server: ApiServer) -> None:
-    """Set up pods for all that can happen in an outage."""
+    """Create pods for everything that can happen during an outage."""
     add_nodes(server, "short", "long", "untainted", "tainted")
     add_pod(server, "due-meanwhile", "short", tolerates(TOLERANCE))
     add_pod(server, "due-later", "long", tolerates(600))
@@ -46,14 +46,14 @@ async def standing(server: ApiServer) -> None:
 
 
 async def change_behind_its_back(server: ApiServer) -> None:
-    """Do what other clients of a server did that this controller could not reach."""
+    """Change the cluster in ways that the controller cannot observe, as other clients would."""
     server.untaint("untainted", KEY)
     server.taint("tainted", KEY)
     server.delete("pods", "due-later", grace_period_seconds=0)
 
 
 async def put_right_afterwards(running: Controlled) -> None:
-    """Wait for what has to follow, and for nothing else."""
+    """Wait for the evictions that must follow, and check that there are no others."""
     server = running.server
     await deleted(server, "due-meanwhile", "doomed")
     await running.until(lambda: running.metric("pending_evictions") == 0)
@@ -61,7 +61,7 @@ async def put_right_afterwards(running: Controlled) -> None:
     assert sorted({request.name for request in deletes(server)}) == ["doomed", "due-meanwhile"]
     assert not is_leaving(server, "spared")
     await running.until(lambda: running.application.engine.readiness() == (True, "ok"))
-    # It lives on as before.
+    # The controller continues as before.
     add_pod(server, "newcomer", "tainted")
     await deleted(server, "newcomer")
 
@@ -69,7 +69,7 @@ async def put_right_afterwards(running: Controlled) -> None:
 @pytest.mark.parametrize("tuning", [QUICK_KOPF, GIVING_UP], ids=["Kopf holds on", "Kopf gives up"])
 @pytest.mark.parametrize("keep_history", [True, False], ids=["with history", "without history"])
 async def test_outage_loses_nothing(tuning: Any, keep_history: bool) -> None:
-    """W21: connections refused, then back: what fell due goes at once, what changed or vanished meanwhile is known."""
+    """W21: after the outage, a pod that became due is evicted at once, and all changes and deletions are observed."""
     async with ApiServer(seed=1) as server:
         await standing(server)
         async with controlling(server, tuning=tuning) as running:
@@ -85,8 +85,8 @@ async def test_outage_loses_nothing(tuning: Any, keep_history: bool) -> None:
             await put_right_afterwards(running)
 
 
-async def test_deadline_is_kept_across_an_outage_that_ends_before_it() -> None:
-    """W21: timers go on while nobody can be asked; coming back late or early moves no deadline."""
+async def test_deadline_is_kept_across_an_outage_that_ends_before_the_deadline() -> None:
+    """W21: countdowns continue during the outage, and its end moves no deadline."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1", tolerates(TOLERANCE))
@@ -102,8 +102,8 @@ async def test_deadline_is_kept_across_an_outage_that_ends_before_it() -> None:
 
 
 @pytest.mark.parametrize("rewind_version", [False, True], ids=["versions go on", "versions start over"])
-async def test_restored_backup_is_believed(rewind_version: bool) -> None:
-    """W21: after a restore an older taint, an older toleration and a pod that had gone are the truth again."""
+async def test_restored_backup_is_treated_as_the_current_state(rewind_version: bool) -> None:
+    """W21: after the restore, an older taint, an older toleration and a deleted pod are valid again."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         server.taint("n1", KEY)
@@ -125,7 +125,7 @@ async def test_restored_backup_is_believed(rewind_version: bool) -> None:
             server.taint("n2", KEY)
             await deleted(server, "other")
             assert not is_leaving(server, "held")
-            # What was deleted before the backup was restored is not thought to be gone indefinitely.
+            # A pod that was deleted before the restore is not regarded as gone indefinitely.
             server.taint("n1", "second")
             await deleted(server, "held")
 
@@ -144,8 +144,10 @@ ERRORS: list[dict[str, Any]] = [
     [*((error, QUICK_KOPF) for error in ERRORS), (ERRORS[0], GIVING_UP), (ERRORS[-1], GIVING_UP)],
     ids=lambda value: str(value["status"]) if isinstance(value, dict) else f"silent {value.silence_seconds:g} s",
 )
-async def test_server_that_answers_everything_with_an_error_is_outlived(error: dict[str, Any], tuning: Any) -> None:
-    """W21: 401, 403, 429, 500 and 503 for all requests: the process stays, and nothing is lost when they end."""
+async def test_controller_survives_a_server_that_answers_each_request_with_an_error(
+    error: dict[str, Any], tuning: Any
+) -> None:
+    """W21: with 401, 403, 429, 500 and 503, the process keeps running, and nothing is lost after the errors."""
     async with ApiServer(seed=1) as server:
         await standing(server)
         async with controlling(server, tuning=tuning) as running:
@@ -162,8 +164,8 @@ async def test_server_that_answers_everything_with_an_error_is_outlived(error: d
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error["status"]))
-async def test_refused_watches_are_made_up_for_by_lists(error: dict[str, Any]) -> None:
-    """W19, W21: where only watches are refused, each try lists first, and so evictions and cancellations go on."""
+async def test_lists_replace_watches_that_are_refused(error: dict[str, Any]) -> None:
+    """W19, W21: each try of a watch lists first, so evictions and cancellations continue while watches are refused."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         add_pod(server, "web", "n1")
@@ -181,8 +183,8 @@ async def test_refused_watches_are_made_up_for_by_lists(error: dict[str, Any]) -
             assert len(deletes(server)) == 1
 
 
-async def test_start_during_an_outage_waits_and_then_does_its_work() -> None:
-    """W20: not ready with a reason until nodes, and pods of tainted nodes, are listed; then everything is done."""
+async def test_start_during_an_outage_waits_and_then_evicts() -> None:
+    """W20: until nodes and the pods of tainted nodes are listed, the process is not ready and says why."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         server.taint("n1", KEY)
@@ -206,8 +208,8 @@ async def test_start_during_an_outage_waits_and_then_does_its_work() -> None:
 
 
 @pytest.mark.parametrize("match", [WatchMatch(resource="nodes"), WatchMatch(resource="pods")], ids=lambda m: m.resource)
-async def test_readiness_and_ages_tell_of_a_long_silence_and_of_its_end(match: WatchMatch) -> None:
-    """W21: a watch silent for longer than it may be makes the process not ready, and its age grows until it speaks."""
+async def test_readiness_and_ages_show_a_long_silence_and_its_end(match: WatchMatch) -> None:
+    """W21: a watch silent for too long makes the process not ready, and its age grows until it gets data again."""
     kind = str(match.resource)
     async with ApiServer(seed=1) as server:
         server.watching.bookmark_interval_seconds = 0.05
@@ -227,8 +229,8 @@ async def test_readiness_and_ages_tell_of_a_long_silence_and_of_its_end(match: W
             assert await running.probe("/readyz") == (200, "ok")
 
 
-async def test_long_outage_makes_it_not_ready_but_not_dead() -> None:
-    """W21: readiness goes, liveness stays: being restarted would help nobody."""
+async def test_long_outage_fails_readiness_but_not_liveness() -> None:
+    """W21: a restart of the controller would not help."""
     async with ApiServer(seed=1) as server:
         server.watching.bookmark_interval_seconds = 0.05
         add_nodes(server, "n1")
@@ -242,8 +244,8 @@ async def test_long_outage_makes_it_not_ready_but_not_dead() -> None:
             assert running.metric("watch_age_seconds", kind="nodes") < STALE_SECONDS
 
 
-async def test_stale_view_deletes_nothing_without_a_live_read_of_node_and_pod() -> None:
-    """W11, W21: with both watches silent each deletion has a live node before it and the live pod in its hands."""
+async def test_stale_watches_delete_nothing_without_a_live_read_of_node_and_pod() -> None:
+    """W11, W21: with both watches silent, each deletion follows a live read of its node and the live pod."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "clean", "tainted")
         for node in ("clean", "tainted"):
@@ -270,10 +272,10 @@ async def test_stale_view_deletes_nothing_without_a_live_read_of_node_and_pod() 
             assert condition_of(server, "tolerant").get("status") != "True"
 
 
-async def test_server_that_stops_does_not_wait_for_a_client_that_came_meanwhile(
+async def test_server_that_stops_does_not_wait_for_a_watch_opened_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The embedded server's outage: a watch that was opened just after the connections were reset is cut as well."""
+    """The embedded server also ends a watch that was opened just after its connections were reset."""
     monkeypatch.setattr("fake_apiserver.server.abort_connections", lambda _runner: None)
     async with (
         ApiServer(seed=1) as server,

@@ -1,4 +1,4 @@
-"""What the API server refuses: deletions (W8), conditions (W9), and conditions that are taken back (W10)."""
+"""What the API server refuses: deletions (W8), conditions (W9), and taking conditions back (W10)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from taint_eviction.settings import RetrySettings
 
 MARKING = f"Marking for deletion Pod default/web: taint {KEY}:NoExecute is not tolerated"
 
-# Each answers as many DELETEs as it says, and then lets them through.
+# Each fault answers the first DELETEs, as many as the test says, and then lets them through.
 REFUSALS: dict[str, dict[str, Any]] = {
     "forbidden": {"status": 403, "message": "not allowed"},
     "a server error": {"status": 500},
@@ -42,7 +42,7 @@ REFUSALS: dict[str, dict[str, Any]] = {
 
 
 async def evicted_and_told_once(running: Controlled, uid: str) -> None:
-    """Wait for the eviction of the pod ``web`` and for its one event, and for no second."""
+    """Wait for the eviction of the pod ``web`` and its event, and check that there is only one."""
     server = running.server
     await deleted(server, "web")
     await running.until(lambda: running.metric("pod_deletions_total") == 1)
@@ -52,7 +52,7 @@ async def evicted_and_told_once(running: Controlled, uid: str) -> None:
 
 
 async def evicted_and_told_at_most_once(running: Controlled, uid: str) -> None:
-    """Wait for the eviction of the pod ``web``; where calls time out, its answer may be too late to be counted."""
+    """Wait for the eviction of the pod ``web``; if calls time out, its answer may come too late to be counted."""
     server = running.server
     await deleted(server, "web")
     await running.until(lambda: running.metric("pending_evictions") == 0)
@@ -63,7 +63,7 @@ async def evicted_and_told_at_most_once(running: Controlled, uid: str) -> None:
 
 @pytest.mark.parametrize("refusal", REFUSALS)
 async def test_refused_delete_is_repeated_until_it_is_accepted(refusal: str) -> None:
-    """W8: after more refusals than upstream has tries, the pod goes, is counted once and told of once."""
+    """W8: after seven refusals, more than upstream has tries, the pod is evicted and has one count and one event."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         uid = add_pod(server, "web", "n1")
@@ -75,8 +75,8 @@ async def test_refused_delete_is_repeated_until_it_is_accepted(refusal: str) -> 
             assert running.metric("attempts_total", outcome="refused") >= 3
 
 
-async def test_hanging_delete_is_given_up_and_repeated() -> None:
-    """W8: a DELETE that is never answered ends with the call's own timeout, and a later one does it."""
+async def test_hanging_delete_times_out_and_is_repeated() -> None:
+    """W8: a DELETE without answer ends with the timeout of a call, and a later DELETE succeeds."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         uid = add_pod(server, "web", "n1")
@@ -87,8 +87,8 @@ async def test_hanging_delete_is_given_up_and_repeated() -> None:
             assert running.metric("api_calls_total", verb="delete", resource="pods", code="timeout") >= 2
 
 
-async def test_all_kinds_of_errors_in_turn_do_not_end_an_eviction() -> None:
-    """W8: no error resets, exhausts or ends the retries of another kind."""
+async def test_no_sequence_of_errors_ends_an_eviction() -> None:
+    """W8: one DELETE gets each kind of error in turn, and the pod is evicted in the end."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         uid = add_pod(server, "web", "n1")
@@ -100,8 +100,8 @@ async def test_all_kinds_of_errors_in_turn_do_not_end_an_eviction() -> None:
             assert [fault.hits for fault in faults] == [1] * len(kinds)
 
 
-async def test_waits_between_refused_deletes_double_up_to_the_cap() -> None:
-    """W8: capped exponential backoff with jitter: each wait is at least half of its bound."""
+async def test_waits_between_refused_deletes_are_at_least_half_of_the_backoff() -> None:
+    """W8: the backoff is exponential, capped and has jitter, so each wait is at least half of its bound."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
@@ -115,8 +115,8 @@ async def test_waits_between_refused_deletes_double_up_to_the_cap() -> None:
     assert all(wait >= bound / 2 for wait, bound in zip(waits, bounds, strict=True)), waits
 
 
-async def test_advised_wait_is_honoured() -> None:
-    """W8: 429 with Retry-After 1 is not repeated sooner than after a second, however short our own backoff is."""
+async def test_retry_time_of_the_server_is_honoured() -> None:
+    """W8: after a 429 with Retry-After 1, the next try comes after a second, however short our own backoff is."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
@@ -128,8 +128,8 @@ async def test_advised_wait_is_honoured() -> None:
             assert second.arrived_at - first.arrived_at >= 1.0
 
 
-async def test_lost_answer_is_neither_repeated_for_ever_nor_told_twice() -> None:
-    """W8: a DELETE that took effect before its connection was reset leaves a terminating pod, and that is the end."""
+async def test_delete_whose_answer_was_lost_is_not_repeated_and_not_reported_twice() -> None:
+    """W8: a DELETE that took effect before its connection was reset leaves a terminating pod: the eviction ends."""
     async with ApiServer(seed=1) as server:
         server.kubelets.finish_after_seconds = 30.0
         add_nodes(server, "n1")
@@ -145,8 +145,8 @@ async def test_lost_answer_is_neither_repeated_for_ever_nor_told_twice() -> None
             assert len(events_about(server, uid)) <= 1
 
 
-async def test_pod_that_is_gone_is_done_and_not_counted() -> None:
-    """W8: 404 ends the eviction; it was somebody else's deletion."""
+async def test_eviction_of_a_pod_that_is_gone_ends_and_is_not_counted() -> None:
+    """W8: a 404 ends the eviction, since somebody else deleted the pod."""
     async with ApiServer(seed=1) as server:
         server.kubelets.finish_after_seconds = 0.0
         add_nodes(server, "n1")
@@ -164,12 +164,12 @@ async def test_pod_that_is_gone_is_done_and_not_counted() -> None:
             assert events_about(server, uid) == []
 
 
-async def test_name_that_belongs_to_another_uid_is_done_and_not_counted() -> None:
-    """W2, W8: the successor of a pod, unheard of because the watch lags, survives its predecessor's DELETE."""
+async def test_eviction_of_a_pod_with_another_uid_ends_and_is_not_counted() -> None:
+    """W2, W8: the watch lags, so the pod's successor is not known, but it survives the DELETE for its predecessor."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         add_pod(server, "web", "n1")
-        # The condition can't be set, and the pod can't be read before it is too late: only the DELETE will tell.
+        # The condition cannot be set, and the pod cannot be read in time, so only the DELETE shows the other UID.
         server.faults.add(verb="patch", resource="pods/status", status=500)
         async with controlling(server) as running:
             delay = server.faults.add(verb="get", resource="nodes", delay_seconds=0.2)
@@ -188,8 +188,8 @@ async def test_name_that_belongs_to_another_uid_is_done_and_not_counted() -> Non
             assert events_about(server, successor) == []
 
 
-async def test_long_refusal_shows_in_gauges_and_log_with_the_servers_words(caplog: pytest.LogCaptureFixture) -> None:
-    """W8: retrying and longest blocked go up and down again, and the log names pod, tries and the message."""
+async def test_long_refusal_shows_in_gauges_and_log_with_the_servers_message(caplog: pytest.LogCaptureFixture) -> None:
+    """W8: the gauges of retries and of the longest block rise and fall again; the log names the pod and the message."""
     caplog.set_level(logging.INFO)
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
@@ -202,7 +202,7 @@ async def test_long_refusal_shows_in_gauges_and_log_with_the_servers_words(caplo
             assert running.metric("retrying_evictions") == 1
             assert running.metric("pending_evictions") == 1
             told = [record for record in caplog.records if words in record.getMessage()]
-            # One line for the 1st, 2nd, 4th, 8th… failure, not one a try.
+            # One line for the 1st, 2nd, 4th, 8th… failure, not one per try.
             assert 3 <= len(told) < refusal.hits
             assert all("default/web" in record.getMessage() for record in told)
             server.faults.clear()
@@ -212,8 +212,8 @@ async def test_long_refusal_shows_in_gauges_and_log_with_the_servers_words(caplo
             assert running.metric("longest_blocked_seconds") == 0
 
 
-async def test_refused_and_hanging_pods_take_no_worker_from_untried_ones() -> None:
-    """W8: while 40 pods are retried whose deletion was refused and then hangs for good, 20 others go."""
+async def test_refused_and_hanging_pods_take_no_worker_from_untried_pods() -> None:
+    """W8: 20 pods are evicted while 40 others are retried, whose deletion is first refused and then hangs."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         add_pods(server, "stuck", 40, "n1")
@@ -230,14 +230,14 @@ async def test_refused_and_hanging_pods_take_no_worker_from_untried_ones() -> No
             assert running.metric("retrying_evictions") >= 40
 
 
-async def test_deletions_without_an_answer_give_their_workers_back() -> None:
-    """60 in 20 workers hang for as long as a call may take: a pod that comes later goes all the same."""
+async def test_deletions_without_an_answer_give_back_their_workers() -> None:
+    """With 20 workers, 60 deletions hang for as long as a call may take; a pod that is due later is still evicted."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         add_pods(server, "stuck", 60, "n1")
         server.faults.add(verb="delete", resource="pods", node="n1", hang=True)
         server.taint("n2", KEY)
-        # None of these calls ends within the test.
+        # No call ends during the test.
         hanging = replace(QUICK, call_timeout_seconds=2 * PATIENCE_SECONDS, grace_seconds=0.1)
         async with controlling(server, hanging) as running:
             await running.watching_pods_of("n2")
@@ -252,8 +252,10 @@ async def test_deletions_without_an_answer_give_their_workers_back() -> None:
 @pytest.mark.parametrize(
     ("refusal", "tries"), [({"status": 403}, 1), ({"status": 422}, 1), ({"status": 500}, 3)], ids=str
 )
-async def test_condition_that_is_refused_for_good_does_not_keep_a_pod(refusal: dict[str, Any], tries: int) -> None:
-    """W9: where the DisruptionTarget condition can't be set, the pod is deleted all the same, after one read of it."""
+async def test_condition_that_is_always_refused_does_not_block_the_eviction(
+    refusal: dict[str, Any], tries: int
+) -> None:
+    """W9: if the DisruptionTarget condition cannot be set, the pod is read once and deleted nevertheless."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         uid = add_pod(server, "web", "n1")
@@ -266,8 +268,8 @@ async def test_condition_that_is_refused_for_good_does_not_keep_a_pod(refusal: d
             assert len(deletes(server)) == 1
 
 
-async def test_condition_that_is_never_answered_does_not_keep_a_pod() -> None:
-    """W9: after three tries that end with the call's own timeout the pod is deleted all the same."""
+async def test_condition_that_is_never_answered_does_not_block_the_eviction() -> None:
+    """W9: after three tries that end with the timeout of a call, the pod is deleted nevertheless."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         uid = add_pod(server, "web", "n1")
@@ -281,8 +283,8 @@ async def test_condition_that_is_never_answered_does_not_keep_a_pod() -> None:
 @pytest.mark.parametrize(
     "refusal", [{"status": 503}, {"status": 429, "headers": {"Retry-After": "1"}}, {"reset": True}], ids=str
 )
-async def test_condition_that_is_refused_once_is_set_before_the_pod_goes(refusal: dict[str, Any]) -> None:
-    """Jobs and the disruption controller go by it: what may pass is tried again first."""
+async def test_condition_that_is_refused_once_is_set_before_the_pod_is_deleted(refusal: dict[str, Any]) -> None:
+    """Jobs and the disruption controller use the condition, so a refusal that may be temporary is tried again first."""
     async with ApiServer(seed=1) as server:
         server.kubelets.finish_after_seconds = 30.0
         add_nodes(server, "n1")
@@ -296,8 +298,8 @@ async def test_condition_that_is_refused_once_is_set_before_the_pod_goes(refusal
             assert server.requests.select(verb="get", resource="pods") == []
 
 
-async def test_condition_is_taken_back_when_a_refused_eviction_is_called_off() -> None:
-    """W10: after an untaint DisruptionTarget is False, with our reason and a transition, and the pod lives."""
+async def test_condition_is_taken_back_when_a_refused_eviction_is_cancelled() -> None:
+    """W10: after an untaint, DisruptionTarget is False with our reason, and the pod lives."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         uid = add_pod(server, "web", "n1")
@@ -318,8 +320,8 @@ async def test_condition_is_taken_back_when_a_refused_eviction_is_called_off() -
             ]
 
 
-async def test_taking_back_is_itself_repeated_until_it_works() -> None:
-    """W10: refused, throttled and cut off, the condition is taken back in the end."""
+async def test_taking_back_is_repeated_until_it_succeeds() -> None:
+    """W10: the patch is refused, throttled and cut off, and succeeds in the end."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
@@ -333,8 +335,8 @@ async def test_taking_back_is_itself_repeated_until_it_works() -> None:
             await running.until(lambda: condition_of(server, "web")["status"] == "False")
 
 
-async def test_condition_of_somebody_else_is_left_alone() -> None:
-    """W10: DisruptionTarget of the Eviction API stays as it is on a pod whose deadline was cancelled untried."""
+async def test_condition_of_somebody_else_stays() -> None:
+    """W10: the eviction API's DisruptionTarget stays on a pod whose countdown is cancelled before any try."""
     theirs = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "x"}
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
@@ -350,8 +352,8 @@ async def test_condition_of_somebody_else_is_left_alone() -> None:
             assert server.get("pods", "web") == before
 
 
-async def test_condition_that_somebody_made_their_own_is_not_taken_back() -> None:
-    """W10: only our own reason is taken back, also where ours was there before."""
+async def test_condition_that_somebody_else_has_overwritten_is_not_taken_back() -> None:
+    """W10: only a condition with our own reason is taken back, although the controller had set one here before."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")

@@ -1,4 +1,4 @@
-"""The command in a process of its own, killed (W7) or told to stop at bad moments, and what the next makes of it."""
+"""The command in its own process, killed (W7) or stopped at bad moments, and the process that follows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.stage.waiting import now, sleep_until
 
 from fake_apiserver import ApiServer, node_object
 
-# Long enough for all pods to be seen, and for a restart amid it, on a machine with other work.
+# Long enough to see all pods and to restart meanwhile, on a machine with other work.
 TOLERANCE = 12
 SHORT = 6
 
@@ -34,8 +34,8 @@ def told(run: RunningController, pod: str, what: str) -> list[Json]:
     return run.told(pod=f"default/{pod}", what=what)
 
 
-async def test_countdown_goes_on_after_sigkill(tmp_path: Path) -> None:
-    """W7: by timeAdded, by managedFields, at once where it is over; from first sight where nothing tells the time."""
+async def test_countdown_continues_after_sigkill(tmp_path: Path) -> None:
+    """W7: it counts from timeAdded, managedFields or, without a date, first sight; if overdue, it ends at once."""
     names = ("added", "managed", "over", "untold")
     async with ApiServer(seed=1) as server:
         config = write_kubeconfig(tmp_path / "config", server)
@@ -61,15 +61,15 @@ async def test_countdown_goes_on_after_sigkill(tmp_path: Path) -> None:
             assert min(gone_at["added"], gone_at["managed"]) - tainted_at >= TOLERANCE
             await second.until(lambda: all(told(second, pod, "evicted") for pod in names))
             sources = {pod: told(second, pod, "scheduled")[0]["time_source"] for pod in names}
-            # From when each taint counts, and so that none was begun anew.
+            # The source of each start time shows that no dated countdown began anew.
             assert sources == {
                 "added": "timeAdded", "managed": "managedFields", "over": "managedFields", "untold": "first sight"
             }  # fmt: skip
             assert len(deletes(server)) == 4
 
 
-async def test_sigkill_amid_many_evictions_leaves_nothing_half_done(tmp_path: Path) -> None:
-    """W7, W8: whatever the killed process had sent, the next one completes the rest, with one event an eviction."""
+async def test_sigkill_during_many_evictions_leaves_none_unfinished(tmp_path: Path) -> None:
+    """W7, W8: the next process evicts the pods that the killed one did not, with at most one event per eviction."""
     async with ApiServer(seed=1) as server:
         server.kubelets.finish_after_seconds = 30.0
         config = write_kubeconfig(tmp_path / "config", server)
@@ -89,8 +89,8 @@ async def test_sigkill_amid_many_evictions_leaves_nothing_half_done(tmp_path: Pa
         assert all(len(events_about(server, uid)) <= 1 for uid in uids)
 
 
-async def test_sigterm_lets_evictions_end_cuts_off_the_rest_and_starts_none(tmp_path: Path) -> None:
-    """What ends in the grace period ends, what hangs is cut off, exit code 0; the next process does the rest."""
+async def test_sigterm_waits_for_evictions_cancels_those_that_hang_and_starts_none(tmp_path: Path) -> None:
+    """Calls may end within the grace period, the exit code is 0, and the next process evicts the other pods."""
     async with ApiServer(seed=1) as server:
         server.kubelets.finish_after_seconds = 30.0
         config = write_kubeconfig(tmp_path / "config", server)
@@ -119,7 +119,7 @@ async def test_sigterm_lets_evictions_end_cuts_off_the_rest_and_starts_none(tmp_
 
 
 async def test_second_sigterm_ends_the_process_at_once(tmp_path: Path) -> None:
-    """Whoever asks twice does not want to wait for the grace period."""
+    """A person who sends SIGTERM twice does not want to wait for the grace period."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")

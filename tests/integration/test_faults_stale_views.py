@@ -1,4 +1,4 @@
-"""What the controller sees late, twice, wrongly or never: lagging watches (W11), untaints amid work (W14), gaps."""
+"""What the controller observes late, twice, wrongly or never: lagging watches (W11), untaints (W14), gaps (W21)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fake_apiserver.resources import RESOURCES
 
 NODES = WatchMatch(resource="nodes")
 PODS = WatchMatch(resource="pods")
-# Long enough for all that a test does before it ends, on a machine with other work.
+# Long enough for the test's steps before it ends, on a machine with other work.
 TOLERANCE = 5
 OFTEN = replace(QUICK, watch=replace(QUICK_WATCH, resync_seconds=0.1))
 
 
-async def test_pod_bound_right_after_its_nodes_startup_taint_went_lives() -> None:
-    """W11: the node watch lags, the pod watch does not; one live read of the node serves the whole batch."""
+async def test_pod_bound_right_after_its_nodes_startup_taint_was_removed_is_not_evicted() -> None:
+    """W11: the node watch lags and the pod watch does not; one live read of the node serves all pods."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         server.taint("n1", "startup")
-        # However slowly the pods come in, one read serves them all.
+        # However slowly the pods arrive, one read serves all of them.
         async with controlling(server, replace(QUICK, node_read_seconds=PATIENCE_SECONDS)) as running:
             await running.watching_pods_of("n1")
             server.lag("nodes")
@@ -39,8 +39,8 @@ async def test_pod_bound_right_after_its_nodes_startup_taint_went_lives() -> Non
             assert not any(is_leaving(server, name) for name in names)
 
 
-async def test_pod_of_a_node_that_was_deleted_meanwhile_lives() -> None:
-    """W11, W12: the live read finds no node, so its pods are no business of ours, also those that are due later."""
+async def test_pod_of_a_node_that_was_deleted_meanwhile_is_not_evicted() -> None:
+    """W11, W12: the live read finds no node, so its pods are not evicted, whether they are due now or later."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "later", "n1", tolerates(TOLERANCE))
@@ -56,8 +56,8 @@ async def test_pod_of_a_node_that_was_deleted_meanwhile_lives() -> None:
             assert deletes(server) == []
 
 
-async def test_node_recreated_under_its_name_starts_clean() -> None:
-    """W12: timers of the old node's taint do not fire on the new node, even where the watch tells of it late."""
+async def test_node_recreated_with_its_name_starts_clean() -> None:
+    """W12: countdowns of the old node's taint do not evict pods of the new node, even if the watch reports it late."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1", tolerates(TOLERANCE))
@@ -74,7 +74,7 @@ async def test_node_recreated_under_its_name_starts_clean() -> None:
 
 
 async def test_eviction_waits_for_a_live_read_of_the_node() -> None:
-    """W11: while the node cannot be read, nothing is deleted; the moment it can, what is due goes."""
+    """W11: nothing is deleted while the node cannot be read; once it can be read, the due pod is evicted."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
@@ -88,8 +88,8 @@ async def test_eviction_waits_for_a_live_read_of_the_node() -> None:
             await deleted(server, "web")
 
 
-async def test_untaint_amid_a_thousand_slow_deletes_saves_all_that_were_not_sent() -> None:
-    """W14: of 1,000 pods, none is begun once the controller has seen the untaint, and the rest live."""
+async def test_untaint_during_a_thousand_slow_deletes_saves_all_pods_without_a_delete() -> None:
+    """W14: once the controller has seen the untaint, it begins no eviction, and the other pods live."""
     async with ApiServer(seed=1) as server:
         server.kubelets.finish_after_seconds = 30.0
         add_nodes(server, "n1")
@@ -108,8 +108,8 @@ async def test_untaint_amid_a_thousand_slow_deletes_saves_all_that_were_not_sent
             assert len(gone) == len(deletes(server)) < 1000
 
 
-async def test_delete_that_broke_after_an_untaint_is_not_sent_again() -> None:
-    """W14: aiohttp would send it a second time by itself; but the pod is not to go any more."""
+async def test_delete_whose_connection_broke_after_an_untaint_is_not_sent_again() -> None:
+    """W14: aiohttp by itself would send the DELETE again, although the eviction is cancelled."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
@@ -148,7 +148,7 @@ def garbage(server: ApiServer) -> None:
 
 
 async def disturbed_gap(running: Controlled, disturb: Callable[[ApiServer], None]) -> None:
-    """Change everything while no watch can tell of it."""
+    """Make many changes while no watch can report them."""
     server = running.server
     server.faults.add(verb="watch", status=503)
     disturb(server)
@@ -162,8 +162,8 @@ async def disturbed_gap(running: Controlled, disturb: Callable[[ApiServer], None
 
 
 @pytest.mark.parametrize("disturb", [cut, reset, internal_error, too_old, garbage])
-async def test_after_any_gap_the_state_is_what_the_lists_say(disturb: Callable[[ApiServer], None]) -> None:
-    """W21: taints set and removed, pods and nodes that vanished, and changed tolerations are found after the gap."""
+async def test_after_any_gap_the_state_is_that_of_the_lists(disturb: Callable[[ApiServer], None]) -> None:
+    """W21: the lists show taints set and removed, pods and nodes that were deleted, and changed tolerations."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "untainted", "tainted", "deleted", "steady")
         add_pod(server, "spared", "untainted", tolerates(600))
@@ -187,7 +187,7 @@ async def test_after_any_gap_the_state_is_what_the_lists_say(disturb: Callable[[
 
 @pytest.mark.parametrize("match", [NODES, PODS])
 async def test_frozen_watch_is_opened_anew(match: WatchMatch) -> None:
-    """W21: a stream that stays open and silent is noticed by its silence, and what it kept to itself is found."""
+    """W21: a watch that stays open and silent is noticed by its silence, and the changes that it hid are found."""
     async with ApiServer(seed=1) as server:
         server.watching.bookmark_interval_seconds = 0.1
         add_nodes(server, "n1", "n2")
@@ -202,7 +202,7 @@ async def test_frozen_watch_is_opened_anew(match: WatchMatch) -> None:
 
 
 async def test_events_that_a_watch_lost_are_found_by_the_next_list() -> None:
-    """W21: every few minutes (here a tenth of a second) the state is what a fresh list says."""
+    """W21: every few minutes (here a tenth of a second), a fresh list replaces the known state."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2")
         server.taint("n1", KEY)
@@ -219,8 +219,8 @@ async def test_events_that_a_watch_lost_are_found_by_the_next_list() -> None:
             await running.until(lambda: running.metric("pending_evictions") == 0)
 
 
-async def test_events_told_twice_change_nothing() -> None:
-    """W21: a repeated event is no second eviction and no second Kubernetes event."""
+async def test_repeated_watch_events_change_nothing() -> None:
+    """W21: a repeated event causes no second eviction and no second Kubernetes event."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
@@ -234,7 +234,7 @@ async def test_events_told_twice_change_nothing() -> None:
 
 
 async def test_list_that_fails_when_a_node_becomes_tainted_is_repeated() -> None:
-    """W19: upstream logs such an error and forgets the pods."""
+    """W19: upstream logs such an error and then ignores the pods."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
@@ -247,11 +247,13 @@ async def test_list_that_fails_when_a_node_becomes_tainted_is_repeated() -> None
             assert running.metric("watch_restarts_total", kind="pods") >= 1
 
 
-# Objects that make no sense
+# Malformed objects
 
 
-async def test_malformed_objects_are_told_and_counted_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    """A pod and a node of the wrong shape, in lists and in watches: each is named once, and all others are served."""
+async def test_malformed_objects_are_logged_and_counted_and_others_are_handled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Pods and a node of the wrong shape, in lists and in watches, are named once each; other pods are evicted."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "bad")
         add_pod(server, "listed", "n1")
@@ -272,21 +274,21 @@ async def test_malformed_objects_are_told_and_counted_and_the_rest_goes_on(caplo
             await running.until(lambda: len(server.requests.select(verb="list")) > lists + 3)
             assert running.metric("malformed_objects_total", kind="Node") == 1
             assert running.metric("malformed_objects_total", kind="Pod") == 2
-            # What was last known of it stays.
+            # The last known state of the malformed pod stays.
             assert running.metric("pending_evictions") == 1
     for name in ("bad-listed", "bad-watched", "Node bad"):
         assert [name in record.getMessage() for record in caplog.records].count(True) == 1, name
 
 
 def deform(server: ApiServer, plural: str, name: str) -> None:
-    """Store an object as no API server would, past all validation."""
+    """Store a malformed object, without validation."""
     body = server.get(plural, name) or {}
     body["spec"] |= {"tolerations": "all"} if plural == "pods" else {"taints": 7}
     server.store.commit(RESOURCES[plural], body)
 
 
-async def test_line_that_is_no_json_costs_a_restart_of_the_watch_and_no_eviction() -> None:
-    """W21: timers that are armed go on while the watches are started again."""
+async def test_line_that_is_not_json_restarts_the_watch_and_loses_no_eviction() -> None:
+    """W21: countdowns continue while the watches are restarted."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1", tolerates(TOLERANCE))

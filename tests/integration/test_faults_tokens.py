@@ -1,7 +1,8 @@
-"""Credentials that live for 1.5 seconds, a twentieth of what is short in a cluster: nothing is lost over rotations.
+"""Credentials that live for 1.5 seconds, a twentieth of a short life in a cluster: nothing is lost over rotations.
 
-The spans in which the controller looks again are scaled down by as much. A token is replaced once it was used, and its
-predecessor is good until then: that each is renewed in time is asserted where time is virtual.
+The intervals at which the controller reads credentials again are scaled down by the same factor. A token is replaced
+after it was used, and its predecessor is valid until then; tests with virtual time check that each token is renewed in
+time.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ SCALE = LIFE_SECONDS / 30.0
 
 
 class Issuer:
-    """Issues tokens, accepts the newest two, and writes the newest where clients look.
+    """Issues tokens, accepts the newest two, and writes the newest where clients read it.
 
-    ``used``: the tokens that clients have come with.
+    ``used``: the tokens that clients have sent.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -46,7 +47,7 @@ class Issuer:
         self.issue()
 
     def issue(self) -> None:
-        """Issue one more."""
+        """Issue another token."""
         self._issued += 1
         token = f"token-{self._issued}"
         self._good = [*self._good[-1:], token]
@@ -59,17 +60,17 @@ class Issuer:
             fresh.replace(path)
 
     def accepts(self, token: str) -> bool:
-        """Tell whether a token is good now."""
+        """Return whether a token is valid now."""
         self.used.add(token)
         return token in self._good
 
     def revoke(self) -> None:
-        """Accept none of those issued so far."""
+        """Accept none of the tokens issued so far."""
         self._good.clear()
 
     @contextlib.asynccontextmanager
     async def issuing(self) -> AsyncIterator[None]:
-        """Replace each token once it was used during the block, but not before most of its life is over."""
+        """During the block, replace each token after it was used, but not before 80 % of its life."""
 
         async def go_on() -> None:
             while True:
@@ -109,7 +110,7 @@ async def by_service_account(server: ApiServer, issuer: Issuer, directory: Path,
 
 
 def certificate(directory: Path) -> ssl.SSLContext:
-    """Make a certificate for the loopback, in the place where a pod finds that of its cluster."""
+    """Create a certificate for the loopback address, in the file in which a pod finds that of its cluster."""
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     files = ("-keyout", "tls.key", "-out", "ca.crt", "-subj", "/CN=api", "-addext", "subjectAltName=IP:127.0.0.1")
     subprocess.run(["openssl", "req", "-x509", *curve, *files], cwd=directory, check=True, capture_output=True)
@@ -129,7 +130,7 @@ Login = Callable[[ApiServer, Issuer, Path, ServerClock], Awaitable[Connection]]
 async def test_rotating_tokens_lose_neither_watch_nor_eviction(
     login: Login, tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over rotations no watch breaks, each pod goes, and no request is refused."""
+    """Over some rotations, no watch breaks, each pod is evicted, and no request is refused."""
     monkeypatch.setattr(token_sources, "_FILE_SECONDS", token_sources._FILE_SECONDS * SCALE)
     monkeypatch.setattr(token_sources, "_RENEW_PAUSE_SECONDS", token_sources._RENEW_PAUSE_SECONDS * SCALE)
     issuer, clock = Issuer(tmp_path), ServerClock()
@@ -144,7 +145,7 @@ async def test_rotating_tokens_lose_neither_watch_nor_eviction(
                 number = 0
                 while len(issuer.used) <= ROTATIONS:
                     number += 1
-                    # Streams outlive tokens: only their ends make Kopf's session show its token again.
+                    # Streams outlive tokens: Kopf's session sends its token again only when a stream ends.
                     server.watches.cut()
                     add_pod(server, f"web-{number}", "n1")
                     await deleted(server, f"web-{number}")
@@ -154,11 +155,11 @@ async def test_rotating_tokens_lose_neither_watch_nor_eviction(
         assert [request for request in server.requests.entries if request.code == 401] == []
 
 
-async def test_token_that_is_replaced_too_late_costs_a_moment_and_nothing_else(
+async def test_token_that_is_replaced_too_late_causes_only_a_delay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """401 makes each session read the file again at once; until there is a good one, evictions and watches retry."""
-    monkeypatch.setattr(token_sources, "_FILE_SECONDS", 60.0)  # so that only the 401 tells
+    """After a 401, each session reads the file again at once; until a token is valid, evictions and watches retry."""
+    monkeypatch.setattr(token_sources, "_FILE_SECONDS", 60.0)  # so that only the 401 shows the change
     issuer, clock = Issuer(tmp_path), ServerClock()
     async with ApiServer(seed=1, tokens=issuer.accepts) as server:
         add_nodes(server, "n1", "n2")
@@ -178,8 +179,8 @@ async def test_token_that_is_replaced_too_late_costs_a_moment_and_nothing_else(
             await running.synced()
 
 
-async def test_delete_refused_with_401_is_decided_anew_before_it_is_sent_with_the_new_token(tmp_path: Path) -> None:
-    """W11: while the credentials were being renewed the node was untainted: the pod lives."""
+async def test_delete_refused_with_401_is_decided_again_before_it_is_sent_with_the_new_token(tmp_path: Path) -> None:
+    """W11: the node was untainted while the credentials were renewed, so the pod lives."""
     issuer, clock = Issuer(tmp_path), ServerClock()
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
@@ -198,7 +199,7 @@ async def test_delete_refused_with_401_is_decided_anew_before_it_is_sent_with_th
 
 
 class HeldBack:
-    """A source of credentials that take their time, like an exec plugin's that asks an identity provider."""
+    """A source of credentials that may need time, like an exec plugin that asks an identity provider."""
 
     failures = 0
 
@@ -207,16 +208,16 @@ class HeldBack:
         self.at_hand.set()
 
     async def authorization(self, rejected: str | None = None) -> str | None:
-        """Return none, once they are at hand."""
+        """Return None, once the credentials are available."""
         await self.at_hand.wait()
         return None
 
     async def close(self) -> None:
-        """Nothing is under way."""
+        """Do nothing, since no work is in progress."""
 
 
-async def test_delete_that_waited_for_credentials_is_decided_anew() -> None:
-    """W11, W14: credentials were renewed between decision and wire, and the node untainted: the pod lives."""
+async def test_delete_that_waited_for_credentials_is_decided_again() -> None:
+    """W11, W14: the node was untainted while the DELETE waited for new credentials, so the pod lives."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")

@@ -1,4 +1,4 @@
-"""Held back over HTTP, by the real command: a mistake on half of the nodes, a pause, a failover, a restart."""
+"""Evictions held back, with the real command over HTTP: many nodes tainted by mistake, pauses, a new leader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATE = ("configmaps", "taint-eviction-controller", "kube-system")
 
 
 async def order(config: Path, *words: str) -> str:
-    """Run a command as a person does, and return what it prints; it must succeed."""
+    """Run a command as a person does, and return its output; the command must succeed."""
     return await output_of(*words, "--kubeconfig", str(config))
 
 
@@ -31,13 +31,13 @@ async def order(config: Path, *words: str) -> str:
 
 @dataclass
 class Mistake:
-    """20 nodes with 100 pods each, of which half are tainted at once while the breaker is on."""
+    """20 nodes with 100 pods each; tests taint nodes while the breaker is on."""
 
     server: ApiServer
     config: Path
 
     def state(self) -> str:
-        """Return what the ConfigMap says of the breaker, "" where it says nothing."""
+        """Return the breaker's key in the ConfigMap, or "" if there is none."""
         state = self.server.get(*STATE)
         return "" if state is None else str(state["data"].get("breaker", ""))
 
@@ -50,7 +50,7 @@ class Mistake:
 
 @pytest.fixture
 async def mistake(tmp_path: Path) -> AsyncIterator[Mistake]:
-    """Set the stage."""
+    """A server with the nodes and pods, and a kubeconfig."""
     async with ApiServer(seed=5) as server:
         add_nodes(server, *(f"n{number}" for number in range(20)))
         for number in range(20):
@@ -59,8 +59,8 @@ async def mistake(tmp_path: Path) -> AsyncIterator[Mistake]:
         yield Mistake(server, config)
 
 
-async def test_a_mistake_on_half_of_the_nodes_evicts_nobody_until_a_human_says_so(mistake: Mistake) -> None:
-    """1,000 pods are due: none goes, not after a restart either; all go after the reset, and nobody else."""
+async def test_a_mistake_on_half_of_the_nodes_evicts_no_pod_until_a_person_resets_the_breaker(mistake: Mistake) -> None:
+    """1,000 pods are due, and none is evicted, even after a restart; after the reset these pods alone are evicted."""
     async with mistake.running() as run:
         for number in range(10):
             mistake.server.taint(f"n{number}", KEY)
@@ -68,7 +68,7 @@ async def test_a_mistake_on_half_of_the_nodes_evicts_nobody_until_a_human_says_s
         await until(lambda: mistake.server.list("events"))
         [opened] = [line for line in run.lines if "more than 25 %" in line["message"]]
         assert "of 20 nodes newly tainted within 300 s" in opened["message"]
-        await asyncio.sleep(3)  # Longer than an eviction waits for a surge to show itself.
+        await asyncio.sleep(3)  # longer than an eviction waits for a surge to become visible
         assert deletes(mistake.server) == []
     [told] = mistake.server.list("events")
     assert (told["reason"], told["type"]) == ("EvictionsStopped", "Warning")
@@ -86,7 +86,7 @@ async def test_a_mistake_on_half_of_the_nodes_evicts_nobody_until_a_human_says_s
 
 
 async def test_one_node_of_twenty_is_no_surge(mistake: Mistake) -> None:
-    """Its pods go, after the moment in which a surge would have shown itself."""
+    """Its pods are evicted after the time in which a surge would become visible."""
     async with mistake.running():
         tainted_at = now()
         mistake.server.taint("n0", KEY)
@@ -95,10 +95,10 @@ async def test_one_node_of_twenty_is_no_surge(mistake: Mistake) -> None:
     assert min(entry.arrived_at for entry in deletes(mistake.server)) - tainted_at >= 2
 
 
-async def test_nobody_goes_while_the_lists_of_a_surge_are_under_way(tmp_path: Path) -> None:
-    """110 of 120 nodes, two seconds for each list, eight at a time: it opens after the moment in which a surge shows.
+async def test_no_pod_is_evicted_while_the_nodes_of_a_surge_are_listed(tmp_path: Path) -> None:
+    """110 of 120 nodes are tainted, each list takes two seconds, and eight run at a time; then the breaker opens.
 
-    Until it does, nobody has gone. The moment is long enough to see all taints on a machine with other work.
+    It opens when the settle time of 6 s is over, which is long enough to see all taints on a machine with other work.
     """
     async with ApiServer(seed=5) as server:
         names = [f"n{number}" for number in range(120)]
@@ -121,7 +121,7 @@ async def test_nobody_goes_while_the_lists_of_a_surge_are_under_way(tmp_path: Pa
 
 @contextlib.asynccontextmanager
 async def two_replicas(directory: Path, *flags: str) -> AsyncIterator[tuple[Theatre, ReplicaProcess, Path]]:
-    """Run two replicas; bring whoever leads, and a kubeconfig for people."""
+    """Run two replicas; yield the servers, the leader, and a kubeconfig for people."""
     async with theatre(directory) as made:
         for number in range(2):
             made.add_node(f"n{number}")
@@ -132,8 +132,8 @@ async def two_replicas(directory: Path, *flags: str) -> AsyncIterator[tuple[Thea
         yield made, leader, write_kubeconfig(directory / "people", made.server, token="people")
 
 
-async def test_a_pause_holds_every_replica_within_seconds_and_outlives_the_leader(tmp_path: Path) -> None:
-    """Nothing goes while it lasts, whoever leads; what was due meanwhile goes once it ends."""
+async def test_a_pause_holds_each_replica_and_outlives_the_leader(tmp_path: Path) -> None:
+    """No pod is evicted during the pause, whichever replica leads; a pod that became due is evicted after the pause."""
     async with two_replicas(tmp_path) as (made, leader, config):
         said = await order(config, "pause", "--reason", "looking into it")
         assert "all evictions are paused" in said.lower()
@@ -151,8 +151,8 @@ async def test_a_pause_holds_every_replica_within_seconds_and_outlives_the_leade
         assert min(entry.arrived_at for entry in made.changes()) > resumed_at
 
 
-async def test_a_pause_of_one_node_holds_no_other(tmp_path: Path) -> None:
-    """And it is there after everybody has been started anew."""
+async def test_a_pause_of_one_node_does_not_affect_other_nodes(tmp_path: Path) -> None:
+    """The pause still exists after all replicas were replaced."""
     async with two_replicas(tmp_path) as (made, _, config):
         await order(config, "pause", "--node", "n0")
         for replica in made.replicas:

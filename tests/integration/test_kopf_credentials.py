@@ -1,4 +1,4 @@
-"""Watches and credentials that rotate, fail and come back."""
+"""Watches, and credentials that rotate, are refused and become valid again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded
 
 
 class RotatedTokens:
-    """The token that a client has at the moment."""
+    """The token that the client has at the moment."""
 
     def __init__(self) -> None:
         self.current = "first"
@@ -24,7 +24,7 @@ class RotatedTokens:
 
 
 async def test_a_rotated_token_is_used_by_the_next_request() -> None:
-    """The server accepts another token and cuts the watch: it goes on with the new one, without a list."""
+    """The server accepts another token and cuts the watch, which continues with the new token and without a list."""
     tokens = RotatedTokens()
     async with (
         ApiServer(tokens={"first"}) as server,
@@ -40,8 +40,8 @@ async def test_a_rotated_token_is_used_by_the_next_request() -> None:
         assert told.listed == 1
 
 
-async def test_a_401_in_between_is_survived() -> None:
-    """The server rotates before the client: 401, one more login with another session, and the watch goes on."""
+async def test_a_watch_survives_single_401s() -> None:
+    """The server refuses a token once; the client logs in with another session, and the watch continues."""
     async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
         for number in range(6):
             refusals = server.faults.add(verb="watch", status=401, times=1)
@@ -52,8 +52,8 @@ async def test_a_401_in_between_is_survived() -> None:
         assert told.listed == 1
 
 
-async def test_credentials_that_stay_refused_end_the_watch() -> None:
-    """After a few logins in a row; later the same watcher can watch again."""
+async def test_credentials_that_are_always_refused_end_the_watch() -> None:
+    """The watch ends after a few logins in a row; the same watcher can watch again later."""
     async with ApiServer(tokens={"other"}) as server, watcher_of(server) as watcher:
         with pytest.raises(WatchEnded, match=r"^401: Unauthorized$"):
             await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
@@ -64,8 +64,8 @@ async def test_credentials_that_stay_refused_end_the_watch() -> None:
             pass
 
 
-async def test_a_refusal_of_one_watch_does_not_disturb_another() -> None:
-    """Kopf closes the session of refused credentials; the connector that all share stays open."""
+async def test_refused_credentials_of_one_watch_do_not_affect_another() -> None:
+    """Kopf closes the session with the refused credentials; the connector that all sessions share stays open."""
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         ApiServer() as server,

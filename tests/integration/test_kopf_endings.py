@@ -1,4 +1,4 @@
-"""How a watch by Kopf ends: by the world, by a bug, or because it is told to; and what it leaves behind: nothing."""
+"""How a watch by Kopf ends: by the server, by a bug or by a cancellation; afterwards no task is left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
 from taint_eviction.runtime.ports import NodesScope, PodsScope, WatchEnded
 
-# Long enough to come up on a machine with other work.
+# Long enough to start a watch on a machine with other work.
 IMPATIENT = WatchTuning(silence_seconds=2.0, retry_seconds=(0.01,))
 
 
@@ -40,7 +40,7 @@ async def reason_of_the_end(watcher: KopfWatcher, recorder: Recorder, disturb: C
 @pytest.mark.parametrize(
     ("code", "message"), [(429, "too many requests"), (500, "etcdserver: leader changed"), (403, "forbidden")]
 )
-async def test_an_error_event_ends_the_watch_with_the_servers_words(code: int, message: str) -> None:
+async def test_an_error_event_ends_the_watch_with_the_servers_message(code: int, message: str) -> None:
     """The reason is one line: the code and the message."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         error = StatusError(code, message)
@@ -49,7 +49,7 @@ async def test_an_error_event_ends_the_watch_with_the_servers_words(code: int, m
 
 
 async def test_a_malformed_line_ends_the_watch() -> None:
-    """The filter makes sure that Kopf does not read it either."""
+    """The filter reads each line before Kopf does, and ends the watch."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         reason = await reason_of_the_end(watcher, Recorder(), lambda: server.watches.send_line(MALFORMED_LINE))
         assert reason.startswith("JSONDecodeError: ")
@@ -59,7 +59,7 @@ async def test_a_malformed_line_ends_the_watch() -> None:
 @pytest.mark.parametrize("status", [403, 404, 500])
 @pytest.mark.parametrize("verb", ["list", "watch"])
 async def test_a_refusal_ends_the_watch_after_the_retries(verb: str, status: int) -> None:
-    """The reason has the status and the server's message, and the watch can be called anew."""
+    """The reason contains the status and the server's message, and the watcher can watch again."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         fault = server.faults.add(verb=verb, resource="nodes", status=status, message="not now")
         with pytest.raises(WatchEnded, match=f"^{status}: not now$"):
@@ -72,7 +72,7 @@ async def test_a_refusal_ends_the_watch_after_the_retries(verb: str, status: int
 
 
 async def test_a_server_that_refuses_connections_does_not_end_the_watch() -> None:
-    """Kopf tries until it is back, and goes on where it was."""
+    """Kopf retries until the server is back, and the watch continues at its version."""
     async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
         await server.stop()
         server.create("nodes", {"metadata": {"name": "n1"}})
@@ -81,8 +81,8 @@ async def test_a_server_that_refuses_connections_does_not_end_the_watch() -> Non
         assert told.listed == 1
 
 
-async def test_a_server_that_stays_away_ends_the_watch_by_silence() -> None:
-    """Kopf would try indefinitely; the reason says what it tried against."""
+async def test_a_server_that_stays_down_ends_the_watch_by_silence() -> None:
+    """Kopf would retry indefinitely; the reason contains the last error."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:
         recorder = Recorder()
         async with running(watcher.watch(NodesScope(), recorder)) as task:
@@ -93,7 +93,7 @@ async def test_a_server_that_stays_away_ends_the_watch_by_silence() -> None:
 
 
 async def test_a_list_that_is_never_answered_ends_the_watch_by_silence() -> None:
-    """A watch either comes up or ends: whoever waits for it is not held indefinitely."""
+    """A watch either starts or ends, so its caller does not wait indefinitely."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:
         server.faults.add(verb="list", resource="nodes", hang=True)
         with pytest.raises(WatchEnded, match=r"^nothing was received for 2 s$"):
@@ -101,7 +101,7 @@ async def test_a_list_that_is_never_answered_ends_the_watch_by_silence() -> None
 
 
 async def test_a_stream_that_is_always_refused_with_429_ends_the_watch_by_silence() -> None:
-    """Kopf lists again each time, but a list without a stream is no sign of life."""
+    """Kopf lists again each time, but a list without a stream does not count as received data."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:
         server.faults.add(verb="watch", resource="nodes", status=429, message="slow down")
         with pytest.raises(WatchEnded, match=r"^nothing was received for 2 s(; last: 429: slow down)?$"):
@@ -110,8 +110,8 @@ async def test_a_stream_that_is_always_refused_with_429_ends_the_watch_by_silenc
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis"])
-async def test_a_failing_discovery_ends_the_watch_and_is_asked_anew(path: str) -> None:
-    """What was refused is not remembered as the answer."""
+async def test_a_failed_discovery_ends_the_watch_and_is_repeated_later(path: str) -> None:
+    """A refusal is not stored as the result of discovery."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         server.faults.add(path=f"^{path}$", status=503, message="not yet")
         with pytest.raises(WatchEnded, match=r"^503: not yet$"):
@@ -122,7 +122,7 @@ async def test_a_failing_discovery_ends_the_watch_and_is_asked_anew(path: str) -
 
 
 class Log(logging.Handler):
-    """What reaches the root logger (pytest's own handlers are put on loggers that do not propagate, too)."""
+    """Records what reaches the root logger; pytest's own handlers also get what loggers do not propagate."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -132,8 +132,8 @@ class Log(logging.Handler):
         self.records.append(record)
 
 
-async def test_the_end_of_a_watch_is_no_flood_in_the_log(request: pytest.FixtureRequest) -> None:
-    """One line each, no tracebacks, and nothing at all from Kopf's own loggers."""
+async def test_the_end_of_a_watch_does_not_flood_the_log(request: pytest.FixtureRequest) -> None:
+    """Each line is short and has no traceback, and Kopf's own loggers write nothing."""
     log = Log()
     logging.getLogger().addHandler(log)
     request.addfinalizer(lambda: logging.getLogger().removeHandler(log))
@@ -156,7 +156,7 @@ class Buggy(Recorder):
 
 
 async def test_a_bug_of_the_listener_is_raised_by_the_watch() -> None:
-    """Kopf would log it and go on; it is told nothing more."""
+    """Kopf would log the bug and continue; here the listener gets no further event."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=3, pods=0)
         buggy = Buggy()
@@ -166,15 +166,15 @@ async def test_a_bug_of_the_listener_is_raised_by_the_watch() -> None:
         assert not list(tasks_left())
 
 
-async def test_a_connector_with_a_limit_is_refused() -> None:
-    """The 101st watch would wait for a connection indefinitely, so this is no matter of the API server's."""
+async def test_a_connector_with_a_limit_raises_a_value_error() -> None:
+    """With a limit, the 101st watch would wait for a connection indefinitely, so this is a bug of the caller."""
     async with ApiServer() as server, watcher_of(server, connector=aiohttp.TCPConnector()) as watcher:
         with pytest.raises(ValueError, match="must not limit connections"):
             await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
 
 
-async def test_a_cancelled_watch_leaves_no_task_and_others_alone() -> None:
-    """Cancelling one ends all its tasks and none of the other's."""
+async def test_a_cancelled_watch_leaves_no_task_and_does_not_affect_others() -> None:
+    """The cancellation ends all tasks of one watch and none of another."""
     async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as other:
         others = sorted(tasks_left())
         async with watching(watcher, PodsScope("n1")):
@@ -185,8 +185,8 @@ async def test_a_cancelled_watch_leaves_no_task_and_others_alone() -> None:
 
 
 @pytest.mark.parametrize("discovered", [False, True])
-async def test_cancelling_a_watch_at_any_step_of_its_start_leaves_nothing(discovered: bool) -> None:
-    """Inside spawn_tasks it would leave a Kopf that nobody knows, in discovery the tasks of its tasks."""
+async def test_cancelling_a_watch_at_any_step_of_its_start_leaves_no_task(discovered: bool) -> None:
+    """A cancellation inside spawn_tasks could leave a running Kopf, and one inside discovery could leave its tasks."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         if discovered:
             async with watching(watcher, NodesScope()):
@@ -201,7 +201,7 @@ async def test_cancelling_a_watch_at_any_step_of_its_start_leaves_nothing(discov
             assert not list(tasks_left()), steps
 
 
-async def test_a_watch_cancelled_twice_still_ends_clean() -> None:
+async def test_a_watch_that_is_cancelled_twice_ends_cleanly() -> None:
     """The second cancellation does not interrupt the end of Kopf."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         recorder = Recorder()
@@ -215,8 +215,8 @@ async def test_a_watch_cancelled_twice_still_ends_clean() -> None:
         assert not list(tasks_left())
 
 
-async def test_nothing_is_told_after_a_cancellation() -> None:
-    """Not even what Kopf's workers still had in their queues."""
+async def test_a_cancelled_watch_does_not_deliver_its_queued_events() -> None:
+    """Kopf's workers still have events in their queues."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=50, pods=0)
         recorder = Recorder()
@@ -228,7 +228,7 @@ async def test_nothing_is_told_after_a_cancellation() -> None:
 
 
 async def test_our_signal_handlers_are_installed_again_after_each_start() -> None:
-    """Kopf installs its own; a SIGTERM right after the start of a watch is ours."""
+    """Kopf installs its own handlers; a SIGTERM right after the start of a watch calls ours."""
     received = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -276,8 +276,8 @@ print("alive")
 
 
 @pytest.mark.parametrize(("settings", "exit_code"), [("ours", 0), ("kopf", -signal.SIGKILL)])
-def test_the_process_outlives_the_end_of_a_watch(settings: str, exit_code: int) -> None:
-    """Kopf's own setting would kill it; the second case shows that this test would see it."""
+def test_the_process_survives_the_end_of_a_watch(settings: str, exit_code: int) -> None:
+    """Kopf's own setting kills the process; the second case shows that this test would notice it."""
     path = os.pathsep.join(str(place) for place in (Path(__file__).parent, ROOT, ROOT / "operator"))
     ended = subprocess.run(
         [sys.executable, "-c", OUTLIVE, settings],

@@ -1,4 +1,4 @@
-"""The filter before Kopf, against the embedded API server: what is swallowed, and that nothing is lost by it."""
+"""The filter before Kopf, with the embedded API server: what it leaves out, and that nothing is lost by it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from taint_eviction.runtime.ports import NodesScope, PodsScope
 
 
 def heartbeat(server: ApiServer, node: str, number: int) -> None:
-    """Do what a kubelet does every few minutes, and more often when something changes."""
+    """Write a node's status, as a kubelet does every few minutes and when a condition changes."""
     conditions = [{"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:{number:02}Z"}]
     server.patch("nodes", node, {"status": {"conditions": conditions}}, manager="kubelet")
 
 
-async def test_heartbeats_are_heard_and_not_told() -> None:
-    """A node's status changes; its taints do not: the listener hears that the watch lives, and nothing else."""
+async def test_heartbeats_reach_the_listener_only_as_signs_of_life() -> None:
+    """If a node's status changes and its taints do not, the listener learns that the watch lives, and nothing else."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=1, pods=0)
         async with watching(watcher, NodesScope()) as told:
@@ -28,8 +28,8 @@ async def test_heartbeats_are_heard_and_not_told() -> None:
             assert told.heard > heard
 
 
-async def test_how_far_the_watch_has_come_is_told_behind_what_it_has_brought() -> None:
-    """Of a heartbeat there is nothing else to tell; an event is told first, however long Kopf takes to bring it."""
+async def test_progress_of_the_watch_is_reported_after_the_events_up_to_it() -> None:
+    """A heartbeat causes only progress; an event comes before its progress, however long Kopf takes to deliver it."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=1, pods=0)
         async with watching(watcher, NodesScope()) as told:
@@ -41,8 +41,8 @@ async def test_how_far_the_watch_has_come_is_told_behind_what_it_has_brought() -
             assert (server.store.resource_version, 1) not in told.progress
 
 
-async def test_after_swallowed_events_the_watch_goes_on_at_their_version() -> None:
-    """Kopf is given a bookmark in their place: when the stream breaks, it does not ask for what it has had."""
+async def test_after_filtered_events_the_watch_continues_at_their_version() -> None:
+    """Kopf gets a bookmark instead of these events, so it does not ask for them again when the stream breaks."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=1, pods=0)
         async with watching(watcher, NodesScope()) as told:
@@ -59,8 +59,8 @@ async def test_after_swallowed_events_the_watch_goes_on_at_their_version() -> No
             assert int(second.query["resourceVersion"]) > int(first.query["resourceVersion"])
 
 
-async def test_the_ending_of_a_known_pod_is_told_and_the_watch_goes_on_at_its_version() -> None:
-    """Kopf, which was never shown the pod, hears of the version alone: after a break it does not ask for it again."""
+async def test_the_deletion_of_a_known_pod_is_reported_and_the_watch_continues_at_its_version() -> None:
+    """Kopf, which never got the pod, gets only the version, so it does not ask for the deletion again after a break."""
     async with ApiServer() as server, watcher_of(server, known=lambda _kind, _body: True) as watcher:
         populate(server.registry, nodes=1, pods=0)
         server.create("pods", running_pod("known", "node-0"))
@@ -78,8 +78,8 @@ async def test_the_ending_of_a_known_pod_is_told_and_the_watch_goes_on_at_its_ve
             assert int(second.query["resourceVersion"]) > int(first.query["resourceVersion"])
 
 
-async def test_lists_and_events_are_both_cut_down() -> None:
-    """Kopf reads ``json()`` of a list and ``iter_chunked()`` of a watch: a new way of reading would show whole pods."""
+async def test_objects_in_lists_and_in_events_are_both_reduced() -> None:
+    """Kopf reads lists with ``json()`` and watches with ``iter_chunked()``; other ways would show it whole pods."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=1, pods=1)
         async with watching(watcher, PodsScope("node-0")) as told:
@@ -91,8 +91,8 @@ async def test_lists_and_events_are_both_cut_down() -> None:
                 assert body["kind"] == "Pod"
 
 
-async def test_unwanted_pods_are_not_told_but_their_deletion_is() -> None:
-    """The listener may know a pod from elsewhere, so it is never left believing in one that is gone."""
+async def test_only_deletions_of_unwanted_pods_are_reported() -> None:
+    """The listener may know the pod from elsewhere, so it must learn that the pod is gone."""
 
     def wanted(kind: str, body: dict[str, object]) -> bool:
         spec = body["spec"]

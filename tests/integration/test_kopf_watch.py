@@ -1,4 +1,4 @@
-"""What a watch by Kopf tells its listener, against the embedded API server."""
+"""What a watch by Kopf reports to its listener, with the embedded API server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from taint_eviction.runtime.ports import NodesScope, PodsScope
 PAGED = WatchTuning(page_size=2, retry_seconds=(0.01,))
 
 
-async def test_nodes_that_are_there_are_told_as_listed() -> None:
-    """Each node is told once, without an event type, and the list once."""
+async def test_existing_nodes_are_reported_as_listed() -> None:
+    """Each node is reported once, without an event type, and ``on_listed`` is called once."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=3, pods=0)
         async with watching(watcher, NodesScope()) as told:
@@ -24,8 +24,8 @@ async def test_nodes_that_are_there_are_told_as_listed() -> None:
             assert told.listed == 1
 
 
-async def test_a_list_of_several_pages_is_told_as_one() -> None:
-    """A page is not a list: ``on_listed`` comes once, after the last."""
+async def test_a_list_of_several_pages_is_reported_once() -> None:
+    """``on_listed`` is called after the last page."""
     async with ApiServer() as server, watcher_of(server, PAGED) as watcher:
         populate(server.registry, nodes=5, pods=0)
         async with watching(watcher, NodesScope()) as told:
@@ -34,8 +34,8 @@ async def test_a_list_of_several_pages_is_told_as_one() -> None:
             assert len(server.requests.select(verb="list", resource="nodes")) == 3
 
 
-async def test_what_happens_to_a_node_is_told_with_its_type() -> None:
-    """ADDED, MODIFIED and DELETED arrive as such, in order."""
+async def test_changes_of_a_node_are_reported_with_their_type() -> None:
+    """ADDED, MODIFIED and DELETED arrive in order."""
     async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
         server.create("nodes", {"metadata": {"name": "n1"}})
         server.taint("n1", "broken", "yes")
@@ -45,8 +45,8 @@ async def test_what_happens_to_a_node_is_told_with_its_type() -> None:
         assert told.events[1][1]["spec"]["taints"] == [{"key": "broken", "value": "yes", "effect": "NoExecute"}]
 
 
-async def test_only_the_pods_of_one_node_are_told_in_its_scope() -> None:
-    """The API server selects: pods of other nodes and unbound pods are not even sent."""
+async def test_a_watch_of_one_nodes_pods_reports_no_others() -> None:
+    """The API server selects them: it does not send pods of other nodes and unbound pods."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=2, pods=4)
         server.create("pods", running_pod("unbound"))
@@ -57,8 +57,8 @@ async def test_only_the_pods_of_one_node_are_told_in_its_scope() -> None:
             assert {entry.query["fieldSelector"] for entry in sent} == {"spec.nodeName=node-1"}
 
 
-async def test_all_bound_pods_and_no_others_are_told_in_the_whole_scope() -> None:
-    """An unbound pod is told from when it is bound."""
+async def test_a_watch_of_all_pods_reports_only_bound_pods() -> None:
+    """An unbound pod is reported when it is bound."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=2, pods=2)
         server.create("pods", running_pod("late"))
@@ -69,8 +69,8 @@ async def test_all_bound_pods_and_no_others_are_told_in_the_whole_scope() -> Non
             assert len(told.events) == 3
 
 
-async def test_all_events_of_one_node_are_told_in_order() -> None:
-    """Kopf 1.45 does not batch: no event of a burst is left out, none overtakes another."""
+async def test_all_events_of_one_node_are_reported_in_order() -> None:
+    """Kopf 1.45 does not batch events: none of a burst is left out, and none overtakes another."""
     async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
         server.create("nodes", {"metadata": {"name": "n1"}})
         for number in range(200):
@@ -79,8 +79,8 @@ async def test_all_events_of_one_node_are_told_in_order() -> None:
         assert told.taint_values() == [str(number) for number in range(200)]
 
 
-async def test_a_pod_recreated_under_its_name_is_another_object() -> None:
-    """The DELETED of A and the ADDED of B carry their own UIDs."""
+async def test_a_pod_recreated_with_its_name_is_another_object() -> None:
+    """The DELETED event and the ADDED event have their own UIDs."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         server.create("nodes", {"metadata": {"name": "n1"}})
         old = server.create("pods", running_pod("web-0", "n1"))
@@ -93,8 +93,8 @@ async def test_a_pod_recreated_under_its_name_is_another_object() -> None:
             assert uids["ADDED"] == new["metadata"]["uid"]
 
 
-async def test_a_cut_watch_goes_on_where_it_was_without_a_list() -> None:
-    """A disconnect is no gap: Kopf opens the stream again at the version it had reached."""
+async def test_a_cut_watch_continues_without_a_list() -> None:
+    """A disconnect is no gap: Kopf opens the stream again at the last version."""
     async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
         server.watches.cut(reset=True)
         server.create("nodes", {"metadata": {"name": "n1"}})
@@ -102,8 +102,8 @@ async def test_a_cut_watch_goes_on_where_it_was_without_a_list() -> None:
         assert told.listed == 1
 
 
-async def test_after_410_the_list_is_told_again() -> None:
-    """Too old a version means a gap, and a gap means ``on_listed``; what vanished in it is not told."""
+async def test_after_410_the_list_is_reported_again() -> None:
+    """After a 410 there is a gap, so ``on_listed`` is called; objects deleted in the gap are not reported."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=2, pods=0)
         async with watching(watcher, NodesScope()) as told:
@@ -115,8 +115,8 @@ async def test_after_410_the_list_is_told_again() -> None:
             assert told.told[2] == (None, "node-1")
 
 
-async def test_behind_a_list_of_the_listeners_own_nothing_is_listed_again() -> None:
-    """The watch begins at that list's version: what happened since is told, what was there before is not."""
+async def test_a_watch_after_the_listeners_own_list_does_not_list_again() -> None:
+    """The watch begins at that list's version: it reports only what has happened since."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         server.create("pods", running_pod("there", "n1"))
         server.create("pods", running_pod("leaves", "n1"))
@@ -130,8 +130,8 @@ async def test_behind_a_list_of_the_listeners_own_nothing_is_listed_again() -> N
             assert server.requests.select(verb="list", resource="pods") == []
 
 
-async def test_behind_a_list_that_is_too_old_all_is_listed() -> None:
-    """Nobody knows any more what has happened since: Kopf lists by itself, and what it finds is told."""
+async def test_a_watch_after_a_list_that_is_too_old_lists_again() -> None:
+    """The server no longer has the changes since that version, so Kopf lists, and the pods found are reported."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         server.create("pods", running_pod("leaves", "n1"))
         version = server.store.resource_version
@@ -144,8 +144,8 @@ async def test_behind_a_list_that_is_too_old_all_is_listed() -> None:
             assert len(server.requests.select(verb="list", resource="pods")) == 1
 
 
-async def test_bookmarks_are_asked_for_and_heard() -> None:
-    """On a watch where nothing happens, bookmarks are what tells that it lives."""
+async def test_bookmarks_are_requested_and_count_as_signs_of_life() -> None:
+    """On a watch without events, only bookmarks show that it lives."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         server.watching.bookmark_interval_seconds = 0.02
         async with watching(watcher, NodesScope()) as told:
@@ -157,7 +157,7 @@ async def test_bookmarks_are_asked_for_and_heard() -> None:
 
 
 async def test_a_frozen_watch_is_opened_again_and_misses_nothing() -> None:
-    """Not even bookmarks for the inactivity timeout: Kopf gives the connection up and asks again."""
+    """A frozen watch gets no bookmarks within the inactivity timeout, so Kopf closes the connection and reconnects."""
     tuning = WatchTuning(inactivity_seconds=1.0, retry_seconds=(0.01,))
     async with ApiServer() as server, watcher_of(server, tuning) as watcher:
         server.watching.bookmark_interval_seconds = 0.05
@@ -169,8 +169,8 @@ async def test_a_frozen_watch_is_opened_again_and_misses_nothing() -> None:
             assert told.listed == 1
 
 
-async def test_a_taint_is_told_without_a_wait_of_kopfs() -> None:
-    """Kopf would gather the events of an object for a tenth of a second, each of them."""
+async def test_a_taint_is_reported_without_a_delay_by_kopf() -> None:
+    """By default, Kopf waits a tenth of a second to collect the events of an object."""
     async with ApiServer() as server, watcher_of(server) as watcher, watching(watcher, NodesScope()) as told:
         server.create("nodes", {"metadata": {"name": "n1"}})
         loop, delays = asyncio.get_running_loop(), []
@@ -182,8 +182,8 @@ async def test_a_taint_is_told_without_a_wait_of_kopfs() -> None:
         assert min(delays) < 0.05
 
 
-async def test_many_watches_share_what_they_discover() -> None:
-    """What resources there are is asked once, not by each of the watches."""
+async def test_many_watches_share_one_discovery() -> None:
+    """The resources of the server are read once, and not by each watch."""
     async with ApiServer() as server, watcher_of(server) as watcher:
         populate(server.registry, nodes=20, pods=20)
         async with watching(watcher, NodesScope()):

@@ -1,4 +1,4 @@
-"""Kopf is embedded to read: whatever it sees, it writes to no object."""
+"""Kopf is embedded to read: whatever it observes, it writes to no object."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ KOPF_FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 KOPF_ANNOTATION = "kopf.zalando.org/last-handled-configuration"
 
 
-async def test_objects_of_other_kopf_operators_are_left_alone() -> None:
-    """Their finalizers and annotations stay, on pods that live, change, terminate and go: not one request but GET."""
+async def test_objects_of_other_kopf_operators_are_not_changed() -> None:
+    """Their finalizers and annotations stay, on pods that change, terminate and are deleted: all requests are reads."""
     theirs = {"finalizers": [KOPF_FINALIZER], "annotations": {KOPF_ANNOTATION: '{"spec":{}}'}}
     async with ApiServer() as server, watcher_of(server) as watcher:
         server.create("nodes", {"metadata": {"name": "n1", **theirs}})

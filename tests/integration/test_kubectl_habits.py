@@ -1,4 +1,4 @@
-"""Verbs take pods, nodes and namespaces as people are used to write them for kubectl."""
+"""Commands take pods, nodes and namespaces in the ways that people know from kubectl."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ LEASE = ElectionSettings()
 
 @dataclass
 class Shop:
-    """A server with a leading controller, and a kubeconfig whose context is in no namespace."""
+    """A server with a leading controller, and a kubeconfig whose context names no namespace."""
 
     server: ApiServer
     controlled: Controlled
     config: Path
 
     async def say(self, *words: str) -> CommandResult:
-        """Run a verb; only plan asks no controller."""
+        """Run a command; ``plan`` is the only one here that asks no controller."""
         port = () if words[0] == "plan" else ("--port", str(self.controlled.listen.port))
         return await invoked(*words, "--kubeconfig", str(self.config), *port)
 
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
-    """Of shop/db-0 and shop/db-1 on the tainted n1 one stays; on n2 is bank/web-7."""
+    """A server with n1 tainted: shop/db-1 was evicted from it, shop/db-0 stays on it, and bank/web-7 is on n2."""
     async with ApiServer(seed=1) as server:
         server.admission.default_toleration_seconds = None
         add_nodes(server, "n1", "n2", "cp")
@@ -58,14 +58,14 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
     [("db-0", "-n", "shop"), ("pod/db-0", "-n", "shop"), ("pod", "db-0", "-n", "shop"), ("-n", "x", "shop/db-0")],
 )
 async def test_explain_takes_a_pod_as_kubectl_does(shop: Shop, words: tuple[str, ...]) -> None:
-    """By name or pod/name with -n; a name that has a namespace needs none, and wins over it."""
+    """The pod is given by name or as pod/name with -n; a namespace before the name has priority over -n."""
     said = await shop.say("explain", *words)
     assert (said.code, said.complaints) == (0, "")
     assert said.out.startswith("shop/db-0 stays on node n1")
 
 
-async def test_explain_without_a_namespace_takes_that_of_the_context(shop: Shop) -> None:
-    """As kubectl: default where the context has none."""
+async def test_explain_without_a_namespace_uses_that_of_the_context(shop: Shop) -> None:
+    """As with kubectl, the namespace is default if the context names none."""
     assert (await shop.say("explain", "api")).out.startswith("default/api leaves node n1")
     content = json.loads(shop.config.read_text())
     content["contexts"][0]["context"]["namespace"] = "shop"
@@ -83,8 +83,8 @@ async def test_explain_without_a_namespace_takes_that_of_the_context(shop: Shop)
         ("shop/zebra", None),
     ],
 )
-async def test_explain_of_an_unknown_pod_names_one_that_is_near(shop: Shop, pod: str, near: str | None) -> None:
-    """One of its namespace, also one that is gone; or of the same name in another namespace."""
+async def test_explain_of_an_unknown_pod_suggests_a_similar_one(shop: Shop, pod: str, near: str | None) -> None:
+    """The suggestion is a pod of the same namespace, even if it is gone, or a pod of the same name elsewhere."""
     said = await shop.say("explain", pod)
     assert said.code == 0
     [line] = said.out.splitlines()
@@ -93,22 +93,22 @@ async def test_explain_of_an_unknown_pod_names_one_that_is_near(shop: Shop, pod:
     assert json.loads((await shop.say("explain", pod, "-o", "json")).out)["near"] == near
 
 
-async def test_explain_says_where_a_pod_is_that_has_nothing_to_fear(shop: Shop) -> None:
-    """The controller does not know it, but whoever asks may read it."""
+async def test_explain_says_where_a_pod_is_that_the_controller_does_not_know(shop: Shop) -> None:
+    """The pod's node is clean; the command reads the pod with the user's rights."""
     said = await shop.say("explain", "web-7", "-n", "bank")
     assert said.out == "bank/web-7 stays: its node n2 has no NoExecute taint that the controller has seen\n"
 
 
-async def test_explain_without_the_right_to_list_names_nobody(shop: Shop) -> None:
-    """The answer is the same otherwise."""
+async def test_explain_without_the_right_to_list_pods_suggests_none(shop: Shop) -> None:
+    """The rest of the answer is the same."""
     shop.server.faults.add(verb="list", resource="pods", status=403)
     said = await shop.say("explain", "shop/db0")
     assert said.code == 0
     assert said.out.startswith("shop/db0 is not known: ")
 
 
-async def test_plan_of_a_namespace_needs_no_right_beyond_it(shop: Shop) -> None:
-    """Its pods and budgets are listed there, and nodes as ever."""
+async def test_plan_of_a_namespace_needs_no_rights_in_other_namespaces(shop: Shop) -> None:
+    """Pods and budgets are listed in that namespace, and nodes as usual."""
     said = await shop.say("plan", "-n", "shop", "-o", "json", "--taint", "*=x:NoExecute")
     assert said.code == 0
     assert [(pod["namespace"], pod["name"]) for pod in json.loads(said.out)["pods"]] == [("shop", "db-0")]
@@ -121,8 +121,10 @@ async def test_plan_of_a_namespace_needs_no_right_beyond_it(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("verb", [("status",), ("history",), ("plan",), ("breaker",)])
-async def test_all_namespaces_is_what_there_is_without_a_namespace(shop: Shop, verb: tuple[str, ...]) -> None:
-    """-A is taken wherever -n is, and wins over it."""
+async def test_all_namespaces_is_the_default_of_commands_with_a_namespace_flag(
+    shop: Shop, verb: tuple[str, ...]
+) -> None:
+    """-A is accepted wherever -n is, and has priority over it."""
     with_both, with_neither = await shop.say(*verb, "-A", "-n", "bank"), await shop.say(*verb)
     assert (with_both.code, with_neither.code) == (0, 0)
     assert len(with_both.out.splitlines()) == len(with_neither.out.splitlines())
@@ -130,23 +132,23 @@ async def test_all_namespaces_is_what_there_is_without_a_namespace(shop: Shop, v
 
 
 @pytest.mark.parametrize("words", [("db-0", "db-1"), ("pod", "shop/db-0"), ("pod", "db-0", "db-1")])
-async def test_explain_of_several_is_refused(shop: Shop, words: tuple[str, ...]) -> None:
-    """One at a time, or all of a node."""
+async def test_explain_of_several_pods_is_refused(shop: Shop, words: tuple[str, ...]) -> None:
+    """``explain`` takes one pod, or a node for all its pods."""
     said = await shop.say("explain", *words)
     assert (said.code, said.out) == (2, "")
     assert "it takes one pod" in said.complaints or "is not a pod" in said.complaints
 
 
-async def test_of_a_pod_that_came_back_both_are_told(shop: Shop) -> None:
-    """Whoever asks why it vanished sees what became of the one before, and where that of the name is now."""
+async def test_explain_of_a_recreated_pod_shows_the_earlier_pod_and_the_new_one(shop: Shop) -> None:
+    """The answer says what happened to the earlier pod, and where the pod with its name is now."""
     add_pod(shop.server, "db-1", "n2", namespace="shop")
     lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
     assert lines[0].startswith("shop/db-1 was evicted from node n1 ")
     assert lines[-1] == "  now       another pod of this name is on node n2"
 
 
-async def test_of_a_pod_that_came_back_to_a_tainted_node_both_are_told(shop: Shop) -> None:
-    """What becomes of it comes first, then what became of the one before."""
+async def test_explain_of_a_pod_recreated_on_a_tainted_node_shows_both_pods(shop: Shop) -> None:
+    """What happens to the new pod comes first, then what happened to the earlier one."""
     add_pod(shop.server, "db-1", "n1", tolerates(900), namespace="shop")
     await until(lambda: len(shop.controlled.application.live.controller.status.known_keys()) == 3)
     lines = (await shop.say("explain", "shop/db-1")).out.splitlines()
@@ -156,14 +158,14 @@ async def test_of_a_pod_that_came_back_to_a_tainted_node_both_are_told(shop: Sho
     assert len(json.loads((await shop.say("explain", "shop/db-1", "-o", "json")).out)["past"]) == 1
 
 
-async def test_explain_of_a_node_without_its_kind_says_how_to_write_it(shop: Shop) -> None:
-    """As kubectl, it takes a bare name for a pod."""
+async def test_explain_of_a_node_without_its_kind_suggests_the_right_form(shop: Shop) -> None:
+    """As in kubectl, a bare name is the name of a pod."""
     assert (await shop.say("explain", "n2")).out.endswith("; did you mean 'node/n2'?\n")
 
 
 @pytest.mark.parametrize("words", [("shop/db-1", "-n", "x"), ("db-1", "-n", "shop"), ("pod", "db-1", "-n", "shop")])
-async def test_the_history_of_a_pod_is_asked_for_as_explain_takes_it(shop: Shop, words: tuple[str, ...]) -> None:
-    """By its name, with all that bore it."""
+async def test_history_takes_a_pod_as_explain_does(shop: Shop, words: tuple[str, ...]) -> None:
+    """The history of a name contains all pods that had this name."""
     said = await shop.say("history", *words, "-o", "json")
     assert [each["name"] for each in json.loads(said.out)["outcomes"]] == ["db-1"]
     assert json.loads((await shop.say("history", "shop/db-0", "-o", "json")).out)["outcomes"] == []
@@ -171,8 +173,8 @@ async def test_the_history_of_a_pod_is_asked_for_as_explain_takes_it(shop: Shop,
     assert [each["name"] for each in json.loads(of_node.out)["outcomes"]] == ["db-1"]
 
 
-async def test_status_of_a_namespace_that_does_not_exist_says_so(shop: Shop) -> None:
-    """Nothing pending there is no good news; where there are pods, or no right to look, nothing is said."""
+async def test_status_of_a_namespace_that_does_not_exist_warns(shop: Shop) -> None:
+    """Without the warning, "nothing is pending" would look like good news; without the right to list, there is none."""
     shop.server.create("namespaces", {"metadata": {"name": "shop"}})
     said = await shop.say("status", "-n", "shpo")
     assert (said.code, said.complaints) == (0, "taint-eviction: there is no namespace 'shpo'; did you mean 'shop'?\n")

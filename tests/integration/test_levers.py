@@ -1,4 +1,4 @@
-"""Levers say where they act, who leads and what they would set going, before they do it."""
+"""Commands that release evictions say where they act, who leads and which pods they release, before they do so."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ LED = replace(QUICK, election=LEASE)
 
 @dataclass
 class Levers:
-    """A server with a leading controller, and the flags by which commands find it."""
+    """A server with a leading controller, and the flags with which commands find them."""
 
     server: ApiServer
     config: Path
     port: int
 
     async def pull(self, *words: str) -> CommandResult:
-        """Run a verb as a person does, without a terminal."""
+        """Run a command as a person does, without a terminal."""
         return await invoked(*words, "--kubeconfig", str(self.config), "--port", str(self.port))
 
     def data(self) -> dict[str, str]:
-        """What the state ConfigMap says."""
+        """The data of the state ConfigMap."""
         found = self.server.get("configmaps", NAME, LEASE.lease_namespace)
         data: dict[str, str] = (found or {}).get("data") or {}
         return data
 
     def left(self) -> set[str]:
-        """The pods of the default namespace that nobody has deleted."""
+        """The names of the pods that still exist in the default namespace."""
         return {
             pod["metadata"]["name"] for pod in self.server.list("pods") if pod["metadata"]["namespace"] == "default"
         }
@@ -51,7 +51,7 @@ class Levers:
 
 @pytest.fixture
 async def levers(tmp_path: Path) -> AsyncIterator[Levers]:
-    """All evictions are paused; three pods of two nodes are due, one of a paused node; one waits, one has a budget."""
+    """All evictions are paused, and those of n3 as well; on n1 and n2 four pods are due, one of them with a budget."""
     async with ApiServer(seed=1) as server:
         server.admission.default_toleration_seconds = None
         add_nodes(server, "n1", "n2", "n3", "cp")
@@ -76,8 +76,8 @@ async def levers(tmp_path: Path) -> AsyncIterator[Levers]:
             yield Levers(server, config, controlled.listen.port)
 
 
-async def test_a_resume_without_a_terminal_counts_and_needs_yes(levers: Levers) -> None:
-    """It says how many pods leave from how many nodes and which budget that violates, and changes nothing."""
+async def test_a_resume_without_a_terminal_counts_the_pods_and_needs_yes(levers: Levers) -> None:
+    """The output has the numbers of pods and nodes and the violated budget, and nothing is changed."""
     said = await levers.pull("resume")
     assert (said.code, said.out) == (2, "")
     where, leader, going, refused = said.complaints.splitlines()
@@ -89,25 +89,25 @@ async def test_a_resume_without_a_terminal_counts_and_needs_yes(levers: Levers) 
     assert "pause" in levers.data()
 
 
-async def test_a_resume_with_yes_lets_go_what_it_counted(levers: Levers) -> None:
-    """The paused node's pod and the one that waits stay."""
+async def test_a_resume_with_yes_releases_the_pods_that_it_counted(levers: Levers) -> None:
+    """The pod of the paused node and the pod that is not due stay."""
     said = await levers.pull("resume", "--yes")
     assert said.code == 0
     await until(lambda: levers.left() == {"held", "waits"})
 
 
-async def test_a_resume_of_one_node_counts_nothing_while_all_is_paused(levers: Levers) -> None:
-    """The wider pause still holds its pods."""
+async def test_a_resume_of_one_node_counts_no_pods_while_everything_is_paused(levers: Levers) -> None:
+    """The pause of all evictions still holds the pods of this node."""
     said = await levers.pull("resume", "--node", "n3", "--yes")
     assert "no pod is due: none leaves at once" in said.complaints
     assert "all evictions are still paused" in said.out
 
 
 @pytest.mark.parametrize(("answer", "code"), [(True, 0), (False, 1)])
-async def test_at_a_terminal_somebody_is_asked(
+async def test_a_resume_at_a_terminal_asks_for_confirmation(
     levers: Levers, monkeypatch: pytest.MonkeyPatch, answer: bool, code: int
 ) -> None:
-    """Whoever does not agree changes nothing, and the exit code says so."""
+    """If the person does not agree, nothing changes, and the exit code says so."""
     monkeypatch.setattr(releasing, "_is_asked", lambda: True)
     monkeypatch.setattr("click.confirm", lambda *_, **__: answer)
     said = await levers.pull("resume")
@@ -115,8 +115,8 @@ async def test_at_a_terminal_somebody_is_asked(
     assert ("pause" in levers.data()) is not answer
 
 
-async def test_a_pause_that_has_ended_holds_nothing_of_what_is_counted(levers: Levers) -> None:
-    """It stands in the ConfigMap for as long as the leader cannot remove it, and beside a dry run."""
+async def test_a_resume_ignores_pauses_that_have_ended(levers: Levers) -> None:
+    """A pause that has ended stays in the ConfigMap while the leader cannot remove it, and beside a dry run."""
     levers.server.patch(
         "configmaps", NAME, {"data": {"pause-node.n1": '{"until": "2020-01-01T00:00:00Z"}'}}, LEASE.lease_namespace
     )
@@ -125,8 +125,8 @@ async def test_a_pause_that_has_ended_holds_nothing_of_what_is_counted(levers: L
     assert "4 pods leave now from 2 nodes" in said.complaints
 
 
-async def test_a_resume_that_cannot_count_says_so_and_is_done_with_yes(levers: Levers) -> None:
-    """As when the right to get pods/proxy is missing."""
+async def test_a_resume_that_cannot_count_pods_says_so_and_succeeds_with_yes(levers: Levers) -> None:
+    """The user has no right to get pods/proxy, for example."""
     levers.server.faults.add(resource="pods/proxy", status=403)
     said = await levers.pull("resume", "--yes")
     assert said.code == 0
@@ -141,10 +141,10 @@ async def test_a_resume_that_cannot_count_says_so_and_is_done_with_yes(levers: L
         ("poddisruptionbudgets", "which budgets would be violated is not known: they could not be listed within 1 s"),
     ],
 )
-async def test_a_release_does_not_wait_long_for_what_it_would_set_going(
+async def test_a_resume_does_not_wait_long_for_the_pods_and_budgets_that_it_counts(
     levers: Levers, monkeypatch: pytest.MonkeyPatch, resource: str, said: str
 ) -> None:
-    """The lists of hundreds of namespaces, each slow, must not keep anybody from a resume that is urgent."""
+    """Slow lists, as of hundreds of namespaces, must not delay an urgent resume."""
     monkeypatch.setattr(releasing, "_MAX_SECONDS", 1.0)
     levers.server.faults.add(resource=resource, hang=True)
     found = await levers.pull("resume", "--yes")
@@ -153,8 +153,8 @@ async def test_a_release_does_not_wait_long_for_what_it_would_set_going(
     assert "pause" not in levers.data()
 
 
-async def test_a_pause_is_written_though_the_lease_cannot_be_read(levers: Levers) -> None:
-    """Holding asks nobody, and ends by itself if told so."""
+async def test_a_pause_is_written_although_the_lease_cannot_be_read(levers: Levers) -> None:
+    """A pause needs no confirmation, and it may have an end."""
     levers.server.faults.add(resource="leases", verb="get", status=403)
     said = await invoked("pause", "-n", "shop", "--for", "30m", "--kubeconfig", str(levers.config))
     assert said.code == 0
@@ -164,8 +164,8 @@ async def test_a_pause_is_written_though_the_lease_cannot_be_read(levers: Levers
     assert f"until {kept['until']}, by {kept['by']}" in said.out
 
 
-async def test_breaker_without_a_verb_shows_it(levers: Levers) -> None:
-    """And writes nothing."""
+async def test_breaker_without_a_verb_shows_the_breaker(levers: Levers) -> None:
+    """The command writes nothing."""
     before = levers.data()
     said = await levers.pull("breaker")
     assert said.code == 0
@@ -173,15 +173,15 @@ async def test_breaker_without_a_verb_shows_it(levers: Levers) -> None:
     assert levers.data() == before
 
 
-async def test_breaker_flags_before_reset_are_refused(levers: Levers) -> None:
-    """They would count for nothing, and the breaker of another cluster would be closed."""
+async def test_flags_between_breaker_and_reset_are_refused(levers: Levers) -> None:
+    """They would be ignored, and the breaker of another cluster would be reset."""
     said = await invoked("breaker", "--context", "other", "reset", "--yes", "--kubeconfig", str(levers.config))
     assert said.code == 2
     assert "write the flags after reset" in said.complaints
 
 
-async def test_an_open_breaker_tells_what_each_node_would_lose(tmp_path: Path) -> None:
-    """By node and taint, with counts against thresholds; the reset counts the same pods."""
+async def test_an_open_breaker_shows_how_many_pods_each_node_would_lose(tmp_path: Path) -> None:
+    """The table has a line per node and taint, and the reset counts the same pods."""
     policy = BreakerPolicy(enabled=True, nodes=NodeThreshold(1, None))
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2", "n3", "cp")
@@ -209,8 +209,8 @@ async def test_an_open_breaker_tells_what_each_node_would_lose(tmp_path: Path) -
             assert "3 pods leave now from 2 nodes; no budget would be violated" in said.complaints
 
 
-async def test_one_node_alone_is_let_go(levers: Levers) -> None:
-    """Instead of everything, every other node is paused, in one write: nothing goes in between."""
+async def test_resume_only_releases_one_node(levers: Levers) -> None:
+    """All other nodes are paused in the same write, so none of their pods is evicted in between."""
     said = await levers.pull("resume", "--only", "node/n2", "--yes")
     assert said.code == 0
     assert "1 pod leaves now from 1 node" in said.complaints
@@ -222,8 +222,8 @@ async def test_one_node_alone_is_let_go(levers: Levers) -> None:
     assert len(levers.server.requests.select(verb="patch", resource="configmaps")) == 1
 
 
-async def test_one_namespace_alone_is_let_go(levers: Levers) -> None:
-    """Others are paused; that of the controller is one of these."""
+async def test_resume_only_a_namespace_pauses_the_others(levers: Levers) -> None:
+    """The controller's own namespace is one of those that are paused."""
     levers.server.create("namespaces", {"metadata": {"name": "shop"}})
     said = await levers.pull("resume", "--only", "-n", "shop", "--yes")
     assert said.code == 0
@@ -244,8 +244,10 @@ async def test_one_namespace_alone_is_let_go(levers: Levers) -> None:
         (("n2",), "'n2' is neither node/NAME nor namespace/NAME"),
     ],
 )
-async def test_what_is_to_go_alone_must_be_clear(levers: Levers, words: tuple[str, ...], complaint: str) -> None:
-    """A mistyped name would pause everything and let nothing go."""
+async def test_wrong_arguments_of_resume_only_are_refused(
+    levers: Levers, words: tuple[str, ...], complaint: str
+) -> None:
+    """A mistyped name would pause everything and release nothing."""
     before = levers.data()
     said = await levers.pull("resume", *words, "--yes")
     assert said.code == 2
@@ -253,15 +255,15 @@ async def test_what_is_to_go_alone_must_be_clear(levers: Levers, words: tuple[st
     assert levers.data() == before
 
 
-async def test_who_resumes_one_node_of_all_is_told_how(levers: Levers) -> None:
-    """The wider pause holds it as well."""
+async def test_a_resume_of_one_node_suggests_only_while_everything_is_paused(levers: Levers) -> None:
+    """The pause of all evictions also holds the pods of this node."""
     said = await levers.pull("resume", "node/n2", "--yes")
     assert "all evictions are still paused" in said.out
     assert "to let only that go: taint-eviction resume --only node/n2" in said.complaints
 
 
-async def test_scopes_are_written_as_kubectl_writes_objects(levers: Levers) -> None:
-    """Of pause, too; --all is what is paused without them."""
+async def test_pause_takes_nodes_and_namespaces_as_kubectl_does(levers: Levers) -> None:
+    """--all stands for the pause of all evictions, and goes with no node or namespace."""
     at = ("--kubeconfig", str(levers.config))
     assert (await invoked("pause", "node/n1", "ns/shop", "no/n2", *at)).code == 0
     assert {"pause-node.n1", "pause-node.n2", "pause-namespace.shop"} <= levers.data().keys()
@@ -272,8 +274,8 @@ async def test_scopes_are_written_as_kubectl_writes_objects(levers: Levers) -> N
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
-async def test_a_kind_without_a_name_is_no_scope(levers: Levers, verb: str) -> None:
-    """Least of all everything."""
+async def test_a_kind_without_a_name_is_refused(levers: Levers, verb: str) -> None:
+    """It must not be understood as everything."""
     before = levers.data()
     for words in (("node",), ("ns/",), ("node", "node/n1")):
         assert (await invoked(verb, *words, "--kubeconfig", str(levers.config))).code == 2
@@ -281,15 +283,15 @@ async def test_a_kind_without_a_name_is_no_scope(levers: Levers, verb: str) -> N
 
 
 async def test_a_resume_that_leaves_pauses_says_how_to_end_them(levers: Levers) -> None:
-    """Those of single nodes are not ended by it."""
+    """A resume without arguments does not end the pauses of nodes."""
     said = await levers.pull("resume", "--yes")
     assert "evictions are still paused for node n3" in said.out
     assert said.complaints.endswith("taint-eviction: to end every pause: taint-eviction resume --all\n")
     assert "resume --all" not in (await levers.pull("resume", "--all", "--yes")).complaints
 
 
-async def test_pauses_that_were_made_together_are_told_together(levers: Levers) -> None:
-    """A line each would push everything else off the screen."""
+async def test_pauses_made_together_are_shown_in_one_line(levers: Levers) -> None:
+    """One line per pause would fill the screen."""
     add_nodes(levers.server, *(f"m{number}" for number in range(20)))
     said = await levers.pull("resume", "--only", "node/n2", "--yes")
     [held] = [line for line in said.out.splitlines() if "still paused" in line and "m0" in line]

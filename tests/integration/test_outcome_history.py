@@ -1,4 +1,4 @@
-"""``history`` and ``explain`` of pods that are gone, over HTTP, as several replicas remember them."""
+"""``history`` and ``explain`` for pods that are gone, over HTTP, from the memory of several replicas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def cluster(tmp_path: Path, *nodes: str) -> AsyncIterator[tuple[ApiServer,
 
 @contextlib.asynccontextmanager
 async def replica(server: ApiServer, settings: Settings, host: str, port: int) -> AsyncIterator[Controlled]:
-    """Run a replica in a pod of its own at ``host``."""
+    """Run a replica in its own pod at ``host``."""
     name = "at-" + host.replace(".", "-")
     pod = pod_object(LEASE.lease_namespace, name, "cp", timestamp=server.clock.timestamp())
     labelled = {**pod["metadata"], "labels": LABELS}
@@ -61,10 +61,10 @@ async def listed(*words: str) -> list[dict[str, Any]]:
     return outcomes
 
 
-async def test_a_dry_run_beside_the_controller_evicts_nobody_in_any_answer(tmp_path: Path) -> None:
-    """What it would have done is told only where it is asked for, and as such."""
+async def test_a_dry_run_beside_the_controller_adds_no_evictions_to_its_answers(tmp_path: Path) -> None:
+    """The dry run's evictions are shown only if the dry run itself is asked, and are marked as such."""
     async with cluster(tmp_path, "n1") as (server, port, flags):
-        # Of the two, only the dry run does not ask the budget.
+        # Only the controller asks the budget; the dry run does not.
         blocked = replace(REAL, policy=EvictionPolicy(EvictionMode.EVICT))
         async with (
             replica(server, blocked, "127.0.0.1", port) as real,
@@ -84,7 +84,7 @@ async def test_a_dry_run_beside_the_controller_evicts_nobody_in_any_answer(tmp_p
             server.delete("pods", "leaves", grace_period_seconds=0)
             await until(lambda: real.application.live.controller.status.pending_count() == 0)
             [told] = await listed(*flags)
-            # Which of the two depends on whether the watch or the retry tells it first.
+            # Which of the two it is depends on whether the watch or the retry is first.
             assert (told["outcome"] in {"deleted", "gone"}, told["dryRun"]) == (True, False)
             explained = await invoked("explain", "default/leaves", *flags)
             assert "was evicted" not in explained.out
@@ -101,8 +101,8 @@ async def test_a_dry_run_beside_the_controller_evicts_nobody_in_any_answer(tmp_p
             assert "would have been evicted" not in (await invoked("status", *flags)).out
 
 
-async def test_since_is_any_duration(tmp_path: Path) -> None:
-    """Also the longest one that flags take; what is none is wrong usage."""
+async def test_since_takes_any_duration(tmp_path: Path) -> None:
+    """This includes the longest duration that flags accept; a value that is no duration is wrong usage."""
     async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as leader:
         await until(leader.application.gate.may_act)
         server.taint("n1", KEY)
@@ -114,8 +114,8 @@ async def test_since_is_any_duration(tmp_path: Path) -> None:
         assert (said.code, said.out) == (2, "")
 
 
-async def test_the_memory_is_drawn_with_the_filters_of_the_text(tmp_path: Path) -> None:
-    """The page holds the same outcomes, and says what was asked and who answered."""
+async def test_the_html_page_of_history_has_the_outcomes_of_the_same_filters(tmp_path: Path) -> None:
+    """The page shows the same outcomes, the filters, and the replica that answered."""
     page = tmp_path / "page.html"
     async with (
         cluster(tmp_path, "n1", "n2") as (server, port, flags),
@@ -134,15 +134,15 @@ async def test_the_memory_is_drawn_with_the_filters_of_the_text(tmp_path: Path) 
         assert "; answered by at-127-0-0-1_" in text
 
 
-async def test_a_standby_that_becomes_the_leader_answers_for_the_one_before(tmp_path: Path) -> None:
-    """It saw the pods go that the leader before evicted, and tells these beside its own."""
+async def test_a_standby_that_becomes_the_leader_remembers_evictions_of_the_leader_before(tmp_path: Path) -> None:
+    """It has seen how these pods disappeared, and shows them together with its own evictions."""
     async with cluster(tmp_path, "n1") as (server, port, flags), contextlib.AsyncExitStack() as stack:
         leader = await stack.enter_async_context(replica(server, REAL, "127.0.0.1", port))
         await until(leader.application.gate.may_act)
         standby = await stack.enter_async_context(replica(server, REAL, "127.0.0.2", port))
         server.taint("n1", KEY)
         await standby.watching_pods_of("n1")
-        # Both know the pod before it goes.
+        # Both know the pod before it is evicted.
         add_pod(server, "first", "n1", tolerates(1))
         await until(lambda: server.get("pods", "first") is None)
         at_standby = ("--server", f"http://{standby.listen}")
@@ -170,8 +170,8 @@ async def test_a_standby_that_becomes_the_leader_answers_for_the_one_before(tmp_
         assert (explained.code, f"taint {KEY}" in explained.out) == (0, True)
 
 
-async def test_what_only_the_leader_before_saw_is_told_by_it(tmp_path: Path) -> None:
-    """It runs on as a standby; the pod was gone before the present leader began."""
+async def test_an_outcome_that_only_the_former_leader_saw_comes_from_the_former_leader(tmp_path: Path) -> None:
+    """The former leader still runs as a standby; the pod was gone before the present leader started."""
     async with cluster(tmp_path, "n1") as (server, port, flags), replica(server, REAL, "127.0.0.1", port) as before:
         await until(before.application.gate.may_act)
         server.taint("n1", KEY)

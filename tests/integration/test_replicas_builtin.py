@@ -1,4 +1,4 @@
-"""The built-in taint manager is noticed by the marks that it leaves on pods, whoever's binary it is in."""
+"""The built-in taint manager is detected by the conditions that it sets on pods, whatever the name of its binary."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ def condition(at: str, reason: str | None = "DeletionByTaintManager", status: st
 
 
 class Marks:
-    """A server with pods, and what was counted of them."""
+    """A server with pods, and the number of conditions that were counted."""
 
     def __init__(self) -> None:
         self.server = ApiServer(seed=1)
@@ -38,7 +38,7 @@ class Marks:
         self.counted += 1
 
     def sees(self, name: str, *patches: tuple[str, dict[str, Any]]) -> int:
-        """Create a pod, patch its status, show it as a watch brings it; return how many were counted until now."""
+        """Create a pod, patch its status, inspect it as a watch delivers it; return the number counted so far."""
         spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "pause"}]}
         self.server.create("pods", {"metadata": {"name": name}, "spec": spec})
         for manager, patch in patches:
@@ -55,31 +55,31 @@ class Marks:
 
 
 @pytest.mark.parametrize("manager", [BUILTIN, "k3s"])
-def test_a_pod_that_another_one_has_marked_is_counted_once(manager: str) -> None:
-    """Cut down as watches bring it or whole, and however often it is seen."""
+def test_a_pod_with_the_condition_of_another_controller_is_counted_once(manager: str) -> None:
+    """This holds for a reduced and a whole object, however often the pod is seen."""
     on = Marks()
     assert on.sees("a", (manager, condition(on.now()))) == 1
     assert on.sees("b", (manager, condition(on.now()))) == 2
 
 
-def test_our_own_marks_are_not_counted() -> None:
-    """Nor pods without a mark, nor other reasons."""
+def test_our_own_conditions_are_not_counted() -> None:
+    """Pods without a condition, and conditions with other reasons, are not counted, either."""
     on = Marks()
     assert on.sees("none") == 0
     assert on.sees("ours", (OURS, condition(on.now()))) == 0
     assert on.sees("other", (BUILTIN, condition(on.now(), reason="EvictionByEvictionAPI"))) == 0
 
 
-def test_the_disruption_controller_is_another_matter() -> None:
-    """The same binary resets marks of ours that have become stale; we set them again."""
+def test_conditions_reset_by_the_disruption_controller_are_not_counted() -> None:
+    """The same binary resets our conditions when they are stale; the controller sets them again."""
     on = Marks()
     reset = condition(on.now(), reason=None, status="False")
     assert on.sees("reset", (OURS, condition(on.now())), (BUILTIN, reset)) == 0
     assert on.sees("again", (OURS, condition(on.now())), (BUILTIN, reset), (OURS, condition(on.now(2)))) == 0
 
 
-def test_marks_from_before_this_process_say_nothing() -> None:
-    """Evictions that were called off leave them behind, long after the built-in controller was switched off."""
+def test_conditions_older_than_this_process_are_not_counted() -> None:
+    """Cancelled evictions leave conditions behind, long after the built-in controller was switched off."""
     on = Marks()
     assert on.sees("old", (BUILTIN, condition(on.now(-5)))) == 0
     assert on.sees("new", (BUILTIN, condition(on.now()))) == 1
@@ -96,15 +96,15 @@ def test_marks_from_before_this_process_say_nothing() -> None:
         {"status": {"conditions": [None]}},
     ],
 )
-def test_pods_of_any_shape_are_looked_at_in_peace(pod: dict[str, Any]) -> None:
-    """It never raises: nothing depends on it."""
+def test_pods_of_any_shape_can_be_inspected(pod: dict[str, Any]) -> None:
+    """The inspection raises no exception, since nothing depends on its result."""
     on = Marks()
     on.builtin.inspect(pod)
     assert on.counted == 0
 
 
-def test_it_is_told_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
-    """With the pod and whose name it was done under."""
+def test_the_built_in_controller_is_logged_at_most_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
+    """The line contains the pod and the field manager."""
     caplog.set_level(logging.INFO)
     on = Marks()
     for number, at in enumerate((0.0, 3599.0, 3600.0)):
@@ -115,8 +115,8 @@ def test_it_is_told_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
     assert "pod-2" in caplog.text
 
 
-def test_a_running_controller_says_so_in_log_and_metric(tmp_path: Path) -> None:
-    """Of a pod on a tainted node, through the watch."""
+def test_a_running_controller_shows_the_built_in_one_in_log_and_metric(tmp_path: Path) -> None:
+    """The condition is on a pod of a tainted node, and arrives through the watch."""
 
     async def play() -> tuple[str, Theatre]:
         async with theatre(tmp_path) as on:

@@ -1,4 +1,4 @@
-"""The leader is killed while a hundred pods come due: the other takes over, nothing is early, lost or done twice."""
+"""The leader is killed while a hundred pods become due: no eviction by the standby is early, lost or repeated."""
 
 import asyncio
 import itertools
@@ -14,14 +14,14 @@ from tests.stage.waiting import now, sleep_until, until
 from fake_apiserver import LoggedRequest
 
 NODES = 13
-# Some come due around the death of the leader, the others when another one leads for long.
+# Some pods become due around the death of the leader, and the others long after another replica leads.
 TOLERANCES = (1, 2, 3, 4, 17, 18, 19, 20)
 KILLED_AFTER_DELETIONS = 8
 
 
 @dataclass
 class CrashStory:
-    """What happened."""
+    """What happened in the run."""
 
     on: Theatre
     leader: ReplicaProcess
@@ -39,7 +39,7 @@ class CrashStory:
 
 
 async def play(directory: Path) -> CrashStory:
-    """Play with a hundred pods, on nodes that are tainted one after the other within a second."""
+    """Run the replicas with a hundred pods, on nodes that are tainted one after another within a second."""
     async with theatre(directory) as on:
         for node, seconds in itertools.product(range(NODES), TOLERANCES):
             if seconds == TOLERANCES[0]:
@@ -64,29 +64,29 @@ async def play(directory: Path) -> CrashStory:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> CrashStory:
-    """Play it, once."""
+    """Run it once for all tests."""
     return asyncio.run(play(tmp_path_factory.mktemp("crash")))
 
 
-def test_one_leads_and_both_are_ready(story: CrashStory) -> None:
-    """leader_election_master_status is 1 for one of them; readiness does not ask who leads."""
+def test_one_replica_leads_and_both_are_ready(story: CrashStory) -> None:
+    """leader_election_master_status is 1 for one of them; readiness does not depend on leading."""
     assert (story.led, story.readiness) == ((True, False), (200, 200))
 
 
 def test_only_the_leader_acts(story: CrashStory) -> None:
-    """The standby changes no pod before it has won; the leader had deleted some by then."""
+    """The standby changes no pod before it leads; the leader had deleted some pods before it was killed."""
     assert len(story.on.calls(story.leader, verb="delete", resource="pods")) >= KILLED_AFTER_DELETIONS
     assert min(entry.arrived_at for entry in story.on.changes(story.standby)) > story.on.won_at(story.standby)
 
 
-def test_no_pod_goes_early(story: CrashStory) -> None:
-    """No deletion is asked for before the pod's deadline by the server's time."""
+def test_no_pod_is_deleted_early(story: CrashStory) -> None:
+    """No deletion is requested before the pod's deadline by the server's time."""
     for name, entries in story.deletes().items():
         assert entries[0].arrived_at >= story.on.due_at[name], name
 
 
-def test_every_pod_is_asked_for_and_no_more_after_it_was_answered(story: CrashStory) -> None:
-    """Exactly one success for each pod, and it is the last request for it."""
+def test_each_pod_is_deleted_once_and_not_requested_again(story: CrashStory) -> None:
+    """Each pod has exactly one successful deletion, and it is the last request for the pod."""
     deletes = story.deletes()
     assert deletes.keys() == story.on.due_at.keys()
     for name, entries in deletes.items():
@@ -94,8 +94,8 @@ def test_every_pod_is_asked_for_and_no_more_after_it_was_answered(story: CrashSt
         assert entries[-1].code == 200, name
 
 
-def test_deadlines_do_not_begin_anew_with_the_takeover(story: CrashStory) -> None:
-    """The standby has kept its queue by the same deadlines: no pod waits for its whole tolerance after the win."""
+def test_deadlines_do_not_start_anew_with_the_new_leader(story: CrashStory) -> None:
+    """The standby has queued the same deadlines, so no pod waits for its whole toleration after the takeover."""
     deletes, won_at = story.deletes(), story.on.won_at(story.standby)
     after = [name for name, due_at in story.on.due_at.items() if due_at > won_at]
     assert after
@@ -104,13 +104,13 @@ def test_deadlines_do_not_begin_anew_with_the_takeover(story: CrashStory) -> Non
 
 
 def test_taking_over_needs_no_list(story: CrashStory) -> None:
-    """Neither of nodes nor of pods: the standby has watched all the time."""
+    """The standby has watched nodes and pods from its start."""
     won_at = story.on.won_at(story.standby)
     assert [entry for entry in story.on.calls(story.standby, verb="list") if entry.arrived_at > won_at] == []
 
 
 def test_the_takeover_is_counted_in_the_lease(story: CrashStory) -> None:
-    """One transition, and the acquire time is the new holder's."""
+    """The Lease has one transition, and the new holder in the end."""
     lease = story.on.lease()
     assert lease["leaseTransitions"] == 1
     assert story.standby.said(f"{lease['holderIdentity']} leads now")

@@ -1,4 +1,4 @@
-"""A dry run from a shell beside the shadow in the cluster: both decide, neither keeps the other from it."""
+"""A dry run from a shell beside a dry run in the cluster: both decide, and neither prevents the other from deciding."""
 
 import asyncio
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SHADOW = "taint-eviction-controller-dry-run"
 
 @dataclass
 class DryRunStory:
-    """Who said what, and the Leases in the end."""
+    """What each dry run logged, and the Leases at the end."""
 
     said: tuple[list[str], list[str]]
     alone: tuple[bool, bool]
@@ -24,7 +24,7 @@ class DryRunStory:
 
 
 async def play(directory: Path) -> DryRunStory:
-    """One pod would go."""
+    """Run both with one pod that would be evicted."""
     async with theatre(directory) as on:
         on.add_node("a")
         on.add_pod("goes", "a")
@@ -43,21 +43,21 @@ async def play(directory: Path) -> DryRunStory:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> DryRunStory:
-    """Play it, once."""
+    """Run it once for all tests."""
     return asyncio.run(play(tmp_path_factory.mktemp("dry-run")))
 
 
-def test_both_say_what_they_would_do(story: DryRunStory) -> None:
-    """A person who looks from a shell is not a standby of the shadow, nor the other way round."""
+def test_both_log_what_they_would_do(story: DryRunStory) -> None:
+    """The dry run in a shell is not a standby of the dry run in the cluster, nor the other way round."""
     assert story.said == (["scheduled", "evicted"], ["scheduled", "evicted"])
 
 
-def test_whoever_runs_alone_says_so(story: DryRunStory) -> None:
-    """A dry run stands for no election unless it is given a Lease."""
+def test_a_dry_run_without_election_logs_this(story: DryRunStory) -> None:
+    """A dry run does not take part in an election unless it is given a Lease."""
     assert story.alone == (False, True)
 
 
-def test_no_lease_is_left_held(story: DryRunStory) -> None:
-    """The shadow gives its own back when it ends, and there is no other."""
+def test_no_lease_has_a_holder_at_the_end(story: DryRunStory) -> None:
+    """The dry run in the cluster releases its Lease when it ends, and there is no other Lease."""
     found = [(lease["metadata"]["name"], lease["spec"]["holderIdentity"]) for lease in story.leases]
     assert (found, story.codes) == ([(SHADOW, "")], [0, 0])

@@ -1,4 +1,4 @@
-"""The fence at the last step: a leader that loses the Lease while a request is on its way out does not send it."""
+"""The fence at the last step: a leader that loses the Lease before its request is sent does not send it."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ HELD = "not sent: this process no longer leads"
 
 
 class SlowTokens:
-    """A token source whose answers take a while; the lead may be lost meanwhile."""
+    """A token source whose answers take time; this process may stop leading meanwhile."""
 
     failures = 0
 
@@ -54,7 +54,7 @@ class SlowTokens:
         return f"Bearer {self.token}"
 
     async def close(self) -> None:
-        """Nothing is under way."""
+        """Do nothing, since no work is in progress."""
 
 
 @dataclass
@@ -70,11 +70,11 @@ class FencedStage:
     counted: list[tuple[str, str, str]]
 
     def arrived(self) -> list[tuple[str, str, int | None]]:
-        """What the server was asked, and what it answered."""
+        """Return verb, resource and code of each request that has arrived."""
         return [(entry.verb, entry.resource, entry.code) for entry in self.server.requests.entries]
 
     async def change(self, verb: str) -> object:
-        """Change the pod, by one of the ways there are."""
+        """Change the pod in one of the three possible ways."""
         if verb == "patch":
             return await self.writer.mark(self.ref, False, HandClock().now())
         if verb == "delete":
@@ -106,8 +106,8 @@ async def fenced_stage(call_timeout_seconds: float = PATIENCE_SECONDS) -> AsyncI
 
 
 @pytest.mark.parametrize("verb", ["patch", "delete", "evict"])
-async def test_a_lead_that_is_lost_while_the_token_is_fetched_holds_the_request_back(verb: str) -> None:
-    """It was decided by a leader; by the time that it could be sent, there is another one."""
+async def test_no_request_is_sent_if_the_lease_is_lost_while_the_token_is_fetched(verb: str) -> None:
+    """The leader decided on the request, but another replica may lead when it could be sent."""
     async with fenced_stage() as on:
         on.tokens.loses_at_asking = True
         with pytest.raises(CallFailed, match=HELD) as failure:
@@ -118,16 +118,16 @@ async def test_a_lead_that_is_lost_while_the_token_is_fetched_holds_the_request_
 
 
 @pytest.mark.parametrize("verb", ["patch", "delete", "evict"])
-async def test_a_leader_sends(verb: str) -> None:
-    """The fence is open while it leads."""
+async def test_the_leader_sends_its_requests(verb: str) -> None:
+    """The fence lets requests through while the process leads."""
     async with fenced_stage() as on:
         await on.change(verb)
         assert [code for _, _, code in on.arrived()] in ([200], [201])
 
 
 @pytest.mark.parametrize(("verb", "name"), [("delete", "pods"), ("evict", "pods/eviction")])
-async def test_what_ends_a_pod_is_not_sent_again_after_a_401(verb: str, name: str) -> None:
-    """The token is renewed and the answer stays: the next attempt decides again first."""
+async def test_a_request_that_ends_a_pod_is_not_sent_again_after_a_401(verb: str, name: str) -> None:
+    """The token is renewed and the call fails; the next attempt decides again first."""
     async with fenced_stage() as on:
         on.server.tokens = {"new"}
         with pytest.raises(CallFailed) as failure:
@@ -138,8 +138,8 @@ async def test_what_ends_a_pod_is_not_sent_again_after_a_401(verb: str, name: st
         assert on.arrived()[-1][2] in {200, 201}
 
 
-async def test_a_condition_is_sent_again_after_a_401_but_not_past_the_fence() -> None:
-    """A rotated token must not cost the condition; a lost lead does."""
+async def test_a_condition_is_sent_again_after_a_401_only_while_the_process_leads() -> None:
+    """A rotated token must not prevent the condition; a lost Lease does."""
     async with fenced_stage() as on:
         on.server.tokens = {"new"}
         await on.change("patch")
@@ -153,16 +153,16 @@ async def test_a_condition_is_sent_again_after_a_401_but_not_past_the_fence() ->
         assert on.arrived() == [("patch", "pods/status", 401)]
 
 
-async def test_what_is_asked_at_last_may_take_longer_than_a_call() -> None:
-    """A node's read takes as long as it takes, and is bounded by itself: the deletion goes all the same."""
+async def test_the_last_check_before_a_deletion_may_take_longer_than_the_timeout_of_a_call() -> None:
+    """The last check reads the node and has its own timeout; the deletion is sent nevertheless."""
     async with fenced_stage(call_timeout_seconds=2.0) as on:
         assert await on.writer.delete(on.ref, lambda: asyncio.sleep(2.5)) is True
         assert on.arrived() == [("delete", "pods", 200)]
 
 
 @pytest.mark.parametrize("call", ["delete", "evict"])
-async def test_what_objects_at_last_keeps_the_request_from_being_sent(call: str) -> None:
-    """The caller hears what was raised, as it was raised."""
+async def test_an_exception_of_the_last_check_prevents_the_request(call: str) -> None:
+    """The caller gets the exception as it was raised."""
 
     async def objecting() -> None:
         raise LookupError("its node is clean")
@@ -175,8 +175,8 @@ async def test_what_objects_at_last_keeps_the_request_from_being_sent(call: str)
         assert await end(on.ref, at_once) is True
 
 
-async def test_a_connection_that_closes_meanwhile_leads_to_a_failure_and_not_to_another_request() -> None:
-    """The next attempt decides anew."""
+async def test_a_connection_that_closes_during_the_last_check_fails_the_call_without_a_request() -> None:
+    """The next attempt decides again."""
     async with fenced_stage() as on:
         line = Line(on.server.port)
         on.calls._base_url = f"http://127.0.0.1:{await line.start()}"
@@ -193,7 +193,7 @@ async def test_a_connection_that_closes_meanwhile_leads_to_a_failure_and_not_to_
 
 
 async def test_leases_events_and_reads_are_not_fenced() -> None:
-    """By the Lease one comes to be allowed; the rest changes no pod."""
+    """The Lease is what allows a process to act, and the other requests change no pod."""
     async with fenced_stage() as on:
         on.tokens.leading = False
         lease = KubernetesLease(on.calls, "kube-system", "l")
@@ -208,7 +208,7 @@ async def test_leases_events_and_reads_are_not_fenced() -> None:
 
 
 def certified(directory: Path) -> ssl.SSLContext:
-    """Make a certificate for a server."""
+    """Create a certificate for a server."""
     key, subject = ("-newkey", "rsa:2048", "-nodes", "-days", "1"), ("-subj", "/CN=api")
     command = ["openssl", "req", "-x509", *key, "-keyout", "key.pem", "-out", "cert.pem", *subject]
     subprocess.run(command, cwd=directory, check=True, capture_output=True)
@@ -217,8 +217,8 @@ def certified(directory: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_a_lead_that_is_lost_while_the_connection_is_made_holds_the_request_back(tmp_path: Path) -> None:
-    """A handshake that takes seconds: the fence comes after it, where no middleware could."""
+async def test_no_request_is_sent_if_the_lease_is_lost_during_the_tls_handshake(tmp_path: Path) -> None:
+    """The handshake is slow; the fence is after it, where no middleware could check."""
     context = certified(tmp_path)
     async with ApiServer(seed=1, ssl_context=context) as server:
         server.create("nodes", node_object("n1", server.clock.timestamp()))
@@ -264,10 +264,10 @@ PREFIX = "https://rancher/k8s/clusters/c1"
         ("PUT", "/apis/coordination.k8s.io/v1/namespaces/pods/leases/pods", False, False),
     ],
 )
-def test_requests_that_change_a_pod_are_known_by_method_and_path(
+def test_requests_that_change_a_pod_are_recognized_by_method_and_path(
     method: str, path: str, changes: bool, ends: bool
 ) -> None:
-    """Behind a path of the API server's own as well, and whatever namespaces are called."""
+    """This also holds if the API server's URL has a path, and whatever the names of namespaces are."""
     for base in ("https://api", PREFIX):
         url = URL(base + path)
         assert (changes_pod(method, url), ends_pod(method, url)) == (changes, ends)

@@ -1,4 +1,4 @@
-"""The Lease on the server: what others have written on it stays, and what is no Lease is the world's fault."""
+"""The Lease on the server: what others have written into it stays, and an answer that is no Lease is a failed call."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +22,8 @@ def lease(on: ClientStage) -> dict[str, Any]:
     return found
 
 
-async def test_what_was_written_is_read(tmp_path: Path) -> None:
-    """All of it, in the spelling of client-go: microseconds, whole seconds."""
+async def test_a_lease_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """The times have microseconds and the durations are whole seconds, as in client-go."""
     async with client_stage(tmp_path) as on:
         store = KubernetesLease(on.calls, "kube-system", "l")
         assert await store.read() is None
@@ -38,8 +38,8 @@ async def test_what_was_written_is_read(tmp_path: Path) -> None:
         }
 
 
-async def test_what_others_have_written_on_it_stays(tmp_path: Path) -> None:
-    """Labels, annotations, and fields of its spec that are not ours."""
+async def test_writes_keep_what_others_have_put_into_the_lease(tmp_path: Path) -> None:
+    """Labels and unknown fields of the spec stay."""
     async with client_stage(tmp_path) as on:
         store = KubernetesLease(on.calls, "kube-system", "l")
         await store.write(MINE)
@@ -52,8 +52,8 @@ async def test_what_others_have_written_on_it_stays(tmp_path: Path) -> None:
         assert lease(on)["spec"]["preferredHolder"] == "you"
 
 
-async def test_an_older_version_is_never_replaced(tmp_path: Path) -> None:
-    """Compare and swap: whoever comes second gets 409."""
+async def test_a_stale_version_of_the_lease_cannot_be_written(tmp_path: Path) -> None:
+    """This is a compare-and-swap: the second writer gets a 409."""
     async with client_stage(tmp_path) as on:
         store = KubernetesLease(on.calls, "kube-system", "l")
         created = await store.write(MINE)
@@ -63,8 +63,8 @@ async def test_an_older_version_is_never_replaced(tmp_path: Path) -> None:
         assert refused.value.reason is FailureReason.CONFLICT
 
 
-async def test_an_empty_lease_is_nobodys(tmp_path: Path) -> None:
-    """What is missing counts as never set: it has expired."""
+async def test_an_empty_lease_has_no_holder(tmp_path: Path) -> None:
+    """Missing fields count as never set, so the Lease has expired."""
     async with client_stage(tmp_path) as on:
         on.server.create("leases", {"metadata": {"name": "l", "namespace": "kube-system"}, "spec": {}})
         seen = await KubernetesLease(on.calls, "kube-system", "l").read()
@@ -74,7 +74,7 @@ async def test_an_empty_lease_is_nobodys(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"metadata": {}}', '{"metadata": {"resourceVersion": "1"}, "spec": 7}'])
 async def test_an_answer_that_is_no_lease_is_a_failed_call(tmp_path: Path, text: str) -> None:
-    """A proxy's words, say: they end an attempt, not the process."""
+    """The answer of a proxy, for example, fails the attempt and does not end the process."""
     async with client_stage(tmp_path) as on:
         on.server.create("leases", {"metadata": {"name": "l", "namespace": "kube-system"}, "spec": {}})
         on.server.faults.add(resource="leases", status=200, message=text, plain_text=True)
@@ -82,8 +82,8 @@ async def test_an_answer_that_is_no_lease_is_a_failed_call(tmp_path: Path, text:
             await KubernetesLease(on.calls, "kube-system", "l").read()
 
 
-def test_a_lease_has_a_name_and_a_dry_run_one_of_its_own() -> None:
-    """A dry run that held the real one would lead, and nobody would evict."""
+def test_a_lease_needs_a_name_and_a_dry_run_needs_another_lease() -> None:
+    """A dry run that held the real Lease would lead, and no replica would evict."""
     assert Settings(election=ElectionSettings(lease_name="")).problems() == ["the Lease must have a name"]
     [problem] = Settings(dry_run=True).problems()
     assert "a Lease of its own" in problem

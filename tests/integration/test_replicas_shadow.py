@@ -1,4 +1,4 @@
-"""A dry run compares what the built-in controller does to real pods over HTTP, and remembers it over a restart."""
+"""A dry run compares its results with those of the built-in controller over HTTP, and keeps them over a restart."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ SHADOW = ("--dry-run", "--no-leader-elect")
 
 @dataclass
 class ShadowStory:
-    """What it answered at the end, after a restart, and to ``compare``."""
+    """The answers of the dry run at the end and after a restart, and those of ``compare``."""
 
     document: dict[str, Any]
     metrics: list[str]
@@ -32,7 +32,7 @@ class ShadowStory:
 
 
 def marks(on: Theatre, name: str) -> None:
-    """Let the built-in controller set its condition."""
+    """Set the condition on a pod, as the built-in controller does."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -43,19 +43,19 @@ def marks(on: Theatre, name: str) -> None:
 
 
 def evicts(on: Theatre, name: str) -> None:
-    """Let the built-in controller evict a pod."""
+    """Evict a pod, as the built-in controller does."""
     marks(on, name)
     on.server.delete("pods", name)
 
 
 async def asked(replica: ReplicaProcess) -> dict[str, Any]:
-    """Ask it for what it has compared."""
+    """Return the document with the results of the comparison, or an empty one."""
     status, text = await replica.get("/compare")
     return dict(json.loads(text)) if status == 200 else {}
 
 
 async def finds(replica: ReplicaProcess, **results: int) -> None:
-    """Wait until it has found so much."""
+    """Wait until the comparison has these results."""
 
     async def found() -> bool:
         document = await asked(replica)
@@ -65,7 +65,7 @@ async def finds(replica: ReplicaProcess, **results: int) -> None:
 
 
 async def play(directory: Path) -> ShadowStory:
-    """The built-in controller evicts one pod in time, one too early, and gives one up; a person deletes another."""
+    """The built-in controller evicts one pod in time, another too early, and gives up a third; a person deletes one."""
     journal = directory / "journal"
     async with theatre(directory) as on:
         # A pod that is gone before it was listed is not compared.
@@ -109,7 +109,7 @@ async def play(directory: Path) -> ShadowStory:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> ShadowStory:
-    """Play it, once."""
+    """Run it once for all tests."""
     return asyncio.run(play(tmp_path_factory.mktemp("shadow")))
 
 
@@ -117,7 +117,7 @@ RESULTS = {"same": 1, "later": 0, "never": 1, "built_in_only": 1, "somebody_else
 
 
 def test_each_pod_is_compared_once(story: ShadowStory) -> None:
-    """The document has the results, and those that differ with the reason."""
+    """The document has the numbers of all results, and the differences with their reasons."""
     assert (story.document["results"], story.document["compared"]) == (RESULTS, 4)
     differ = {each["name"]: (each["result"], each["reason"], each["by"]) for each in story.document["differences"]}
     assert differ == {
@@ -126,22 +126,22 @@ def test_each_pod_is_compared_once(story: ShadowStory) -> None:
     }
 
 
-def test_metrics_count_them_by_result(story: ShadowStory) -> None:
-    """Results that never came are there, too."""
+def test_metrics_count_the_pods_by_result(story: ShadowStory) -> None:
+    """Results with the count zero are included."""
     name = "taint_eviction_controller_shadow_comparisons_total"
     assert sorted(story.metrics) == sorted(f'{name}{{result="{each}"}} {count}.0' for each, count in RESULTS.items())
 
 
-def test_the_log_tells_those_that_differ(story: ShadowStory) -> None:
-    """With pod, result and reason as fields."""
+def test_the_log_contains_the_differences(story: ShadowStory) -> None:
+    """Pod and reason are fields of the line."""
     assert {(line["pod"], line["reason"]) for line in story.logged} == {
         ("default/too-early", "earlier"),
         ("default/given-up", "gave_up"),
     }
 
 
-def test_a_restart_forgets_nothing(story: ShadowStory) -> None:
-    """The journal has what was compared, by a clock of its own that is less than a second off."""
+def test_a_restart_loses_no_results(story: ShadowStory) -> None:
+    """The journal contains the results; its times may differ by less than a second."""
     before, after = story.document, story.after_restart
     assert (after["results"], after["unseen"]) == (RESULTS, 0)
     assert after["observedSeconds"] >= before["observedSeconds"]
@@ -150,7 +150,7 @@ def test_a_restart_forgets_nothing(story: ShadowStory) -> None:
 
 
 def test_compare_gives_the_verdict_and_the_reasons(story: ShadowStory) -> None:
-    """The same of the running dry run, and of its journal."""
+    """The output is the same from the running dry run and from its journal."""
     for said in (story.table, story.of_journal):
         assert said.code == 0, said.complaints
         verdict, empty, header, *rows = said.out.splitlines()
@@ -165,20 +165,20 @@ def test_compare_gives_the_verdict_and_the_reasons(story: ShadowStory) -> None:
         assert given_up.endswith("it set its condition and did not delete the pod, as after five refused tries")
 
 
-def test_json_is_one_document_with_the_newest_differences(story: ShadowStory) -> None:
-    """``--limit`` holds for JSON, too."""
+def test_json_is_one_document_with_only_the_newest_differences(story: ShadowStory) -> None:
+    """``--limit`` applies to JSON, too."""
     document = json.loads(story.as_json.out)
     assert (document["kind"], document["results"]) == ("Comparison", RESULTS)
     assert [each["name"] for each in document["differences"]] == ["given-up"]
 
 
 def test_the_dry_run_changed_nothing(story: ShadowStory) -> None:
-    """It only watched."""
+    """The dry run only watches."""
     assert story.changes == []
 
 
 async def refused(directory: Path) -> tuple[CommandResult, ...]:
-    """Ask a controller that evicts, nobody, and files that are none."""
+    """Ask a controller that is no dry run, and read files that are no journals."""
     (directory / "other").write_text('{"t": 1, "what": "journal", "version": 1}\n{"t": 2, "wha')
     async with theatre(directory) as on:
         replica = await on.open("real", "--no-leader-elect")
@@ -190,8 +190,8 @@ async def refused(directory: Path) -> tuple[CommandResult, ...]:
         )
 
 
-def test_who_cannot_answer_is_told_apart(tmp_path: Path) -> None:
-    """A controller that is no dry run, a file that does not exist, and one that is no journal of a dry run."""
+def test_compare_distinguishes_sources_that_cannot_answer(tmp_path: Path) -> None:
+    """These are a controller that is no dry run, a missing file, and a file that is no journal of a dry run."""
     real, missing, other, both = asyncio.run(refused(tmp_path))
     assert (real.code, missing.code, other.code, both.code) == (3, 2, 2, 2)
     assert "only a dry run compares" in real.complaints

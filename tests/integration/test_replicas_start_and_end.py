@@ -1,7 +1,7 @@
 """Replicas at their start and at their end.
 
-A replica that has just started stands for election once it knows the deadlines, but does not wait indefinitely. A
-replica that is told to stop releases the Lease as soon as all its work has ended; here with the default spans.
+A replica that has just started takes part in the election once it knows the deadlines, but does not wait indefinitely.
+A replica that is stopped releases the Lease as soon as all its work has ended; here with the default durations.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from tests.stage.waiting import now, until
 from fake_apiserver import kubeconfig
 from taint_eviction.settings import ElectionSettings
 
-# How long deletions take that are under way when the leader is told to stop, and a list before the election.
+# The delay of deletions in progress when the leader is stopped, and of a list before the election.
 DELETION_SECONDS = 3.0
 LIST_SECONDS = 1.0
-# By default.
+# The default.
 LONG_LEASE_SECONDS = ElectionSettings().lease_duration_seconds
 
 
 @dataclass
 class EndStory:
-    """What happened to ``first``, which led and was told to stop, and to ``second``."""
+    """What happened to ``first``, which led and was stopped, and to ``second``."""
 
     on: Theatre
     first: ReplicaProcess
@@ -39,7 +39,7 @@ class EndStory:
 
 
 async def play(directory: Path) -> EndStory:
-    """Stop the leader while five deletions are under way, then the other one."""
+    """Stop the leader while five deletions are in progress, then stop the other replica."""
     async with theatre(directory) as on:
         for node in ("node-1", "node-2"):
             on.add_node(node)
@@ -63,7 +63,7 @@ async def play(directory: Path) -> EndStory:
 
 
 async def table(on: Theatre, directory: Path) -> str | None:
-    """Ask kubectl for the Lease; None if there is none."""
+    """Return the Lease as kubectl prints it; None if there is no kubectl."""
     if KUBECTL is None:
         return None
     config = directory / "kubectl.kubeconfig"
@@ -78,7 +78,7 @@ async def table(on: Theatre, directory: Path) -> str | None:
 
 
 async def alone(directory: Path) -> tuple[Theatre, ReplicaProcess]:
-    """One with --no-leader-elect."""
+    """Run one replica with --no-leader-elect."""
     async with theatre(directory) as on:
         on.add_node("node-1")
         on.add_pod("pod", "node-1")
@@ -90,20 +90,20 @@ async def alone(directory: Path) -> tuple[Theatre, ReplicaProcess]:
 
 @dataclass
 class Start:
-    """What one replica did; ``status`` is its readiness when a pod had gone."""
+    """What one replica did; ``status`` is that of its readiness probe after the first pod was deleted."""
 
     on: Theatre
     replica: ReplicaProcess
     status: int
 
     def first_at(self, verb: str, resource: str) -> float:
-        """When it first asked for something; the look at one node before the start is none."""
+        """Return the time of the first such request, without the list of one node that precedes the start."""
         entries = self.on.calls(self.replica, verb=verb, resource=resource)
         return min(entry.arrived_at for entry in entries if entry.query.get("limit") != "1")
 
 
 async def start(directory: Path, slow: str, **fault: object) -> Start:
-    """Start one with two tainted nodes, while some lists are slow."""
+    """Start one replica with two tainted nodes, while some lists are slow."""
     async with theatre(directory) as on:
         for node in ("node-1", "node-2"):
             on.add_node(node)
@@ -121,7 +121,7 @@ Stories = tuple[EndStory, tuple[Theatre, ReplicaProcess], Start, Start]
 
 @pytest.fixture(scope="module")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Stories:
-    """Play them, once and at the same time."""
+    """Run all, once and at the same time."""
 
     async def play_all() -> Stories:
         return await asyncio.gather(
@@ -136,27 +136,27 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> Stories:
 
 @pytest.fixture(scope="module")
 def story(stories: Stories) -> EndStory:
-    """The story of the leader that is told to stop."""
+    """The run with the leader that is stopped."""
     return stories[0]
 
 
-def test_both_end_well(story: EndStory) -> None:
-    """Exit code 0, and no error in the logs."""
+def test_both_replicas_end_with_exit_code_0(story: EndStory) -> None:
+    """Their logs contain no errors."""
     assert story.codes == (0, 0)
     for replica in (story.first, story.second):
         assert [line for line in replica.lines if line.get("levelname") in {"ERROR", "CRITICAL"}] == []
 
 
-def test_another_acts_before_the_lease_would_have_expired(story: EndStory) -> None:
-    """It need not be waited out, because it was released."""
+def test_another_replica_leads_before_the_lease_would_have_expired(story: EndStory) -> None:
+    """It need not wait for the expiry, because the Lease was released."""
     [entry] = story.on.calls(story.second, verb="delete", resource="pods")
     assert (entry.name, entry.code) == ("later", 200)
     *_, renewed, _ = story.on.calls(story.first, verb="update", resource="leases")
     assert story.on.won_at(story.second) < renewed.arrived_at + LONG_LEASE_SECONDS
 
 
-def test_the_lease_is_released_after_the_last_work_was_answered(story: EndStory) -> None:
-    """What was in flight is seen through: deletions that take their time, then the Lease is nobody's."""
+def test_the_lease_is_released_after_all_work_has_ended(story: EndStory) -> None:
+    """Slow deletions in progress are answered first; then the Lease has no holder."""
     released = story.on.calls(story.first, verb="update", resource="leases")[-1]
     assert (released.code, released.body["spec"]["holderIdentity"]) == (200, "")
     assert released.body["spec"]["leaseDurationSeconds"] == 1
@@ -166,41 +166,41 @@ def test_the_lease_is_released_after_the_last_work_was_answered(story: EndStory)
     assert story.on.changes(story.first, since=released.arrived_at) == []
 
 
-def test_nothing_is_begun_after_sigterm(story: EndStory) -> None:
-    """The pod that came due meanwhile is left to the other one."""
+def test_nothing_begins_after_sigterm(story: EndStory) -> None:
+    """The pod that becomes due meanwhile is left to the other replica."""
     assert [entry.name for entry in story.on.changes(story.first, since=story.told_at)] == []
 
 
-def test_the_lease_is_nobodys_in_the_end_and_counts_its_transitions(story: EndStory) -> None:
-    """From nobody to the first is none, as in client-go; then one to the second."""
+def test_the_lease_has_no_holder_at_the_end_and_counts_its_transitions(story: EndStory) -> None:
+    """As in client-go, the first holder is no transition, but the change to the second is."""
     lease = story.on.lease()
     assert (lease["holderIdentity"], lease["leaseTransitions"]) == ("", 1)
 
 
 @needs_kubectl
 def test_kubectl_reads_the_lease(story: EndStory) -> None:
-    """With times that its client accepts."""
+    """The times in the Lease have a format that kubectl accepts."""
     assert story.table is not None
     assert 'holderIdentity: ""' in story.table
     assert "leaseTransitions: 1" in story.table
 
 
-def test_without_leader_election_no_lease_is_touched(stories: Stories) -> None:
-    """--no-leader-elect: it acts at once, alone."""
+def test_without_leader_election_the_lease_is_not_used(stories: Stories) -> None:
+    """With --no-leader-elect the replica evicts alone."""
     on, replica = stories[1]
     assert on.calls(replica, resource="leases") == []
     assert on.won_at(replica) == float("inf")
 
 
-def test_it_does_not_stand_before_it_knows_the_deadlines(stories: Stories) -> None:
-    """A standby that does know them comes first, and who wins has something to act by."""
+def test_a_replica_takes_part_in_the_election_only_once_it_knows_the_deadlines(stories: Stories) -> None:
+    """A standby that knows them should win first, and the winner must know what to do."""
     _, _, story, _ = stories
     assert story.on.won_at(story.replica) >= story.first_at("list", "nodes") + LIST_SECONDS
     assert story.status == 200
 
 
-def test_a_list_that_hangs_keeps_nobody_from_acting_for_long(stories: Stories) -> None:
-    """After a lease duration it stands with what it knows: the pods of the other node go."""
+def test_a_hanging_list_does_not_prevent_the_election(stories: Stories) -> None:
+    """After a lease duration the replica leads with what it knows, and evicts the pods of the other node."""
     _, _, _, story = stories
     waited = story.on.won_at(story.replica) - story.first_at("get", "/version")
     assert waited >= LEASE_SECONDS - 0.1

@@ -1,4 +1,4 @@
-"""Two replicas see the same; the leader alone tells it: in events, in counters, and in the log at INFO."""
+"""Two replicas observe the same; only the leader reports it in events, in counters, and in the log at INFO."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tests.stage.waiting import until
 
 @dataclass
 class ToldStory:
-    """What was told: messages of events, counters by replica, and what each log says of pods."""
+    """The messages of events, counters by replica, and the kinds of log lines about pods by replica."""
 
     events: list[str]
     cancelled: tuple[float, float]
@@ -29,7 +29,7 @@ async def sample(replica: ReplicaProcess, name: str) -> float:
 
 
 async def play(directory: Path) -> ToldStory:
-    """One pod goes, another one would have to but for the taint that is taken back."""
+    """One pod is evicted, and the eviction of another is cancelled by an untaint."""
     async with theatre(directory) as on:
         on.add_node("a")
         on.add_pod("goes", "a")
@@ -66,28 +66,28 @@ async def play(directory: Path) -> ToldStory:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> ToldStory:
-    """Play it, once."""
+    """Run it once for all tests."""
     return asyncio.run(play(tmp_path_factory.mktemp("told")))
 
 
 def test_each_event_is_posted_once(story: ToldStory) -> None:
-    """Nothing of what the leader has told is told again by the standby."""
+    """The standby posts no events about what the leader has posted."""
     assert [event.partition(": ")[0] for event in story.events] == [
         "Cancelling deletion of Pod default/stays",
         "Marking for deletion Pod default/goes",
     ]
 
 
-def test_the_leader_alone_counts(story: ToldStory) -> None:
-    """A sum over the replicas is right: to the standby the pod that went was called off, too."""
+def test_only_the_leader_counts(story: ToldStory) -> None:
+    """A sum over replicas stays right, although to the standby the eviction of the deleted pod looks cancelled, too."""
     assert story.cancelled == (1, 0)
 
 
-def test_each_keeps_the_state_of_its_own_view(story: ToldStory) -> None:
-    """How many pods are pending is asked of a process, leading or not."""
+def test_each_replica_reports_its_own_pending_evictions(story: ToldStory) -> None:
+    """The gauge is a fact about one process, whether it leads or not."""
     assert story.pending == (1, 1)
 
 
-def test_the_standby_says_nothing_of_pods(story: ToldStory) -> None:
-    """Whoever reads both logs at INFO finds each line once."""
+def test_the_standby_logs_nothing_about_pods(story: ToldStory) -> None:
+    """A person who reads the logs of both at INFO finds each line once."""
     assert story.logs == (["cancelled", "evicted", "scheduled"], [])

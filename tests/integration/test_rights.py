@@ -1,6 +1,6 @@
-"""The rights in manifests/ and the calls that the controller makes are the same, both ways.
+"""The rights in manifests/ and the calls that the controller makes are the same, in both directions.
 
-It is driven through everything that it does, by an API server that enforces those rights.
+The controller goes through everything that it does, with an API server that enforces those rights.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from fake_apiserver.request_info import RequestInfo, parse_request
 NORMAL, DRY_RUN = "base", "overlays/dry-run"
 LEASE_FLAG = "--leader-elect-resource-name=taint-eviction-controller-dry-run"
 
-# Budgets are asked for pods that go by this taint, and the breaker opens when a fourth node is tainted.
+# The policy uses the eviction API for pods with this taint, and the breaker opens when a fourth node is tainted.
 BUDGETED = "budgeted"
 POLICY = f"""
 apiVersion: taint-eviction/v1
@@ -32,11 +32,11 @@ rules:
 """
 BREAKER = ("--breaker", "--breaker-nodes=3", "--breaker-settle=0s", "--breaker-closes=by-itself")
 
-# What any authenticated user may ask (system:basic-user, system:discovery, system:public-info-viewer), and why it does:
+# Rights of any authenticated user (system:basic-user, system:discovery, system:public-info-viewer), and their use:
 EXEMPT = {
-    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",  # which rights are missing, where a person has started it
-    "/version",  # when the server's second begins
-    "/api",  # Kopf looks up what nodes and pods are
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",  # which rights are missing, if a person started it
+    "/version",  # when a second of the server's clock begins
+    "/api",  # Kopf discovers nodes and pods
     "/api/v1",
     "/apis",
 }
@@ -52,7 +52,7 @@ class Grant(NamedTuple):
     name: str
 
     def covers(self, info: RequestInfo) -> bool:
-        """Tell whether it allows a request."""
+        """Return whether this right allows a request."""
         assert info.resource is not None
         asked = (info.resource.group, info.resource_name, info.verb)
         if asked != (self.group, self.resource, self.verb):
@@ -61,7 +61,7 @@ class Grant(NamedTuple):
 
 
 def grants(directory: str) -> list[Grant]:
-    """Read the rights of one of the manifests' directories."""
+    """Read the rights in a directory of the manifests."""
     return [
         Grant(group, resource, verb, "kube-system" if role["kind"] == "Role" else "", name)
         for file in sorted((ROOT / "manifests" / directory).glob("*role.yaml"))
@@ -75,14 +75,14 @@ def grants(directory: str) -> list[Grant]:
 
 
 def info_of(entry: LoggedRequest) -> RequestInfo:
-    """Read a request from the log again."""
+    """Parse a request from the log again."""
     methods = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
     return parse_request(methods.get(entry.verb, "GET"), entry.path, entry.query)
 
 
 @dataclass
 class RightsStory:
-    """A controller that has done all that it does."""
+    """A controller that has done everything that it can do."""
 
     on: Theatre
     replica: ReplicaProcess
@@ -90,17 +90,17 @@ class RightsStory:
     code: int
 
     def asked(self) -> list[RequestInfo]:
-        """The requests for resources."""
+        """Return the requests for resources."""
         return [info for entry in self.on.calls() if (info := info_of(entry)).resource is not None]
 
     def reviewed(self) -> list[dict[str, Any]]:
-        """What it has asked at its start whether it may do."""
+        """Return the rights that the controller reviewed at its start."""
         reviews = self.on.calls(resource="/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
         return [entry.body["spec"]["resourceAttributes"] for entry in reviews]
 
 
 async def play(directory: Path, manifests: str, *flags: str) -> RightsStory:
-    """Lead, evict with and without budgets, fail, call off, take back, tell, stop in a surge, give the Lease back."""
+    """Lead, evict with and without budgets, fail, cancel, take back, post events, open the breaker, release Lease."""
     granted = grants(manifests)
     (directory / "policy.yaml").write_text(POLICY)
     async with theatre(directory) as on:
@@ -145,29 +145,29 @@ async def play(directory: Path, manifests: str, *flags: str) -> RightsStory:
 
 
 def done(on: Theatre, replica: ReplicaProcess, name: str, dry: bool) -> bool:
-    """Tell whether a pod has been evicted, or would have been."""
+    """Return whether a pod has been evicted, or would have been in a dry run."""
     return told(replica, name) if dry else on.is_gone(name)
 
 
 def told(replica: ReplicaProcess, name: str, since: int = 0) -> bool:
-    """Tell whether the log has said something about a pod."""
+    """Return whether a log line since then mentions a pod."""
     return any(f"default/{name}" in line.get("message", "") for line in replica.lines[since:])
 
 
 async def until_told(replica: ReplicaProcess, since: int, *names: str) -> None:
-    """Wait until the log has said something about each of these pods since then."""
+    """Wait until the log since then mentions each of these pods."""
     await until(lambda: all(told(replica, name, since) for name in names))
 
 
 def unmarked(on: Theatre, name: str) -> bool:
-    """Tell whether a pod's condition has been taken back."""
+    """Return whether a pod's condition has been taken back."""
     conditions = ((on.server.get("pods", name) or {}).get("status") or {}).get("conditions") or []
     return any((found["type"], found["status"]) == ("DisruptionTarget", "False") for found in conditions)
 
 
 @pytest.fixture(scope="module")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RightsStory]:
-    """Play both modes, once and at the same time."""
+    """Run both modes, once for all tests and at the same time."""
 
     async def play_both() -> tuple[RightsStory, RightsStory]:
         return await asyncio.gather(
@@ -180,33 +180,33 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RightsStory]:
 
 @pytest.fixture(params=[NORMAL, DRY_RUN])
 def story(stories: dict[str, RightsStory], request: pytest.FixtureRequest) -> RightsStory:
-    """One of them."""
+    """The run of one mode."""
     return stories[request.param]
 
 
-def test_nothing_is_called_that_is_not_granted(story: RightsStory) -> None:
-    """Every request is covered by a rule, or is one that everybody may make."""
+def test_no_call_is_made_without_a_right(story: RightsStory) -> None:
+    """Each request is covered by a rule, or is one that all authenticated users may make."""
     assert {entry.resource for entry in story.on.calls() if info_of(entry).resource is None} <= EXEMPT
     refused = [entry for entry in story.on.calls() if entry.code == 403]
     assert refused == []
     assert [info for info in story.asked() if not any(grant.covers(info) for grant in story.granted)] == []
 
 
-def test_nothing_is_granted_that_is_never_used(story: RightsStory) -> None:
-    """Every verb of every rule, and every name, was needed."""
+def test_no_right_is_granted_without_use(story: RightsStory) -> None:
+    """Each verb and each name of each rule is used."""
     asked = story.asked()
     assert [grant for grant in story.granted if not any(grant.covers(info) for info in asked)] == []
 
 
-def test_no_rule_is_wider_than_it_looks(story: RightsStory) -> None:
-    """No wildcards, and no verb that grants others."""
+def test_no_rule_has_wildcards_or_verbs_that_grant_other_rights(story: RightsStory) -> None:
+    """The rights are therefore no wider than they look."""
     for grant in story.granted:
         assert "*" not in "".join(grant)
         assert grant.verb not in {"escalate", "bind", "impersonate"}
 
 
-def test_a_person_is_not_told_that_granted_rights_are_missing(story: RightsStory) -> None:
-    """What it reviews at its start is granted, Lease and ConfigMap by name; and all that it writes is reviewed."""
+def test_the_review_at_the_start_asks_for_exactly_the_granted_rights(story: RightsStory) -> None:
+    """So a person is not told that granted rights are missing; Lease and ConfigMap are reviewed by name."""
     reviewed = {
         (asked.get("group", ""), "/".join(filter(None, (asked["resource"], asked["subresource"]))), asked["verb"])
         for asked in story.reviewed()
@@ -217,8 +217,8 @@ def test_a_person_is_not_told_that_granted_rights_are_missing(story: RightsStory
         assert names == {(grant.verb, grant.name) for grant in story.granted if grant.resource == resource}
 
 
-def test_all_that_it_does_was_seen(stories: dict[str, RightsStory]) -> None:
-    """It ended well, and the story went through each behaviour."""
+def test_the_run_contains_each_behaviour_of_the_controller(stories: dict[str, RightsStory]) -> None:
+    """Both controllers end with exit code 0, and the requests of each behaviour are found."""
     on = stories[NORMAL].on
     assert [story.code for story in stories.values()] == [0, 0]
     assert [entry.code for entry in on.calls(verb="delete", resource="pods", name="refused-once")] == [500, 200]
@@ -231,8 +231,8 @@ def test_all_that_it_does_was_seen(stories: dict[str, RightsStory]) -> None:
     assert on.calls(resource="leases")[-1].body["spec"]["holderIdentity"] == ""
 
 
-def test_a_dry_run_writes_its_own_lease_and_nothing_else(stories: dict[str, RightsStory]) -> None:
-    """Whatever it decides."""
+def test_a_dry_run_writes_only_its_own_lease(stories: dict[str, RightsStory]) -> None:
+    """The dry run decides to evict pods, but writes nothing about them."""
     on = stories[DRY_RUN].on
     writes = [entry for entry in on.calls() if entry.verb in {"create", "update", "patch", "delete"}]
     assert {entry.resource for entry in writes} - EXEMPT == {"leases"}

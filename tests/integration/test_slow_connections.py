@@ -1,7 +1,7 @@
-"""A way to the API server on which each connection takes a while to stand and serves one request (W11).
+"""A way to the API server on which each connection takes a while to open and serves one request (W11).
 
-As behind a load balancer that keeps none alive, across an ocean: what is read of a node before the connection of its
-pod's DELETE stands is too old when that is sent.
+A load balancer across an ocean that keeps no connection alive is an example. A node that is read before the connection
+for its pod's DELETE is open is too old by the time the DELETE is sent.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from fake_apiserver import ApiServer, kubeconfig
 from taint_eviction.adapters.credentials import with_kubeconfig
 from taint_eviction.runtime.clock import ServerClock
 
-# Longer than a node's read serves anybody who comes later.
+# Longer than a read of a node may be shared with later calls.
 _OPENING_SECONDS = 1.2
 
 
 class SlowWay:
-    """A TCP listener that ends TLS after a while, and has the server close each connection after its answer.
+    """A TCP listener that delays TLS and makes the server close each connection after its answer.
 
-    ``stood_at``: when the connection of the last request by each method stood.
+    ``stood_at``: when the connection of the last request by each method was open.
     """
 
     def __init__(self, port: int, tls: ssl.SSLContext) -> None:
@@ -44,7 +44,7 @@ class SlowWay:
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """End everything."""
+        """Stop listening and close all connections."""
         self._listener.close()
         for task in self._tasks:
             task.cancel()
@@ -52,7 +52,7 @@ class SlowWay:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert isinstance(writer.transport, asyncio.ReadTransport)
-        writer.transport.pause_reading()  # What comes first is TLS's.
+        writer.transport.pause_reading()  # the first bytes belong to TLS
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -92,7 +92,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @contextlib.asynccontextmanager
 async def slow_way(server: ApiServer, directory: Path) -> AsyncIterator[tuple[SlowWay, Controlled]]:
-    """Run the controller over such a way, which is as fast as any until it has synced."""
+    """Run the controller over such a way, which has no delay until the controller has synced."""
     way = SlowWay(server.port, certified(directory))
     config = directory / "config"
     config.write_text(json.dumps(kubeconfig(f"https://127.0.0.1:{await way.start()}")))
@@ -105,8 +105,8 @@ async def slow_way(server: ApiServer, directory: Path) -> AsyncIterator[tuple[Sl
         await way.stop()
 
 
-async def test_pod_goes_where_each_connection_takes_longer_than_a_read_serves(tmp_path: Path) -> None:
-    """The DELETE's connection stands before the node is read, and what is read then is fresh when it is sent."""
+async def test_pod_is_evicted_although_each_connection_takes_longer_than_a_read_stays_valid(tmp_path: Path) -> None:
+    """The connection for the DELETE is open before the node is read, so the read is recent when the DELETE is sent."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         async with slow_way(server, tmp_path) as (way, running):
@@ -121,8 +121,8 @@ async def test_pod_goes_where_each_connection_takes_longer_than_a_read_serves(tm
             assert way.connections >= len(server.requests.entries)
 
 
-async def test_pod_stays_where_its_node_is_untainted_while_the_connection_opens(tmp_path: Path) -> None:
-    """Decided on the connection that stands: what was decided before does not count, whatever the watch lags."""
+async def test_pod_stays_if_its_node_is_untainted_while_the_connection_opens(tmp_path: Path) -> None:
+    """The decision is made on the open connection and with a live read, although the node watch lags."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         async with slow_way(server, tmp_path) as (way, running):

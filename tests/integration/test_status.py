@@ -1,4 +1,4 @@
-"""``status`` and ``explain`` as people use them: at a URL, and by the Lease, through the API server, at the leader."""
+"""``status`` and ``explain`` as people use them: at a URL, or through the API server at the holder of the Lease."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ ELECTED = replace(QUICK, election=LEASE, default_not_ready_seconds=300, policy=E
 
 @dataclass
 class LedCluster:
-    """A server with a leading controller, whose pod is there, and the flags by which commands find it."""
+    """A server with a leading controller, whose pod exists, and the flags with which commands find it."""
 
     server: ApiServer
     controlled: Controlled
     flags: tuple[str, ...]
 
     async def explain(self, pod: str) -> list[str]:
-        """What is printed about a pod of the default namespace."""
+        """Return what ``explain`` prints about a pod of the default namespace."""
         said = await invoked("explain", f"default/{pod}", *self.flags)
         assert (said.code, said.complaints) == (0, "")
         return said.out.splitlines()
 
     async def status(self, *flags: str) -> dict[str, Any]:
-        """The status as JSON."""
+        """Return the status as JSON."""
         said = await invoked("status", "-o", "json", *self.flags, *flags)
         assert (said.code, said.complaints) == (0, "")
         document: dict[str, Any] = json.loads(said.out)
@@ -59,7 +59,7 @@ class LedCluster:
 
 
 def add_guarded_pod(server: ApiServer, name: str, node: str) -> None:
-    """Create a pod that is ready, and a budget that lets it never go."""
+    """Create a ready pod, and a budget that never allows its eviction."""
     pod = pod_object("default", name, node, timestamp=server.clock.timestamp())
     server.create("pods", {**pod, "metadata": {**pod["metadata"], "labels": {"app": "db"}}})
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}}
@@ -67,13 +67,13 @@ def add_guarded_pod(server: ApiServer, name: str, node: str) -> None:
 
 
 def add_controllers_pod(server: ApiServer) -> None:
-    """Create the pod that this process pretends to be: it has the host's name, and is on loopback."""
+    """Create the pod of this process: it has the host's name and the loopback address."""
     pod = pod_object(LEASE.lease_namespace, socket.gethostname(), "cp", timestamp=server.clock.timestamp())
     server.create("pods", {**pod, "status": {**pod["status"], "podIP": "127.0.0.1"}})
 
 
 def prepare(server: ApiServer) -> None:
-    """Taint nodes whose pods wait, stay, are paused and are blocked; admission leaves default tolerances to us."""
+    """Taint nodes whose pods wait, stay, are paused or are blocked; admission adds no default tolerations."""
     server.admission.default_toleration_seconds = None
     add_nodes(server, "n1", "n2", "n3", "cp")
     server.taint("n1", KEY)
@@ -92,7 +92,7 @@ def prepare(server: ApiServer) -> None:
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[LedCluster]:
-    """A cluster in which everything is as it will stay for a while."""
+    """A cluster whose pods stay in their states for a while."""
     async with ApiServer(seed=1) as server:
         prepare(server)
         async with controlling(server, ELECTED) as controlled:
@@ -105,12 +105,12 @@ async def cluster(tmp_path: Path) -> AsyncIterator[LedCluster]:
 
 
 def by_deadline(names: Iterable[str]) -> bool:
-    """Tell whether all pods are named, most overdue first; which of two nodes' due ones was seen first is chance."""
+    """Return whether all pods are named, most overdue first; either of the two due pods may come first."""
     return list(names) in (["db-0", "paused", "defaults", "waits"], ["paused", "db-0", "defaults", "waits"])
 
 
-async def test_status_says_how_the_leader_stands(cluster: LedCluster) -> None:
-    """By its Lease, through the API server to its pod."""
+async def test_status_shows_the_state_of_the_leader(cluster: LedCluster) -> None:
+    """The command finds the leader by the Lease and asks its pod through the API server."""
     said = await invoked("status", *cluster.flags)
     assert (said.code, said.complaints) == (0, "")
     lines = said.out.splitlines()
@@ -129,7 +129,7 @@ async def test_status_says_how_the_leader_stands(cluster: LedCluster) -> None:
 
 
 async def test_status_at_a_url_is_the_same(cluster: LedCluster) -> None:
-    """No API server is needed; JSON has all there is."""
+    """No API server is needed, and the JSON is the same except for times."""
     said = await invoked("status", "--server", f"http://{cluster.controlled.listen}/", "-o", "json")
     direct = json.loads(said.out)
     through = await cluster.status()
@@ -143,15 +143,15 @@ async def test_status_at_a_url_is_the_same(cluster: LedCluster) -> None:
     assert due == sorted(due)
 
 
-async def test_status_may_be_of_one_namespace_and_bounded(cluster: LedCluster) -> None:
-    """What is left out is counted."""
+async def test_status_can_be_limited_to_a_namespace_and_a_number(cluster: LedCluster) -> None:
+    """Pods that are left out are counted."""
     assert (await cluster.status("-n", "elsewhere"))["pendingTotal"] == 0
     bounded = await cluster.status("--limit", "1", "-n", "default")
     assert (len(bounded["pending"]), bounded["pendingTotal"]) == (1, 4)
 
 
-async def test_status_follows_pages(cluster: LedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the last one, or until there are as many pods as were asked for."""
+async def test_status_reads_all_pages(cluster: LedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads until the last page, or until it has as many pods as were asked for."""
     monkeypatch.setattr(pending_pages, "MAX_PODS", 2)
     document = await cluster.status("--limit", "1001")
     assert by_deadline(pod["name"] for pod in document["pending"])
@@ -162,7 +162,7 @@ async def test_status_follows_pages(cluster: LedCluster, monkeypatch: pytest.Mon
 
 
 async def test_explain_names_an_overruled_toleration(cluster: LedCluster) -> None:
-    """And a taint that would keep the pod from coming back."""
+    """It also names a taint that would prevent the pod from being scheduled there again."""
     told = await cluster.explain("waits")
     assert told[0].startswith("default/waits leaves node n1 in 9 m ")
     assert told[1:3] == [
@@ -176,8 +176,8 @@ async def test_explain_names_an_overruled_toleration(cluster: LedCluster) -> Non
     )
 
 
-async def test_explain_tells_a_default_tolerance(cluster: LedCluster) -> None:
-    """It is nowhere in the pod."""
+async def test_explain_shows_a_default_toleration(cluster: LedCluster) -> None:
+    """The pod has no such toleration of its own."""
     told = await cluster.explain("defaults")
     assert told[1] == (
         f"  because   {NOT_READY}:NoExecute is tolerated by default by [{NOT_READY}:NoExecute for 300 s]:"
@@ -185,14 +185,14 @@ async def test_explain_tells_a_default_tolerance(cluster: LedCluster) -> None:
     )
 
 
-async def test_explain_tells_a_pause(cluster: LedCluster) -> None:
-    """Whose it is, and why."""
+async def test_explain_shows_a_pause(cluster: LedCluster) -> None:
+    """The answer contains the start and the reason of the pause."""
     held = "  held      evictions from its node are paused (since 2026-01-01T00:00:00Z: disk swap)"
     assert held in await cluster.explain("paused")
 
 
 async def test_explain_names_the_budget_that_blocks(cluster: LedCluster) -> None:
-    """In the server's words."""
+    """The answer contains the server's message."""
     [told] = [line for line in await cluster.explain("db-0") if line.startswith("  blocked")]
     assert told.startswith("  blocked   its PodDisruptionBudget allows no disruption now (db); tried ")
     assert re.search(r"; tried \d+ times? since ", told)
@@ -200,20 +200,20 @@ async def test_explain_names_the_budget_that_blocks(cluster: LedCluster) -> None
 
 
 async def test_explain_says_why_a_pod_stays(cluster: LedCluster) -> None:
-    """Exit code 0: nothing is wrong with that."""
+    """The exit code is 0, since nothing is wrong."""
     told = await cluster.explain("stays")
     assert told[0] == "default/stays stays on node n1: it tolerates every NoExecute taint of its node indefinitely"
 
 
-async def test_explain_says_that_it_does_not_know_a_pod(cluster: LedCluster) -> None:
-    """Exit code 0; JSON says that it is not known."""
+async def test_explain_says_that_a_pod_is_not_known(cluster: LedCluster) -> None:
+    """The exit code is 0, and the JSON says so, too."""
     assert (await cluster.explain("nobody"))[0].startswith("default/nobody is not known: there is no such pod, or ")
     said = await invoked("explain", "default/nobody", "-o", "json", *cluster.flags)
     assert (said.code, json.loads(said.out)["known"]) == (0, False)
 
 
 async def test_a_pod_that_is_gone_is_explained_and_listed(cluster: LedCluster) -> None:
-    """By name, by UID and by node: which taint it was, and what was answered."""
+    """The pod is found by name, by UID, by node and by taint."""
     uid = add_pod(cluster.server, "leaves", "n1")
     await until(lambda: cluster.server.get("pods", "leaves") is None)
     by_name = "\n".join(await cluster.explain("leaves"))
@@ -227,8 +227,8 @@ async def test_a_pod_that_is_gone_is_explained_and_listed(cluster: LedCluster) -
     assert (await cluster.status())["evictedLately"]["total"] == 1
 
 
-async def test_the_status_is_watched_as_a_document_a_line(cluster: LedCluster) -> None:
-    """Until whoever watches has seen enough and interrupts it, which is a good end."""
+async def test_status_watch_prints_one_json_document_per_line(cluster: LedCluster) -> None:
+    """An interrupt ends the command with exit code 0."""
     watch = ("status", "--watch", "--interval", "0.05", "-o", "json")
     started = await start(*watch, *cluster.flags, stdout=asyncio.subprocess.PIPE)
     assert started.stdout is not None
@@ -241,7 +241,7 @@ async def test_the_status_is_watched_as_a_document_a_line(cluster: LedCluster) -
 
 @contextlib.asynccontextmanager
 async def terminal(*words: str) -> AsyncIterator[bytearray]:
-    """Run a command at a terminal; what it shows is collected until the end of the block."""
+    """Run a command at a terminal; collect what it shows until the end of the block."""
     ours, theirs = pty.openpty()
     shown = bytearray()
     terminal = {"TERM": "xterm", "COLUMNS": "200", "LINES": "30"}
@@ -252,7 +252,7 @@ async def terminal(*words: str) -> AsyncIterator[bytearray]:
     def read() -> None:
         try:
             shown.extend(os.read(ours, 2**16))
-        except OSError:  # It has ended.
+        except OSError:  # the command has ended
             loop.remove_reader(ours)
 
     loop.add_reader(ours, read)
@@ -266,22 +266,22 @@ async def terminal(*words: str) -> AsyncIterator[bytearray]:
 
 
 async def test_a_terminal_shows_the_status_in_place(cluster: LedCluster) -> None:
-    """And goes on showing what it saw last while nobody answers."""
+    """If no controller answers any more, the terminal keeps the last status and says so."""
     async with terminal("status", "--watch", "--interval", "0.05", *cluster.flags) as shown:
         await until(lambda: b"default/waits" in shown)
         cluster.server.delete("pods", socket.gethostname(), LEASE.lease_namespace, grace_period_seconds=0)
         await until(lambda: b"does not answer" in shown)
         last = bytes(shown).rpartition(b"connection lost since ")[2]
-        assert b"what was so then:" in last
+        assert b"the last known status:" in last
         assert b"\x1b[32mready" not in last
         assert b"\x1b[1A" in shown
 
 
-# Nobody answers
+# No answer
 
 
-async def test_a_url_at_which_nobody_listens_exits_3() -> None:
-    """With a hint."""
+async def test_a_url_without_a_listener_exits_3() -> None:
+    """The error contains a hint."""
     said = await invoked("status", "--server", f"http://127.0.0.1:{free_port()}")
     assert (said.code, said.out) == (3, "")
     assert said.complaints.endswith("; does a controller --listen there?\n")
@@ -291,16 +291,16 @@ async def test_a_url_at_which_nobody_listens_exits_3() -> None:
     ("code", "complaint"),
     [(200, "this is not the answer of a taint-eviction controller"), (404, "/status answers HTTP 404: ")],
 )
-async def test_a_url_at_which_somebody_else_answers_exits_3(code: int, complaint: str) -> None:
-    """Whatever it answers."""
+async def test_a_url_of_another_server_exits_3(code: int, complaint: str) -> None:
+    """This holds for answers with 200 and with 404."""
     async with listening(code) as port:
         said = await invoked("status", "--server", f"http://127.0.0.1:{port}")
     assert said.code == 3
     assert complaint in said.complaints
 
 
-async def test_an_api_server_out_of_reach_exits_3(tmp_path: Path) -> None:
-    """It is named."""
+async def test_an_api_server_that_is_down_exits_3(tmp_path: Path) -> None:
+    """The error names the server."""
     async with ApiServer() as server:
         config = write_kubeconfig(tmp_path / "config", server)
     said = await invoked("status", "--kubeconfig", str(config))
@@ -323,8 +323,8 @@ def lease(server: ApiServer, holder: str) -> None:
         ("cp-0_uuid", "does it listen on port 8080 (--listen), and not on loopback alone?"),
     ],
 )
-async def test_whoever_cannot_be_found_exits_3(tmp_path: Path, holder: str | None, complaint: str) -> None:
-    """No Lease, no holder, a holder that is no pod, a pod that does not listen."""
+async def test_a_leader_that_cannot_be_found_exits_3(tmp_path: Path, holder: str | None, complaint: str) -> None:
+    """There may be no Lease, no holder, a holder that is no pod, or a pod that does not listen."""
     async with ApiServer() as server:
         if holder is not None:
             lease(server, holder)
@@ -334,8 +334,8 @@ async def test_whoever_cannot_be_found_exits_3(tmp_path: Path, holder: str | Non
     assert complaint in said.complaints
 
 
-async def test_a_right_that_is_missing_is_named(tmp_path: Path) -> None:
-    """Whoever may read Leases need not have it."""
+async def test_a_missing_right_is_named(tmp_path: Path) -> None:
+    """A user who may read Leases may still lack the right to get pods/proxy."""
 
     def authorize(info: RequestInfo) -> bool:
         return info.subresource != "proxy"
@@ -359,15 +359,15 @@ async def test_a_right_that_is_missing_is_named(tmp_path: Path) -> None:
         ("status", "--limit", "-1"),
     ],
 )
-def test_wrong_words_exit_2(words: tuple[str, ...]) -> None:
-    """With a sentence on stderr and nothing on stdout."""
+def test_wrong_arguments_exit_2(words: tuple[str, ...]) -> None:
+    """stderr contains a sentence, and stdout is empty."""
     result = CliRunner().invoke(cli, words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Error: " in result.stderr
 
 
-async def test_a_kubeconfig_that_is_none_exits_2() -> None:
-    """One line says what is wrong with it."""
+async def test_a_kubeconfig_that_does_not_exist_exits_2() -> None:
+    """The error says what is wrong."""
     said = await invoked("status", "--kubeconfig", "/nowhere")
     assert (said.code, said.out) == (2, "")
     assert said.complaints.startswith("taint-eviction: ")
@@ -377,13 +377,13 @@ async def test_a_kubeconfig_that_is_none_exits_2() -> None:
 
 
 def lines_of(file: Path) -> list[Json]:
-    """Return the audit log's lines that have been written to their end."""
+    """Return the complete lines of the audit log."""
     whole, _, _ = file.read_text().rpartition("\n") if file.exists() else ("", "", "")
     return [json.loads(line) for line in whole.splitlines()]
 
 
 async def test_an_audit_log_has_a_line_for_each_attempt(tmp_path: Path) -> None:
-    """Also for one that the API server refused; and it can be turned into a scenario."""
+    """This includes attempts that the API server refused; the log can be turned into a scenario."""
     file = tmp_path / "audit"
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
@@ -404,13 +404,13 @@ async def test_an_audit_log_has_a_line_for_each_attempt(tmp_path: Path) -> None:
     assert evicted["late_seconds"] >= 0
     story = tmp_path / "story.yaml"
     read = await invoked("replay", str(file), "--to-scenario", str(story))
-    # Whether it plays as it was recorded depends on how late the second try was.
+    # Whether the replay agrees with the record depends on how late the second try was.
     assert (read.code in {0, 1}, read.complaints) == (True, ""), read.out
     assert "default/web-0" in yaml.safe_load(story.read_text())["expect"]
 
 
-async def test_a_policy_file_that_is_rejected_is_told_by_the_status(tmp_path: Path) -> None:
-    """It goes on with the policy before, so nothing else would say it to whoever has changed the file."""
+async def test_status_reports_a_policy_file_that_is_rejected(tmp_path: Path) -> None:
+    """The controller keeps the previous policy, so the person who changed the file must learn about the error."""
     policy = tmp_path / "policy.yaml"
     right = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\n"
     policy.write_text(right + "rules: []\n")
@@ -423,8 +423,8 @@ async def test_a_policy_file_that_is_rejected_is_told_by_the_status(tmp_path: Pa
     assert "the policy file is rejected, and the previous policy stays in force: see the log" in said.splitlines()
 
 
-async def test_orders_that_cannot_be_read_any_more_are_told_by_the_status(tmp_path: Path) -> None:
-    """The last ones known stay in force: whoever resumes in vain learns why."""
+async def test_status_reports_that_the_control_state_can_no_longer_be_read(tmp_path: Path) -> None:
+    """The last known control state stays in force, so a person whose resume has no effect learns why."""
     async with ApiServer(seed=1) as server:
         config = write_kubeconfig(tmp_path / "config", server)
         async with running_controller(config, listen=f"127.0.0.1:{free_port()}") as run:
@@ -439,8 +439,8 @@ async def test_orders_that_cannot_be_read_any_more_are_told_by_the_status(tmp_pa
     assert "what was last read stays in force" in said
 
 
-async def test_a_latch_that_cannot_be_written_is_told_by_the_status(tmp_path: Path) -> None:
-    """The ConfigMap says nothing of it, and a restart would forget it."""
+async def test_status_reports_a_latch_that_cannot_be_written(tmp_path: Path) -> None:
+    """The ConfigMap does not contain this latch, and a restart would lose it."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1", "n2", "n3")
         for name in ("n1", "n2", "n3"):
@@ -458,7 +458,7 @@ async def test_a_latch_that_cannot_be_written_is_told_by_the_status(tmp_path: Pa
 
 
 async def test_an_audit_log_may_go_to_stdout(tmp_path: Path) -> None:
-    """Where collectors read; logs are on stderr."""
+    """Log collectors read stdout; the controller's log is on stderr."""
     async with ApiServer(seed=1) as server:
         add_nodes(server, "n1")
         add_pod(server, "web-0", "n1")

@@ -1,4 +1,4 @@
-"""An embedded API server with our own client towards it: what the tests of the adapters play on."""
+"""An embedded API server and our own client of it, for the tests of the adapters."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ from taint_eviction.core.objects import NamespacedName, PodRef
 
 @dataclass
 class ClientStage:
-    """The server, the client (what reads and what writes), and what it reported."""
+    """The server, the client (reader and writer), and what the client reported."""
 
     server: ApiServer
     reader: ApiReader
@@ -33,7 +33,7 @@ class ClientStage:
     malformed: list[str] = field(default_factory=list)
 
     def pod(self, name: str = "web", node: str = "n1") -> PodRef:
-        """Create a pod on the server and name it."""
+        """Create a pod on the server and return its reference."""
         body = self.server.create("pods", pod_object("default", name, node))
         return PodRef(NamespacedName("default", name), body["metadata"]["uid"])
 

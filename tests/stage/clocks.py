@@ -13,5 +13,5 @@ class HandClock:
         self.epoch = epoch
 
     def now(self) -> Moment:
-        """Return the instant that it was moved to."""
+        """Return the instant to which the clock was moved."""
         return Moment(self.at, self.epoch + self.at)

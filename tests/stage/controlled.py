@@ -1,8 +1,8 @@
-"""The whole controller in the test's own loop, towards an embedded API server: its clock, metrics and parts at hand.
+"""The whole controller in the test's own loop, with an embedded API server; its clock, metrics and parts are
+accessible.
 
-It is the real object graph with the real Kopf and client. The spans that something is waited out for are short; those
-that only bound what hangs are as generous as in production, so that no load makes a call fail: a test of a time-out
-sets its own.
+It is the real object graph with the real Kopf and client. Times that a test would have to wait for are short; timeouts
+are as long as in production, so that no load makes a call fail. A test of a timeout sets its own.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Controlled:
     complaints: list[Mapping[str, Any]] = field(default_factory=list)
 
     def metric(self, name: str, **labels: str) -> float:
-        """Read a metric of ours; 0 where it has no such series."""
+        """Return a metric of ours; 0 if there is no such series."""
         return self.application.metrics.registry.get_sample_value(PREFIX + name, labels) or 0.0
 
     async def until(self, condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until a condition holds, or raise why the controller ended before."""
+        """Wait until a condition holds; if the controller ends first, raise its exception."""
         await until(lambda: self.running.done() or condition(), seconds)
         if self.running.done():
             self.running.result()
@@ -77,7 +77,7 @@ class Controlled:
             return answer.status, (await answer.text()).strip()
 
     async def end(self) -> None:
-        """Stop it in good order; raise what it raises."""
+        """Stop the controller gracefully; raise its exception, if any."""
         self.stop.set()
         await asyncio.wait((self.running,), timeout=PATIENCE_SECONDS)
         assert self.running.done(), _what_hangs()
@@ -85,7 +85,7 @@ class Controlled:
 
 
 def connection_to(server: ApiServer) -> Connection:
-    """Make a way to the server, without credentials."""
+    """Return a connection to the server, without credentials."""
     return Connection(Configuration(host=server.url), FixedAuthorization(None), "the test", None, in_cluster=False)
 
 
@@ -102,9 +102,10 @@ async def controlling(
     reinstall_signal_handlers: Callable[[], None] = lambda: None,
     listen: Address | None = None,
 ) -> AsyncIterator[Controlled]:
-    """Run the controller, from synced on, until the end of the block; nothing in the loop may complain meanwhile.
+    """Run the controller until the end of the block; the block begins once it is synced. Errors in the loop fail the
+    test.
 
-    ``sharpening`` False spares the up to one second in which it finds out when the server's second turns.
+    ``sharpening`` False: do not wait up to a second to find out when a second of the server's clock begins.
     """
     clock, stop, listen = clock or ServerClock(), asyncio.Event(), listen or Address("127.0.0.1", free_port())
     with contextlib.nullcontext() if sharpening else mock.patch("taint_eviction.wiring.sharpen", _not_at_all):
@@ -133,7 +134,7 @@ async def controlling(
 
 
 def _what_hangs() -> list[str]:
-    """Say of each task where it waits: the controller did not end."""
+    """Return where each task waits, for a controller that did not end."""
     return [f"{task.get_name()}: {' > '.join(_awaited(task.get_coro()))}" for task in asyncio.all_tasks()]
 
 
@@ -144,7 +145,7 @@ def _awaited(work: Any) -> Iterator[str]:
 
 
 async def _not_at_all(*_: object) -> None:
-    """Stand in for the sharpening of the clock."""
+    """Replace the sharpening of the clock."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Objects on the embedded API server, what has become of them, and the kubeconfig by which it is reached."""
+"""Objects on the embedded API server, their state, and its kubeconfig."""
 
 import json
 from pathlib import Path
@@ -14,13 +14,13 @@ KEY = "maintenance"
 
 
 def tolerates(seconds: int | None = None, key: str = KEY) -> Json:
-    """Make a toleration, without a limit where ``seconds`` is None."""
+    """Return a toleration, without a limit if ``seconds`` is None."""
     toleration: Json = {"key": key, "operator": "Exists", "effect": "NoExecute"}
     return toleration if seconds is None else {**toleration, "tolerationSeconds": seconds}
 
 
 def add_nodes(server: ApiServer, *names: str) -> None:
-    """Create nodes that are ready."""
+    """Create ready nodes."""
     for name in names:
         server.create("nodes", node_object(name, server.clock.timestamp()))
 
@@ -67,13 +67,13 @@ async def deleted(server: ApiServer, *names: str, within_seconds: float = PATIEN
 
 
 def is_leaving(server: ApiServer, name: str) -> bool:
-    """Tell whether a pod is terminating or gone."""
+    """Return whether a pod is terminating or gone."""
     pod = server.get("pods", name)
     return pod is None or "deletionTimestamp" in pod["metadata"]
 
 
 def write_kubeconfig(path: Path, server: ApiServer | str, token: str | None = None, **user: Any) -> Path:
-    """Write a kubeconfig for a server or its URL, and return its path; ``user`` says how to log in."""
+    """Write a kubeconfig for a server or its URL, and return its path; ``user`` contains the credentials."""
     content = kubeconfig(server, token=token)
     content["users"][0]["user"] |= user
     path.write_text(json.dumps(content))

@@ -1,6 +1,6 @@
-"""The real command in processes of its own: run to its end, or as a controller whose log lines are read.
+"""The real command in its own process: run to its end, or as a controller whose log lines are read.
 
-What a process writes to stderr is always drained, and whoever still runs at the end of the block is killed.
+stderr of a process is always drained, and a process that still runs at the end of the block is killed.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def start(
     stdout: int | None = None,
     stderr: int = asyncio.subprocess.PIPE,
 ) -> asyncio.subprocess.Process:
-    """Start a command in the project's directory; it takes nothing from the environment that it would obey."""
+    """Start a command in the project's directory, without the command's own variables of this environment."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TAINT_EVICTION_")}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, *program, *words),
@@ -47,7 +47,7 @@ async def start(
 
 
 class CommandResult(NamedTuple):
-    """How a command ended, and what it printed."""
+    """The exit code of a command, and its output."""
 
     code: int
     out: str
@@ -55,13 +55,13 @@ class CommandResult(NamedTuple):
 
 
 async def invoked(*words: str) -> CommandResult:
-    """Run a command in a thread of this process: it prints the same, and costs no start of an interpreter."""
+    """Run a command in a thread of this process; the output is the same, and no interpreter has to start."""
     result = await asyncio.to_thread(CliRunner().invoke, cli, words, catch_exceptions=False)
     return CommandResult(result.exit_code, result.stdout, result.stderr)
 
 
 async def output_of(*words: str) -> str:
-    """Run a command that must succeed in a process of its own, as a person does, and return what it prints."""
+    """Run a command in its own process, as a person does, and return its output; the command must succeed."""
     process = await start(*words, stdout=asyncio.subprocess.PIPE)
     out, complaints = await process.communicate()
     assert process.returncode == 0, complaints.decode()
@@ -79,11 +79,11 @@ class RunningController:
 
     @property
     def url(self) -> str:
-        """Where it serves probes, metrics and its status."""
+        """The URL of its probes, metrics and status."""
         return f"http://{self.listen}"
 
     async def read(self) -> None:
-        """Collect log lines until it ends."""
+        """Collect log lines until the process ends."""
         assert self.process.stderr is not None
         async for line in self.process.stderr:
             try:
@@ -100,7 +100,7 @@ class RunningController:
         return [line for line in self.lines if fields.items() <= line.items()]
 
     async def until(self, condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until a condition holds; fail with the last log lines where it never does, or once this has ended."""
+        """Wait until a condition holds; on a timeout or the end of the process, fail with the last log lines."""
         held: Any = False
 
         async def holds() -> bool:
@@ -114,16 +114,16 @@ class RunningController:
         assert held, self.lines[-10:]
 
     async def says(self, seconds: float = PATIENCE_SECONDS, **fields: str) -> Json:
-        """Wait until it has written a line with these fields, and return the first."""
+        """Wait until the process has logged a line with these fields, and return the first such line."""
         await self.until(lambda: self.told(**fields), seconds)
         return self.told(**fields)[0]
 
     async def synced(self) -> None:
-        """Wait until it says that it is synced."""
+        """Wait until the process logs that it is synced."""
         await self.until(lambda: any(str(line.get("message", "")).startswith("synced") for line in self.lines))
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Ask its probe server; status 0 where it does not listen yet."""
+        """Send a request to the probe server; the status is 0 if it does not listen yet."""
         try:
             async with aiohttp.ClientSession() as session, session.get(f"{self.url}{path}") as answer:
                 return answer.status, await answer.text()
@@ -131,13 +131,13 @@ class RunningController:
             return 0, ""
 
     async def leads(self) -> bool:
-        """Tell whether its metrics say that it leads."""
+        """Return whether its metrics say that it leads."""
         _, text = await self.get("/metrics")
         [line] = [line for line in text.splitlines() if line.startswith("leader_election_master_status{")]
         return line.endswith(" 1.0")
 
     async def ask(self, *words: str) -> str:
-        """Ask it by a command that must succeed, and return what that prints."""
+        """Run a command that asks this controller and must succeed, and return its output."""
         return await output_of(*words, "--server", self.url)
 
     def signal(self, number: signal.Signals) -> None:
@@ -145,19 +145,19 @@ class RunningController:
         self.process.send_signal(number)
 
     async def ended(self) -> int:
-        """Wait for its end and return its exit code."""
+        """Wait for the end of the process and return its exit code."""
         code = await asyncio.wait_for(self.process.wait(), PATIENCE_SECONDS)
         if self.reading is not None:
             await self.reading
         return code
 
     async def end(self) -> int:
-        """Ask it to end in good order, and return its exit code."""
+        """Stop the process gracefully, and return its exit code."""
         self.signal(signal.SIGTERM)
         return await self.ended()
 
     async def kill(self) -> None:
-        """End it as a power failure does; no matter if it has ended."""
+        """Kill the process; do nothing if it has ended."""
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         await self.ended()
@@ -166,7 +166,7 @@ class RunningController:
 async def start_controller(
     config: Path | str, *flags: str, listen: str | None = None, program: Sequence[str] = COMMAND
 ) -> RunningController:
-    """Start a controller whose log lines are collected, which nobody ends."""
+    """Start a controller and collect its log lines; the caller must end it."""
     where = () if listen is None else ("--listen", listen)
     words = ("run", "--kubeconfig", str(config), "--log-format", "json", *where, *flags)
     started = RunningController(await start(*words, program=program), listen)
@@ -182,9 +182,9 @@ async def running_controller(
     program: Sequence[str] = COMMAND,
     synced: bool = True,
 ) -> AsyncIterator[RunningController]:
-    """Run a controller without leader election until the end of the block, from when it is synced; it is killed there.
+    """Run a controller without leader election; it is killed at the end of the block, which begins once it is synced.
 
-    ``listen``: the address of its probe server, None: the default one. ``synced`` False: from its start.
+    ``listen``: the address of its probe server; None: the default. ``synced`` False: the block begins at its start.
     """
     run = await start_controller(config, "--no-leader-elect", *flags, listen=listen, program=program)
     try:

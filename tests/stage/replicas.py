@@ -1,7 +1,7 @@
-"""Real controllers in processes of their own before one embedded API server, each behind a line that can be cut.
+"""Real controllers in their own processes with one embedded API server, each behind a connection that can be cut.
 
-The server knows who called by the token that each replica has been given. Tests are stories: each is played once, and
-its tests look at what the server has written down.
+The server recognizes each replica by its token. Each test module runs its replicas once, and its tests check what the
+server has recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fake_apiserver import ApiServer, LoggedRequest
 
 LEASE = "taint-eviction-controller"
 
-# A leader on a machine with other work must be able to renew in time, and whoever takes over is waited for.
+# A leader must be able to renew in time on a machine with other work, and tests wait for each takeover.
 LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 8.0, 5.0, 0.5
 QUICK_ELECTION = (
     f"--leader-elect-lease-duration={LEASE_SECONDS:g}s",
@@ -31,10 +31,10 @@ QUICK_ELECTION = (
 
 
 class Line:
-    """A TCP line to the server that can be cut without either end noticing: nothing passes, nothing is refused.
+    """A TCP line to the server that can be cut unnoticed by both ends: nothing passes, and nothing is refused.
 
-    What was sent into a cut line is lost; mended, it resets the connections of before, as a firewall does that has
-    forgotten them. ``called`` is set once somebody has connected.
+    Data sent into a cut line is lost. A mended line resets its earlier connections, as a firewall does that has
+    forgotten them. ``called`` is set once a client has connected.
     """
 
     def __init__(self, port: int) -> None:
@@ -50,7 +50,7 @@ class Line:
         return int(self._listener.sockets[0].getsockname()[1])
 
     def cut(self) -> None:
-        """Let nothing pass any more."""
+        """Let nothing pass from now on."""
         self._open.clear()
 
     def mend(self) -> None:
@@ -60,11 +60,11 @@ class Line:
         self._open.set()
 
     def let_go(self) -> None:
-        """Let everything pass that waits."""
+        """Let everything pass that waits, and keep the connections."""
         self._open.set()
 
     async def stop(self) -> None:
-        """End everything."""
+        """Stop listening and close all connections."""
         self._listener.close()
         for task in self._tasks:
             task.cancel()
@@ -100,7 +100,7 @@ class Line:
 
 @dataclass
 class ReplicaProcess(RunningController):
-    """A replica; ``name`` is its token, ``line`` its way to the server."""
+    """A replica; ``name`` is its token, ``line`` its connection to the server."""
 
     name: str = ""
     line: Line = field(kw_only=True)
@@ -117,7 +117,7 @@ class Theatre:
         self.replicas: list[ReplicaProcess] = []
 
     def _accept(self, token: str) -> bool:
-        # Asked right after a request was written down, with no await between.
+        # The server calls this right after it has recorded a request, with no await between.
         self.callers[self.server.requests.entries[-1].number] = token
         return True
 
@@ -134,7 +134,7 @@ class Theatre:
         return replica
 
     async def close(self) -> None:
-        """Kill what still runs, and wait for it."""
+        """Kill the replicas that still run, and wait for their ends."""
         for replica in self.replicas:
             await replica.kill()
             await replica.line.stop()
@@ -146,11 +146,11 @@ class Theatre:
         add_nodes(self.server, name)
 
     def add_pod(self, name: str, node: str, tolerates_seconds: int | None = None) -> None:
-        """Create a pod that tolerates the taint for so long, None: not at all."""
+        """Create a pod that tolerates the taint for this time; None: not at all."""
         add_pod(self.server, name, node, *([] if tolerates_seconds is None else [tolerates(tolerates_seconds)]))
 
     def taint(self, node: str) -> None:
-        """Taint a node now; from then on its pods are due in their time."""
+        """Taint a node now, and record when its pods are due."""
         at = now()
         self.server.taint(node, KEY)
         for pod in self.server.list("pods", field_selector=f"spec.nodeName={node}"):
@@ -158,14 +158,14 @@ class Theatre:
             self.due_at[pod["metadata"]["name"]] = at + (tolerations[0]["tolerationSeconds"] if tolerations else 0)
 
     def is_gone(self, name: str) -> bool:
-        """Tell whether a pod is terminating or gone."""
+        """Return whether a pod is terminating or gone."""
         return is_leaving(self.server, name)
 
     def all_gone(self) -> bool:
-        """Tell whether every pod that is due at some time is terminating or gone."""
+        """Return whether every pod with a recorded deadline is terminating or gone."""
         return all(self.is_gone(name) for name in self.due_at)
 
-    # What has been written down
+    # Records of the server
 
     def lease(self) -> dict[str, Any]:
         """Return the Lease's spec."""
@@ -203,7 +203,7 @@ class Theatre:
 
 @contextlib.asynccontextmanager
 async def theatre(directory: Path) -> AsyncIterator[Theatre]:
-    """Serve a cluster; whatever still runs is killed in the end."""
+    """Serve a cluster; kill the replicas that still run at the end."""
     made = Theatre(directory)
     async with made.server:
         try:
@@ -213,5 +213,5 @@ async def theatre(directory: Path) -> AsyncIterator[Theatre]:
 
 
 async def is_ready(replica: ReplicaProcess) -> bool:
-    """Ask its probe server."""
+    """Return whether a replica's readiness probe succeeds."""
     return (await replica.get("/readyz"))[0] == 200

@@ -1,7 +1,7 @@
-"""How tests wait: for conditions, for as long as a machine under any load may need, and never for a span.
+"""How tests wait: for conditions, as long as a machine under any load may need, and never for a fixed time.
 
-``PATIENCE_SECONDS`` only bounds a test that would hang. No test passes or fails by how soon something happens: how soon
-is what benchmarks measure, and what tests on a virtual clock assert exactly.
+``PATIENCE_SECONDS`` only bounds a test that would hang. No test passes or fails by how soon something happens:
+benchmarks measure this, and tests on a virtual clock assert it exactly.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ async def until(condition: Callable[[], Any], seconds: float = PATIENCE_SECONDS)
 
 
 async def sleep_until(at: float) -> None:
-    """Wait for an instant of the loop's clock."""
+    """Wait until an instant of the loop's clock."""
     await asyncio.sleep(at - now())
 
 
 def now() -> float:
-    """Read the loop's clock, by which the API server dates the arrival of requests."""
+    """Return the time of the loop's clock, with which the API server records the arrival of requests."""
     return asyncio.get_running_loop().time()
 
 
 def free_port() -> int:
-    """Find a port that nobody listens on."""
+    """Return a port on which no process listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
