@@ -28,7 +28,7 @@ FACTS = [
     {
         "what": "verdict",
         "as_told": True,
-        "lines": ["Built-in 1.36: late", "This controller: in time", "All went as told."],
+        "lines": ["Built-in 1.36: late", "This controller: in time", "Everything went as expected."],
     },
 ]
 
@@ -45,7 +45,7 @@ def test_the_last_screen_is_drawn_from_what_the_demo_prints() -> None:
     assert "model of built-in 1.36 this controller" in text
     assert "evicted at 1.0 s" in text
     assert "stops <evicting>" in text
-    assert text.endswith("Built-in 1.36: late This controller: in time All went as told.")
+    assert text.endswith("Built-in 1.36: late This controller: in time Everything went as expected.")
 
 
 def test_the_picture_of_the_readme_is_small_and_loads_nothing() -> None:
@@ -53,4 +53,4 @@ def test_the_picture_of_the_readme_is_small_and_loads_nothing() -> None:
     svg = PICTURE.read_text()
     assert len(svg) < 150_000
     assert "url(http" not in svg
-    assert said(svg).endswith("This controller: each pod in its time, none by mistake All went as told.")
+    assert said(svg).endswith("This controller: each pod in its time, none by mistake Everything went as expected.")

@@ -16,7 +16,7 @@ from fake_apiserver import LoggedRequest
 from taint_eviction.adapters.answers import failure_reason
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef, Taint
-from taint_eviction.runtime.ports import CallFailed, ClusterReader, ClusterWriter, FailureReason, Page
+from taint_eviction.runtime.ports import CallFailed, FailureReason, Page
 
 NOW = Moment(5.0, EPOCH + 5.0)
 
@@ -34,13 +34,6 @@ async def all_pods(at: ClientStage, node_name: str | None) -> list[Page[Pod]]:
 
 def names(pages: list[Page[Pod]]) -> list[str]:
     return [pod.ref.key.name for page in pages for pod in page.objects]
-
-
-async def test_reader_and_writer_implement_their_protocols(at: ClientStage) -> None:
-    """This is mainly a check of static types: a reader and a writer of the cluster."""
-    reader: ClusterReader = at.reader
-    writer: ClusterWriter = at.writer
-    assert (reader, writer) == (at.reader, at.writer)
 
 
 # Reads

@@ -12,8 +12,8 @@ from fake_apiserver.node_taints import UNREACHABLE, has_no_execute
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
-async def test_each_node_has_a_lease_and_its_kubelet_renews_it() -> None:
-    """The time in the Lease is that of the last renewal, not of the request."""
+async def test_each_node_has_a_lease_with_the_time_of_its_last_renewal() -> None:
+    """Reading the Lease does not renew it."""
     async with serving(node_lifecycle=NodeLifecycleSettings()) as (server, api):
         begin = server.clock.now()
         add_node(server, "n1")

@@ -117,7 +117,7 @@ async def test_whole_process_stepped_by_freezegun_moves_no_deadline() -> None:
             server.taint("n1", KEY)
             await running.until(lambda: running.metric("pending_evictions") == 1)
             tomorrow = datetime.datetime.fromtimestamp(real(), datetime.UTC) + datetime.timedelta(days=1)
-            others = ["faults_stage", "fake_apiserver"]
+            others = ["tests.stage", "fake_apiserver"]
             with freezegun.freeze_time(tomorrow, real_asyncio=True, ignore=others):
                 late = await deleted(server, "armed") - tainted_at
             assert late >= TOLERANCE

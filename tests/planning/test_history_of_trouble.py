@@ -187,7 +187,7 @@ def test_a_pause_does_not_hold_pods_that_had_gone() -> None:
 def test_a_pause_from_the_beginning_is_given() -> None:
     """The controller knew the pause before it did anything."""
     record = recorded(head(), told(0.2, "paused", scope_kind="all"), *TAINTED)
-    assert scenario_of(record)["given"]["orders"] == {"pause": True}
+    assert scenario_of(record)["given"]["controlState"] == {"pause": True}
     assert evictions(played(record)) == {}
 
 

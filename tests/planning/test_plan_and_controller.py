@@ -199,7 +199,7 @@ async def test_present_pauses_are_mentioned(server: ApiServer, config: str) -> N
         "the plan does not consider that all evictions are paused (since 2026-03-01T12:00:00Z: upgrade)",
         "the plan does not consider that evictions are paused for node n1",
     ]
-    held = "nothing goes: every pod that would leave is held by a pause of all evictions. Without that: 6 of "
+    held = "no pod leaves now: every pod that would leave is held by a pause of all evictions. Without that: 6 of "
     assert document["summary"].startswith(held)
     assert not any("paused" in note for note in (await plan("--kubeconfig", config))["notes"])
     server.answerer.authorize = lambda request: request.resource_name != "configmaps"

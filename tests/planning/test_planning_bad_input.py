@@ -130,7 +130,7 @@ def test_half_a_character_is_no_text() -> None:
 def test_a_key_that_is_there_twice_in_yaml_is_refused() -> None:
     """kubectl refuses it, too: one of the two would be ignored. A merged key may be overridden."""
     twice = "kind: Node\nmetadata: {name: a}\nspec: {taints: [{key: k, effect: NoExecute}]}\nspec: {}\n"
-    assert read(twice).problems == ["stdin:4: no YAML: the key 'spec' is there twice"]
+    assert read(twice).problems == ["stdin:4: not valid YAML: the key 'spec' appears twice"]
     merged = "x: &x {kind: Pod, metadata: {name: a}}\n<<: *x\nkind: Node\n"
     assert list(read(merged).nodes) == ["a"]
 

@@ -79,7 +79,6 @@ def test_two_budgets_for_one_pod_block_its_eviction() -> None:
 def test_pods_that_are_not_ready_cost_nothing() -> None:
     """Pods that are not ready do not count as healthy; AlwaysAllow lets them be evicted."""
     unready = web(2, leaving=2, ready=False)
-    assert not with_budget(*unready, budget("web", WEB, minAvailable=0)).broken_budgets
     blocked = budget("web", WEB, minAvailable=2)
     assert with_budget(*unready, blocked, mode=EvictionMode.EVICT).leaving[0].blocked
     blocked["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
@@ -100,7 +99,7 @@ def test_an_empty_selector_covers_all_pods_and_an_absent_one_none() -> None:
         ("", True), ("app=web", True), ("app==web", True), ("app=db", False), ("app!=db", True), ("tier!=x", True),
         ("app in (web, db)", True), ("app notin (web)", False), ("app", True), ("!app", False), ("!tier", True),
         ("app=web,!tier", True), ("size>3", True), ("size<3", False), ("a.b/c=d", False),
-        ("app=web,app notin (a,web)", False),
+        ("app=web,app notin (a,web)", False), ("app=", False), ("app!=", True),
     ],
 )  # fmt: skip
 def test_selectors_are_read_as_kubectl_reads_them(text: str, expected: bool) -> None:
@@ -108,12 +107,9 @@ def test_selectors_are_read_as_kubectl_reads_them(text: str, expected: bool) -> 
     assert chooses(parse_selector(text), {"app": "web", "size": "4"}) is expected
 
 
-@pytest.mark.parametrize("text", ["app=", "a b", "=x", "app in web", "app,,b", "a in (x"])
+@pytest.mark.parametrize("text", ["a b", "=x", "app in web", "app,,b", "a in (x"])
 def test_a_text_that_is_no_selector_is_refused(text: str) -> None:
-    """A term with an empty value is a selector."""
-    if text == "app=":
-        assert not chooses(parse_selector(text), {"app": "web"})
-        return
+    """The error says that it is about a label selector."""
     with pytest.raises(ValueError, match="a label selector"):
         parse_selector(text)
 

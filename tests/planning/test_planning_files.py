@@ -88,7 +88,7 @@ def test_a_truncated_file_gives_what_comes_before(tmp_path: Path) -> None:
     assert names(inventory) == ["node-1", "web"]
     line = cut[: cut.rindex('        {\n            "apiVersion"')].count("\n") + 1
     assert inventory.problems == [
-        f"stdin:{line}: the text ends in the middle: this object and what followed is missing"
+        f"stdin:{line}: the text ends in the middle: this object and everything after it are missing"
     ]
 
 
@@ -96,7 +96,7 @@ def test_broken_json_names_the_line() -> None:
     """The object before the error is used."""
     inventory = read('{"items": [\n{"kind": "Node", "metadata": {"name": "a"}},\n{"kind" "Pod"}\n]}')
     assert names(inventory) == ["a"]
-    assert inventory.problems == ["stdin:3: no JSON: Expecting ':' delimiter"]
+    assert inventory.problems == ["stdin:3: not valid JSON: Expecting ':' delimiter"]
 
 
 def test_broken_yaml_names_the_line() -> None:
@@ -105,7 +105,7 @@ def test_broken_yaml_names_the_line() -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n" + "".join(f"- kind: Node\n  metadata: {item}\n" for item in items)
     inventory = read(text)
     assert names(inventory) == ["a"]
-    assert inventory.problems == ["stdin:7: no YAML: did not find expected node content"]
+    assert inventory.problems == ["stdin:7: not valid YAML: did not find expected node content"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,9 @@ def test_anchors_are_valid_within_their_document() -> None:
     """An alias may refer to another item, but not to another document."""
     text = "items:\n- kind: Node\n  metadata: &m {name: a}\n- {kind: Pod, metadata: *m, spec: {}}\nkind: List\n---\n"
     assert names(read(text)) == ["a", "a"]
-    assert read(text + "{kind: Node, metadata: *m}\n").problems == ["stdin:7: no YAML: found undefined alias 'm'"]
+    assert read(text + "{kind: Node, metadata: *m}\n").problems == [
+        "stdin:7: not valid YAML: found undefined alias 'm'"
+    ]
 
 
 KUBECTL = Path("tests/planning/data/kubectl.yaml")

@@ -226,8 +226,8 @@ def test_a_policy_that_is_wrong_exits_2_with_all_problems(tmp_path: Path) -> Non
     assert result.stderr.splitlines() == [
         f"taint-eviction: {file}:4: mode must be one of delete, evict, evict-then-delete, not 'kill'",
         f"taint-eviction: {file}:5: pause must be true or false, not 'maybe'",
-        f"taint-eviction: {file}:5: rule 'b' can never count: rule 'a' in line 4 matches all that it matches,"
-        " and the first that matches counts",
+        f"taint-eviction: {file}:5: rule 'b' never applies: rule 'a' in line 4 matches all that it matches,"
+        " and the first that matches applies",
     ]
 
 

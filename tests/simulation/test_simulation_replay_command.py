@@ -232,9 +232,9 @@ def test_progress_is_shown_neither_for_one_file_nor_in_a_pipe(files: int, termin
 @pytest.mark.parametrize(
     ("good", "bad", "problem"),
     [
-        ("One pod", "One \x01pod", "1: it is no YAML: unacceptable character #x0001"),
-        ("{evicted: 40}", "{evicted: 4\x010}", "9: it is no YAML: unacceptable character #x0001"),
-        ("at: 10", "at: !!int x", "6: it is no YAML: invalid literal for int() with base 10: 'x'"),
+        ("One pod", "One \x01pod", "1: it is not valid YAML: unacceptable character #x0001"),
+        ("{evicted: 40}", "{evicted: 4\x010}", "9: it is not valid YAML: unacceptable character #x0001"),
+        ("at: 10", "at: !!int x", "6: it is not valid YAML: invalid literal for int() with base 10: 'x'"),
         ("[{name", "[{name: web-0, nodeName: node-1},\n    {name", "5: 'web-0' is given twice"),
         ("[node-1]", "[node-1,\n    node-2, node-1]", "4: 'node-1' is given twice"),
         ("evicted: 40", "evicted: soon", "9: evicted must be seconds (90) or a duration (1m30s, 500ms), not 'soon'"),

@@ -159,7 +159,7 @@ def test_each_wrong_value_is_named_with_its_line(old: str, new: str, said: str) 
         ("pause: {node: node-1, namespace: a}", "'node' and 'namespace' do not go together: pause takes one of them"),
         ("resume: {node: node-2}", "no node of this scenario is called 'node-2'"),
         ("resetBreaker: now", "resetBreaker must be a mapping of ahead, not 'now'"),
-        ("loseOrders: now", "loseOrders takes nothing, not 'now'"),
+        ("loseControlState: now", "loseControlState takes nothing, not 'now'"),
         ("setHold: {pod: web-0}", "setHold lacks 'hold'"),
         ("annotate: {pod: web-0, annotations: a}", "annotations must be a mapping, not 'a'"),
         ("annotate: {pod: web-0, annotations: {a: 5}}", "annotations.a must be text, not the number 5"),
@@ -187,7 +187,7 @@ def test_a_wrong_argument_of_an_action_is_named(step: str, said: str) -> None:
         ("? [a]\n: b", "s.yaml:1: a key must be text"),
         ("- a", "s.yaml:1: a scenario must be a mapping of about, expect, given"),
         ("about: !!python/object:os.system x", "s.yaml:1: could not determine a constructor for the tag"),
-        ("about: \x00", "s.yaml:1: it is no YAML: unacceptable character"),
+        ("about: \x00", "s.yaml:1: it is not valid YAML: unacceptable character"),
     ],
 )
 def test_invalid_yaml_is_named_with_its_line(text: str, said: str) -> None:
@@ -303,6 +303,10 @@ def test_a_range_makes_many_objects() -> None:
                 Picked(frozenset({CallKind.DELETE})), 9.0, CallFault(fails=True, status=502, date_ahead_seconds=-60.0)
             ),
         ),
+        (
+            "refuse: {call: readOrders, times: 1}",
+            do.DisturbCalls(Picked(frozenset({CallKind.READ_CONTROL_STATE}), times=1), None, CallFault(fails=True)),
+        ),
         ("outage: {for: 500ms}", do.Outage(0.5)),
         ("pause: {}", suspend.PauseEvictions()),
         ("pause: {node: node-1, reason: why}", suspend.PauseEvictions("node-1", reason="why")),
@@ -310,6 +314,7 @@ def test_a_range_makes_many_objects() -> None:
         ("resume: all", suspend.ResumeEvictions(every=True)),
         ("resetBreaker:", suspend.ResetBreaker()),
         ("resetBreaker: {ahead: 1h}", suspend.ResetBreaker(3600.0)),
+        ("loseControlState: {}", suspend.LoseControlState()),
         ("loseOrders: {}", suspend.LoseControlState()),
         ("scribble: {key: pause, value: 'yes'}", suspend.Scribble("pause", "yes")),
         ("setHold: {pod: web-0, hold: true}", do.SetHold(NamespacedName("default", "web-0"), "true")),

@@ -70,7 +70,7 @@ def test_numbers_are_integers_that_kubernetes_can_hold(field: str, value: object
 def test_a_toleration_that_is_noted_twice_is_refused() -> None:
     """Nobody can tell which of the two entries has the toleration's own seconds."""
     text = orjson.dumps({"by": "controller", "tolerations": [TOLERATION, TOLERATION | {"seconds": 2}]})
-    with pytest.raises(Unreadable, match=r"tolerations\[1\] is there twice"):
+    with pytest.raises(Unreadable, match=r"tolerations\[1\] appears twice"):
         read_note(text.decode())
 
 

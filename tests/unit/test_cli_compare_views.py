@@ -37,8 +37,8 @@ def test_the_verdict_counts_what_was_the_same_and_what_was_not() -> None:
     assert verdict == (
         "in 6 d 412 evictions: 398 the same; 9 that the built-in controller never did; 5 that it did later, by 41–300 s"
     )
-    assert outstanding == "2 more that the built-in controller has not done so far"
-    assert unseen == "of 1 more it was not seen what the built-in controller did"
+    assert outstanding == "2 more evictions that the built-in controller has not done yet"
+    assert unseen == "for 1 more it is not known what the built-in controller did"
     assert (empty, header.split()) == ("", ["WHEN", "POD", "NODE", "BUILT-IN", "CONTROLLER"])
     assert first.endswith(
         "shop/web-0  n1    it came 41 s later: as if its countdown had begun anew (a restart or a new leader),"

@@ -214,7 +214,7 @@ def test_a_storm_shows_its_progress_and_the_time_that_is_left() -> None:
     on.sees(node(taint()), *(pod(name=f"p{number}", uid=f"p{number}") for number in range(1236)))
     document = status(on, limit="0")
     document["evictedLately"] = lately(764, 190.0)
-    assert "going on: 764 of 2,000, 190/s, about 7 s left" in status_lines(document)
+    assert "in progress: 764 of 2,000, 190/s, about 7 s left" in status_lines(document)
     few = status(one_due())
     few["evictedLately"] = lately(764, 190.0)
     assert not any("going on" in line for line in status_lines(few))
@@ -224,7 +224,7 @@ def test_after_a_lost_connection_the_last_state_is_shown_as_past() -> None:
     """The first line says since when the connection is lost."""
     document = status(Stage())
     told = lost_lines(document, ["\x1b[32mready\x1b[0m"], "pod a does not answer")
-    assert told == [f"connection lost since {SINCE}: pod a does not answer", "what was so then:", "ready"]
+    assert told == [f"connection lost since {SINCE}: pod a does not answer", "the last known status:", "ready"]
 
 
 def test_at_80_columns_names_are_shortened_in_the_middle_and_the_reason_stays() -> None:

@@ -257,8 +257,8 @@ def test_a_rule_that_can_never_count_is_refused(earlier: str, later: str) -> Non
     """One before it matches all that it matches."""
     found = problems(f"{HEAD}  - {{name: a, {earlier}}}\n  - {{name: b, {later}}}")
     assert found == [
-        "p.yaml:5: rule 'b' can never count: rule 'a' in line 4 matches all that it matches,"
-        " and the first that matches counts"
+        "p.yaml:5: rule 'b' never applies: rule 'a' in line 4 matches all that it matches,"
+        " and the first that matches applies"
     ]
 
 
@@ -304,10 +304,10 @@ def test_there_is_an_end_to_rules() -> None:
         ("rules: !!int ''", "1: '' is no tag:yaml.org,2002:int"),
         ("rules: !!timestamp x", "1: 'x' is no tag:yaml.org,2002:timestamp"),
         (f"rules: 0x{'f' * 9999}", "1: this number is too large"),
-        (f"rules: {'9' * 9999}", "1: it is no YAML: Exceeds the limit"),
-        (f"rules: {'9:' * 999}9.0", "1: it is no YAML: int too large to convert to float"),
-        ('rules: "\\UFFFFFFFF"', "1: it is no YAML: "),
-        ("[" * 9999, "1: it is no YAML: maximum recursion depth exceeded"),
+        (f"rules: {'9' * 9999}", "1: it is not valid YAML: Exceeds the limit"),
+        (f"rules: {'9:' * 999}9.0", "1: it is not valid YAML: int too large to convert to float"),
+        ('rules: "\\UFFFFFFFF"', "1: it is not valid YAML: "),
+        ("[" * 9999, "1: it is not valid YAML: maximum recursion depth exceeded"),
     ],
 )
 def test_what_is_no_policy_at_all_is_named_with_its_line(text: str, said: str) -> None:

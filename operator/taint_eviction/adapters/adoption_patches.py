@@ -60,7 +60,7 @@ def _read(note: str) -> AdoptionNote:
             refuse(f"{path}.effect is not {NO_EXECUTE}, so the toleration has no seconds")
         identity = TolerationKey(Toleration(key, operator, value, effect), _integer(noted, "occurrence", path))
         if any(identity in known for known in seconds.values()):
-            refuse(f"{path} is there twice")
+            refuse(f"{path} appears twice")
         by = _by(noted, f"{path}.by") if "by" in noted else taken_by
         seconds[by][identity] = _integer(noted, "seconds", path)
     return AdoptionNote(seconds[AdoptedBy.CONTROLLER], seconds[AdoptedBy.ADMISSION])

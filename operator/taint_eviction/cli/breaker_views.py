@@ -30,7 +30,7 @@ def breaker_lines(document: Mapping[str, Any]) -> list[str]:
     lines += zone_lines(breaker)
     lines += [_not_counted(each) for each in breaker.get("uncounted", ())]
     if not losses:
-        return [*lines, "no pod waits for it"]
+        return [*lines, "no pod waits for the breaker"]
     rows = [tuple(str(each[field]) for field in ("node", "taint", "pods", "held", "leaveNow")) for each in losses]
     lines += ["", click.style("nodes and taints with pods to evict", bold=True)]
     lines += table_lines(_HEADER, rows[:_MAX_ROWS])

@@ -52,7 +52,7 @@ def _range(later: Mapping[str, float] | None) -> str:
 def _notes(document: Mapping[str, Any]) -> list[str]:
     notes = []
     if document["outstanding"]:
-        notes.append(f"{document['outstanding']} more that the built-in controller has not done so far")
+        notes.append(f"{document['outstanding']} more evictions that the built-in controller has not done yet")
     if document["unseen"]:
-        notes.append(f"of {document['unseen']} more it was not seen what the built-in controller did")
+        notes.append(f"for {document['unseen']} more it is not known what the built-in controller did")
     return notes

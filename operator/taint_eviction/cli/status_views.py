@@ -60,7 +60,7 @@ def status_lines(
 def lost_lines(document: Mapping[str, Any], lines: list[str], failures: str) -> list[str]:
     """Return since when there is no answer, and the last status without colours: it may be outdated."""
     lost = _bad(visible(f"connection lost since {document['now']}: {failures}"))
-    return [lost, "what was so then:", *(click.style(click.unstyle(line), dim=True) for line in lines)]
+    return [lost, "the last known status:", *(click.style(click.unstyle(line), dim=True) for line in lines)]
 
 
 def _lately(document: Mapping[str, Any]) -> list[str]:
@@ -76,7 +76,7 @@ def _lately(document: Mapping[str, Any]) -> list[str]:
     if storm and storm["gone"] and left >= _MIN_STORM:
         gone, rate = storm["gone"], storm["perSecond"]
         seconds = f", about {span(max(1.0, left / rate))} left" if rate else ""
-        lines.append(f"going on: {gone:,} of {gone + left:,}, {rate:.0f}/s{seconds}")
+        lines.append(f"in progress: {gone:,} of {gone + left:,}, {rate:.0f}/s{seconds}")
     return lines
 
 

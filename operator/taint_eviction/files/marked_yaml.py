@@ -107,14 +107,14 @@ def load(text: str, file: str) -> Marked:
         return _Marking(file, loader).mark(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = " ".join(str(error.problem or error.context or "it is no YAML").split())
+        what = " ".join(str(error.problem or error.context or "it is not valid YAML").split())
         raise Malformed([Problem(file, mark.line + 1 if mark else 1, what)]) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        what = f"it is no YAML: unacceptable character #x{error.character:04x}"
+        what = f"it is not valid YAML: unacceptable character #x{error.character:04x}"
         raise Malformed([Problem(file, line, what)]) from error
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        raise Malformed([Problem(file, 1, f"it is no YAML: {' '.join(str(error).split())}")]) from error
+        raise Malformed([Problem(file, 1, f"it is not valid YAML: {' '.join(str(error).split())}")]) from error
 
 
 class _Marking:
@@ -160,7 +160,7 @@ class _Marking:
             # PyYAML's way to say that a value does not fit its tag: !!bool maybe, !!int "".
             raise Malformed([Problem(self._file, line, f"{node.value[:40]!r} is no {node.tag}")]) from error
         except (ValueError, OverflowError) as error:
-            raise Malformed([Problem(self._file, line, f"it is no YAML: {error}")]) from error
+            raise Malformed([Problem(self._file, line, f"it is not valid YAML: {error}")]) from error
         if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
             raise Malformed([Problem(self._file, line, "this number is too large")])
         return value if value is None or isinstance(value, bool | int | float | str) else node.value

@@ -89,7 +89,7 @@ class PolicyReading(Reading):
             for earlier, earlier_line in self._matching[:index]:
                 if _covers(earlier, rule):
                     what = f"rule {earlier.name!r} in line {earlier_line} matches all that it matches"
-                    self.problem(line, f"rule {rule.name!r} can never count: {what}, and the first that matches counts")
+                    self.problem(line, f"rule {rule.name!r} never applies: {what}, and the first that matches applies")
                     break
 
     def _rule(self, at: Marked) -> PolicyRule:

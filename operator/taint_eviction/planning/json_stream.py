@@ -150,9 +150,9 @@ class _Text:
         # Words are cut at most four letters from their beginning, escapes five.
         cut = error.msg.startswith("Unterminated string") or error.pos >= len(self._window.rstrip()) - 5
         if self._ended and cut:
-            raise self._bad("the text ends in the middle: this object and what followed is missing") from None
+            raise self._bad("the text ends in the middle: this object and everything after it are missing") from None
         self._at = max(self._at, min(error.pos, len(self._window)))
-        raise self._bad(f"no JSON: {error.msg}") from None
+        raise self._bad(f"not valid JSON: {error.msg}") from None
 
     def _bad(self, what: str) -> BadText:
         return BadText(self.line(), what)

@@ -91,7 +91,7 @@ def paused(pod: PlannedPod) -> str:
 
 def summary(plan: Plan) -> str:
     """Return one line: how many pods leave, when, and with which consequences; first, if so, that none leaves."""
-    held = f"nothing goes: every pod that would leave is held by {plan.nothing_goes}. Without that: "
+    held = f"no pod leaves now: every pod that would leave is held by {plan.nothing_goes}. Without that: "
     return (held if plan.nothing_goes else "") + _summary(plan)
 
 

@@ -38,7 +38,7 @@ class _ItemLoader(Composer, yaml.CSafeLoader):
         seen: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                raise ConstructorError(None, None, f"the key {key.value!r} is there twice", key.start_mark)
+                raise ConstructorError(None, None, f"the key {key.value!r} appears twice", key.start_mark)
             seen.add(key.value)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping
@@ -57,11 +57,11 @@ def stream_yaml(source: Readable) -> Iterator[tuple[Any, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = error.problem or error.context or "unreadable"
-        raise BadText(mark.line + 1 if mark else loader.line, f"no YAML: {what}") from None
+        raise BadText(mark.line + 1 if mark else loader.line, f"not valid YAML: {what}") from None
     except RecursionError:
         raise BadText(loader.line, "it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise BadText(loader.line, f"no YAML: {' '.join(str(error).split())}") from None
+        raise BadText(loader.line, f"not valid YAML: {' '.join(str(error).split())}") from None
 
 
 def _document(loader: _ItemLoader) -> Iterator[tuple[Any, int]]:

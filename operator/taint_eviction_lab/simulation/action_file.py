@@ -17,8 +17,8 @@ class ActionReading(LifecycleReading):
     """Reads actions; returns None if a problem leaves nothing to perform."""
 
     def action(self, keyword: str, at: Marked) -> do.Action | None:
-        """Read the value of a keyword in ``ACTIONS``."""
-        return _READERS[keyword](self, at)
+        """Read the value of a keyword in ``ACTIONS`` or ``OLD_ACTIONS``."""
+        return _READERS[OLD_ACTIONS.get(keyword, keyword)](self, at)
 
     # Nodes
 
@@ -228,7 +228,7 @@ _READERS: dict[str, Callable[[ActionReading, Marked], do.Action | None]] = {
     "pause": ActionReading.pause,
     "resume": ActionReading.resume,
     "resetBreaker": ActionReading.reset_breaker,
-    "loseOrders": ActionReading.lose_control_state,
+    "loseControlState": ActionReading.lose_control_state,
     "scribble": ActionReading.scribble,
     "createBudget": ActionReading.create_budget,
     "changeBudget": ActionReading.change_budget,
@@ -240,3 +240,5 @@ _READERS: dict[str, Callable[[ActionReading, Marked], do.Action | None]] = {
 }
 
 ACTIONS = frozenset(_READERS)
+# What actions were called before 0.3.
+OLD_ACTIONS = {"loseOrders": "loseControlState"}

@@ -8,6 +8,9 @@ from taint_eviction_lab.simulation.process_file import ProcessReading
 
 _CALLS = {
     **{call.value: frozenset({call}) for call in CallKind},
+    # What these two were called before 0.3.
+    "readOrders": frozenset({CallKind.READ_CONTROL_STATE}),
+    "writeOrders": frozenset({CallKind.WRITE_CONTROL_STATE}),
     "all": frozenset(CallKind),
     "writes": frozenset(
         {CallKind.MARK, CallKind.UNMARK, CallKind.DELETE, CallKind.EVICT, CallKind.ADOPT, CallKind.GIVE_BACK}

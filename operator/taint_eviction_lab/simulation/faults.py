@@ -29,8 +29,8 @@ class CallKind(Enum):
     VERSION = "version"
     READ_LEASE = "readLease"
     WRITE_LEASE = "writeLease"
-    READ_CONTROL_STATE = "readOrders"
-    WRITE_CONTROL_STATE = "writeOrders"
+    READ_CONTROL_STATE = "readControlState"
+    WRITE_CONTROL_STATE = "writeControlState"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from taint_eviction.core.control_state import ControlState
 from taint_eviction.files.marked_yaml import Malformed, Marked, load
 from taint_eviction.settings import Settings
 from taint_eviction_lab.built_in.version import BuiltIn
-from taint_eviction_lab.simulation.action_file import ACTIONS
+from taint_eviction_lab.simulation.action_file import ACTIONS, OLD_ACTIONS
 from taint_eviction_lab.simulation.actions import BUILT_IN, ScenarioStep
 from taint_eviction_lab.simulation.expectation_file import ExpectationReading
 from taint_eviction_lab.simulation.expectations import Expectation
@@ -155,7 +155,7 @@ class _ScenarioReading(SettingsReading, ExpectationReading):
         return tuple(steps)
 
     def _step(self, at: Marked) -> ScenarioStep | None:
-        fields = self.fields(at, {"at", *ACTIONS}, "a step")
+        fields = self.fields(at, {"at", *ACTIONS, *OLD_ACTIONS}, "a step")
         if not isinstance(at.value, dict):
             return None
         keywords = [name for name in fields if name != "at"]

@@ -67,9 +67,9 @@ class SuspensionReading(BudgetReading):
         return None if fields is None else suspend.ResetBreaker(self.seconds(fields["ahead"], "ahead"))
 
     def lose_control_state(self, at: Marked) -> Action | None:
-        """Read ``loseOrders``, which takes nothing."""
+        """Read ``loseControlState``, which takes nothing."""
         if at.value not in (None, {}):
-            self.problem(at.line, f"loseOrders takes nothing, not {described(at)}")
+            self.problem(at.line, f"loseControlState takes nothing, not {described(at)}")
             return None
         return suspend.LoseControlState()
 

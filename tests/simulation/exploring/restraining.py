@@ -21,7 +21,7 @@ BUDGETS = ("one", "two", "other/three")
 # Values that somebody may write into the ConfigMap by hand in a hurry; then keys without a meaning.
 NONSENSE = ("yes", "", "tru", "{", "[]", "1", '"true"', '{"open": "yes"}', '{"since": 5}')
 UNKNOWN_KEYS = ("Pause", "paused", "pause-nodes.node-1", "pause-node.", "breakers")
-CONTROL_STATE_CALLS = ("readOrders", "writeOrders")
+CONTROL_STATE_CALLS = ("readControlState", "writeControlState")
 
 
 class Restraints:
@@ -189,7 +189,7 @@ class Restraints:
         rng = self._rng
         scope = rng.choice(({}, {"node": rng.choice(self._nodes)}, {"namespace": rng.choice(NAMESPACES)}))
         if rng.random() < 0.1:
-            return "loseOrders", {}
+            return "loseControlState", {}
         if rng.random() < 0.15:
             return self._scribble(key_of(scope) if rng.random() < 0.7 else rng.choice(UNKNOWN_KEYS))
         return rng.choice((("pause", scope), ("pause", scope), ("resume", scope), ("resume", "all")))

@@ -81,7 +81,9 @@ class SlowWorlds(Quarters):
 
     def _slow_control_state(self, _: float) -> Quarter:
         """Let every read of the control state take longer than the interval between reads."""
-        return Quarter(steps=[{"at": 0.0, "delay": {"call": "readOrders", "for": _TO_THE_END, **self._slow(2.1, 4.4)}}])
+        return Quarter(
+            steps=[{"at": 0.0, "delay": {"call": "readControlState", "for": _TO_THE_END, **self._slow(2.1, 4.4)}}]
+        )
 
     def _slow_connections(self, begin: float) -> Quarter:
         """Let each connection for a condition or DELETE of some pods take longer than a read of their node serves."""
