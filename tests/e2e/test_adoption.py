@@ -158,7 +158,7 @@ async def test_hand_back_ends_adoption(cluster: ClusterUnderTest, start: Start, 
     await cluster.taint("a", KEY)
     await adopted(cluster, pod)
     told = await order("hand-back", "--yes")
-    assert "leads, and adopts nothing any more" in told
+    assert "leads, and no longer adopts pods" in told
     assert comparable(pod.body) == before
     later = await cluster.create_pod("later", "a", [tolerates(300)])
     with pytest.raises(TimeoutError):

@@ -98,8 +98,8 @@ async def test_pods_get_back_their_tolerations_labels_and_annotations(at: Client
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         "2 pods are adopted",
-        "as things are, the built-in controller will evict none of them",
-        "nobody leads",
+        "with the present taints, the built-in controller will evict none of them",
+        "no replica leads",
         "2 pods have been given back",
     ]
     for name, seconds in (("web", 300), ("db", 60)):
@@ -163,7 +163,7 @@ async def test_nothing_is_given_back_before_the_leader_has_confirmed(at: ClientS
     await StateConfigMap(at.calls, NAMESPACE, NAME).confirm_no_adoption("replica-1")
     result = await running
     assert (result.exit_code, seconds_of(at, "web")) == (0, 300)
-    assert "replica-1 leads, and adopts nothing any more" in result.stdout
+    assert "replica-1 leads, and no longer adopts pods" in result.stdout
 
 
 async def test_a_confirmation_by_another_replica_than_the_leader_does_not_count(
@@ -187,7 +187,7 @@ async def test_the_command_waits_until_a_lease_that_is_not_renewed_has_expired(a
     lease(at, "replica-1", 1)
     result = await hand_back(tmp_path)
     assert (result.exit_code, seconds_of(at, "web")) == (0, 300)
-    assert "the Lease of replica-1 has run out" in result.stdout
+    assert "the Lease of replica-1 has expired" in result.stdout
 
 
 @pytest.mark.parametrize("annotation", ["nonsense", "{}", note("300"), note(2**63), ""])
@@ -198,7 +198,7 @@ async def test_a_note_that_cannot_be_read_is_reported_and_removed(
     adopted(at, "web", annotation)
     result = await hand_back(tmp_path)
     assert result.exit_code == 0
-    assert f"default/web: its annotation {ADOPTED} is taken off, and its tolerations stay" in result.stderr
+    assert f"default/web: the annotation {ADOPTED} is removed, and the tolerations are not changed" in result.stderr
     assert (is_adopted(at, "web"), seconds_of(at, "web")) == (False, None)
 
 
@@ -238,6 +238,6 @@ async def test_undo_allows_the_controller_to_adopt_again(at: ClientStage, tmp_pa
     await StateConfigMap(at.calls, NAMESPACE, NAME).set_no_adoption(Pause())
     assert orders(at).no_adoption == Pause()
     result = await hand_back(tmp_path, "--undo")
-    assert (result.exit_code, result.stdout) == (0, "the controller may adopt again, where its flags say so\n")
+    assert (result.exit_code, result.stdout) == (0, "the controller may adopt again, if its flags enable adoption\n")
     assert orders(at) == ControlState()
     assert is_adopted(at, "web")

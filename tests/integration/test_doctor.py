@@ -257,7 +257,7 @@ async def test_a_controller_that_cannot_be_seen_is_not_reported_as_absent(at: Cl
     found = await findings(tmp_path)
     assert found["versions"]["found"].endswith(", controller unknown")
     assert found["rights"]["state"] == "unchecked"
-    assert found["rights"]["found"].startswith("whose rights matter is not known: pods in ")
+    assert found["rights"]["found"].startswith("the controller's account is not known: pods in ")
 
 
 async def test_an_api_server_that_is_down_exits_3(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ async def test_adopted_pods_without_a_leader_are_reported(at: ClientStage, tmp_p
     add_policy(at, "", "bindings")
     add_adopted(at)
     found = (await findings(tmp_path))["adoption"]
-    assert (found["state"], found["found"]) == ("wrong", "nobody leads, so nobody evicts adopted pods")
+    assert (found["state"], found["found"]) == ("wrong", "no replica leads, so adopted pods are not evicted")
     assert found["advice"].endswith("taint-eviction hand-back")
 
 

@@ -149,7 +149,7 @@ async def test_explain_adds_the_causes_to_the_controllers_answer(tmp_path: Path)
             server.answerer.authorize = lambda info: info.resource_name != "pods"
             words = (await invoked("explain", "default/web-0", *at)).out
             assert words.splitlines()[-1].endswith(
-                "whether it is Terminating, and what holds it: Pods: you may not get them"
+                "whether the pod is Terminating, and what holds it: Pods: you may not get them"
             )
 
 

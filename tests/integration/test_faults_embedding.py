@@ -246,7 +246,7 @@ async def test_stuck_driving_loop_fails_the_liveness_probe(monkeypatch: pytest.M
             await running.until(lambda: running.application.driver.beat_age_seconds() > BEAT_SECONDS)
             status, text = await running.probe("/healthz")
             assert status == 503
-            assert re.fullmatch(r"the driving loop has not turned for \d+ s", text)
+            assert re.fullmatch(r"the driving loop has not run for \d+ s", text)
             stuck.set()
 
 

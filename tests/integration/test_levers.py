@@ -158,7 +158,7 @@ async def test_a_pause_is_written_although_the_lease_cannot_be_read(levers: Leve
     levers.server.faults.add(resource="leases", verb="get", status=403)
     said = await invoked("pause", "-n", "shop", "--for", "30m", "--kubeconfig", str(levers.config))
     assert said.code == 0
-    assert "who leads is not known" in said.complaints
+    assert "which replica leads is not known" in said.complaints
     kept = json.loads(levers.data()["pause-namespace.shop"])
     assert kept.keys() == {"since", "until", "by"}
     assert f"until {kept['until']}, by {kept['by']}" in said.out
@@ -237,7 +237,7 @@ async def test_resume_only_a_namespace_pauses_the_others(levers: Levers) -> None
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--only",), "--only takes what is to go"),
+        (("--only",), "--only needs what to release"),
         (("--only", "--all", "node/n2"), "--all ends every pause"),
         (("--only", "node/n2", "namespace/default"), "--only takes nodes or namespaces, not both"),
         (("--only", "node/n22"), "there is no node n22 in this cluster; did you mean 'n2'?"),
@@ -259,7 +259,7 @@ async def test_a_resume_of_one_node_suggests_only_while_everything_is_paused(lev
     """The pause of all evictions also holds the pods of this node."""
     said = await levers.pull("resume", "node/n2", "--yes")
     assert "all evictions are still paused" in said.out
-    assert "to let only that go: taint-eviction resume --only node/n2" in said.complaints
+    assert "to release only that: taint-eviction resume --only node/n2" in said.complaints
 
 
 async def test_pause_takes_nodes_and_namespaces_as_kubectl_does(levers: Levers) -> None:

@@ -95,7 +95,7 @@ async def test_a_dry_run_beside_the_controller_adds_no_evictions_to_its_answers(
                 assert [(each["outcome"], each["dryRun"]) for each in await listed(*words)] == [("evicted", True)]
                 assert "evicted (dry run)" in (await invoked("history", *words)).out
                 of_dry_run = (await invoked("explain", "default/leaves", *words)).out
-                assert "default/leaves would have been evicted (a dry run told this) from node n1" in of_dry_run
+                assert "default/leaves would have been evicted (according to a dry run) from node n1" in of_dry_run
                 status = (await invoked("status", *words)).out
                 assert "1 pod would have been evicted (dry run) in the last 5 m" in status
             assert "would have been evicted" not in (await invoked("status", *flags)).out

@@ -61,7 +61,7 @@ def test_nothing_is_said_of_a_pod_that_is_not_terminating() -> None:
 def test_a_pod_that_could_not_be_read_has_a_line() -> None:
     """The line says why the pod could not be read."""
     [line] = failover_lines(held(terminating=None, unchecked=["Pods: you may not get them"]))
-    assert line == "  not checked: whether it is Terminating, and what holds it: Pods: you may not get them"
+    assert line == "  not checked: whether the pod is Terminating, and what holds it: Pods: you may not get them"
 
 
 def test_a_step_for_many_pods_is_shown_once_and_many_steps_are_cut() -> None:

@@ -193,7 +193,7 @@ class Installation:
     async def _rights(self, replicas: Sequence[Replica], unread: str, dry_run: bool, adopts: bool) -> list[CheckResult]:
         """Check the rights of the replicas' user; without replicas, those of the current user."""
         if unread:
-            raise NotChecked(f"whose rights matter is not known: {unread}")
+            raise NotChecked(f"the controller's account is not known: {unread}")
         user = next((replica.user for replica in replicas), "")
         settings = Settings(
             dry_run=dry_run,
@@ -253,7 +253,9 @@ class Installation:
         found = []
         if some and (await self._leader(replicas))[0].state is State.WRONG:
             advice = "start a replica (the leader's log says more), or give them back: taint-eviction hand-back"
-            found.append(CheckResult("adoption", State.WRONG, "nobody leads, so nobody evicts adopted pods", advice))
+            found.append(
+                CheckResult("adoption", State.WRONG, "no replica leads, so adopted pods are not evicted", advice)
+            )
         for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
             plural = "validatingadmissionpolicies" if kind.endswith("Policy") else "validatingadmissionpolicybindings"
             request = ApiRequest("get", plural, name=CONTROLLER, group=_ADMISSION)

@@ -34,7 +34,7 @@ def verdict(document: Mapping[str, Any]) -> str:
         "never": "{} that the built-in controller never did",
         "later": f"{{}} that it did later, by {_range(document['laterSeconds'])}",
         "built_in_only": "{} that it alone did",
-        "somebody_else": "{} by somebody else before either",
+        "somebody_else": "{} by another client before either",
     }
     parts = [text.format(results[name]) for name, text in said.items() if results[name]]
     different = any(results[name] for name in _DIFFERENT)

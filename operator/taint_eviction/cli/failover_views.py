@@ -25,7 +25,7 @@ PodJson = Mapping[str, Any]
 def failover_lines(held: PodJson) -> list[str]:
     """Return lines on what holds one pod; none if its deletion was not requested."""
     if held["terminating"] is None:
-        return _not_checked([f"whether it is Terminating, and what holds it: {why}" for why in held["unchecked"]])
+        return _not_checked([f"whether the pod is Terminating, and what holds it: {why}" for why in held["unchecked"]])
     if not held["terminating"]:
         return []
     since = f" for {span(held['terminatingSeconds'])}" if held["terminatingSeconds"] is not None else ""

@@ -110,7 +110,7 @@ def _patch(body: Mapping[str, Any], name: str, tell: bool) -> JsonPatch:
         seconds = seconds_to_return(tolerations, noted)
     except Unreadable as error:
         if tell:
-            complain(f"{name}: its annotation {ADOPTED} is taken off, and its tolerations stay as they are: {error}")
+            complain(f"{name}: the annotation {ADOPTED} is removed, and the tolerations are not changed: {error}")
     else:
         if tell and len(seconds) < len(noted):
             lost = len(noted) - len(seconds)

@@ -54,7 +54,7 @@ def hand_back(**flags: Any) -> None:
 
 async def _undo(on: Reached) -> ExitCode:
     await on.state.set_no_adoption(None)
-    click.echo("the controller may adopt again, where its flags say so")
+    click.echo("the controller may adopt again, if its flags enable adoption")
     return ExitCode.OK
 
 
@@ -87,7 +87,7 @@ def _foretell(pods: Sequence[Adopted]) -> list[str]:
     windows = Counter(pod.window_seconds for pod in pods if pod.window_seconds is not None)
     lines = [f"{many(len(pods), 'pod')} {_be(len(pods))} adopted"]
     if not windows:
-        return [*lines, "as things are, the built-in controller will evict none of them"]
+        return [*lines, "with the present taints, the built-in controller will evict none of them"]
     total = windows.total()
     lines.append(f"the built-in controller will evict {total} of them, each after its full time, counted anew:")
     shown = sorted(windows)[:_MAX_WINDOWS]
@@ -116,13 +116,13 @@ async def _nobody_adopts(on: Reached, lease: KubernetesLease) -> None:
         control_state, record = await on.state.read() or ControlState(), await lease.read()
         holder = record.holder if record is not None else ""
         if holder and control_state.no_adoption_confirmed_by == holder:
-            click.echo(visible(f"{holder} leads, and adopts nothing any more"))
+            click.echo(visible(f"{holder} leads, and no longer adopts pods"))
             return
         # By this clock only: the times in the record come from another machine.
         if record is not None and (record.holder, record.version) != (seen.holder, seen.version):
             seen, seen_at = record, read_monotonic()
         if read_monotonic() - seen_at > (seen.duration_seconds if holder else 0) + _READ_SECONDS:
-            click.echo("nobody leads" if not holder else visible(f"the Lease of {holder} has run out"))
+            click.echo("no replica leads" if not holder else visible(f"the Lease of {holder} has expired"))
             return
         if holder != told:
             complain(f"waiting for {holder} to confirm that it adopts nothing, or for its Lease to run out")

@@ -159,8 +159,8 @@ def _outcome(each: Mapping[str, Any]) -> str:
 def _became(each: Mapping[str, Any]) -> str:
     """Return the outcome of a pod in words; a dry run has evicted none."""
     if each["dryRun"] and each["outcome"] == "evicted":
-        return "would have been evicted (a dry run told this)"
-    return _WORDS[each["outcome"]] + (" (a dry run told this)" if each["dryRun"] else "")
+        return "would have been evicted (according to a dry run)"
+    return _WORDS[each["outcome"]] + (" (according to a dry run)" if each["dryRun"] else "")
 
 
 def _why(each: Mapping[str, Any]) -> str:

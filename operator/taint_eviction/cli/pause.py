@@ -105,7 +105,7 @@ def resume(**flags: Any) -> None:
         raise click.UsageError("--all ends every pause: it takes no --node, no --namespace and no --only")
     if flags["only"]:
         if not scopes:
-            raise click.UsageError("--only takes what is to go, as node/NAME or namespace/NAME")
+            raise click.UsageError("--only needs what to release, as node/NAME or namespace/NAME")
         if len({scope.kind for scope in scopes}) > 1:
             raise click.UsageError("--only takes nodes or namespaces, not both")
         change_control_state(flags, lambda on: _resume_only(on, scopes, flags))
@@ -190,7 +190,7 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
         complain("to end every pause: taint-eviction resume --all")
     if after.cluster is not None and scopes and EVERYTHING not in scopes:
         words = " ".join(f"{scope.kind}/{scope.name}" for scope in scopes)
-        complain(f"to let only that go: taint-eviction resume --only {words}")
+        complain(f"to release only that: taint-eviction resume --only {words}")
     return ExitCode.OK
 
 

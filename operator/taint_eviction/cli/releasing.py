@@ -54,7 +54,7 @@ async def tell_leader(on: Reached, flags: Mapping[str, Any]) -> None:
     try:
         record = await KubernetesLease(on.calls, flags["lease_namespace"], flags["lease_name"]).read()
     except CallFailed as error:
-        complain(f"who leads is not known: the {lease} cannot be read: {error}")
+        complain(f"which replica leads is not known: the {lease} cannot be read: {error}")
         return
     if record is None or not record.holder:
         why = f"there is no {lease}" if record is None else f"nobody holds the {lease}"

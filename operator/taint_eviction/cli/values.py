@@ -140,7 +140,7 @@ class PodOrNode(PodName):
 def one_object(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> Any:
     """Return one pod or node, in one word (pod/web-0) or two (pod web-0) as in kubectl; None if there is none."""
     if len(words) > 2 or (len(words) == 2 and words[0] not in KINDS):
-        raise click.BadParameter("it takes one pod; node/NAME takes all that went from a node")
+        raise click.BadParameter("give one pod, or node/NAME for all pods that left a node")
     return PodOrNode().convert("/".join(words), argument, context) if words else None
 
 

@@ -36,7 +36,7 @@ class Health:
     def liveness(self) -> tuple[bool, str]:
         """Return whether the loop still runs, and if not, why; an unreachable API server is no reason to restart."""
         if (age := self._driver.beat_age_seconds()) > _MAX_BEAT_SECONDS:
-            return False, f"the driving loop has not turned for {age:.0f} s"
+            return False, f"the driving loop has not run for {age:.0f} s"
         if self._elector is not None and (expired := self._elector.expired_seconds()) > _MAX_EXPIRED_SECONDS:
             return False, f"believes to lead though its lease expired {expired:.0f} s ago"
         return True, "ok"
