@@ -136,7 +136,7 @@ async def test_explain_of_several_pods_is_refused(shop: Shop, words: tuple[str, 
     """``explain`` takes one pod, or a node for all its pods."""
     said = await shop.say("explain", *words)
     assert (said.code, said.out) == (2, "")
-    assert "it takes one pod" in said.complaints or "is not a pod" in said.complaints
+    assert "give one pod" in said.complaints or "is not a pod" in said.complaints
 
 
 async def test_explain_of_a_recreated_pod_shows_the_earlier_pod_and_the_new_one(shop: Shop) -> None:
