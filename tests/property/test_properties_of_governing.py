@@ -61,7 +61,7 @@ def decisions(draw: st.DrawFn) -> tuple[Evict, Pod]:
 
 def decides(decision: Evict, which: Pod, policy: EvictionPolicy, at: float) -> TaintVerdict:
     """Choose among the due taints: paused ones drop out, then mode, patience and limit count, then the earliest."""
-    due = [one for one in decision.verdicts if one.fire_at is not None and one.fire_at + decision.held_seconds <= at]
+    due = [one for one in decision.verdicts if one.fire_at is not None and one.fire_at + one.held_seconds <= at]
     due.sort(key=lambda one: one.fire_at or 0.0)
     handling = {one: handling_of(one, which, policy) for one in due}
     left = [one for one in due if not handling[one].paused]
@@ -95,7 +95,7 @@ def at_once_of(rule: PolicyRule | None) -> float:
 
 def instants(decision: Evict) -> list[float]:
     """Return the instants, from the deadline on, at which another taint may decide."""
-    found = {one.fire_at + decision.held_seconds for one in decision.verdicts if one.fire_at is not None}
+    found = {one.fire_at + one.held_seconds for one in decision.verdicts if one.fire_at is not None}
     return sorted(at for at in found if at >= decision.fire_at)
 
 
@@ -107,7 +107,7 @@ def test_the_due_taint_whose_rule_evicts_soonest_decides(made: tuple[Evict, Pod]
         found = governed(decision, which, policy, at)
         assert found.deciding is decides(decision, which, policy, at)
         assert (found.fire_at, found.verdicts) == (decision.fire_at, decision.verdicts)
-        assert found.due_at == (found.deciding.fire_at or 0.0) + decision.held_seconds <= at
+        assert found.due_at == (found.deciding.fire_at or 0.0) + found.held_seconds <= at
     assert governed(decision, which, policy, -1.0) == governed(decision, which, policy, decision.fire_at)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ VERDICT = TaintVerdict(
 EVICT = Evict(1020.0, VERDICT, (VERDICT,))
 UNTOLERATED = TaintVerdict(TAINT, None, None, 990.0, TimeSource.FIRST_SIGHT, 990.0)
 DEFAULTED = TaintVerdict(TAINT, VERDICT.toleration, None, 990.0, TimeSource.TIME_ADDED, 1020.0, by_default=True)
+HELD = replace(DEFAULTED, held_seconds=60.0)
 
 DUE = "pod shop/web-0 (uid uid-a) on node n1"
 
@@ -124,7 +126,7 @@ DUE = "pod shop/web-0 (uid uid-a) on node n1"
             " its PodDisruptionBudget allows no disruption now (web): no (HTTP 429)",
         ),
         (
-            Scheduled(REF, "n1", Evict(1080.0, DEFAULTED, (DEFAULTED,), held_seconds=60.0)),
+            Scheduled(REF, "n1", Evict(1080.0, HELD, (HELD,))),
             "INFO",
             f"{DUE} is due at 2024-05-01T10:01:20Z: taint k=v:NoExecute is tolerated by default by [k for 30 s],"
             " since 2024-05-01T09:59:50Z (timeAdded), and its owner holds it for 60 s",

@@ -139,6 +139,7 @@ class Controller:
             return effects + self._deciding.release(record, now)
         if (
             isinstance(record.state, Deleted)
+            and not self._deciding.dry_run
             and (fact.asked_at or 0.0) > record.state.at + _DELETION_SHOWS_SECONDS
             and not record.pod.terminating
         ):

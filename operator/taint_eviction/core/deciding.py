@@ -11,11 +11,11 @@ from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.effects import Cancelled, Effect, Evicted, EvictionLoop, Scheduled
 from taint_eviction.core.eviction_loops import EvictionLoops
 from taint_eviction.core.eviction_queue import EvictionQueue
-from taint_eviction.core.instants import Moment
-from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.instants import Moment, Sighting
+from taint_eviction.core.known_nodes import KnownNode, KnownNodes
 from taint_eviction.core.known_pods import KnownPods
-from taint_eviction.core.objects import PodRef
-from taint_eviction.core.pod_record import UNDECIDED, PodRecord, stays
+from taint_eviction.core.objects import Pod, PodRef
+from taint_eviction.core.pod_record import UNDECIDED, Deleted, PodRecord, Stays, stays
 from taint_eviction.core.take_backs import TakeBacks
 
 
@@ -49,8 +49,7 @@ class Deciding:
     def decide(self, record: PodRecord, now: Moment) -> Decision:
         """Return when and why a pod is to be evicted, or why it stays, from what is known now. Changes nothing."""
         known = self._nodes.known.get(record.node_name)
-        taints, shutting_down = (None, False) if known is None else (known.taints, known.shutting_down)
-        decision = decide(record.pod, record.bound, taints, self._policy, shutting_down)
+        decision = decide_on(record.pod, record.bound, known, self._policy)
         return self._dispatch.governed(record, decision, now) if isinstance(decision, Evict) else decision
 
     def redecide(self, record: PodRecord, now: Moment) -> list[Effect]:
@@ -60,8 +59,8 @@ class Deciding:
             return []  # Its attempt decides again before each call, and settling it comes back here.
         decision = self.decide(record, now)
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
-        if record.deleted and self.dry_run and not due:
-            record.state = UNDECIDED
+        if self.dry_run:
+            _stay_reported(record, decision, due, now)
         if isinstance(decision, Evict) and not record.deleted:
             if not due and not _is_blocked(record, decision):
                 record.failures = None  # The failures so far belong to another eviction.
@@ -119,6 +118,7 @@ class Deciding:
         """Return the effects of an eviction from this node that has just succeeded, and of an eviction loop if it shows
         one.
         """
+        record.reported_fire_at = decision.fire_at
         controller, late_seconds = record.pod.controller, max(0.0, now.at - decision.due_at)
         effects: list[Effect] = [Evicted(record.ref, node_name, decision, late_seconds, controller)]
         # In a dry run no pod is recreated: the same pod would be counted.
@@ -158,6 +158,22 @@ class Deciding:
         effects = self._unschedule(record, None, now)
         self._pods.close(record)
         return effects
+
+
+def decide_on(pod: Pod, bound: Sighting | None, known: KnownNode | None, policy: DecisionPolicy) -> Decision:
+    """Decide on a pod that has been bound to this node since ``bound``; None: the node is not known."""
+    if known is None:
+        return decide(pod, bound, None, policy)
+    shutting_down, out_of_service = known.shutting_down, known.live_node.is_out_of_service
+    return decide(pod, bound, known.taints, policy, shutting_down=shutting_down, out_of_service=out_of_service)
+
+
+def _stay_reported(record: PodRecord, decision: Decision, due: bool, now: Moment) -> None:
+    """Keep a dry run from reporting an eviction twice: the pod is still there, and one deadline is one report."""
+    if not isinstance(decision, Evict) or not due:
+        record.state = UNDECIDED if record.deleted else record.state
+    elif isinstance(record.state, Stays) and decision.fire_at == record.reported_fire_at:
+        record.state = Deleted(now.at)  # The taint was away for a moment and has kept its start.
 
 
 def _is_blocked(record: PodRecord, decision: Evict) -> bool:

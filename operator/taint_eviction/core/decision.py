@@ -6,14 +6,14 @@ Reference: ``getMinTolerationTime`` and ``processPodOnNode`` in pkg/controller/t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource
 from taint_eviction.core.matching import matches
-from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, Pod, Taint, Toleration
+from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, OUT_OF_SERVICE, Pod, Taint, Toleration
 
 
 class StayReason(Enum):
@@ -63,7 +63,8 @@ class TaintVerdict:
     list that also matches and has other seconds: the result would differ, but only the first toleration counts.
     ``start_at`` is when the toleration began to run, according to ``start_source``. ``fire_at`` is when it expires,
     None for never. ``by_default``: the pod has no such toleration; the policy adds it to pods that lack one.
-    ``left_to_kubelet``: it would expire, but the kubelet shuts the node down and ends the pod.
+    ``left_to_kubelet``: it would expire, but the kubelet shuts the node down and ends the pod. ``held_seconds``: how
+    much longer the pod's owner holds it (taint-eviction/hold), infinite: indefinitely.
     """
 
     taint: Taint
@@ -74,6 +75,12 @@ class TaintVerdict:
     fire_at: float | None
     by_default: bool = False
     left_to_kubelet: bool = False
+    held_seconds: float = 0.0
+
+    @property
+    def due_at(self) -> float | None:
+        """When the pod has to leave because of this taint: after toleration and hold; None for never."""
+        return None if self.fire_at is None or self.held_seconds == math.inf else self.fire_at + self.held_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +94,24 @@ class Stay:
 @dataclass(frozen=True, slots=True)
 class Evict:
     """The pod is evicted at ``fire_at``, because of the verdict ``deciding``; ``verdicts`` includes that one.
-    ``fire_at`` is the earliest deadline, or ``held_seconds`` later if the pod's owner holds it (taint-eviction/hold).
-    Once another taint is due, its verdict may become ``deciding``, with its own ``due_at``: see ``governing``.
+    ``fire_at`` is the earliest ``due_at`` of all verdicts. Once another taint is due, its verdict may become
+    ``deciding``: see ``governing``.
     """
 
     fire_at: float
     deciding: TaintVerdict
     verdicts: tuple[TaintVerdict, ...]
-    held_seconds: float = 0.0
 
     @property
     def due_at(self) -> float:
         """When the deciding taint is due: the eviction is late only after this instant."""
-        due_at = self.due_at_by(self.deciding)
+        due_at = self.deciding.due_at
         return self.fire_at if due_at is None else due_at
 
-    def due_at_by(self, verdict: TaintVerdict) -> float | None:
-        """Return when the taint of a verdict is due, None for never."""
-        return None if verdict.fire_at is None else verdict.fire_at + self.held_seconds
+    @property
+    def held_seconds(self) -> float:
+        """How much later than the deciding taint's deadline the eviction is because the pod's owner holds it."""
+        return self.deciding.held_seconds
 
 
 Decision = Stay | Evict
@@ -115,13 +122,16 @@ def decide(
     bound: Sighting | None,
     taints: Sequence[SeenTaint] | None,
     policy: DecisionPolicy,
+    *,
     shutting_down: bool = False,
+    out_of_service: bool = False,
 ) -> Decision:
     """Decide on ``pod``, bound to its node since ``bound``, while that node has these NoExecute ``taints``.
 
     ``bound`` is None only for pods without a node; ``taints`` is None if the node is not known. The earliest instant at
     which the pod stops tolerating any taint decides; without a matching toleration that is the start of the taint.
-    ``shutting_down``: the node's kubelet says that it shuts the node down gracefully.
+    ``shutting_down``: the node's kubelet says that it shuts the node down gracefully. ``out_of_service``: somebody says
+    that the machine is off, and the node is not ready; no owner holds a pod against that taint.
     """
     reason = _left_alone(pod, policy)
     if reason is not None:
@@ -135,17 +145,27 @@ def decide(
     verdicts = tuple([judge(pod.tolerations, seen, bound, policy) for seen in taints])
     if shutting_down and policy.wait_for_shutdown:
         verdicts = tuple(map(_left_to_kubelet, verdicts))
+    if held_seconds := min(pod.hold_seconds or 0.0, policy.max_hold_seconds):
+        verdicts = tuple(
+            each if out_of_service and each.taint.key == OUT_OF_SERVICE else replace(each, held_seconds=held_seconds)
+            for each in verdicts
+        )
     fire_at, deciding = None, None
     for verdict in verdicts:
-        if verdict.fire_at is not None and (fire_at is None or verdict.fire_at < fire_at):
-            fire_at, deciding = verdict.fire_at, verdict
+        due_at = verdict.due_at
+        if due_at is not None and (fire_at is None or due_at < fire_at):
+            fire_at, deciding = due_at, verdict
     if fire_at is None or deciding is None:
-        left_to_kubelet = any(verdict.left_to_kubelet for verdict in verdicts)
-        return Stay(StayReason.SHUTTING_DOWN if left_to_kubelet else StayReason.TOLERATED, verdicts)
-    held_seconds = min(pod.hold_seconds or 0.0, policy.max_hold_seconds)
-    if held_seconds == math.inf:
-        return Stay(StayReason.HELD, verdicts)
-    return Evict(fire_at + held_seconds, deciding, verdicts, held_seconds)
+        return Stay(_why_it_stays(verdicts), verdicts)
+    return Evict(fire_at, deciding, verdicts)
+
+
+def _why_it_stays(verdicts: Iterable[TaintVerdict]) -> StayReason:
+    """Return why a pod stays although its node is tainted: none of these taints ever evicts it."""
+    if any(verdict.fire_at is not None for verdict in verdicts):
+        return StayReason.HELD
+    left_to_kubelet = any(verdict.left_to_kubelet for verdict in verdicts)
+    return StayReason.SHUTTING_DOWN if left_to_kubelet else StayReason.TOLERATED
 
 
 def _left_alone(pod: Pod, policy: DecisionPolicy) -> StayReason | None:

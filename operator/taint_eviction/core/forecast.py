@@ -8,7 +8,8 @@ moves or writes anything.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, decide
+from taint_eviction.core.deciding import decide_on
+from taint_eviction.core.decision import Decision, DecisionPolicy, Evict
 from taint_eviction.core.facts import NodeGone, NodeSeen, PodSeen
 from taint_eviction.core.gone_objects import GoneObjects
 from taint_eviction.core.governing import handling_of, let_go
@@ -132,8 +133,7 @@ def _by_node(nodes: KnownNodes, eviction: EvictionPolicy) -> dict[str, EvictionP
 
 
 def _decide(nodes: KnownNodes, record: PodRecord, policy: DecisionPolicy, eviction: EvictionPolicy) -> Decision:
-    taints, shutting_down = nodes.taints_on(record.pod.node_name), nodes.is_shutting_down(record.node_name)
-    decision = decide(record.pod, record.bound, taints, policy, shutting_down)
+    decision = decide_on(record.pod, record.bound, nodes.known.get(record.node_name), policy)
     return let_go(decision, record.pod, eviction) if isinstance(decision, Evict) else decision
 
 

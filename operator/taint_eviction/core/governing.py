@@ -20,9 +20,7 @@ def governed(decision: Evict, pod: Pod, policy: EvictionPolicy, at: float) -> Ev
     if policy.same_for_all_taints or len(decision.verdicts) == 1:
         return decision
     at = max(at, decision.fire_at)
-    due = [
-        verdict for verdict in decision.verdicts if (due_at := decision.due_at_by(verdict)) is not None and due_at <= at
-    ]
+    due = [verdict for verdict in decision.verdicts if (due_at := verdict.due_at) is not None and due_at <= at]
     deciding = min(due, key=lambda verdict: (handling_of(verdict, pod, policy).haste, verdict.fire_at))
     return replace(decision, deciding=deciding)
 
@@ -37,7 +35,7 @@ def governed_in_turn(decision: Evict, pod: Pod, policy: EvictionPolicy, at: floa
             return
         haste = handling_of(governing.deciding, pod, policy).haste
         hastier = (verdict for verdict in decision.verdicts if handling_of(verdict, pod, policy).haste < haste)
-        due = (due_at for verdict in hastier if (due_at := decision.due_at_by(verdict)) is not None)
+        due = (due_at for verdict in hastier if (due_at := verdict.due_at) is not None)
         next_at = min(due, default=None)
 
 

@@ -87,11 +87,6 @@ class KnownNodes:
         known = self.known.get(name)
         return None if known is None else [*known.sightings, *self._outages.absent(name, now.at)]
 
-    def is_shutting_down(self, name: str) -> bool:
-        """Return whether the node is known and its kubelet shuts it down gracefully; see ``KnownNode``."""
-        known = self.known.get(name)
-        return known is not None and known.shutting_down
-
     def tainted(self) -> Iterator[str]:
         """Yield the names of the nodes that have a NoExecute taint."""
         return (name for name, known in self.known.items() if known.sightings)

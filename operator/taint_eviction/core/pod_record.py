@@ -163,7 +163,8 @@ class PodRecord:
     ``decision``: the decision to evict it, None: it stays. ``turn``: its order among the pods that wait in the same
     place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, and since
     when the deadline has been known; None: it need not settle. ``asked``: its deletion was requested, so if the pod is
-    seen terminating the request took effect, even if no answer came.
+    seen terminating the request took effect, even if no answer came. ``reported_fire_at``: the deadline of the eviction
+    that was last reported as done.
     """
 
     __slots__ = (
@@ -175,6 +176,7 @@ class PodRecord:
         "known_since",
         "pod",
         "ref",
+        "reported_fire_at",
         "schedule_turn",
         "seen_at",
         "state",
@@ -192,6 +194,7 @@ class PodRecord:
         self.known_since: tuple[float, float] | None = None
         self.failures: FailedAttempts | None = None
         self.asked = False
+        self.reported_fire_at: float | None = None
         self.condition = NO_CONDITION
 
     @property

@@ -35,6 +35,7 @@ _HAPPENINGS = {
     "unmarked": What.UNMARKED,
     "gone": What.GONE,
     "loops": What.LOOPS,
+    "reported": What.SAID_EVICTED,
     "adopted": What.ADOPTED,
     "adoptionRefused": What.ADOPTION_REFUSED,
     "givenBack": What.GIVEN_BACK,

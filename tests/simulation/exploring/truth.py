@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
+
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.recorder import RecordedChange
 from taint_eviction_lab.simulation.virtual_clock import date_of, virtual_now
@@ -169,8 +171,9 @@ def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -
         start = max(began_at, pod.bound_at)
         if at_the_latest:
             start = max(node.written_at, pod.bound_at) + 1.0
-        earliest = min(earliest, start + tolerated_for(pod, key, value))
-    return earliest + pod.held_seconds
+        is_off = key == OUT_OF_SERVICE and node.unready_at < NEVER
+        earliest = min(earliest, start + tolerated_for(pod, key, value) + (0.0 if is_off else pod.held_seconds))
+    return earliest
 
 
 def _taints(body: dict[str, Any]) -> list[dict[str, Any]]:
