@@ -193,19 +193,44 @@ def test_a_restart_is_a_new_process_with_a_clock_of_its_own() -> None:
 
 
 def test_a_killed_controller_sends_nothing_more() -> None:
-    """A call that is still on its way when the process is killed never arrives; a call that arrived has its effect."""
+    """It is killed while it opens the connection for its DELETE, and between two tries of another one."""
     text = """
-        about: Killed while its DELETE is under way.
+        about: Killed before its DELETE is sent.
         given:
           nodes: [node-1]
-          pods: [{name: web-0, nodeName: node-1}]
+          pods: [{name: web-0, nodeName: node-1}, {name: db-0, nodeName: node-1}]
         timeline:
-          - {at: 5, delay: {call: delete, by: 5}}
+          - {at: 5, delay: {call: delete, pod: web-0, connect: 5}}
+          - {at: 5, refuse: {call: delete, pod: db-0, status: 503, retryAfter: 5}}
           - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
-          - {at: 12, restart: {after: 1h}}
+          - {at: 10.2, restart: {after: 1h}}
         until: 30
         expect:
           web-0: {marked: 10, notEvicted: true, deletes: 0}
+          db-0: {marked: 10, notEvicted: true, deletes: 1}
+        """
+    assert not played(text).broken
+
+
+def test_a_call_that_was_sent_outlives_its_sender() -> None:
+    """One DELETE arrives after its process was killed, another one after its process has stopped waiting for it."""
+    text = """
+        about: DELETEs that travel for 40 s.
+        settings: {callTimeout: 10}
+        given:
+          nodes: [node-1, node-2]
+          pods: [{name: web-0, nodeName: node-1}, {name: db-0, nodeName: node-2}]
+        timeline:
+          - {at: 5, delay: {call: delete, by: 40}}
+          - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+          - {at: 12, restart: {after: 8}}
+          - {at: 15, untaint: node-1}
+          - {at: 30, taint: "node-2 maintenance=now:NoExecute"}
+          - {at: 45, untaint: node-2}
+        until: 100
+        expect:
+          web-0: {evicted: {at: 50, within: 0.1}, deletes: 1}
+          db-0: {evicted: {at: 70, within: 0.1}, deletes: 2}
         """
     assert not played(text).broken
 

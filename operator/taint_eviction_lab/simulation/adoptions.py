@@ -19,7 +19,7 @@ from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
-from taint_eviction_lab.simulation.control_state import SimulatedControlState
+from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.pod_writes import failure_of
@@ -32,7 +32,7 @@ def simulated_adoptions(world: World, calls: SimulatedCalls, control_state: Simu
     return Adoptions(
         cast(ApiCalls, _Requests(world, calls)),
         MalformedObjects(lambda kind: None),
-        cast(StateConfigMap, _Confirmation(calls, control_state)),
+        cast(StateConfigMap, SimulatedControlStateStore(calls, control_state)),
         calls.name,
     )
 
@@ -94,17 +94,3 @@ def _carried_out(call: ApiRequest, act: Callable[[], Any]) -> Any:
     except StatusError as error:
         outcome = outcome_of(error.code, read_refusal(orjson.dumps(error.body())), call.resource, call.name)
         raise _Refused(ApiAnswer(outcome, error.code, None, failure_of(error))) from error
-
-
-class _Confirmation:
-    """Confirms in the ConfigMap as ``StateConfigMap`` does that nothing is adopted any more."""
-
-    def __init__(self, calls: SimulatedCalls, control_state: SimulatedControlState) -> None:
-        self._calls = calls
-        self._control_state = control_state
-
-    async def confirm_no_adoption(self, holder: str) -> None:
-        """Write which holder confirms."""
-        await self._calls.call(
-            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.confirm_no_adoption(holder)
-        )

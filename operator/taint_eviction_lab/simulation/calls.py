@@ -1,8 +1,8 @@
 """Calls of one controller process to the simulated API server: through network and faults to the store, and back.
 
 A call travels, is carried out at one instant, and its answer travels back with the server's ``Date``. Once sent, it
-arrives even if the process that made it is frozen or has stopped waiting; the timeline shows every arrival. A process
-that was killed makes no more calls, and those of its calls that had not arrived never arrive.
+arrives and is carried out, even if its process is frozen, has stopped waiting, or was killed meanwhile. The timeline
+shows every arrival. A process that was killed sends nothing more.
 """
 
 import asyncio
@@ -118,12 +118,10 @@ class SimulatedCalls:
             await ready()
         self._check_open()
         journey = self._begin(call, subject, uid, fault)
-        timeout = self._world.network.call_timeout_seconds
-        travel_seconds = self._world.network.one_way_seconds + journey.fault.delay_seconds
-        if travel_seconds < timeout:
-            later(travel_seconds, self._arrive, journey, act)
+        self._check_open()
+        later(self._world.network.one_way_seconds + fault.delay_seconds, self._arrive, journey, act)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(self._world.network.call_timeout_seconds):
                 answer, date = await journey.answer
         except TimeoutError:
             answer, date = self._unanswered(), None
@@ -163,8 +161,6 @@ class SimulatedCalls:
 
     def _arrive(self, journey: _Journey, act: Callable[[], object]) -> None:
         """Let a call arrive at the API server, and send its answer on the way back."""
-        if self._closed:
-            return
         fault = journey.fault
         date = self._world.cluster.clocks.date(journey.number) + fault.date_ahead_seconds
         fails = fault.fails or fault.hangs

@@ -1,7 +1,8 @@
 """The ConfigMap with pauses and the breaker's state in a simulated cluster, and the access of one process to it.
 
-It is kept as values, with times to the microsecond; the adapters read and write its text. The timeline shows when the
-breaker opens and closes. ``runtime.control_state_sync`` acts on the ConfigMap.
+It is kept as values, with times to the microsecond; the adapters read and write its text. As there, a write is for
+what was read just before it is sent, and begins anew if something else has been written by its arrival. The timeline
+shows when the breaker opens and closes. ``runtime.control_state_sync`` acts on the ConfigMap.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,11 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_lab.simulation.calls import SimulatedCalls
 from taint_eviction_lab.simulation.cluster import Impossible
 from taint_eviction_lab.simulation.faults import CallKind
 from taint_eviction_lab.simulation.timeline import ADOPTION, BREAKER, Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import server_time, virtual_now
+
+# How often a write is sent, in all, if others write between its read and its arrival.
+_MAX_TRIES = 8
 
 
 class SimulatedControlState:
@@ -101,6 +106,12 @@ class SimulatedControlState:
         if before.latch is None and not reset_since:
             self._open(latch, by)
 
+    def close(self, reset_epoch: float, by: str) -> None:
+        """Close the breaker, unless it opened later, or is closed already."""
+        before = self.control_state or ControlState()
+        if before.reset_epoch is None if before.latch is None else before.latch.since_epoch <= reset_epoch:
+            self.reset(reset_epoch, by)
+
     def redate(self, stated_epoch: float, epoch: float) -> None:
         """Change the breaker's time of opening or closing to ``epoch``, if it is ``stated_epoch``."""
         if self.control_state is not None and self.control_state.breaker_epoch == stated_epoch:
@@ -145,22 +156,37 @@ class SimulatedControlStateStore:
 
     async def write_latch(self, latch: Latch) -> None:
         """Store that the breaker is open, unless it was reset since."""
-        await self._calls.call(
-            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.latch(latch, self._calls.name)
-        )
+        await self._write(lambda: self._control_state.latch(latch, self._calls.name))
 
     async def write_reset(self, reset_epoch: float) -> None:
         """Store that the breaker was closed at ``reset_epoch``."""
-        await self._calls.call(
-            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.reset(reset_epoch, self._calls.name)
-        )
+        await self._write(lambda: self._control_state.close(reset_epoch, self._calls.name))
 
     async def redate(self, stated_epoch: float, epoch: float) -> None:
         """Change the breaker's stored time to ``epoch``, if it is ``stated_epoch``."""
-        await self._calls.call(
-            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.redate(stated_epoch, epoch)
-        )
+        await self._write(lambda: self._control_state.redate(stated_epoch, epoch))
 
     async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
         """Remove pauses that have ended by themselves."""
-        await self._calls.call(CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.end_pauses(ended))
+        await self._write(lambda: self._control_state.end_pauses(ended))
+
+    async def confirm_no_adoption(self, holder: str) -> None:
+        """Store that this process adopts nothing, if that is still ordered."""
+        await self._write(lambda: self._control_state.confirm_no_adoption(holder))
+
+    async def _write(self, act: Callable[[], None]) -> None:
+        """Carry out a write; after a conflict with another one, send it again."""
+        for _ in range(_MAX_TRIES):
+            read = self._control_state.control_state
+
+            def swap(read: ControlState | None = read) -> None:
+                if self._control_state.control_state != read:
+                    raise CallFailed("the ConfigMap has been modified", reason=FailureReason.CONFLICT)
+                act()
+
+            try:
+                return await self._calls.call(CallKind.WRITE_CONTROL_STATE, "", swap)
+            except CallFailed as failure:
+                if failure.reason is not FailureReason.CONFLICT:
+                    raise
+        raise CallFailed("the ConfigMap was modified again and again", reason=FailureReason.CONFLICT)

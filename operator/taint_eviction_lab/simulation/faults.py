@@ -38,10 +38,10 @@ class CallFault:
     """What happens to a call.
 
     ``connect_seconds``: the time for its connection, before it is sent. ``delay_seconds``: the delay until it
-    arrives; ``back_seconds``: the delay of its answer. ``fails``: it is
-    answered with ``status`` (None: no answer, the connection breaks), ``message`` and ``retry_after_seconds``.
-    ``hangs``: it is never answered. ``takes_effect``: the call does what it should although its answer is a failure,
-    or none. ``date_ahead_seconds``: how far the ``Date`` of its answer is ahead of the API
+    arrives, even if its process has stopped waiting or was killed by then; ``back_seconds``: the delay of its answer.
+    ``fails``: it is answered with ``status`` (None: no answer, the connection breaks), ``message`` and
+    ``retry_after_seconds``. ``hangs``: it is never answered. ``takes_effect``: the call does what it should although
+    its answer is a failure, or none. ``date_ahead_seconds``: how far the ``Date`` of its answer is ahead of the API
     server's clock (negative: behind).
     """
 
