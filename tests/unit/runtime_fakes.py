@@ -411,7 +411,7 @@ class Body:
 
     async def carry_out(self, work: Work) -> WorkOutcome:
         """Carry out one piece of work, with a worker for it alone."""
-        worker = Workers(1, lambda: None).assign()
+        worker = Workers(1, lambda: None, 0).assign()
         try:
             return await self.evictor.carry_out(work, worker)
         finally:

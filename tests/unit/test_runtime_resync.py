@@ -160,10 +160,10 @@ async def test_a_list_is_dated_when_it_is_sent_not_when_it_waits_for_its_turn() 
     it = Body()
     it.sees(node(taint()), node(taint(), name="n2"))
     shared = resync(it, 1)
-    it.api.will("LIST n1", slow(5))
+    it.api.will("LIST n1", slow(0.9))
     first = asyncio.create_task(shared.resync(PodsScope("n1")))
     second = asyncio.create_task(shared.resync(PodsScope("n2")))
-    await until(2)
+    await until(0.5)
     it.live.observe(PodSeen(pod(on="n2")))
     await asyncio.gather(first, second)
     assert names(it) == set()
@@ -204,6 +204,20 @@ async def test_a_restored_storage_is_believed() -> None:
     it.api.put(node())
     await resync(it).resync(NodesScope())
     assert it.brain.tainted_nodes() == frozenset()
+
+
+@virtually
+async def test_the_list_of_nodes_waits_for_no_list_of_pods() -> None:
+    """Without it no new taint is known."""
+    it = Body()
+    it.api.put(node(taint()))
+    shared = resync(it, 1)
+    it.api.will("LIST n1", HANGS)
+    async with running(shared.resync(PodsScope("n1"))):
+        await slow_start()
+        await shared.resync(NodesScope())
+        assert now() == 0
+        assert it.brain.tainted_nodes() == {"n1"}
 
 
 # A glance at what the API server has at hand

@@ -28,7 +28,7 @@ def leave(*workers: Worker) -> None:
 async def test_a_worker_is_lent_once_its_attempt_has_waited_for_a_second() -> None:
     """From the last step on; and whoever has waited for one is told."""
     freed = Freed()
-    workers = Workers(2, freed)
+    workers = Workers(2, freed, 100)
     quick, slow = workers.assign(), workers.assign()
     await until(0.9)
     await quick.take()
@@ -43,7 +43,7 @@ async def test_a_worker_is_lent_once_its_attempt_has_waited_for_a_second() -> No
 @virtually
 async def test_who_has_lent_its_worker_waits_for_one_in_turn() -> None:
     """First come, first served, and never more than there are."""
-    workers = Workers(1, Freed())
+    workers = Workers(1, Freed(), 100)
     first, second = workers.assign(), None
     await until(1)
     second = workers.assign()
@@ -71,7 +71,7 @@ async def test_who_has_lent_its_worker_waits_for_one_in_turn() -> None:
 @virtually
 async def test_who_is_cancelled_while_it_waits_for_a_worker_leaves_none_behind() -> None:
     """Before it was granted one, and in the very turn in which it is."""
-    workers = Workers(1, Freed())
+    workers = Workers(1, Freed(), 100)
     lent = [workers.assign()]
     await until(1)
     lent.append(workers.assign())
@@ -92,7 +92,7 @@ async def test_who_is_cancelled_while_it_waits_for_a_worker_leaves_none_behind()
 @virtually
 async def test_a_hundred_are_lent_at_most() -> None:
     """What waits beyond that holds its worker; and goes on with it, or lends it once another has come back."""
-    workers = Workers(60, Freed())
+    workers = Workers(60, Freed(), 100)
     waiting = [workers.assign() for _ in range(60)]
     await until(1)
     waiting += [workers.assign() for _ in range(60)]
@@ -109,7 +109,7 @@ async def test_a_hundred_are_lent_at_most() -> None:
 @virtually
 async def test_a_worker_goes_to_the_next_where_who_waits_for_it_has_just_been_cut_off() -> None:
     """An attempt that is cancelled waits until it has its turn in the loop."""
-    workers = Workers(1, Freed())
+    workers = Workers(1, Freed(), 100)
     cut_off, waits = workers.assign(), None
     await until(1)
     waits = workers.assign()

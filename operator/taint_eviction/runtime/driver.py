@@ -27,6 +27,9 @@ _LONGEST_WAIT_SECONDS = 0.5
 # How many workers start after a pause.
 _FIRST_WORKERS = 4
 
+# The account may share its flow of API Priority and Fairness with others, as all service accounts of kube-system do.
+_MAX_LENT = 100
+
 # While this many attempts have lent their workers, only as many workers may be busy as after a pause.
 _MANY_LENT = 50
 
@@ -39,7 +42,7 @@ class Driver:
         self._clock = live.clock
         self._evictor = evictor
         self._gate = gate
-        self.workers = Workers(workers, live.changed.set)
+        self.workers = Workers(workers, live.changed.set, _MAX_LENT)
         self._slow_start = SlowStart(_FIRST_WORKERS, workers, live.changed.set)
         self._running: dict[asyncio.Task[None], bool] = {}  # Whether each is a retry or a take-back.
         self._stopping = False

@@ -16,13 +16,15 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from taint_eviction.core.facts import NodeSeen, NodesSwept, PodSeen, PodsSwept
+from taint_eviction.runtime.list_turns import ListTurns
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import CallFailed, ClusterReader, NodesScope, WatchScope
-from taint_eviction.runtime.slow_start import SlowStart
 
 
 class Resync:
-    """Brings the core's view in line with what a fresh list says; at most ``lists_at_once`` lists at a time.
+    """Brings the core's view in line with what a fresh list says; ``lists_at_once`` lists of pods at a time.
+
+    The list of nodes waits for no list of pods: without it no new taint is known.
 
     ``cached_lists``: a first list of a node's pods comes with a cached one, unless more lists than that are wanted.
     """
@@ -33,20 +35,23 @@ class Resync:
         self._reader = reader
         self._live = live
         self._clock = live.clock
-        self._slow_start = SlowStart(1, lists_at_once)
+        self._turns = ListTurns(lists_at_once)
         self._cached_lists = cached_lists
 
-    async def resync(self, scope: WatchScope, *, first: bool = False, after_gap: bool = False) -> int | None:
+    async def resync(
+        self, scope: WatchScope, *, first: bool = False, again: bool = False, after_gap: bool = False
+    ) -> int | None:
         """List ``scope`` once and return the version of that list, None if it is no number.
 
-        ``first``: nothing is known of it yet. ``after_gap``: there was no watch until now, or it has missed something.
+        ``first``: nothing is known of it yet. ``again``: the last try failed, so others go before it. ``after_gap``:
+        there was no watch until now, or it has missed something.
         Raise ``CallFailed`` if the list fails; the pages before stay observed.
         """
-        async with self._slow_start.turn():
-            if isinstance(scope, NodesScope):
-                return await self._nodes(after_gap)
+        if isinstance(scope, NodesScope):
+            return await self._nodes(after_gap)
+        async with self._turns.turn(urgent=first and not again):
             # If many lists are wanted, a second one for each node would only delay all of them.
-            if not (first and self._cached_lists) or scope.node_name is None or self._slow_start.crowded:
+            if not (first and self._cached_lists) or scope.node_name is None or self._turns.crowded:
                 return await self._pods(scope.node_name)
             async with self._cached_list(scope.node_name):
                 return await self._pods(scope.node_name, one_by_one=True)
@@ -71,7 +76,7 @@ class Resync:
             for pod in await self._reader.cached_pods(node_name):
                 self._live.observe(PodSeen(pod))
                 await asyncio.sleep(0)
-        self._slow_start.let_more()
+        self._turns.let_more()
 
     async def _nodes(self, after_gap: bool) -> int | None:
         asked_at = self._clock.now().at

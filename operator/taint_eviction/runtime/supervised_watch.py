@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 
 from taint_eviction.runtime.live_controller import LiveController
-from taint_eviction.runtime.ports import CallFailed, WatchEnded, Watcher, WatchScope
+from taint_eviction.runtime.ports import CallFailed, NodesScope, WatchEnded, Watcher, WatchScope
 from taint_eviction.runtime.resync import Resync
 from taint_eviction.runtime.watch_listener import Interpret, ObservingListener
 from taint_eviction.settings import WatchSettings
@@ -78,7 +78,7 @@ class SupervisedWatch:
         while True:
             try:
                 asked_at = self._clock.now().at
-                version = await self._resync.resync(self.scope, first=not self.listed.is_set(), after_gap=True)
+                version = await self._list_first()
                 self._listener.note_seen(version, asked_at)
                 self.listed.set()
                 await self._watch(version)
@@ -89,10 +89,15 @@ class SupervisedWatch:
         """List until it has succeeded once, and watch nothing."""
         while not self.listed.is_set():
             try:
-                await self._resync.resync(self.scope, first=True, after_gap=True)
+                await self._list_first()
                 self.listed.set()
             except CallFailed as reason:
                 await self._back_off(reason)
+
+    async def _list_first(self) -> int | None:
+        """List before a watch starts, or instead of it."""
+        first = not self.listed.is_set()
+        return await self._resync.resync(self.scope, first=first, again=self._failures > 0, after_gap=True)
 
     async def _watch(self, since: int | None) -> None:
         tasks = [asyncio.create_task(self._stay_fresh(), name=f"resync {self.scope}")]
@@ -112,8 +117,11 @@ class SupervisedWatch:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _start(self, tasks: list[asyncio.Task[None]], since: int | None) -> None:
-        """Start the watch and wait until it is up or has failed; few start at a time, since starting is expensive."""
-        async with self._doors.start_turn:
+        """Start the watch and wait until it is up or has failed; few start at a time, since starting is expensive.
+
+        The watch of nodes waits for no other: without it no new taint is known.
+        """
+        async with contextlib.nullcontext() if isinstance(self.scope, NodesScope) else self._doors.start_turn:
             watching = self._doors.watcher.watch(self.scope, self._listener, since)
             watch = asyncio.create_task(watching, name=f"watch {self.scope}")
             tasks.append(watch)

@@ -1,8 +1,8 @@
 """Workers, and how an attempt holds one: an attempt that waits long for an answer lends its worker to others.
 
 An attempt holds a worker from its start and takes it again before each step. If a step takes longer than a second, the
-worker is lent, so that a call without an answer does not hold up other attempts. At most 100 are lent at a time: the
-service accounts of kube-system share one flow of API Priority and Fairness.
+worker is lent, so that a call without an answer does not hold up other attempts. A bounded number is lent at a time:
+the service accounts of kube-system share one flow of API Priority and Fairness.
 
 Does not choose what is attempted, nor when (``driver``). Invariant: no more workers are taken than exist.
 """
@@ -11,14 +11,17 @@ import asyncio
 from collections.abc import Callable
 
 _LENT_AFTER_SECONDS = 1.0
-_MAX_LENT = 100
 
 
 class Workers:
-    """A fixed number of workers; ``freed`` is called whenever one may have become free."""
+    """A fixed number of workers, of which at most ``max_lent`` are lent at a time.
 
-    def __init__(self, number: int, freed: Callable[[], None]) -> None:
+    ``freed`` is called whenever one may have become free.
+    """
+
+    def __init__(self, number: int, freed: Callable[[], None], max_lent: int) -> None:
         self.number = number
+        self._max_lent = max_lent
         self._freed = freed
         # When each is lent, by the loop's clock; soonest first, because all steps have the same time. So one timer, at
         # the first of these instants, serves all.
@@ -36,12 +39,12 @@ class Workers:
     @property
     def taken(self) -> int:
         """Count the workers that nobody else can have."""
-        return len(self._busy) + max(0, len(self._waiting_long) - _MAX_LENT)
+        return len(self._busy) + max(0, len(self._waiting_long) - self._max_lent)
 
     @property
     def lent(self) -> int:
         """Count the workers that are lent."""
-        return min(len(self._waiting_long), _MAX_LENT)
+        return min(len(self._waiting_long), self._max_lent)
 
     def assign(self) -> "Worker":
         """Assign a worker that is free."""
