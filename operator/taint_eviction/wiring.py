@@ -42,6 +42,7 @@ from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.pod_parts import PodParts
 from taint_eviction.core.status import Status
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
@@ -215,7 +216,8 @@ def _doors(
     expected = settings.dry_run or settings.adoption.enabled
     builtin = BuiltinController(clock, metrics.builtin_active, expected=expected)
     malformed = MalformedObjects(metrics.malformed)
-    observations = Observations(malformed, builtin.inspect)
+    parts = PodParts(holds=settings.max_hold_seconds > 0)
+    observations = Observations(malformed, builtin.inspect, parts)
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
     store = StateConfigMap(calls, *state)
     counting = MetricsReporter(metrics)
@@ -234,8 +236,8 @@ def _doors(
 
     return Doors(
         clock=clock,
-        reader=ApiReader(calls, malformed, builtin.inspect),
-        writer=ApiWriter(calls, malformed),
+        reader=ApiReader(calls, malformed, builtin.inspect, parts),
+        writer=ApiWriter(calls, malformed, parts),
         watcher=lambda controller: KopfWatcher(
             connection.url,
             connection.make_session,
@@ -243,6 +245,7 @@ def _doors(
             tuning=tuning,
             wanted=matters_to(controller),
             known=observations.known_to(controller),
+            parts=parts,
         ),
         interpret=observations.interpret,
         gate=gate,

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.strategies import KEYS, OPERATORS, VALUES, any_taints, any_tolerations
 
-from taint_eviction.core.matching import canonical_int64, matches
+from taint_eviction.adapters.taints_and_tolerations import read_tolerations
+from taint_eviction.core.matching import SearchableTolerations, canonical_int64, matches, matching
 from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 
 # The number that each value means for Gt and Lt; None if it is no canonical integer.
@@ -82,3 +83,26 @@ def test_exactly_one_of_gt_equal_and_lt_matches(mine: int, theirs: int) -> None:
     taint = Taint("k", NO_EXECUTE, str(theirs))
     holding = [operator for operator in ("Gt", "Equal", "Lt") if matches(Toleration("k", operator, str(mine)), taint)]
     assert holding == ["Gt" if theirs > mine else "Lt" if theirs < mine else "Equal"]
+
+
+def as_json(toleration: Toleration) -> dict[str, str | int]:
+    """Return a toleration as the API server writes it: without empty fields."""
+    texts = {"key": toleration.key, "operator": toleration.operator, "value": toleration.value}
+    told: dict[str, str | int] = {name: text for name, text in {**texts, "effect": toleration.effect}.items() if text}
+    seconds = toleration.toleration_seconds
+    return told if seconds is None else {**told, "tolerationSeconds": seconds}
+
+
+@given(st.lists(any_tolerations, min_size=1, max_size=8), st.integers(65, 1200), st.data())
+def test_of_a_long_list_the_same_tolerations_match_in_the_same_order(
+    kinds: list[Toleration], length: int, data: st.DataObject
+) -> None:
+    """Though only those parts are read that may have the taint's key."""
+    rare = data.draw(st.dictionaries(st.integers(0, length - 1), st.sampled_from(kinds), max_size=6))
+    usual = data.draw(any_tolerations)
+    tolerations = [rare.get(place, usual) for place in range(length)]
+    found, _ = read_tolerations([as_json(each) for each in tolerations])
+    taint = data.draw(any_taints)
+    assert isinstance(found, SearchableTolerations)
+    assert list(found) == tolerations
+    assert matching(found, taint) == [each for each in tolerations if matches(each, taint)]

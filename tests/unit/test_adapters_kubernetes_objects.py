@@ -1,5 +1,7 @@
 """Kubernetes JSON becomes values: what is read, what causes a complaint, and what is refused."""
 
+import math
+import re
 from copy import deepcopy
 from typing import Any
 
@@ -17,6 +19,7 @@ from taint_eviction.adapters.kubernetes_objects import (
 )
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import ControllerRef, NamespacedName, Node, Pod, PodRef, Readiness, Taint, Toleration
+from taint_eviction.core.pod_parts import PodParts
 
 EPOCH = 1714557600.0
 AT = "2024-05-01T10:00:00Z"
@@ -508,3 +511,65 @@ def test_taking_back_is_for_one_version_only() -> None:
     assert patch["metadata"] == {"uid": "u-p", "resourceVersion": "42"}
     assert patch["status"]["conditions"][0]["status"] == "False"
     assert patch["status"]["conditions"][0]["message"] == "Taint manager: deletion called off"
+
+
+def test_a_hold_is_not_read_while_holds_are_not_honoured() -> None:
+    """Not even to complain about it: anybody who may annotate a pod writes it."""
+    body = a_pod()
+    body["metadata"]["annotations"] = {"taint-eviction/hold": "soon"}
+    assert read_pod(body, PodParts(holds=False)).value.hold_seconds is None
+    assert read_pod(body, PodParts(holds=False)).complaints == ()
+    assert read_pod(body).value.hold_seconds == math.inf
+
+
+def test_only_labels_that_rules_name_are_kept() -> None:
+    """A tenant may write 1.5 MB of others."""
+    body = a_pod()
+    body["metadata"]["labels"] = {"app": "web", "tier": "front", "other": 7}
+    pod = read_pod(body, PodParts(frozenset({"app", "team"}))).value
+    assert pod.labels == {"app": "web"}
+
+
+def test_a_time_that_is_nested_deeply_is_a_complaint() -> None:
+    """The text of such a value would need more stack than there is."""
+    nested: Any = []
+    for _ in range(1000):
+        nested = [nested]
+    body = a_pod()
+    body["status"]["startTime"] = nested
+    assert read_pod(body).complaints == ("status.startTime is not a usable time",)
+
+
+def long_list(**fields: Any) -> list[dict[str, Any]]:
+    return [{"key": f"k{number}", "operator": "Exists", "effect": "NoExecute", **fields} for number in range(2000)]
+
+
+def test_a_long_list_of_tolerations_reads_like_a_short_one() -> None:
+    """In every element, in its order and its length."""
+    raw = long_list(tolerationSeconds=7)
+    found = read_pod(a_pod(tolerations=raw)).value.tolerations
+    assert (*found,) == tuple(Toleration(f"k{number}", "Exists", "", "NoExecute", 7) for number in range(2000))
+    assert (len(found), found[1999], found[-1], found[3:5]) == (2000, found[-1], (*found,)[1999], (*found,)[3:5])
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "what"),
+    [
+        ([*long_list(), 7], "an entry of spec.tolerations is not an object"),
+        (long_list(value=7), "a value in spec.tolerations is not a string"),
+        ([*long_list(), {"key": ["a"]}], "a key in spec.tolerations is not a string"),
+        ([*long_list(), {"tolerationSeconds": 1.5}], "a tolerationSeconds in spec.tolerations is not an integer"),
+        ([*long_list(), {"tolerationSeconds": "1"}], "a tolerationSeconds in spec.tolerations is not an integer"),
+        ([*long_list(), {"tolerationSeconds": True}], "a tolerationSeconds in spec.tolerations is not an integer"),
+    ],
+)
+def test_a_long_list_with_a_field_of_the_wrong_type_makes_the_pod_malformed(spoilt: list[Any], what: str) -> None:
+    """As a short list does: a toleration that cannot be read may be the one that counts."""
+    with pytest.raises(MalformedObject, match=re.escape(what)):
+        read_pod(a_pod(tolerations=spoilt))
+
+
+def test_unknown_operators_of_a_long_list_are_one_complaint() -> None:
+    """Not one for each of a hundred thousand tolerations."""
+    _, complaints = read_pod(a_pod(tolerations=long_list(operator="Resembles")))
+    assert complaints == ("operators in spec.tolerations are unknown and match nothing: 1",)

@@ -19,3 +19,10 @@ def test_spans_that_are_none(text: object) -> None:
     """Whatever YAML may bring."""
     with pytest.raises(ValueError, match="duration"):
         parse_seconds(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 30_000, "1m" * 33, " " * 65, "1" + "0" * 64])
+def test_a_longer_text_than_any_duration_is_refused_unread(text: str) -> None:
+    """Anybody who may annotate a pod may write it."""
+    with pytest.raises(ValueError, match="duration"):
+        parse_seconds(text)

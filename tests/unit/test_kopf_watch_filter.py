@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from taint_eviction.core.pod_parts import PodParts
 from taint_eviction.kopf_shell.kept_fields import pod_fields
 from taint_eviction.kopf_shell.watch_filter import WatchFilter
 
@@ -365,3 +366,45 @@ def test_an_ending_is_cut_down_like_all_that_is_told() -> None:
     """Whoever reads it need not know which way it came."""
     _, endings = WatchFilter("Pod").filter([line("DELETED", pod(7))])
     assert endings == [{"type": "DELETED", "object": pod_fields(pod(7))}]
+
+
+LONG = [{"key": f"k{number}", "operator": "Exists"} for number in range(5000)]
+
+
+def long_pod(version: int) -> dict[str, Any]:
+    return {**pod(version), "spec": {"nodeName": "n1", "tolerations": LONG}}
+
+
+def test_kopf_sees_the_identity_of_a_long_object_and_the_listener_all_of_it() -> None:
+    """Kopf would decode and copy what a tenant made long; the listener is shown what it reads."""
+    watch_filter = WatchFilter("Pod")
+    [passed], _ = watch_filter.filter([line("ADDED", long_pod(1))])
+    brought = json.loads(passed)["object"]
+    assert len(passed) < 300
+    assert brought["metadata"]["name"] == "p1"
+    assert watch_filter.whole(brought) == pod_fields(long_pod(1))
+
+
+def test_an_older_version_of_a_long_object_is_not_shown() -> None:
+    """Only the latest is kept, and Kopf brings it next."""
+    watch_filter = WatchFilter("Pod")
+    passed, _ = watch_filter.filter([line("ADDED", long_pod(1)), line("MODIFIED", {**long_pod(2), "status": {}})])
+    first, second = (json.loads(each)["object"] for each in passed)
+    assert watch_filter.whole(first) is None
+    assert watch_filter.whole(second) == pod_fields({**long_pod(2), "status": {}})
+
+
+def test_a_long_object_of_a_list_waits_as_well() -> None:
+    """Kopf's own list follows a gap, and its items go through Kopf, too."""
+    watch_filter = WatchFilter("Pod")
+    [item] = watch_filter.filter_page({"items": [long_pod(1)]}, first=True)["items"]
+    assert "spec" not in item
+    assert watch_filter.whole(item) == pod_fields(long_pod(1))
+
+
+def test_labels_and_holds_that_no_setting_uses_are_cut_off() -> None:
+    """So a change of them costs no event, however long they are."""
+    watch_filter = WatchFilter("Pod", parts=PodParts(frozenset({"app"}), holds=False))
+    before = line("ADDED", pod(1, labels={"app": "web", "hash": "1"}))
+    after = line("MODIFIED", pod(2, labels={"app": "web", "hash": "2"}, annotations={"taint-eviction/hold": "true"}))
+    assert seen(watch_filter, before, after) == [("ADDED", "1"), ("BOOKMARK", "2")]

@@ -6,6 +6,7 @@ as the request. This module retries nothing: only the caller knows whether the c
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
@@ -21,6 +22,7 @@ from taint_eviction.adapters.kubernetes_objects import (
 )
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.objects import Node, Pod, PodRef
+from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.runtime.ports import CallFailed, Page
 
 _PAGE = 500
@@ -32,13 +34,18 @@ _PAGED_ATTEMPTS = 3
 class ApiReader:
     """Reads and lists nodes and pods; ``runtime.ports`` has the contracts of the methods.
 
-    ``look_at_pod`` is called with the JSON of every pod that is listed.
+    ``look_at_pod`` is called with the JSON of every pod that is listed. ``parts`` of pods are read.
     """
 
     def __init__(
-        self, calls: ApiCalls, malformed: MalformedObjects, look_at_pod: Callable[[Any], None] = lambda _: None
+        self,
+        calls: ApiCalls,
+        malformed: MalformedObjects,
+        look_at_pod: Callable[[Any], None] = lambda _: None,
+        parts: PodParts = ALL_PARTS,
     ) -> None:
         self._calls = calls
+        self._read_pod = partial(read_pod, parts=parts)
         self._malformed = malformed
         self._look_at_pod = look_at_pod
 
@@ -70,7 +77,7 @@ class ApiReader:
 
     def _look_and_read(self, body: object) -> Parsed[Pod]:
         self._look_at_pod(body)
-        return read_pod(body)
+        return self._read_pod(body)
 
     async def read_node(self, name: str) -> Node | None:
         """Read a node."""
@@ -84,7 +91,7 @@ class ApiReader:
         answer = await self._calls.make(ApiRequest("get", "pods", ref.key.namespace, ref.key.name))
         if answer.need(Outcome.DONE, Outcome.ABSENT).outcome is Outcome.ABSENT:
             return None
-        pod = self._malformed.read_answer(read_pod, answer.body)
+        pod = self._malformed.read_answer(self._read_pod, answer.body)
         return pod if pod.ref == ref else None
 
     # Lists

@@ -4,6 +4,7 @@ This module retries nothing: only the caller knows whether the call is still wan
 ``ready`` on an open connection, right before it is written (``fence``).
 """
 
+from functools import partial
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
@@ -14,6 +15,7 @@ from taint_eviction.adapters.kubernetes_objects import read_pod
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import Pod, PodRef
+from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.runtime.ports import CallFailed, Ready
 
 _GONE = (Outcome.ABSENT, Outcome.ANOTHER_UID)
@@ -22,9 +24,10 @@ _GONE = (Outcome.ABSENT, Outcome.ANOTHER_UID)
 class ApiWriter:
     """Sends the writes; ``runtime.ports`` has the contracts of the methods."""
 
-    def __init__(self, calls: ApiCalls, malformed: MalformedObjects) -> None:
+    def __init__(self, calls: ApiCalls, malformed: MalformedObjects, parts: PodParts = ALL_PARTS) -> None:
         self._calls = calls
         self._malformed = malformed
+        self._read_pod = partial(read_pod, parts=parts)
 
     async def mark(self, ref: PodRef, already: bool, now: Moment) -> Pod | None:
         """Set the DisruptionTarget condition."""
@@ -55,5 +58,5 @@ class ApiWriter:
         )
         if answer.need(Outcome.DONE, *_GONE).outcome is not Outcome.DONE:
             return None
-        pod = self._malformed.read_answer(read_pod, answer.body)
+        pod = self._malformed.read_answer(self._read_pod, answer.body)
         return pod if pod.ref == ref else None

@@ -1,7 +1,8 @@
 """Bounds on what the adapters remember and measure, and on how often they log the same thing."""
 
 from collections import OrderedDict
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from taint_eviction.runtime.ports import Clock
 
@@ -23,6 +24,36 @@ class BoundedDict(OrderedDict[KeyT, ValueT]):
         self.move_to_end(key)
         if len(self) > self._max_entries:
             self.popitem(last=False)
+
+
+class Shared(Generic[KeyT, ValueT]):
+    """Values by what they are made of, so that equal ones are kept once: ``max_bytes`` of them, the newest.
+
+    ``make`` makes a value, which must not be None; ``size`` estimates the bytes of a key with its value. A value that
+    alone needs a hundredth of all bytes is not kept: strangers choose how long most of them are.
+    """
+
+    def __init__(self, make: Callable[[KeyT], ValueT], size: Callable[[KeyT], int], max_bytes: int) -> None:
+        self.make = make
+        self._size = size
+        self._max_bytes = max_bytes
+        self._values: dict[KeyT, ValueT] = {}
+        self._bytes = 0
+
+    def __call__(self, key: KeyT) -> ValueT:
+        """Return the value for ``key``; raise what ``make`` raises, and ``TypeError`` for a key without a hash."""
+        value = self._values.get(key)
+        if value is None:
+            value = self.make(key)
+            size = self._size(key)
+            if size * 100 <= self._max_bytes:
+                self._values[key] = value
+                self._bytes += size
+                while self._bytes > self._max_bytes:
+                    oldest = next(iter(self._values))
+                    del self._values[oldest]
+                    self._bytes -= self._size(oldest)
+        return value
 
 
 class FirstValues:

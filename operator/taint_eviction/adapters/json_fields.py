@@ -61,7 +61,9 @@ def time_or_complaint(value: object, path: str, complaints: list[str]) -> float 
         return None
     epoch = parse_rfc3339(value)
     if epoch is None:
-        complaints.append(f"{path} is not a usable time: {str(value)[:40]!r}")
+        # Only of text: the text of a value that is nested deeply takes more stack than there is.
+        excerpt = f": {value[:40]!r}" if isinstance(value, str) else ""
+        complaints.append(f"{path} is not a usable time{excerpt}")
     return epoch
 
 

@@ -11,12 +11,12 @@ Reference: https://kubernetes.io/docs/reference/kubernetes-api/workload-resource
 
 import math
 import sys
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from taint_eviction.adapters.adoption_patches import ADOPTED, read_note
+from taint_eviction.adapters.bounded import Shared
 from taint_eviction.adapters.condition_patches import CONDITION_REASON, CONDITION_TYPE
 from taint_eviction.adapters.json_fields import (
     NOTHING,
@@ -49,15 +49,16 @@ from taint_eviction.core.objects import (
     Readiness,
     Toleration,
 )
+from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.files.durations import parse_seconds
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 HOLD_ANNOTATION = "taint-eviction/hold"
 
-# The number of different sets of labels that are kept for sharing.
-_SHARED_LABELS = 8192
-# The number of different controllers of pods that are kept for sharing.
-_SHARED_CONTROLLERS = 8192
+# The bytes of different sets of labels, and of different controllers of pods, that are kept for sharing.
+_SHARED_BYTES = 1 << 23
+# The bytes of one label or controller without its text.
+_BYTES_EACH = 300
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
@@ -103,11 +104,11 @@ def read_node(body: object) -> Parsed[Node]:
     return Parsed(node, tuple(complaints))
 
 
-def read_pod(body: object) -> Parsed[Pod]:
-    """Read a Pod; raise ``MalformedObject`` if nothing can be decided on it."""
+def read_pod(body: object, parts: PodParts = ALL_PARTS) -> Parsed[Pod]:
+    """Read these parts of a Pod; raise ``MalformedObject`` if nothing can be decided on it."""
     complaints: list[str] = []
     try:
-        pod = _pod(as_object(body, "the object"), complaints)
+        pod = _pod(as_object(body, "the object"), parts, complaints)
     except Unreadable as unreadable:
         _raise_malformed("Pod", body, str(unreadable))
     return Parsed(pod, tuple(complaints))
@@ -202,7 +203,7 @@ def _owns_taints(entry: Mapping[str, Any]) -> bool:
 # Pods
 
 
-def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
+def _pod(body: Mapping[str, Any], parts: PodParts, complaints: list[str]) -> Pod:
     metadata = as_object(body.get("metadata"), "metadata")
     namespace, name, uid = (
         needed_text(metadata, "namespace"),
@@ -231,8 +232,8 @@ def _pod(body: Mapping[str, Any], complaints: list[str]) -> Pod:
         finished=as_text(status.get("phase"), "status.phase") in ("Succeeded", "Failed"),
         mirror=MIRROR_ANNOTATION in annotations,
         marked=disruption is not None and disruption.reason == CONDITION_REASON,
-        hold_seconds=_hold_seconds(annotations.get(HOLD_ANNOTATION), complaints),
-        labels=_labels(as_object(metadata.get("labels"), "metadata.labels")),
+        hold_seconds=_hold_seconds(annotations.get(HOLD_ANNOTATION), complaints) if parts.holds else None,
+        labels=_labels(parts.labels(as_object(metadata.get("labels"), "metadata.labels"))),
         controller=_controller(metadata.get("ownerReferences"), complaints),
         deletion_asked_at=_deletion_asked_at(metadata),
         disruption=disruption,
@@ -249,8 +250,8 @@ def _deletion_asked_at(metadata: Mapping[str, Any]) -> float | None:
 
 
 def _with_noted(
-    tolerations: tuple[Toleration, ...], annotation: object, complaints: list[str]
-) -> tuple[tuple[Toleration, ...], Adoption | None]:
+    tolerations: Sequence[Toleration], annotation: object, complaints: list[str]
+) -> tuple[Sequence[Toleration], Adoption | None]:
     """Return the tolerations that count, and who took seconds from them. A note that cannot be read is ignored."""
     if annotation is None:
         return tolerations, None
@@ -286,9 +287,15 @@ def _labels(raw: Mapping[str, Any]) -> Mapping[str, str]:
     return _shared_labels(tuple(raw.items())) if raw else _NO_LABELS
 
 
-@lru_cache(_SHARED_LABELS)
-def _shared_labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+def _size(parts: tuple[Any, ...]) -> int:
+    return sum(_BYTES_EACH + sum(map(len, texts)) for texts in parts)
+
+
+def _labels_of(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return MappingProxyType(dict(items))
+
+
+_shared_labels = Shared(_labels_of, _size, _SHARED_BYTES)
 
 
 def _controller(references: object, complaints: list[str]) -> ControllerRef | None:
@@ -302,20 +309,22 @@ def _controller(references: object, complaints: list[str]) -> ControllerRef | No
         if is_object(reference) and reference.get("controller") is True:
             kind, name, uid = reference.get("kind"), reference.get("name"), reference.get("uid")
             if isinstance(kind, str) and isinstance(name, str) and isinstance(uid, str):
-                return _shared_controller(kind, name, uid)
+                return _shared_controller(ControllerRef(kind, name, uid))
     return None
 
 
-@lru_cache(_SHARED_CONTROLLERS)
-def _shared_controller(kind: str, name: str, uid: str) -> ControllerRef:
-    return ControllerRef(kind, name, uid)
+def _itself(reference: ControllerRef) -> ControllerRef:
+    return reference
+
+
+_shared_controller = Shared(_itself, _size, _SHARED_BYTES)
 
 
 def _conditions(
     conditions: object, metadata: Mapping[str, Any], complaints: list[str]
 ) -> tuple[Mapping[str, Any] | None, PodDisruption | None]:
     """Return the conditions PodScheduled and DisruptionTarget if they are True."""
-    scheduled, disruption = None, None
+    scheduled, target = None, None
     if conditions is None:
         return None, None
     if not isinstance(conditions, list):
@@ -327,10 +336,14 @@ def _conditions(
         kind = condition.get("type")
         if kind == "PodScheduled":
             scheduled = condition
-        elif kind == CONDITION_TYPE and isinstance(reason := condition.get("reason"), str):
-            since = parse_rfc3339(condition.get("lastTransitionTime"))
-            disruption = PodDisruption(sys.intern(reason), _written_by(metadata.get("managedFields")), since)
-    return scheduled, disruption
+        elif kind == CONDITION_TYPE and isinstance(condition.get("reason"), str):
+            target = condition
+    if target is None:
+        return scheduled, None
+    # Once, however many such conditions there are: the managers of fields may be many, too.
+    written_by = _written_by(metadata.get("managedFields"))
+    since = parse_rfc3339(target.get("lastTransitionTime"))
+    return scheduled, PodDisruption(sys.intern(target["reason"]), written_by, since)
 
 
 def _written_by(managed_fields: object) -> str:

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 # The last second of year 9999: datetime's and RFC 3339's.
 _LAST_EPOCH = 253402300799.0
+# RFC 3339 bounds no fraction; nobody writes one of more digits.
+_MAX_CHARACTERS = 64
 
 
 def parse_rfc3339(text: object) -> float | None:
@@ -16,7 +18,9 @@ def parse_rfc3339(text: object) -> float | None:
     Times before 1970 are None, too: they are Go's zero time or garbage, and would make every eviction overdue.
     """
     # fromisoformat reads more than RFC 3339: week dates, dates alone, times without an offset.
-    if not isinstance(text, str) or len(text) < 20 or text[10] != "T" or text[7] != "-" or text[13] != ":":
+    if not isinstance(text, str) or not 20 <= len(text) <= _MAX_CHARACTERS:
+        return None
+    if text[10] != "T" or text[7] != "-" or text[13] != ":":
         return None
     try:
         moment = datetime.fromisoformat(text)

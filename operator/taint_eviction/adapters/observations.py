@@ -5,6 +5,7 @@ identified. It also says which objects a watch need not bring, because the core 
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from taint_eviction.adapters.json_fields import version_number
@@ -13,20 +14,26 @@ from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.objects import NamespacedName, PodRef
+from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.runtime.ports import NodesScope, WatchScope
 
 
 class Observations:
     """Reads watch events and reports malformed objects.
 
-    ``look_at_pod`` is called with the JSON of every pod, to see whether another controller evicts.
+    ``look_at_pod`` is called with the JSON of every pod, to see whether another controller evicts. ``parts`` of pods
+    are read.
     """
 
     def __init__(
-        self, malformed: MalformedObjects, look_at_pod: Callable[[Mapping[str, Any]], None] = lambda _: None
+        self,
+        malformed: MalformedObjects,
+        look_at_pod: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        parts: PodParts = ALL_PARTS,
     ) -> None:
         self._malformed = malformed
         self._look_at_pod = look_at_pod
+        self._read_pod = partial(read_pod, parts=parts)
 
     def interpret(self, scope: WatchScope, event_type: str | None, body: Mapping[str, Any]) -> Fact | None:
         """Return the fact; None if the event contains none."""
@@ -37,7 +44,7 @@ class Observations:
                 return _gone(scope, body)
             if isinstance(scope, NodesScope):
                 return NodeSeen(self._malformed.read(read_node, body), after_gap=event_type is None)
-            return PodSeen(self._malformed.read(read_pod, body))
+            return PodSeen(self._malformed.read(self._read_pod, body))
         except MalformedObject:
             return None
 

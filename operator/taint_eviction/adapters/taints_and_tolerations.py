@@ -2,29 +2,49 @@
 
 Thousands of pods have equal tolerations, and thousands of nodes equal taints: one tuple for all of them saves memory,
 and most of the time to read them. Raises ``Unreadable`` if an eviction could depend on a field that cannot be read.
+
+A tenant may write a hundred thousand tolerations into one pod. Such a list is neither shared nor made into values: it
+stays JSON, of which only the parts that may concern a taint are read (``LongTolerations``).
 """
 
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, overload
 
+import orjson
+
+from taint_eviction.adapters.bounded import Shared
 from taint_eviction.adapters.json_fields import Unreadable, as_text, is_object, refuse, time_or_complaint
+from taint_eviction.core.matching import SearchableTolerations
 from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Toleration
+from taint_eviction.core.text import one_line
 
 _EFFECTS = frozenset({NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE})
 _OPERATORS = frozenset({"", "Equal", "Exists", "Gt", "Lt"})
-# The number of different tuples that are kept, of taints and of tolerations each.
-_SHARED_TUPLES = 8192
+_TEXTS = ("key", "operator", "value", "effect")
+# The bytes of different tuples that are kept, of taints and of tolerations each.
+_SHARED_BYTES = 1 << 23
+# The bytes of one taint or toleration without its text.
+_BYTES_EACH = 400
+# A longer list is not made into values.
+_LONG = 64
+# How many tolerations of a long list are read at a time.
+_PART = 512
+
+_Toleration = dict[str, Any]
 
 
 def read_taints(raw: list[Any]) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
     """Read ``spec.taints`` of a node; return its taints, and a complaint for each part that is left out."""
-    found: tuple[tuple[Taint, ...], tuple[str, ...]] = _shared(_taints, _taint_parts(raw))
+    found: tuple[tuple[Taint, ...], tuple[str, ...]] = _shared(_shared_taints, _taint_parts(raw))
     return found
 
 
-def read_tolerations(raw: list[Any]) -> tuple[tuple[Toleration, ...], tuple[str, ...]]:
+def read_tolerations(raw: list[Any]) -> tuple[Sequence[Toleration], tuple[str, ...]]:
     """Read ``spec.tolerations`` of a pod; return its tolerations, and a complaint for each unknown operator."""
-    found: tuple[tuple[Toleration, ...], tuple[str, ...]] = _shared(_tolerations, _toleration_parts(raw))
+    if len(raw) > _LONG:
+        return _long_tolerations(raw)
+    found: tuple[tuple[Toleration, ...], tuple[str, ...]] = _shared(_shared_tolerations, _toleration_parts(raw))
     return found
 
 
@@ -39,7 +59,6 @@ def _taint_parts(raw: list[Any]) -> tuple[Any, ...]:
     )
 
 
-@lru_cache(_SHARED_TUPLES)
 def _taints(parts: tuple[Any, ...]) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
     taints: list[Taint] = []
     complaints: list[str] = []
@@ -47,7 +66,9 @@ def _taints(parts: tuple[Any, ...]) -> tuple[tuple[Taint, ...], tuple[str, ...]]
         path = f"spec.taints[{index}]"
         effect_text = as_text(effect, f"{path}.effect")
         if effect_text not in _EFFECTS:
-            complaints.append(f"{path}.effect is {effect_text!r}, which is an unknown effect: the taint is ignored")
+            complaints.append(
+                f"{path}.effect is {one_line(effect_text)!r}, which is an unknown effect: the taint is ignored"
+            )
             continue
         try:
             key_text = as_text(key, f"{path}.key") or refuse(f"{path}.key is missing")
@@ -81,7 +102,6 @@ def _toleration_parts(raw: list[Any]) -> tuple[Any, ...]:
     )
 
 
-@lru_cache(_SHARED_TUPLES)
 def _tolerations(parts: tuple[Any, ...]) -> tuple[tuple[Toleration, ...], tuple[str, ...]]:
     tolerations: list[Toleration] = []
     complaints: list[str] = []
@@ -97,16 +117,97 @@ def _tolerations(parts: tuple[Any, ...]) -> tuple[tuple[Toleration, ...], tuple[
             seconds,
         )
         if toleration.operator not in _OPERATORS:
-            complaints.append(f"{path}.operator is {toleration.operator!r}, which is unknown: it matches nothing")
+            unknown = f"{path}.operator is {one_line(toleration.operator)!r}, which is unknown"
+            complaints.append(f"{unknown}: it matches nothing")
         tolerations.append(toleration)
     return tuple(tolerations), tuple(complaints)
 
 
-def _shared(read: Any, parts: tuple[Any, ...]) -> Any:
+def _size(parts: tuple[Any, ...]) -> int:
+    """Estimate the bytes of a tuple of values that are made of these parts."""
+    return sum(len(part) for part in chain.from_iterable(parts) if isinstance(part, str)) + _BYTES_EACH * len(parts)
+
+
+_shared_taints = Shared(_taints, _size, _SHARED_BYTES)
+_shared_tolerations = Shared(_tolerations, _size, _SHARED_BYTES)
+
+
+def _shared(read: Shared[Any, Any], parts: tuple[Any, ...]) -> Any:
     """Read ``parts`` through the cache. Unhashable parts have a wrong type; a read without the cache reports it."""
     if not parts:
         return (), ()
     try:
         return read(parts)
     except TypeError:
-        return read.__wrapped__(parts)
+        return read.make(parts)
+
+
+# Long lists
+
+
+class LongTolerations(SearchableTolerations):
+    """A long list of tolerations as JSON in parts. Each read of an element decodes its part.
+
+    ``raw`` must have been checked: each is an object, its texts are strings or null, its seconds an integer or null.
+    """
+
+    __slots__ = ("_keyless", "_length", "_parts")
+
+    def __init__(self, raw: list[_Toleration]) -> None:
+        parts = [raw[at : at + _PART] for at in range(0, len(raw), _PART)]
+        self._length = len(raw)
+        self._parts = tuple(orjson.dumps(part) for part in parts)
+        # Parts with a toleration of every key.
+        self._keyless = frozenset(at for at, part in enumerate(parts) if not all([each.get("key") for each in part]))
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, at: int) -> Toleration: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Toleration, ...]: ...
+    def __getitem__(self, at: int | slice) -> Toleration | tuple[Toleration, ...]:
+        if isinstance(at, slice):
+            return tuple(self)[at]
+        part, place = divmod(range(self._length)[at], _PART)
+        return _checked_toleration(orjson.loads(self._parts[part])[place])
+
+    def __iter__(self) -> Iterator[Toleration]:
+        return (_checked_toleration(each) for part in self._parts for each in orjson.loads(part))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LongTolerations) and self._parts == other._parts
+
+    def __hash__(self) -> int:
+        return hash(self._parts)
+
+    def about(self, key: str) -> Iterator[Toleration]:
+        """Yield those of this key and those of every key, in their order."""
+        # As JSON the key is in every part that has it, and its quotes keep longer words from being taken for it.
+        quoted = orjson.dumps(key)
+        for at, part in enumerate(self._parts):
+            if at in self._keyless or quoted in part:
+                found = (each for each in orjson.loads(part) if each.get("key") in (key, "", None))
+                yield from map(_checked_toleration, found)
+
+
+def _checked_toleration(raw: _Toleration) -> Toleration:
+    key, operator, value, effect = (raw.get(name) or "" for name in _TEXTS)
+    return Toleration(key, operator, value, effect, raw.get("tolerationSeconds"))
+
+
+def _long_tolerations(raw: list[Any]) -> tuple[LongTolerations, tuple[str, ...]]:
+    """Check all fields at once, since there may be a hundred thousand."""
+    if {*map(type, raw)} != {dict}:
+        refuse("an entry of spec.tolerations is not an object")
+    all_texts = {*map(type, chain.from_iterable(map(dict.values, raw)))} <= {str}
+    if not all_texts or "tolerationSeconds" in {*chain.from_iterable(raw)}:
+        for name in _TEXTS:
+            if not {*[type(each.get(name)) for each in raw]} <= {str, type(None)}:
+                refuse(f"a {name} in spec.tolerations is not a string")
+        if not {*[type(each.get("tolerationSeconds")) for each in raw]} <= {int, type(None)}:
+            refuse("a tolerationSeconds in spec.tolerations is not an integer")
+    unknown = {*[each.get("operator") or "" for each in raw]} - _OPERATORS
+    complaints = (f"operators in spec.tolerations are unknown and match nothing: {len(unknown)}",) if unknown else ()
+    return LongTolerations(raw), complaints

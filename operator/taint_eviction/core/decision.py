@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource
-from taint_eviction.core.matching import matches
+from taint_eviction.core.matching import matching
 from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, OUT_OF_SERVICE, Pod, Taint, Toleration
 
 
@@ -182,15 +182,15 @@ def _left_alone(pod: Pod, policy: DecisionPolicy) -> StayReason | None:
 
 def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, policy: DecisionPolicy) -> TaintVerdict:
     """Return what one taint means for a pod with these tolerations that has been on the node since ``bound``."""
-    matching = [toleration for toleration in tolerations if matches(toleration, seen.taint)]
-    by_default = not matching and seen.taint.key in policy.default_seconds
+    found = matching(tolerations, seen.taint)
+    by_default = not found and seen.taint.key in policy.default_seconds
     if by_default:
         seconds = policy.default_seconds[seen.taint.key]
-        matching = [Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, seconds)]
-    first = matching[0] if matching else None
+        found = [Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, seconds)]
+    first = found[0] if found else None
     overruled = None
-    if len(matching) > 1:
-        overruled = next((other for other in matching[1:] if _spans(other) != _spans(matching[0])), None)
+    if len(found) > 1:
+        overruled = next((other for other in found[1:] if _spans(other) != _spans(found[0])), None)
     start = bound if bound.start_at > seen.since.start_at else seen.since
     span = 0.0 if first is None else _spans(first)
     fire_at = None if span is None else start.start_at + span

@@ -153,7 +153,7 @@ def remove_taints(taints: tuple[Taint, ...], key: str, effect: str) -> tuple[Tai
     return tuple(taint for taint in taints if taint.key != key or (effect and taint.effect != effect))
 
 
-def add_toleration(tolerations: tuple[Toleration, ...], added: Toleration) -> tuple[Toleration, ...]:
+def add_toleration(tolerations: Sequence[Toleration], added: Toleration) -> tuple[Toleration, ...]:
     """Add a toleration as the API allows for a running pod: at the end of the list, or as new seconds of an existing
     one.
     """

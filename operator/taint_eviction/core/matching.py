@@ -6,12 +6,31 @@ Reference: ``ToleratesTaint`` in k8s.io/api/core/v1, KEP-5471 for Gt and Lt.
 """
 
 import re
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 
 from taint_eviction.core.objects import Taint, Toleration
 
 # A canonical decimal: no leading zeros, no plus sign, no minus zero.
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+class SearchableTolerations(Sequence[Toleration]):
+    """A list of tolerations that is too long to compare each of them with every taint."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def about(self, key: str) -> Iterator[Toleration]:
+        """Yield, in their order, all that may match a taint with this key."""
+
+
+def matching(tolerations: Sequence[Toleration], taint: Taint) -> list[Toleration]:
+    """Return the tolerations that match ``taint``, in their order."""
+    if type(tolerations) is not tuple and isinstance(tolerations, SearchableTolerations):
+        tolerations = (*tolerations.about(taint.key),)
+    return [toleration for toleration in tolerations if matches(toleration, taint)]
 
 
 def matches(toleration: Toleration, taint: Taint) -> bool:

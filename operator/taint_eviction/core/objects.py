@@ -6,7 +6,7 @@ process: see ``instants``.
 Reference: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -181,7 +181,7 @@ class Adoption(NamedTuple):
     ``by_admission``: the same for seconds that were taken at the pod's creation.
     """
 
-    spec_tolerations: tuple[Toleration, ...]
+    spec_tolerations: Sequence[Toleration]
     by_controller: tuple[int, ...] = ()
     by_admission: tuple[int, ...] = ()
 
@@ -203,7 +203,7 @@ class Pod:
 
     ref: PodRef
     node_name: str | None = None
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: Sequence[Toleration] = ()
     bound_at: float | None = None
     bound_time_source: TimeSource = TimeSource.CREATION
     resource_version: int | None = None
@@ -219,6 +219,6 @@ class Pod:
     adoption: Adoption | None = None
 
     @property
-    def spec_tolerations(self) -> tuple[Toleration, ...]:
+    def spec_tolerations(self) -> Sequence[Toleration]:
         """Return the tolerations as the pod's spec has them."""
         return self.tolerations if self.adoption is None else self.adoption.spec_tolerations

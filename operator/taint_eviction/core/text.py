@@ -17,7 +17,10 @@ def one_line(text: str | BaseException, max_characters: int = _MAX_CHARACTERS) -
     """
     if isinstance(text, BaseException):
         text = str(text) or type(text).__name__
-    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * max_characters]).split())
+    text = text[: 4 * max_characters]
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else " " for char in text)
+    line = " ".join(text.split())
     return line if len(line) <= max_characters else line[: max_characters - 1] + "…"
 
 

@@ -8,6 +8,7 @@ same error, as reading the whole object (``tests/property/test_properties_of_kep
 from typing import Any
 
 from taint_eviction.core.objects import CONTROL_PLANE_LABEL, EXEMPT_LABEL, SHUTTING_DOWN, ZONE_LABEL
+from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import JsonObject
 
 _OBJECT = ("apiVersion", "kind", "metadata", "spec", "status")
@@ -26,7 +27,10 @@ _POD_METADATA = (
     "managedFields",
     "ownerReferences",
 )
-_ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/hold", "taint-eviction/adopted")
+_HOLD = "taint-eviction/hold"
+_ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/adopted")
+# The reader refuses longer annotations, also what is left of them here.
+_LONGEST_NOTE = 8192
 _CONDITION = ("type", "status", "reason", "lastTransitionTime")
 # A condition's lastHeartbeatTime changes without a change of its status.
 _NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")
@@ -51,13 +55,20 @@ def node_fields(body: JsonObject) -> JsonObject:
     return kept
 
 
-def pod_fields(body: JsonObject) -> JsonObject:
-    """Return what the controller reads of a pod: identity, node, tolerations, phase, times, hold, owner, conditions."""
+def pod_fields(body: JsonObject, parts: PodParts = ALL_PARTS) -> JsonObject:
+    """Return what the controller reads of a pod: identity, node, tolerations, phase, times, owner, conditions, and
+    these ``parts``.
+    """
     kept = _picked(body, _OBJECT)
     metadata = _narrow(kept, "metadata", _POD_METADATA)
-    _narrow(metadata, "annotations", _ANNOTATIONS)
-    if metadata.get("annotations") == {}:
-        del metadata["annotations"]
+    for key, text in _narrow(metadata, "annotations", (*_ANNOTATIONS, _HOLD) if parts.holds else _ANNOTATIONS).items():
+        if isinstance(text, str) and len(text) > _LONGEST_NOTE:
+            metadata["annotations"][key] = text[: _LONGEST_NOTE + 1]
+    if isinstance(labels := metadata.get("labels"), dict):
+        metadata["labels"] = parts.labels(labels)
+    for emptied in ("annotations", "labels"):
+        if metadata.get(emptied) == {}:
+            del metadata[emptied]
     _filter_list(metadata, "managedFields", _disruption_target_write)
     _filter_list(metadata, "ownerReferences", _controller)
     _narrow(kept, "spec", ("nodeName", "tolerations"))

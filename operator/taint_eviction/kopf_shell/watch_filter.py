@@ -10,6 +10,9 @@ The filter does three things with the lines of a watch:
 - It gives the end of an object that Kopf was never shown to the listener directly. While a whole zone is evicted,
   nearly all events are such ends.
 
+Kopf also never sees what of an object is still long then: it decodes each line once more, and copies parts of the
+result. Such an object waits here, as JSON, until Kopf brings its identity (``whole``).
+
 The listener never sees anything wrong, but it does not see the newer resourceVersion of an unchanged object.
 ``progress`` says how far the watch has come. Lists are shown in full except for what the listener knows, so a fresh
 list repairs whatever the watch has lost.
@@ -17,11 +20,13 @@ list repairs whatever the watch has lost.
 
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal
 
 import orjson
 
+from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import JsonObject
 from taint_eviction.kopf_shell.kept_fields import is_ending, node_fields, pod_fields
 
@@ -35,22 +40,30 @@ Wanted = Callable[[Kind, JsonObject], bool]
 # Returns whether the listener knows this version of an object, or a later one, and need not see it.
 Known = Callable[[Kind, JsonObject], bool]
 
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion")
+# A field of metadata that no object of Kubernetes has.
+_WAITS = "waitsInTheFilter"
 _EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
 # Put before a line that is not JSON: Kopf also accepts NaN, or half of a surrogate pair.
 _NO_JSON = b"no JSON: "
+# What is left of an object is mostly below 1 kB. More than this many bytes of it wait here while Kopf orders events.
+_LONG = 1 << 16
 # A chunk that ends with dropped events would end with a bookmark. One of this many bookmarks is passed on.
 _BOOKMARK_EVERY = 10
 
 
 class WatchFilter:
     """The filter of one watch. Remembers 16 bytes of each object that was passed on or known, to recognise it.
+    ``parts``: what is kept of pods.
 
     An object that Kopf was shown also ends through Kopf: so the events of an object stay in order, and Kopf forgets it.
     """
 
-    def __init__(self, kind: Kind, wanted: Wanted | None = None, known: Known | None = None) -> None:
+    def __init__(
+        self, kind: Kind, wanted: Wanted | None = None, known: Known | None = None, parts: PodParts = ALL_PARTS
+    ) -> None:
         self._kind = kind
-        self._fields = node_fields if kind == "Node" else pod_fields
+        self._fields = node_fields if kind == "Node" else partial(pod_fields, parts=parts)
         self._wanted = wanted
         self._known = known
         # By UID: the digest of what was passed on last.
@@ -61,6 +74,30 @@ class WatchFilter:
         self._reached: str | None = None
         # By UID: the version of what was passed on last and the listener has not seen yet.
         self._under_way: dict[str, str] = {}
+        # By UID: the version and the JSON of an object of which Kopf was shown the identity only.
+        self._waiting: dict[str, tuple[str, bytes]] = {}
+
+    def whole(self, body: JsonObject) -> JsonObject | None:
+        """Return an object that Kopf brings, as the listener is to see it; None if a later version is under way."""
+        metadata = body.get("metadata")
+        if not isinstance(metadata, dict) or _WAITS not in metadata:
+            return body
+        version, waiting = self._waiting.get(metadata["uid"], ("", b""))
+        if version != metadata["resourceVersion"]:
+            return None
+        del self._waiting[metadata["uid"]]
+        found: JsonObject = orjson.loads(waiting)
+        return found
+
+    def _shortened(self, body: JsonObject, uid: str, version: str) -> JsonObject:
+        """Return what Kopf sees of an object: itself, or where it is long its identity."""
+        self._waiting.pop(uid, None)
+        dumped = orjson.dumps(body)
+        if len(dumped) <= _LONG:
+            return body
+        self._waiting[uid] = version, dumped
+        identity = {name: body["metadata"][name] for name in _IDENTITY if name in body["metadata"]}
+        return {**_kind(body), "metadata": {**identity, _WAITS: True}}
 
     def seen(self, body: JsonObject) -> None:
         """Note that the listener has seen an object that was passed on. Kopf keeps the order of an object's events."""
@@ -83,7 +120,8 @@ class WatchFilter:
         """Filter a page of a list. The ``first`` page forgets what was passed on before: it may be gone since."""
         if first:
             self._passed.clear()
-            self._under_way.clear()  # The objects of a list that failed half way were never shown.
+            self._under_way.clear()
+            self._waiting.clear()  # The objects of a list that failed half way were never shown.
             self._reached = None  # Versions may be lower than before, if the storage was restored.
         items = page.get("items")
         if not isinstance(items, list):
@@ -102,8 +140,9 @@ class WatchFilter:
             self._passed[uid] = digest
             if self._known is None or not self._known(self._kind, body):
                 self._shown.add(uid)
-                self._under_way[uid] = body["metadata"].get("resourceVersion")
-                kept.append(body)
+                version = body["metadata"].get("resourceVersion")
+                self._under_way[uid] = version
+                kept.append(self._shortened(body, uid, version))
         return {**page, "items": kept}
 
     def filter(self, lines: Iterable[bytes]) -> tuple[list[bytes], list[JsonObject]]:
@@ -157,12 +196,11 @@ class WatchFilter:
         self, event_type: str, body: JsonObject, uid: str, version: str, endings: list[JsonObject]
     ) -> tuple[bytes, bool]:
         if self._is_changed(event_type, body, uid):
-            event = {"type": event_type, "object": body}
             if uid in self._shown or not (event_type == "DELETED" or is_ending(body)):
                 self._note_shown(event_type, uid)
                 self._under_way[uid] = version
-                return orjson.dumps(event), False
-            endings.append(event)
+                return orjson.dumps({"type": event_type, "object": self._shortened(body, uid, version)}), False
+            endings.append({"type": event_type, "object": body})
         return _bookmark(body, version), True
 
     def _forget(self, event: Any) -> None:
@@ -212,5 +250,8 @@ def _digest(body: JsonObject) -> bytes:
 
 
 def _bookmark(body: JsonObject, version: str) -> bytes:
-    kept = {name: body[name] for name in ("apiVersion", "kind") if name in body}
-    return orjson.dumps({"type": "BOOKMARK", "object": {**kept, "metadata": {"resourceVersion": version}}})
+    return orjson.dumps({"type": "BOOKMARK", "object": {**_kind(body), "metadata": {"resourceVersion": version}}})
+
+
+def _kind(body: JsonObject) -> JsonObject:
+    return {name: body[name] for name in ("apiVersion", "kind") if name in body}

@@ -56,7 +56,9 @@ class WatchInterceptor:
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Report an event that Kopf's handler was given."""
-        self._report_event(event)
+        body = self._watch_filter.whole(event["object"])
+        if body is not None:
+            self._report_event({**event, "object": body})
         self._watch_filter.seen(event["object"])
         self._report_progress()
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import kopf
 
+from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.kopf_shell.api_session import Logins, OpenSession
 from taint_eviction.kopf_shell.discovery import Discovery
 from taint_eviction.kopf_shell.endings import error_line, first_failure
@@ -35,7 +36,7 @@ class KopfWatcher:
     ``url`` is the API server's, ``open_session`` opens sessions to it. ``reinstall_signal_handlers`` is called after
     each start: in the main thread Kopf replaces the SIGINT and SIGTERM handlers by its own, and has no setting against
     that. ``wanted`` and ``known`` hide objects from the listener that it does not want to see or knows already (see
-    ``watch_filter``).
+    ``watch_filter``), ``parts`` hides parts of pods.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class KopfWatcher:
         tuning: WatchTuning | None = None,
         wanted: Wanted | None = None,
         known: Known | None = None,
+        parts: PodParts = ALL_PARTS,
     ) -> None:
         self._url = url
         self._open_session = open_session
         self._reinstall_signal_handlers = reinstall_signal_handlers
         self._tuning = tuning or WatchTuning()
-        self._wanted, self._known = wanted, known
+        self._wanted, self._known, self._parts = wanted, known, parts
         self._discovery = Discovery(url, self._tuning.request_seconds)
         relay_kopf_log()
 
@@ -62,7 +64,7 @@ class KopfWatcher:
         ``since`` counts for pods only. Nodes are always listed: the filter then recognises the next heartbeat of each.
         """
         pods = isinstance(scope, PodsScope)
-        watch_filter = WatchFilter("Pod" if pods else "Node", self._wanted, self._known)
+        watch_filter = WatchFilter("Pod" if pods else "Node", self._wanted, self._known, self._parts)
         interceptor = WatchInterceptor(listener, watch_filter, self._discovery, since if pods else None)
         logins = Logins(self._url, self._open_session, interceptor.listen_in)
         interceptor.on_accepted = logins.note_accepted

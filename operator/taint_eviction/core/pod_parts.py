@@ -1,0 +1,33 @@
+"""Which parts of pods are read: those that the settings and the rules in force use, and no others.
+
+Anybody who may create a pod decides how large the other parts are. This module reads nothing
+(``adapters.kubernetes_objects``, ``kopf_shell.kept_fields``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(slots=True)
+class PodParts:
+    """``label_keys``: the keys of the labels that are kept, None: all. ``holds``: the annotation taint-eviction/hold is
+    read; without it no pod asks for a hold.
+
+    All readers of one process share one object, and a policy with other keys changes it.
+    """
+
+    label_keys: frozenset[str] | None = None
+    holds: bool = True
+
+    def labels(self, raw: Mapping[str, ValueT]) -> Mapping[str, ValueT]:
+        """Return the labels that are kept, in an order of their own."""
+        if self.label_keys is None:
+            return raw
+        return {key: raw[key] for key in self.label_keys if key in raw} if raw else raw
+
+
+# Everything that any setting or rule could use: for people who ask what-if questions.
+ALL_PARTS = PodParts()
