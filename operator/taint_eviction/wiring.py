@@ -250,6 +250,7 @@ def _doors(
         interpret=observations.interpret,
         gate=gate,
         reporters=[*reporters, *observers],
+        identity=identity,
         control_state=store if settings.control_state.enabled else None,
         adoption=Adoptions(calls, malformed, store, identity),
         restarted=metrics.watch_restarted,

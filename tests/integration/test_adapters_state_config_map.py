@@ -203,18 +203,33 @@ async def test_a_reset_creates_the_config_map_if_there_is_none(at: ClientStage) 
     assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 
-async def test_a_reset_changes_nothing_where_the_breaker_is_closed(at: ClientStage) -> None:
-    """The first reset keeps its time."""
-    await state(at).write_reset(EPOCH)
-    await state(at).write_reset(EPOCH + 60)
-    assert await state(at).read() == ControlState(reset_epoch=EPOCH)
+@pytest.mark.parametrize("stands", [replace(LATCH, since_epoch=EPOCH - 60), replace(LATCH, controller="another"), None])
+async def test_a_controller_closes_only_the_latch_that_it_knows(at: ClientStage, stands: Latch | None) -> None:
+    """A person may have opened the breaker meanwhile, with any date, or reset it."""
+    known = replace(LATCH, controller="controller-1")
+    if stands is None:
+        await state(at).write_reset(EPOCH)
+    else:
+        await state(at).write_latch(stands)
+    before = await state(at).read()
+    await state(at).close_latch(known, EPOCH + 60)
+    assert await state(at).read() == before
+
+
+async def test_a_controller_closes_its_latch(at: ClientStage) -> None:
+    """Everything else stays."""
+    known = replace(LATCH, controller="controller-1")
+    await state(at).set_pauses({N1: PAUSE})
+    await state(at).write_latch(known)
+    await state(at).close_latch(known, EPOCH + 60)
+    assert await state(at).read() == ControlState(nodes={"n1": PAUSE}, reset_epoch=EPOCH + 60)
 
 
 @pytest.mark.parametrize("before", [EPOCH - 60, EPOCH + 3600])
-async def test_a_reset_anew_is_written_although_the_breaker_is_closed(at: ClientStage, before: float) -> None:
+async def test_a_reset_is_written_although_the_breaker_is_closed(at: ClientStage, before: float) -> None:
     """A person resets once more, or corrects a wrong date."""
     await state(at).write_reset(before)
-    await state(at).write_reset(EPOCH, anew=True)
+    await state(at).write_reset(EPOCH)
     assert await state(at).read() == ControlState(reset_epoch=EPOCH)
 
 

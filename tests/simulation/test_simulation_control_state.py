@@ -1,5 +1,7 @@
 """The simulated ConfigMap with the control state, and a process's access to it."""
 
+from dataclasses import replace
+
 import pytest
 from tests.simulation.scenario_texts import played
 
@@ -146,8 +148,10 @@ def test_calls_about_the_control_state_take_time_and_can_fail() -> None:
         store = SimulatedControlStateStore(SimulatedCalls(world, ProcessClock(HostClock(), 0.0)), stage.control_state)
         assert await store.read() is None
         assert virtual_now() == pytest.approx(0.01)
-        await store.write_latch(Latch(100.0, "a surge"))
-        await store.write_reset(200.0)
+        latch = Latch(100.0, "a surge", controller="another controller")
+        await store.write_latch(latch)
+        await store.close_latch(replace(latch, since_epoch=99.0), 150.0)
+        await store.close_latch(latch, 200.0)
         assert await store.read() == ControlState(reset_epoch=200.0)
         stage.faults.add(Picked(frozenset({CallKind.READ_CONTROL_STATE})), CallFault(fails=True, status=403))
         with pytest.raises(CallFailed, match="HTTP 403"):

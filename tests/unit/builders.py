@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from taint_eviction.core.breaker_policy import BreakerPolicy
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.decision import DecisionPolicy, SeenTaint
 from taint_eviction.core.effects import Done, Effect, Eviction, TakeBack, Work, WorkOutcome
@@ -36,6 +36,11 @@ def moment(at: float) -> Moment:
 def epoch(at: float) -> float:
     """The object time of an instant."""
     return EPOCH + at
+
+
+def own_latch(since_epoch: float, cause: str) -> Latch:
+    """The latch of a breaker that has opened by itself, in a process without a name."""
+    return Latch(since_epoch, cause, controller="this controller")
 
 
 def ref(name: str = "web-0", uid: str = "a", namespace: str = "shop") -> PodRef:

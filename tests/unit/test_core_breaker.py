@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.unit.builders import epoch, moment, node, since, taint
+from tests.unit.builders import epoch, moment, node, own_latch, since, taint
 
 from taint_eviction.core.breaker import Breaker, TaintSurge
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
@@ -460,7 +460,7 @@ def test_more_nodes_than_allowed_open_the_breaker() -> None:
     assert it.evaluate(2) is None
     it.taint(2, at=3)
     assert it.evaluate(4) == "3 of 10 nodes newly tainted within 100 s, more than 2"
-    assert it.breaker.latch == Latch(epoch(4), "3 of 10 nodes newly tainted within 100 s, more than 2")
+    assert it.breaker.latch == own_latch(epoch(4), "3 of 10 nodes newly tainted within 100 s, more than 2")
 
 
 def test_an_open_breaker_stays_open() -> None:
@@ -660,7 +660,7 @@ def test_the_breaker_closes_by_itself_at_the_first_evaluation_without_the_cause(
 def test_a_cause_that_this_process_has_not_seen_is_not_gone() -> None:
     """Another replica opened the breaker, and the nodes are not listed yet; it closes once their taints come and go."""
     it = Watched(BY_ITSELF)
-    it.breaker.latch = Latch(epoch(0), "elsewhere")
+    it.breaker.latch = own_latch(epoch(0), "elsewhere")
     assert it.evaluate(5) == "elsewhere"
     it.taint(0, 1, 2, at=1)
     assert it.evaluate(6) == "elsewhere"
@@ -674,7 +674,7 @@ def test_a_cause_seen_before_a_reset_says_nothing_about_a_later_latch() -> None:
     it.taint(0, 1, 2, at=1)
     it.evaluate(2)
     it.breaker.reset(epoch(3))
-    it.breaker.latch = Latch(epoch(4), "elsewhere")
+    it.breaker.latch = own_latch(epoch(4), "elsewhere")
     assert it.evaluate(5) == "elsewhere"
 
 
@@ -742,7 +742,7 @@ def found_open(latch: Latch) -> Watched:
 
 def test_a_breaker_found_open_closes_by_itself_only_after_a_whole_window_without_a_cause() -> None:
     """Before that, the pods of the cause may not have been listed yet."""
-    it = found_open(Latch(epoch(-5), "before"))
+    it = found_open(own_latch(epoch(-5), "before"))
     for now in (1, 50, 100.9):
         assert it.evaluate(now) == "before"
     assert it.evaluate(101) is None
@@ -750,7 +750,7 @@ def test_a_breaker_found_open_closes_by_itself_only_after_a_whole_window_without
 
 def test_a_breaker_found_open_closes_by_itself_once_its_cause_was_seen_and_is_gone() -> None:
     """In this case the breaker does not wait for a whole window."""
-    it = found_open(Latch(epoch(-5), "before"))
+    it = found_open(own_latch(epoch(-5), "before"))
     assert it.evaluate(1) == "before"
     it.taint(0, 1, 2, at=-6)
     assert it.evaluate(2) == "before"

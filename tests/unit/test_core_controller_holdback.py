@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from tests.unit.builders import Stage, epoch, moment, node, pod, ref, taint, tolerates
+from tests.unit.builders import Stage, epoch, moment, node, own_latch, pod, ref, taint, tolerates
 from tests.unit.hints import hints
 
 from taint_eviction.core.breaker import TaintSurge
@@ -402,7 +402,7 @@ def test_the_breaker_opens_before_the_first_pods_of_a_surge_are_evicted() -> Non
         taint_nodes(stage, number)
         gone += turn(stage)
     assert gone == []
-    assert stage.brain.breaker.latch == Latch(epoch(1.5), CAUSE)
+    assert stage.brain.breaker.latch == own_latch(epoch(1.5), CAUSE)
     assert stage.at(100).take() == []
     assert hold_of(stage, "p0-0") is WaitReason.BREAKER_OPEN
     assert stage.next_at() is None
@@ -412,7 +412,7 @@ def test_opening_is_reported_once() -> None:
     """The evaluation that opens the breaker returns the effect, and the next evaluation returns nothing."""
     stage = guarded()
     taint_nodes(stage, 0, 1, 2, 3)
-    assert stage.evaluate() == [BreakerOpened(Latch(epoch(0), CAUSE))]
+    assert stage.evaluate() == [BreakerOpened(own_latch(epoch(0), CAUSE))]
     assert stage.evaluate() == []
 
 
@@ -457,7 +457,7 @@ def test_a_surge_is_judged_before_any_pod_is_evicted_however_late_its_lists_come
         taint_nodes(stage, number, lists=False)
         stage.lists(f"n{number}")
     stage.evaluate()
-    assert stage.brain.breaker.latch == Latch(epoch(7), CAUSE)
+    assert stage.brain.breaker.latch == own_latch(epoch(7), CAUSE)
 
 
 def test_no_pod_is_evicted_between_the_end_of_its_wait_and_the_next_evaluation() -> None:
@@ -467,7 +467,7 @@ def test_no_pod_is_evicted_between_the_end_of_its_wait_and_the_next_evaluation()
     taint_nodes(stage, 1, 2, 3, pods=0, lists=False)
     assert turn(stage.at(9.999)) == []
     assert stage.at(10).take() == []
-    assert stage.evaluate() == [BreakerOpened(Latch(epoch(10), CAUSE))]
+    assert stage.evaluate() == [BreakerOpened(own_latch(epoch(10), CAUSE))]
     assert stage.take() == []
 
 
@@ -624,7 +624,7 @@ def test_a_taint_set_anew_in_a_gap_of_the_watch_is_new() -> None:
     stage.at(100)
     for number in range(4):
         stage.observe(NodeSeen(node(taint(), name=f"n{number}", written_at=90, version=2), True, 99))
-    assert stage.evaluate() == [BreakerOpened(Latch(epoch(100), CAUSE))]
+    assert stage.evaluate() == [BreakerOpened(own_latch(epoch(100), CAUSE))]
 
 
 def test_nodes_without_a_pod_to_evict_do_not_count() -> None:
@@ -662,7 +662,7 @@ def test_too_many_due_pods_open_the_breaker() -> None:
     stage.sees(pod(tolerates(50), name="later", uid="later", on="n0"))
     assert stage.evaluate() == []
     taint_nodes(stage.at(1), 1)
-    assert stage.evaluate() == [BreakerOpened(Latch(epoch(1), "6 pods due at once, more than 5"))]
+    assert stage.evaluate() == [BreakerOpened(own_latch(epoch(1), "6 pods due at once, more than 5"))]
     assert stage.brain.status.due_count() == 6
 
 
@@ -684,7 +684,7 @@ def test_a_backlog_from_a_pause_may_be_worked_off() -> None:
     stage.order(NOTHING)
     assert stage.evaluate() == []
     taint_nodes(stage.at(11), 1, pods=6)
-    assert stage.evaluate() == [BreakerOpened(Latch(epoch(11), "26 pods due at once, more than 5"))]
+    assert stage.evaluate() == [BreakerOpened(own_latch(epoch(11), "26 pods due at once, more than 5"))]
 
 
 @pytest.mark.parametrize(("left", "more", "opened"), [(8, 5, False), (8, 6, True), (0, 5, False), (0, 6, True)])

@@ -1,7 +1,9 @@
 """What holds evictions: the control state and the circuit breaker, and what is reported about both."""
 
+from dataclasses import replace
+
 import pytest
-from tests.unit.builders import epoch, moment, node, since, taint
+from tests.unit.builders import epoch, moment, node, own_latch, since, taint
 
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
@@ -110,7 +112,7 @@ def test_a_breaker_that_opens_is_reported_once() -> None:
     """The effect contains the latch."""
     it = suspension(ANY_NODE)
     nodes = tainted(it)
-    assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(Latch(epoch(2), CAUSE))]
+    assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(own_latch(epoch(2), CAUSE))]
     assert it.evaluate(nodes, 0, moment(3)) == []
     assert it.of_cluster() is WaitReason.BREAKER_OPEN
 
@@ -132,7 +134,9 @@ def test_pods_due_during_a_pause_do_not_open_the_breaker() -> None:
     ordered(it, 2, ControlState())
     it._breaker.count_due(1000)
     assert it.evaluate({}, 1000, moment(2)) == []
-    assert it.evaluate({}, 1006, moment(3)) == [BreakerOpened(Latch(epoch(3), "1006 pods due at once, more than 5"))]
+    assert it.evaluate({}, 1006, moment(3)) == [
+        BreakerOpened(own_latch(epoch(3), "1006 pods due at once, more than 5"))
+    ]
 
 
 def test_a_pause_does_not_open_a_breaker_that_allows_no_due_pod() -> None:
@@ -163,12 +167,16 @@ def test_a_person_who_ends_a_pause_knows_the_backlog(paused: ControlState) -> No
 
 
 def test_a_latch_in_the_cluster_opens_the_breaker_of_every_replica() -> None:
-    """The breaker takes over the latch's time and cause."""
+    """The breaker takes over the latch's time and cause. A person's replaces a controller's, never the reverse."""
     it = suspension()
-    latch = Latch(epoch(1), "elsewhere")
+    latch = Latch(epoch(1), "elsewhere", controller="another controller")
+    by_hand = Latch(epoch(0.5), "by hand")
     assert ordered(it, 5, ControlState(latch=latch)) == [BreakerOpened(latch)]
-    assert ordered(it, 6, ControlState(latch=Latch(epoch(2), "written again"))) == []
+    assert ordered(it, 6, ControlState(latch=replace(latch, since_epoch=epoch(2)))) == []
     assert it._breaker.latch == latch
+    assert ordered(it, 7, ControlState(latch=by_hand)) == []
+    assert ordered(it, 8, ControlState(latch=latch)) == []
+    assert it._breaker.latch == by_hand
 
 
 def test_a_known_latch_stays_when_the_config_map_is_gone() -> None:
@@ -231,18 +239,53 @@ def test_a_latch_set_by_hand_opens_the_breaker_whatever_its_time() -> None:
 
 
 def test_a_breaker_that_closed_by_itself_ignores_its_old_latch_in_the_cluster() -> None:
-    """The closing is reported; the old latch stays there for a while, and a newer one opens the breaker again."""
+    """The closing is reported; the old latch stays there for a while, and no other one is taken for it."""
     it = suspension(CLOSES)
     nodes = tainted(it)
-    assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(Latch(epoch(2), CAUSE))]
-    ordered(it, 3, ControlState(latch=Latch(epoch(2), CAUSE)))
+    latch = own_latch(epoch(2), CAUSE)
+    assert it.evaluate(nodes, 0, moment(2)) == [BreakerOpened(latch)]
+    ordered(it, 3, ControlState(latch=latch))
     it._breaker.node_changed("n1", ())
     assert it.evaluate(nodes, 0, moment(4)) == [BreakerClosed()]
-    assert ordered(it, 5, ControlState(latch=Latch(epoch(2), CAUSE))) == []
-    assert ordered(it, 5, ControlState(latch=Latch(epoch(4), CAUSE))) == []
+    assert ordered(it, 5, ControlState(latch=latch)) == []
     assert it.of_cluster() is None
-    newer = Latch(epoch(4.5), "by another")
-    assert ordered(it, 6, ControlState(latch=newer)) == [BreakerOpened(newer)]
+    older = Latch(epoch(1), "by hand")
+    assert ordered(it, 6, ControlState(latch=older)) == [BreakerOpened(older)]
+
+
+@pytest.mark.parametrize("how", ["read", "written"])
+def test_a_latch_whose_closing_is_in_the_cluster_is_no_old_news_when_it_is_seen_again(how: str) -> None:
+    """Somebody has applied a copy again."""
+    it = suspension(CLOSES)
+    nodes = tainted(it)
+    latch = own_latch(epoch(2), CAUSE)
+    it.evaluate(nodes, 0, moment(2))
+    it._breaker.node_changed("n1", ())
+    assert it.evaluate(nodes, 0, moment(4)) == [BreakerClosed()]
+    if how == "read":
+        ordered(it, 5, ControlState(reset_epoch=epoch(4)))
+    else:
+        assert it._breaker.closed is not None
+        it._breaker.closing_written(it._breaker.closed)
+    assert ordered(it, 6, ControlState(latch=latch)) == [BreakerOpened(latch)]
+
+
+def test_what_a_person_has_opened_does_not_close_by_itself() -> None:
+    """A latch that names no controller is a person's."""
+    it = suspension(CLOSES)
+    ordered(it, 1, ControlState(latch=Latch(epoch(1), "by hand")))
+    assert it.evaluate({}, 0, moment(2)) == []
+    assert it.evaluate({}, 0, moment(10_000)) == []
+    assert it.of_cluster() is WaitReason.BREAKER_OPEN
+
+
+def test_an_older_reset_that_replaces_a_latch_counts_if_the_latch_is_older_still() -> None:
+    """Somebody applies older copies: first the open latch, then the reset that is known already."""
+    it = suspension()
+    reset = ControlState(reset_epoch=epoch(10))
+    ordered(it, 10, reset)
+    ordered(it, 11, ControlState(latch=Latch(epoch(3), "by hand")))
+    assert ordered(it, 12, reset) == [BreakerClosed()]
 
 
 def test_an_unreadable_latch_opens_a_breaker_that_closed_by_itself() -> None:
@@ -329,12 +372,12 @@ def test_nothing_is_due_while_everything_is_paused() -> None:
 def test_a_breaker_found_open_closes_by_itself_only_once_its_cause_was_seen_and_is_gone() -> None:
     """The cause may not be listed yet. When the breaker is found open again, the new cause has not been seen either."""
     it = suspension(CLOSES, None)
-    ordered(it, 10, ControlState(latch=Latch(epoch(5), CAUSE)))
+    ordered(it, 10, ControlState(latch=own_latch(epoch(5), CAUSE)))
     assert it.evaluate({}, 0, moment(10)) == []
     nodes = tainted(it, 6)
     assert it.evaluate(nodes, 0, moment(11)) == []
     it._breaker.node_changed("n1", ())
     assert it.evaluate({}, 0, moment(12)) == [BreakerClosed()]
-    ordered(it, 20, ControlState(latch=Latch(epoch(19), CAUSE)))
+    ordered(it, 20, ControlState(latch=own_latch(epoch(19), CAUSE)))
     assert it.evaluate({}, 0, moment(20)) == []
     assert it._breaker.latch is not None

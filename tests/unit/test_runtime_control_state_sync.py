@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
-from tests.unit.builders import EPOCH
+from tests.unit.builders import EPOCH, own_latch
 from tests.unit.runtime_fakes import Body, How, Wire, at, refused, running, slow, times_out, until, virtually
 
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
@@ -14,6 +14,7 @@ from taint_eviction.runtime.control_state_sync import ControlStateSync
 
 PAUSED = ControlState(cluster=Pause(EPOCH, "looking into it"))
 LATCH = Latch(EPOCH - 1.0, "half of the nodes")
+OWN_LATCH = own_latch(EPOCH - 1.0, "half of the nodes")
 
 
 class FakeStore(Wire):
@@ -32,9 +33,9 @@ class FakeStore(Wire):
         """Keep a latch, unless it was reset since."""
         await self.carry("WRITE", "latch", lambda: self._keep_latch(latch))
 
-    async def write_reset(self, reset_epoch: float) -> None:
-        """Keep a reset."""
-        await self.carry("WRITE", "reset", lambda: self._keep(ControlState(reset_epoch=reset_epoch), reset_epoch))
+    async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
+        """Keep a reset, if the latch is still kept."""
+        await self.carry("WRITE", "reset", lambda: self._close(latch, closed_epoch))
 
     async def redate(self, stated_epoch: float, epoch: float) -> None:
         """Date the breaker's state anew."""
@@ -52,6 +53,10 @@ class FakeStore(Wire):
     def _keep_latch(self, latch: Latch) -> None:
         if self.kept is None or self.kept.reset_epoch is None or self.kept.reset_epoch < latch.since_epoch:
             self._keep(ControlState(latch=latch), latch)
+
+    def _close(self, latch: Latch, closed_epoch: float) -> None:
+        if self.kept is not None and self.kept.latch is not None and self.kept.latch.is_same(latch):
+            self._keep(ControlState(reset_epoch=closed_epoch), closed_epoch)
 
     def _keep(self, control_state: ControlState, what: object) -> None:
         self.kept = control_state
@@ -298,15 +303,33 @@ async def test_a_reset_in_the_cluster_closes_the_breaker_everywhere() -> None:
 
 @virtually
 async def test_a_breaker_that_closed_by_itself_is_closed_in_the_cluster() -> None:
-    """The latch that stands there is not taken up again."""
+    """The latch that stands there is not taken up again while the closing cannot be written."""
     it = SyncedBrain()
-    it.store.kept = ControlState(latch=LATCH)
+    it.store.kept = ControlState(latch=OWN_LATCH)
+    it.store.will("WRITE", *[refused(503)] * 8)
     async with running(it.standing.run()):
         await until(1)
-        it.body.brain.breaker.reset(EPOCH + 1.5)
+        it.body.brain.breaker.close(EPOCH + 1.5)
+        await until(4)
+        assert it.held is None
         await until(10)
         assert it.held is None
     assert [what for _, what in it.store.written] == [EPOCH + 1.5]
+
+
+@virtually
+async def test_closing_does_not_overwrite_what_a_person_has_written_meanwhile() -> None:
+    """The person's latch is older, and the write is on its way when it comes."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(latch=OWN_LATCH)
+    it.store.will("WRITE", How(effect_after=1.0))
+    async with running(it.standing.run()):
+        await until(1)
+        it.body.brain.breaker.close(EPOCH + 1.5)
+        at(1.7, setattr, it.store, "kept", ControlState(latch=Latch(EPOCH - 60, "by hand")))
+        await until(10)
+        assert it.held is WaitReason.BREAKER_OPEN
+    assert it.store.written == []
 
 
 @virtually

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.builders import epoch, node, pod, ref, taint
+from tests.unit.builders import epoch, node, own_latch, pod, ref, taint
 from tests.unit.runtime_fakes import Body, How, at, blocked, refused, running, slow, times_out, until, virtually
 
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
-from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import BreakerOpened
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
@@ -184,7 +184,7 @@ async def test_a_wave_stops_before_anybody_has_gone() -> None:
         reads = it.clock.reads
         await until(110)
         assert it.clock.reads - reads < 10 * 2 * 5
-        latch = Latch(epoch(11.5), "4 of 10 nodes newly tainted within 300 s, more than 30 %")
+        latch = own_latch(epoch(11.5), "4 of 10 nodes newly tainted within 300 s, more than 30 %")
         assert it.reporter.of(BreakerOpened) == [(11.5, BreakerOpened(latch))]
         it.live.order(ControlState(reset_epoch=epoch(110)))
         await until(110)

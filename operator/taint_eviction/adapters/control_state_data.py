@@ -3,7 +3,8 @@
 The keys ``pause`` (all evictions), ``pause-node.NAME`` and ``pause-namespace.NAME`` have the value ``true``, ``false``
 or an object ``{"since": RFC 3339, "until": RFC 3339, "by": text, "reason": text}``, which pauses. Each field may be
 absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` has the value
-``{"open": true, "since": …, "cause": text}`` or ``{"open": false, "reset": …}``, with microseconds. The key
+``{"open": true, "since": …, "cause": text, "controller": identity}`` or ``{"open": false, "reset": …}``, with
+microseconds. Without ``controller`` a person has opened it. The key
 ``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that has confirmed it,
 as a string. People also edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot
 be parsed holds the evictions that its key is about: an attempt to pause must not be ignored.
@@ -156,8 +157,9 @@ def _breaker(decoded: object) -> tuple[Latch | None, float | None]:
         refuse("its value is not an object in which open is true or false")
     if not decoded["open"]:
         return None, _needed_time(decoded, "reset")
-    cause = one_line(as_text(decoded.get("cause"), "cause"))
-    return Latch(_needed_time(decoded, "since"), cause, out_of_service=decoded.get("outOfService") is True), None
+    cause, controller = (one_line(as_text(decoded.get(field), field)) for field in ("cause", "controller"))
+    out_of_service = decoded.get("outOfService") is True
+    return Latch(_needed_time(decoded, "since"), cause, out_of_service=out_of_service, controller=controller), None
 
 
 def _needed_time(fields: Mapping[str, Any], field: str) -> float:
@@ -183,7 +185,8 @@ def pause_text(pause: Pause) -> str:
 
 def latch_text(latch: Latch) -> str:
     """Return the value of the breaker's key while it is open."""
-    more = {"outOfService": True} if latch.out_of_service else {}
+    more: dict[str, object] = {"controller": one_line(latch.controller)} if latch.controller else {}
+    more |= {"outOfService": True} if latch.out_of_service else {}
     text = {"open": True, "since": format_micro_time(latch.since_epoch), "cause": one_line(latch.cause), **more}
     return _encoded(text)
 

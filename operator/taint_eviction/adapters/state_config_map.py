@@ -66,13 +66,21 @@ class StateConfigMap:
 
         await self._write(wanted)
 
-    async def write_reset(self, reset_epoch: float, *, anew: bool = False) -> None:
-        """Write that the breaker was closed then, unless it opened later, or (without ``anew``) is closed already."""
+    async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
+        """Write that the breaker was closed then, if this latch is still the one that is stored."""
 
         def wanted(control_state: ControlState) -> _Changes:
-            closed = control_state.latch is None and control_state.reset_epoch is not None
+            stands = control_state.latch is not None and control_state.latch.is_same(latch)
+            return {BREAKER_KEY: reset_text(closed_epoch)} if stands else {}
+
+        await self._write(wanted)
+
+    async def write_reset(self, reset_epoch: float) -> None:
+        """Write that a person has closed the breaker at that time, unless it opened later."""
+
+        def wanted(control_state: ControlState) -> _Changes:
             opened_since = control_state.latch is not None and control_state.latch.since_epoch > reset_epoch
-            return {} if (closed and not anew) or opened_since else {BREAKER_KEY: reset_text(reset_epoch)}
+            return {} if opened_since else {BREAKER_KEY: reset_text(reset_epoch)}
 
         await self._write(wanted)
 

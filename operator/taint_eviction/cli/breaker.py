@@ -100,7 +100,7 @@ async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
     latch, reset_epoch = before.latch, on.clock.now().server_epoch
     if latch is not None:
         reset_epoch = max(reset_epoch, latch.since_epoch + _JUST_AFTER_SECONDS)
-    await on.state.write_reset(reset_epoch, anew=True)
+    await on.state.write_reset(reset_epoch)
     after = await on.state.read() or ControlState()
     if latch is None:
         last = "" if before.reset_epoch is None else f" (last reset {format_rfc3339(before.reset_epoch)})"

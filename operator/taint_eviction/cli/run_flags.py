@@ -228,7 +228,8 @@ _BREAKER = (
         "--breaker-closes",
         type=click.Choice([_MANUAL, BREAKER_CLOSES_BY_ITSELF]),
         default=_MANUAL,
-        help="How the breaker closes: by the command taint-eviction breaker, or by itself once its cause is gone.",
+        help="How the breaker closes: by the command taint-eviction breaker, or by itself once its cause is gone; what"
+        " a person has opened, only by the command.",
     ),
 )
 

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from taint_eviction.core.breaker_policy import BreakerPolicy
-from taint_eviction.core.control_state import Latch
+from taint_eviction.core.control_state import Latch, is_same_time
 from taint_eviction.core.facts import PodsSwept
 from taint_eviction.core.instants import TRUNCATION_SECONDS, Moment, Sighting
 from taint_eviction.core.known_nodes import KnownNode
@@ -53,16 +53,25 @@ class Breaker:
 
     ``holds_exempt``: while it is open, it also holds evictions from nodes that are out of service: too many of them are
     new. ``unlisted``: the nodes whose pods have not been listed since they were tainted, with that instant, oldest
-    first.
+    first. ``closed``: the latch that this process has closed itself, as long as the cluster may still have it; None:
+    there is none. ``controller``: the identity of this process, for its latches.
     """
 
-    def __init__(self, policy: BreakerPolicy, out_of_service: OutOfServiceNodes | None = None) -> None:
+    def __init__(
+        self,
+        policy: BreakerPolicy,
+        out_of_service: OutOfServiceNodes | None = None,
+        controller: str = "this controller",
+    ) -> None:
         self.policy = policy
+        self._controller = controller
         self._out_of_service = out_of_service or OutOfServiceNodes()
         self.holds_exempt = False
         self.latch: Latch | None = None
+        self.closed: Latch | None = None
         # Taints from before the last reset by a person do not count. API server's time, as in the latch.
         self.reset_epoch: float | None = None
+        self._stored_reset_epoch: float | None = None
         # Number of due pods that a person knows of (a reset, the end of a pause): these may all be evicted.
         self._known_due = 0.0
         self.unlisted: dict[str, float] = {}
@@ -75,7 +84,7 @@ class Breaker:
         self._news = False
         self.unready = UnreadyNodes(policy)
         # From this instant on the breaker may close by itself. The cause of a latch found in the cluster may not have
-        # been listed yet. Unless this process saw the cause, the cause counts as gone only after a full window.
+        # been listed yet. Unless this process saw a cause, it counts as gone only after a full window.
         self._may_close_at: float | None = None
 
     def evicts(self, node_name: str, taint: Taint, untolerated_since: float = math.inf) -> None:
@@ -207,16 +216,49 @@ class Breaker:
                 )
                 cause = cause or self.unready.too_much(evictions, True, self.known_at(now))
                 self._news = self.unready.news = False
-                self.latch = None if cause is None else Latch(now.server_epoch, cause, out_of_service=too_many_off)
-                self._may_close_at = now.at
-        elif self.policy.closes_by_itself and not self.latch.unreadable:
+                if cause is not None:
+                    self.latch = Latch(
+                        now.server_epoch, cause, out_of_service=too_many_off, controller=self._controller
+                    )
+                    self._may_close_at = now.at
+        elif self.policy.closes_by_itself and self.latch.controller:
             cause = _cause(self.policy, self.surge(nodes, due, now), self.unready.total, too_many_due)
             if cause or self.unready.too_much(evictions, False, self.known_at(now)):
                 self._may_close_at = now.at
             elif self._may_close_at is None:
                 self._may_close_at = now.at + self.policy.window_seconds
             elif now.at >= self._may_close_at:
-                self.reset(now.server_epoch)
+                self.close(now.server_epoch)
+
+    def close(self, epoch: float) -> None:
+        """Close without a person. Until that is written, the cluster still has the latch."""
+        self.closed = self.latch
+        self.reset(epoch)
+
+    def read(self, stored: Latch | None, reset_epoch: float | None) -> None:
+        """Note what the cluster has: a latch, or when it was last reset; None: it has none of that.
+
+        The latch that this process has closed itself is old news until the closing has been written. Every other one
+        counts, whatever its date is: somebody has opened the breaker. A person's replaces that of a controller.
+        """
+        if self.closed is not None and (stored is None or not stored.is_same(self.closed)):
+            self.closed = None
+        before, self._stored_reset_epoch = self._stored_reset_epoch, reset_epoch
+        # The same reset, read again, does not close a breaker that has opened at the same instant.
+        if reset_epoch is not None and (before is None or not is_same_time(before, reset_epoch)):
+            last_reset = -math.inf if self.reset_epoch is None else self.reset_epoch
+            if reset_epoch >= (last_reset if self.latch is None else self.latch.since_epoch):
+                self.reset(max(reset_epoch, last_reset))
+        if stored is None or self.closed is not None:
+            return
+        if self.latch is None or not stored.controller:
+            self._may_close_at = None
+            self.latch = stored
+
+    def closing_written(self, closed: Latch) -> None:
+        """Note that the cluster no longer has a latch that this process has closed: if it is seen again, it is new."""
+        if self.closed is closed:
+            self.closed = None
 
     def reset(self, epoch: float) -> None:
         """Close, and ignore taints from before ``epoch`` (API server's time)."""

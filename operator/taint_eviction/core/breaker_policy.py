@@ -50,8 +50,8 @@ class BreakerPolicy:
     judged separately. ``without_control_plane``: both counts leave out control-plane nodes. ``max_due``: how many pods
     may be due at once, None: any number. ``settle_seconds``: how long each eviction waits, so that a surge of taints is
     noticed before its first pods are evicted; ``list_wait_seconds``: how long an eviction waits at most for the first
-    lists of newly tainted nodes. ``closes_by_itself``: the breaker closes when its cause, which this process must have
-    seen, is gone; otherwise a person resets it.
+    lists of newly tainted nodes. ``closes_by_itself``: a breaker that a controller opened closes when its cause is
+    gone; otherwise a person resets it.
     """
 
     enabled: bool = False

@@ -51,19 +51,34 @@ class Pause:
         return self.until_epoch is None or self.until_epoch > other.until_epoch
 
 
+# The precision of a stored time, and some room.
+_SAME_SECONDS = 0.001
+
+
+def is_same_time(epoch: float, other: float) -> bool:
+    """Return whether two times are the same, before and after they were stored."""
+    return abs(epoch - other) < _SAME_SECONDS
+
+
 @dataclass(frozen=True, slots=True)
 class Latch:
     """The circuit breaker is open since ``since_epoch``; ``cause`` says why, with figures.
 
     ``unreadable``: the stored state cannot be read, so the breaker counts as open until a person writes a readable
     state. ``out_of_service``: too many nodes were out of service, so the breaker also holds their pods
-    (``core.out_of_service``).
+    (``core.out_of_service``). ``controller``: the identity of the replica that opened it; "": a person did, and only a
+    person closes it.
     """
 
     since_epoch: float
     cause: str
     unreadable: bool = False
     out_of_service: bool = False
+    controller: str = ""
+
+    def is_same(self, other: "Latch") -> bool:
+        """Return whether both are the same opening: the stored time is cut off, and the cause may be shortened."""
+        return self.controller == other.controller and is_same_time(self.since_epoch, other.since_epoch)
 
 
 @dataclass(frozen=True, slots=True)

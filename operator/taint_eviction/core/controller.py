@@ -58,7 +58,7 @@ _NOTHING_ORDERED = ControlState()
 class Controller:
     """Observes the cluster and what people order; see the module.
     ``dry_run``: finished work has changed nothing (see ``Deciding``). ``control_state`` None: it is not known yet, so
-    all evictions are held.
+    all evictions are held. ``identity``: this process, as others know it; not "".
     """
 
     def __init__(
@@ -69,13 +69,14 @@ class Controller:
         eviction_policy: EvictionPolicy | None = None,
         breaker: BreakerPolicy | None = None,
         control_state: ControlState | None = _NOTHING_ORDERED,
+        identity: str = "this controller",
     ) -> None:
         gone, eviction_policy, breaker = GoneObjects(), eviction_policy or EvictionPolicy(), breaker or BreakerPolicy()
         policy = policy or DecisionPolicy()
         self.nodes = KnownNodes(gone, policy.outage_gap_seconds)
         self.pods = KnownPods(gone)
         self.out_of_service = OutOfServiceNodes()
-        self.breaker = Breaker(breaker, self.out_of_service)
+        self.breaker = Breaker(breaker, self.out_of_service, identity)
         self.suspension = Suspension(eviction_policy, self.breaker, control_state)
         self._queue = EvictionQueue(
             eviction_policy,

@@ -2,7 +2,6 @@
 and why; it decides on no pod. As long as the control state is not known, all evictions are held.
 """
 
-import math
 from collections.abc import Callable, Mapping
 
 from taint_eviction.core.breaker import Breaker
@@ -22,7 +21,6 @@ class Suspension:
     def __init__(self, policy: EvictionPolicy, breaker: Breaker, control_state: ControlState | None) -> None:
         self.control_state = control_state
         self._breaker = breaker
-        self._closed_epoch = -math.inf
         self.change_policy(policy)
 
     def change_policy(self, policy: EvictionPolicy) -> None:
@@ -66,7 +64,6 @@ class Suspension:
             self._breaker.know_backlog()
         effects += [Resumed(scope) for scope in resumed]
         self._breaker.date_back(now.server_epoch)
-        self._closed_epoch = min(self._closed_epoch, now.server_epoch)
         return effects + self._noting_breaker(lambda: self._take_latch(control_state))
 
     def evaluate(
@@ -79,29 +76,14 @@ class Suspension:
         due_to_go = 0 if is_paused else due
         if is_paused and self._breaker.latch is None:
             evictions = no_evictions
-        effects = self._noting_breaker(lambda: self._breaker.evaluate(nodes, due_to_go, now, evictions))
-        if BreakerClosed() in effects:
-            self._closed_epoch = now.server_epoch
-        return effects
+        return self._noting_breaker(lambda: self._breaker.evaluate(nodes, due_to_go, now, evictions))
 
     def _take_latch(self, control_state: ControlState) -> None:
         breaker, latch = self._breaker, control_state.latch
         is_readable = control_state.breaker_epoch is not None and not (latch is not None and latch.unreadable)
         if is_readable and breaker.latch is not None and breaker.latch.unreadable:
             breaker.correct()
-        last_reset = -math.inf if breaker.reset_epoch is None else breaker.reset_epoch
-        opened = -math.inf if breaker.latch is None else breaker.latch.since_epoch
-        if (
-            control_state.reset_epoch is not None
-            and control_state.reset_epoch > last_reset
-            and control_state.reset_epoch >= opened
-        ):
-            breaker.reset(control_state.reset_epoch)
-        if latch is None:
-            return
-        # An older latch was read before this process could write that it closed the breaker.
-        if latch.unreadable or (breaker.latch is None and latch.since_epoch > self._closed_epoch):
-            breaker.latch = latch
+        breaker.read(latch, control_state.reset_epoch)
 
     def _noting_breaker(self, act: Callable[[], None]) -> list[Effect]:
         before = self._breaker.latch

@@ -43,7 +43,7 @@ class Doors:
     ``watcher`` makes the watcher for a core, which it may ask which objects matter. ``restarted`` is called with the
     kind (nodes, pods) of each watch that ended, ``heard`` with each fact, ``began`` and ``attempted`` with each piece
     of work that begins or has ended. ``control_state`` None: evictions cannot be paused. ``adoption`` None: no pod is
-    adopted.
+    adopted. ``identity``: this process, as others know it.
     """
 
     clock: Clock
@@ -53,6 +53,7 @@ class Doors:
     interpret: Interpret
     gate: Gate
     reporters: Iterable[Reporter]
+    identity: str
     control_state: ControlStateStore | None = None
     adoption: AdoptionDoor | None = None
     restarted: Callable[[str], None] = lambda _kind: None
@@ -77,7 +78,8 @@ class Assembled:
 
 def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
     """Build a controller on these ports; ``rng`` randomizes waits."""
-    controller = make_controller(settings, None if doors.control_state is not None else ControlState())
+    control_state_known = None if doors.control_state is not None else ControlState()
+    controller = make_controller(settings, control_state_known, doors.identity)
     hints, reporters, heard = AdoptionHints(), tuple(doors.reporters), doors.heard
     if settings.adoption.enabled and doors.adoption is not None and not settings.dry_run:
         reporters, heard = (*reporters, hints), _hinting(hints, heard)
@@ -134,7 +136,7 @@ def _hinting(hints: AdoptionHints, heard: Callable[[Fact, Moment], None]) -> Cal
     return both
 
 
-def make_controller(settings: Settings, control_state: ControlState | None) -> Controller:
+def make_controller(settings: Settings, control_state: ControlState | None, identity: str) -> Controller:
     """Build the core; ``control_state`` None: it is not known yet."""
     return Controller(
         decision_policy(settings),
@@ -142,6 +144,7 @@ def make_controller(settings: Settings, control_state: ControlState | None) -> C
         eviction_policy=settings.policy,
         breaker=settings.breaker,
         control_state=control_state,
+        identity=identity,
     )
 
 

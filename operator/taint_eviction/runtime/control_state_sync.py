@@ -223,10 +223,12 @@ class ControlStateSync:
             await self._store.write_latch(latch)
             self._note_written()
             self._kept = replace(self._kept, latch=latch)
-        elif breaker.latch is None and kept.latch is not None and breaker.reset_epoch is not None:
-            await self._store.write_reset(breaker.reset_epoch)
+        elif (closed := breaker.closed) is not None and kept.latch is not None and breaker.reset_epoch is not None:
+            await self._store.close_latch(closed, breaker.reset_epoch)
             self._note_written()
-            self._kept = replace(self._kept, latch=None)
+            breaker.closing_written(closed)
+            if self._kept is kept:  # Else a read has shown what somebody else has written meanwhile.
+                self._kept = replace(kept, latch=None)
 
     async def _remove_ended(self) -> None:
         """Remove pauses that have ended. They hold nothing, so a failure does no harm."""

@@ -173,8 +173,8 @@ class ControlStateStore(Protocol):
         """Write that the breaker is open, unless it was reset meanwhile; everything else stays."""
         ...
 
-    async def write_reset(self, reset_epoch: float) -> None:
-        """Write that the breaker was closed at ``reset_epoch``."""
+    async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
+        """Write that the breaker was closed then, if this latch is still the one that is stored."""
         ...
 
     async def redate(self, stated_epoch: float, epoch: float) -> None:

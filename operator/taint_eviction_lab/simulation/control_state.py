@@ -98,6 +98,12 @@ class SimulatedControlState:
             self._timeline.add(TimelineEntry(virtual_now(), What.BREAKER_CLOSED, BREAKER, why=by))
         self.control_state = replace(before, latch=None, reset_epoch=round(reset_epoch, 6))
 
+    def close_latch(self, latch: Latch, closed_epoch: float, by: str) -> None:
+        """Close the breaker, if this latch is still the one that is stored."""
+        stored = None if self.control_state is None else self.control_state.latch
+        if stored is not None and stored.is_same(latch):
+            self.reset(closed_epoch, by)
+
     def latch(self, latch: Latch, by: str) -> None:
         """Open the breaker, unless it is open, or was reset since."""
         before = self.control_state or ControlState()
@@ -105,12 +111,6 @@ class SimulatedControlState:
         reset_since = before.reset_epoch is not None and before.reset_epoch >= latch.since_epoch
         if before.latch is None and not reset_since:
             self._open(latch, by)
-
-    def close(self, reset_epoch: float, by: str) -> None:
-        """Close the breaker, unless it opened later, or is closed already."""
-        before = self.control_state or ControlState()
-        if before.reset_epoch is None if before.latch is None else before.latch.since_epoch <= reset_epoch:
-            self.reset(reset_epoch, by)
 
     def redate(self, stated_epoch: float, epoch: float) -> None:
         """Change the breaker's time of opening or closing to ``epoch``, if it is ``stated_epoch``."""
@@ -158,9 +158,9 @@ class SimulatedControlStateStore:
         """Store that the breaker is open, unless it was reset since."""
         await self._write(lambda: self._control_state.latch(latch, self._calls.name))
 
-    async def write_reset(self, reset_epoch: float) -> None:
-        """Store that the breaker was closed at ``reset_epoch``."""
-        await self._write(lambda: self._control_state.close(reset_epoch, self._calls.name))
+    async def close_latch(self, latch: Latch, closed_epoch: float) -> None:
+        """Store that the breaker was closed at ``closed_epoch``, if this latch is still the one that is stored."""
+        await self._write(lambda: self._control_state.close_latch(latch, closed_epoch, self._calls.name))
 
     async def redate(self, stated_epoch: float, epoch: float) -> None:
         """Change the breaker's stored time to ``epoch``, if it is ``stated_epoch``."""

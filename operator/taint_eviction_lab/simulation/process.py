@@ -102,6 +102,7 @@ class ControllerProcess(Killable):
             interpret=world.parsing.interpret,
             gate=gate,
             reporters=reporters,
+            identity=name,
             control_state=SimulatedControlStateStore(calls, surroundings.control_state),
             adoption=simulated_adoptions(world, calls, surroundings.control_state)
             if settings.adoption.enabled

@@ -27,10 +27,11 @@ class SuspensionReading(BudgetReading):
         return ControlState(whole, nodes, dict.fromkeys(names, Pause()), latch)
 
     def _latch(self, at: Marked) -> Latch:
-        fields = self.fields(at, ("openSince",), "breaker")
+        fields = self.fields(at, ("openSince", "controller"), "breaker")
         self.only(fields, ("openSince",), at.line, "breaker")
         since = self.seconds(fields["openSince"], "openSince") if "openSince" in fields else 0.0
-        return Latch(server_time(since), "given")
+        controller = self.text(fields["controller"], "controller") if "controller" in fields else ""
+        return Latch(server_time(since), "given", controller=controller)
 
     def pause(self, at: Marked) -> Action | None:
         """Read ``pause``: ``{}`` for all evictions, or a node, or a namespace; and for how long."""
