@@ -15,7 +15,7 @@ from tests.stage.clocks import EPOCH
 from fake_apiserver import LoggedRequest
 from taint_eviction.adapters.answers import failure_reason
 from taint_eviction.adapters.control_state_data import latch_text, reset_text
-from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.adapters.state_config_map import StateConfigMap, UnusableState
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause, PauseScope
@@ -372,6 +372,112 @@ async def test_a_write_whose_answer_was_lost_is_not_repeated(at: ClientStage) ->
     await state(at).write_latch(LATCH)
     assert [verb for verb, _ in writes(at)] == ["create"]
     assert await state(at).read() == ControlState(latch=LATCH)
+
+
+# Taking over
+
+
+FULL = ControlState(
+    PAUSE, {"n1": PAUSE}, {"shop": Pause()}, LATCH, no_adoption=Pause(), no_adoption_confirmed_by="somebody"
+)
+
+
+async def test_keeping_creates_an_empty_config_map_with_its_format(at: ClientStage) -> None:
+    """The second time, nothing is written."""
+    await state(at).keep(ControlState())
+    await state(at).keep(FULL)
+    assert data(at) == {"format": "1"}
+    assert writes(at) == [("create", 201)]
+
+
+@pytest.mark.parametrize("lost", [FULL, ControlState(reset_epoch=EPOCH)])
+async def test_what_was_lost_is_written_again_as_it_was(at: ClientStage, lost: ControlState) -> None:
+    """But for the confirmation that nothing is adopted: the leader gives it anew."""
+    await state(at).keep(lost)
+    assert await state(at).read() == replace(lost, no_adoption_confirmed_by="")
+
+
+async def test_keeping_adds_to_what_somebody_has_created(at: ClientStage) -> None:
+    """What stands there counts; all else that was lost is added, once."""
+    put(at, data={"pause-node.n1": "true", "breaker": reset_text(EPOCH + 60), "later": "x"})
+    await state(at).keep(FULL)
+    await state(at).set_pauses({SHOP: None})
+    await state(at).keep(FULL)
+    assert await state(at).read() == ControlState(
+        PAUSE, {"n1": Pause()}, {}, reset_epoch=EPOCH + 60, no_adoption=Pause()
+    )
+    assert data(at).keys() == {"pause", "pause-node.n1", "breaker", "no-adoption", "later", "format"}
+
+
+async def test_a_config_map_that_was_created_again_is_read_as_such_until_a_leader_takes_it_over(
+    at: ClientStage,
+) -> None:
+    """The commands of people and tools that apply manifests do not write the format."""
+    store = state(at)
+    put(at, data={"pause": "true"})
+    assert await store.read() == ControlState(Pause())
+    at.server.delete("configmaps", NAME, NAMESPACE)
+    assert await store.read() is None
+    await state(at).set_pauses({N1: PAUSE})
+    for _ in range(2):
+        assert await store.read() == ControlState(nodes={"n1": PAUSE}, recreated=True)
+    assert await state(at).read() == ControlState(nodes={"n1": PAUSE})
+    await state(at).keep(ControlState())
+    for _ in range(2):
+        assert await store.read() == ControlState(nodes={"n1": PAUSE})
+
+
+async def test_a_config_map_that_is_restored_with_its_format_is_not_recreated(at: ClientStage) -> None:
+    """Whoever restores a copy of it means what it says."""
+    store = state(at)
+    put(at, data={"format": "1", "pause": "true"})
+    await store.read()
+    at.server.delete("configmaps", NAME, NAMESPACE)
+    put(at, data={"format": "1"})
+    assert await store.read() == ControlState()
+
+
+# What this version does not understand
+
+
+@pytest.mark.parametrize(
+    "stands", [{"format": "2", "pause": "{}"}, {f"x{number}": "" for number in range(1001)}], ids=["newer", "many"]
+)
+async def test_nothing_is_written_to_a_config_map_that_this_version_does_not_understand(
+    at: ClientStage, stands: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer version may mean something else by a key; its reader is told in one line, once."""
+    put(at, data=stands)
+    store = state(at)
+    for _ in range(3):
+        held = await store.read()
+        assert held is not None
+        assert held.cluster is not None
+    assert len(caplog.messages) == 1
+    for write in (
+        store.set_pauses({EVERYTHING: PAUSE}),
+        store.set_pauses({N1: None}),
+        store.write_latch(LATCH),
+        store.write_reset(EPOCH),
+        store.redate(EPOCH, EPOCH - 1),
+        store.end_pauses({N1: PAUSE}),
+        store.set_no_adoption(PAUSE),
+    ):
+        with pytest.raises(UnusableState, match=r"ConfigMap kube-system/orders has (format 2|1001 keys)"):
+            await write
+    await store.keep(FULL)
+    await store.confirm_no_adoption("somebody")
+    assert (data(at), writes(at)) == (stands, [])
+
+
+async def test_more_keys_than_can_be_read_are_not_written(at: ClientStage) -> None:
+    """A thousand are."""
+    nodes = {PauseScope("node", f"n{number}"): PAUSE for number in range(1000)}
+    await state(at).set_pauses(nodes)
+    with pytest.raises(UnusableState, match="would have 1001 keys, and more than 1000 cannot be read"):
+        await state(at).set_pauses({SHOP: PAUSE})
+    await state(at).set_pauses({SHOP: PAUSE, N1: None})
+    assert len(data(at)) == 1000
 
 
 # Errors

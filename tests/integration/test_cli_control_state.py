@@ -409,6 +409,23 @@ async def test_a_pause_that_cannot_be_written_exits_3(at: ClientStage, tmp_path:
     assert (result.exit_code, result.stdout) == (3, "")
 
 
+@pytest.mark.parametrize("words", [("pause",), ("resume", "--yes"), ("breaker", "reset", "--yes")])
+async def test_a_config_map_in_a_newer_format_is_not_written_and_exits_2(
+    at: ClientStage, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Nobody may believe that evictions are paused, or go on, because an old command says so."""
+    put(at, format="2")
+    result = await run(tmp_path, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert (
+        "ConfigMap kube-system/taint-eviction-controller has format 2, and this version knows format 1 only;"
+        " nothing was changed" in result.stderr
+    )
+    found = at.server.get("configmaps", NAME, NAMESPACE)
+    assert found is not None
+    assert found["data"] == {"format": "2"}
+
+
 async def test_a_missing_kubeconfig_exits_2(at: ClientStage, tmp_path: Path) -> None:
     """The exit code is the same for each command."""
     result = await run(tmp_path, "pause", kubeconfig="absent")

@@ -91,7 +91,7 @@ async def test_one_node_of_twenty_is_no_surge(mistake: Mistake) -> None:
         tainted_at = now()
         mistake.server.taint("n0", KEY)
         await until(lambda: len(deletes(mistake.server)) == 100)
-    assert mistake.server.get(*STATE) is None
+    assert mistake.state() == ""
     assert min(entry.arrived_at for entry in deletes(mistake.server)) - tainted_at >= 2
 
 
@@ -166,3 +166,30 @@ async def test_a_pause_of_one_node_does_not_affect_other_nodes(tmp_path: Path) -
         assert {entry.name for entry in made.changes(fresh)} == {"p1"}
         data = (made.server.get(*STATE) or {})["data"]
         assert set(json.loads(data["pause-node.n0"])) >= {"since"}
+
+
+async def test_a_pause_outlives_its_config_map_but_not_its_controller(tmp_path: Path) -> None:
+    """The leader writes the pause again after 10 s, but not while it is being ended: somebody removes the controller.
+
+    It ends slowly here, since a deletion that was sent before is not answered for 14 s.
+    """
+    async with ApiServer(seed=5) as server:
+        add_nodes(server, "n1", "n2")
+        add_pod(server, "paused", "n1")
+        add_pod(server, "slow", "n2")
+        config = write_kubeconfig(tmp_path / "config", server)
+        await order(config, "pause", "node/n1")
+        async with running_controller(config, "--call-timeout=20s") as run:
+            await run.until(lambda: "format" in (server.get(*STATE) or {})["data"])
+            server.delete(*STATE)
+            server.taint("n1", KEY)
+            await run.until(lambda: server.get(*STATE) is not None)
+            assert (server.get(*STATE) or {})["data"].keys() == {"format", "pause-node.n1"}
+            assert len(run.said("was deleted: they stay in force as known")) == 1
+            server.faults.add(verb="delete", resource="pods", delay_seconds=14)
+            server.taint("n2", KEY)
+            await run.until(lambda: deletes(server))
+            server.delete(*STATE)
+            assert await run.end() == 0
+        assert server.get(*STATE) is None
+        assert [entry.name for entry in deletes(server)] == ["slow"]

@@ -218,8 +218,9 @@ async def test_resume_only_releases_one_node(levers: Levers) -> None:
     assert out[0].startswith("all evictions are no longer paused")
     assert out[1] == "evictions from 3 other nodes are paused instead; nodes that join later are not"
     await until(lambda: levers.left() == {"a", "b", "held", "waits", "db-0"})
-    assert levers.data().keys() == {"pause-node.n1", "pause-node.n3", "pause-node.cp"}
-    assert len(levers.server.requests.select(verb="patch", resource="configmaps")) == 1
+    assert levers.data().keys() == {"format", "pause-node.n1", "pause-node.n3", "pause-node.cp"}
+    patches = levers.server.requests.select(verb="patch", resource="configmaps")
+    assert [len(patch.body["data"]) for patch in patches if "pause" in patch.body["data"]] == [5]
 
 
 async def test_resume_only_a_namespace_pauses_the_others(levers: Levers) -> None:

@@ -3,6 +3,8 @@
 import pytest
 
 from taint_eviction.adapters.control_state_data import (
+    MAX_KEYS,
+    has_format,
     key_of,
     latch_text,
     pause_text,
@@ -232,3 +234,38 @@ def test_a_binary_value_of_no_adoption_allows_no_adoption() -> None:
     found, complaints = read_control_state({"binaryData": {"no-adoption": "dHJ1ZQ=="}})
     assert found.no_adoption is not None
     assert len(complaints) == 1
+
+
+# The format
+
+
+def test_the_known_format_is_no_pause_and_no_complaint() -> None:
+    """A leader adds the key to each ConfigMap that it takes over; one without it is read as well."""
+    assert control_state(format="1", pause_node__n1="true") == ControlState(nodes={"n1": Pause()})
+    assert (has_format({"data": {"format": "1"}}), has_format({"data": {"pause": "true"}})) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"format": "2"}, "has format 2, and this version knows format 1 only"),
+        ({"format": "one"}, "has format one, and this version knows format 1 only"),
+        ({"format": ""}, "has format , and this version knows format 1 only"),
+        ({"format": "1" * 500}, f"has format {'1' * 39}…, and this version knows format 1 only"),
+        ({f"pause-node.n{number}": "true" for number in range(MAX_KEYS + 1)}, "has 1001 keys, more than 1000"),
+        ({f"x{number}": "" for number in range(25_000)}, "has 25000 keys, more than 1000"),
+    ],
+)
+def test_what_this_version_cannot_read_holds_everything_and_is_told_in_one_line(data: dict[str, str], why: str) -> None:
+    """No key is read: a newer version may mean something else by it, and many would take long."""
+    held = Pause(reason=f"the ConfigMap {why}")
+    assert read_control_state({"data": data}) == (
+        ControlState(held, no_adoption=held),
+        [f"it {why}: nothing is evicted, and nothing is adopted"],
+    )
+
+
+def test_a_thousand_keys_are_read() -> None:
+    """As many nodes can be paused one by one."""
+    data = {f"pause-node.n{number}": "true" for number in range(MAX_KEYS)}
+    assert len(read_control_state({"data": data})[0].nodes) == 1000

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from tests.unit.builders import EPOCH, own_latch
@@ -23,6 +24,8 @@ class FakeStore(Wire):
     def __init__(self) -> None:
         super().__init__()
         self.kept: ControlState | None = None
+        self.taken_over = False
+        self.kept_at: list[float] = []
         self.written: list[tuple[float, object]] = []
 
     async def read(self) -> ControlState | None:
@@ -45,6 +48,28 @@ class FakeStore(Wire):
         """Remove pauses that have ended."""
         left = (self.kept or ControlState()).without_pauses(ended)
         await self.carry("WRITE", "pauses", lambda: self._keep(left, "ended"))
+
+    async def keep(self, lost: ControlState) -> None:
+        """Create or take over what is kept."""
+        await self.carry("KEEP", "orders", lambda: self._take_over(lost))
+
+    def _take_over(self, lost: ControlState) -> None:
+        if not self.taken_over:
+            self.kept, self.taken_over = (self.kept or ControlState()).with_lost(lost), True
+            self.kept_at.append(asyncio.get_running_loop().time())
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether nothing is kept."""
+        return self.kept is None
+
+    def lose(self) -> None:
+        """Delete what is kept, as somebody else does."""
+        self.kept, self.taken_over = None, False
+
+    def create(self, control_state: ControlState) -> None:
+        """Create what was deleted, as somebody else does."""
+        self.kept = replace(control_state, recreated=True)
 
     def _redate(self, stated_epoch: float, epoch: float) -> None:
         if self.kept is not None and self.kept.breaker_epoch == stated_epoch:
@@ -69,7 +94,15 @@ class SyncedBrain:
     def __init__(self, writes: bool = True) -> None:
         self.body = Body(brain=Controller(control_state=None))
         self.store = FakeStore()
-        self.standing = ControlStateSync(self.store, self.body.live, self.body.gate, poll_seconds=2.0, writes=writes)
+        self.ending = False
+        self.standing = ControlStateSync(
+            self.store,
+            self.body.live,
+            self.body.gate,
+            poll_seconds=2.0,
+            writes=writes,
+            ending=lambda: self.ending,
+        )
 
     @property
     def held(self) -> WaitReason | None:
@@ -116,7 +149,7 @@ async def test_a_pause_is_in_force_within_two_seconds_and_ends_as_soon() -> None
         assert it.held is None
         await until(2)
         assert it.held is WaitReason.PAUSED
-        it.store.kept = None
+        it.store.kept = ControlState()
         await until(4)
         assert it.held is None
 
@@ -178,7 +211,7 @@ async def test_an_answer_that_a_later_question_has_overtaken_says_nothing() -> N
         await until(1)
         it.store.kept = PAUSED
         it.store.will("READ", slow(5))
-        at(3, setattr, it.store, "kept", None)
+        at(3, setattr, it.store, "kept", ControlState())
         await until(7)
         assert (it.held, it.standing.age_seconds()) == (None, 1)
         await until(8)
@@ -205,7 +238,7 @@ async def test_what_cannot_be_read_later_stays_as_it_was(how: How) -> None:
     async with running(it.standing.run()):
         await until(1)
         it.store.ever["READ"] = how
-        it.store.kept = None
+        it.store.kept = ControlState()
         await until(100)
         assert (it.held, it.standing.age_seconds()) == (WaitReason.PAUSED, 100)
         del it.store.ever["READ"]
@@ -252,10 +285,10 @@ async def test_a_latch_is_written_until_it_is_kept() -> None:
         it.trip()
         await until(6)
         assert [what for _, what in it.store.written] == [LATCH]
-        it.store.kept = None
-        await until(10)
+        it.store.lose()
+        await until(20)
         assert it.held is WaitReason.BREAKER_OPEN
-        assert [what for _, what in it.store.written] == [LATCH, LATCH]
+        assert it.store.kept == ControlState(latch=LATCH)
 
 
 @virtually
@@ -451,7 +484,7 @@ async def test_a_date_that_was_put_right_while_it_was_read_closes_nothing_that_h
         await until(3)
         it.trip(Latch(EPOCH + 3, "another wave"))
         await until(3.95)
-        assert it.store.sent() == [(0, "READ"), (2, "WRITE"), (2, "READ"), (3.5, "WRITE")]
+        assert it.store.sent() == [(0, "READ"), (2, "WRITE"), (2, "READ"), (3.5, "WRITE"), (3.5, "KEEP")]
         assert it.held is WaitReason.BREAKER_OPEN
         await until(10)
         assert it.held is WaitReason.BREAKER_OPEN
@@ -582,3 +615,202 @@ async def test_who_does_not_act_tells_nobody_that_a_pause_ends(caplog: pytest.Lo
         await until(101)
         assert it.held is None
     assert "ends by itself" not in caplog.text
+
+
+# A ConfigMap that is deleted
+
+
+@virtually
+async def test_who_starts_without_an_object_creates_it_empty_once_it_acts(caplog: pytest.LogCaptureFixture) -> None:
+    """And only then, and once; nobody has deleted it."""
+    it = SyncedBrain()
+    it.body.gate.open = False
+    async with running(it.standing.run()):
+        at(20, setattr, it.body.gate, "open", True)
+        await until(19.9)
+        assert it.store.sent("KEEP") == []
+        await until(60)
+    assert (it.store.kept, it.store.kept_at) == (ControlState(), [20])
+    assert (len(it.store.sent("KEEP")), caplog.messages) == (1, [])
+
+
+@virtually
+async def test_who_takes_over_waits_ten_seconds_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    """It counts from its own reading, whether or not it has ever written."""
+    it = SyncedBrain()
+    it.body.gate.open = False
+    it.store.kept, it.store.taken_over = PAUSED, True
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.lose()
+        at(22, setattr, it.body.gate, "open", True)
+        await until(40)
+    assert (it.store.kept, it.store.kept_at) == (PAUSED, [30])
+
+
+LOST = ControlState(
+    Pause(EPOCH, "looking into it"),
+    {"n1": Pause(EPOCH)},
+    {"shop": Pause(EPOCH)},
+    LATCH,
+    no_adoption=Pause(EPOCH),
+    no_adoption_confirmed_by="a",
+)
+
+
+@virtually
+async def test_what_was_deleted_stays_in_force_and_is_written_again_after_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """All of it, counted from the first read that found nothing."""
+    caplog.set_level("INFO")
+    it = SyncedBrain()
+    it.store.kept = LOST
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.lose()
+        await until(29.9)
+        assert it.held is WaitReason.BREAKER_OPEN
+        assert it.store.is_absent
+        assert it.body.brain.suspension.control_state == LOST
+        await until(40)
+    assert (it.store.kept, it.store.kept_at) == (LOST, [0.5, 30])
+    assert it.body.brain.suspension.control_state == LOST
+    assert caplog.messages == [
+        "the ConfigMap with pauses and breaker was deleted: they stay in force as known",
+        "the ConfigMap with pauses and breaker has been written again",
+    ]
+
+
+@virtually
+async def test_what_is_deleted_again_before_it_was_read_is_written_again() -> None:
+    """Whoever creates it knows that it was there."""
+    it = SyncedBrain()
+    it.store.kept = PAUSED
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.lose()
+        at(30.1, it.store.lose)
+        await until(60)
+    assert (it.store.kept, it.store.kept_at) == (PAUSED, [0.5, 30, 42])
+
+
+@virtually
+async def test_an_answer_from_before_it_was_created_does_not_say_that_it_was_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A slow read was asked before."""
+    it = SyncedBrain()
+    it.body.gate.open = False
+    async with running(it.standing.run()):
+        await until(3.9)
+        it.store.will("READ", How(effect_after=0.0, answer_after=1.5))
+        at(4.2, setattr, it.body.gate, "open", True)
+        await until(60)
+    assert (it.store.kept_at, caplog.messages) == ([4.5], [])
+
+
+@virtually
+async def test_a_pause_that_ended_meanwhile_is_not_written_again() -> None:
+    """It ends at its time, whether or not there is an object."""
+    it = SyncedBrain()
+    it.store.kept = ControlState(Pause(EPOCH, "", EPOCH + 25), {"n1": Pause(EPOCH)})
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.lose()
+        await until(24.9)
+        assert it.held is WaitReason.PAUSED
+        await until(25.1)
+        assert it.held is None
+        await until(40)
+    assert it.store.kept == ControlState(nodes={"n1": Pause(EPOCH)})
+
+
+@virtually
+async def test_who_is_being_ended_writes_nothing_again() -> None:
+    """Whoever removes the controller deletes the object as well."""
+    it = SyncedBrain()
+    it.store.kept = LOST
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.lose()
+        it.ending = True
+        await until(20.1)
+        it.body.brain.breaker.reset(EPOCH + 20.1)
+        await until(60)
+    assert it.store.is_absent
+    assert (it.store.kept_at, it.store.written) == ([0.5], [])
+
+
+@virtually
+async def test_who_does_not_act_keeps_what_was_deleted_in_force_and_writes_it_when_it_acts() -> None:
+    """The leader that should have written it crashed before."""
+    it = SyncedBrain()
+    it.body.gate.open = False
+    it.store.kept, it.store.taken_over = PAUSED, True
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.lose()
+        at(50, setattr, it.body.gate, "open", True)
+        await until(49.9)
+        assert it.held is WaitReason.PAUSED
+        assert it.store.is_absent
+        await until(60)
+    assert (it.store.kept, it.store.kept_at) == (PAUSED, [50])
+
+
+@virtually
+async def test_an_object_that_somebody_else_creates_again_ends_no_pause() -> None:
+    """A tool that applies manifests creates it empty, or a person with another pause: both count."""
+    it = SyncedBrain()
+    it.store.kept = PAUSED
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.lose()
+        it.store.create(ControlState(nodes={"n1": Pause(EPOCH)}))
+        await until(29.9)
+        both = ControlState(PAUSED.cluster, {"n1": Pause(EPOCH)})
+        assert it.body.brain.suspension.control_state == both
+        await until(40)
+        assert it.store.kept == both
+        it.store.kept = ControlState()
+        await until(44)
+        assert it.held is None
+
+
+@virtually
+async def test_what_was_deleted_and_cannot_be_written_again_is_tried_and_told_until_it_can(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Every 10 s, and told once a minute: a restart would lose it."""
+    it = SyncedBrain()
+    it.store.kept = PAUSED
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.lose()
+        it.store.ever["KEEP"] = refused(403)
+        await until(75)
+        assert it.held is WaitReason.PAUSED
+        assert it.standing.unwritten_seconds() == 45
+        del it.store.ever["KEEP"]
+        await until(90)
+        assert (it.standing.unwritten_seconds(), it.store.kept) == (0, PAUSED)
+    assert [sent_at for sent_at, _ in it.store.sent("KEEP")] == [0.5, 30, 40, 50, 60, 70, 80]
+    assert caplog.messages == [
+        "the ConfigMap with pauses and breaker was deleted: they stay in force as known",
+        "the ConfigMap with pauses and breaker cannot be created: refused with 403",
+    ]
+
+
+@virtually
+@pytest.mark.parametrize("how", [refused(403), refused(503), times_out()])
+async def test_only_an_answer_that_there_is_none_says_that_it_was_deleted(how: How) -> None:
+    """What cannot be read is written by nobody."""
+    it = SyncedBrain()
+    it.store.kept = PAUSED
+    async with running(it.standing.run()):
+        await until(19)
+        it.store.ever["READ"] = how
+        await until(100)
+        assert it.held is WaitReason.PAUSED
+    assert it.store.kept_at == [0.5]

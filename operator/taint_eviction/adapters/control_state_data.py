@@ -6,8 +6,10 @@ absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` 
 ``{"open": true, "since": …, "cause": text, "controller": identity}`` or ``{"open": false, "reset": …}``, with
 microseconds. Without ``controller`` a person has opened it. The key
 ``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that has confirmed it,
-as a string. People also edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot
-be parsed holds the evictions that its key is about: an attempt to pause must not be ignored.
+as a string. The key ``format`` has the number of the format; the leader adds it, so it also says that a leader has
+taken the ConfigMap over. People also edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value
+that cannot be parsed holds the evictions that its key is about: an attempt to pause must not be ignored. A ConfigMap in
+a newer format, or with more than ``MAX_KEYS`` keys, is not read at all and holds everything.
 """
 
 import re
@@ -24,6 +26,12 @@ from taint_eviction.core.text import one_line
 BREAKER_KEY = "breaker"
 NO_ADOPTION_KEY = "no-adoption"
 CONFIRMED_KEY = "no-adoption-confirmed"
+FORMAT_KEY = "format"
+
+# The newest format that this version knows.
+FORMAT = 1
+# Reading more would keep the event loop busy for too long.
+MAX_KEYS = 1000
 
 # The time of a latch for which none is known.
 UNKNOWN_EPOCH = 0.0
@@ -57,12 +65,15 @@ def problem_of(scope: PauseScope) -> str | None:
 
 def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, list[str]]:
     """Read the ConfigMap, whatever it contains; return a complaint for each key that is unknown or malformed."""
+    if (why := unusable(config_map)) is not None:
+        held = Pause(reason=f"the ConfigMap {why}")
+        return ControlState(held, no_adoption=held), [f"it {why}: nothing is evicted, and nothing is adopted"]
     pauses: dict[PauseScope, Pause] = {}
     breaker: tuple[Latch | None, float | None] = None, None
     adoption = _adoption(config_map)
     complaints: list[str] = list(adoption.complaints)
     for key, value in _entries(config_map):
-        if key in (NO_ADOPTION_KEY, CONFIRMED_KEY):
+        if key in (NO_ADOPTION_KEY, CONFIRMED_KEY, FORMAT_KEY):
             continue
         scope = _scope_of(key)
         if scope is None and key != BREAKER_KEY:
@@ -85,6 +96,26 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
     )
     whole = pauses.get(EVERYTHING)
     return ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by), complaints
+
+
+def unusable(config_map: Mapping[str, Any]) -> str | None:
+    """Return why this version can neither read nor write the ConfigMap, as what it has; None if it can."""
+    entries = dict(_entries(config_map))
+    if len(entries) > MAX_KEYS:
+        return f"has {len(entries)} keys, more than {MAX_KEYS}"
+    if (value := entries.get(FORMAT_KEY, str(FORMAT))) == str(FORMAT):
+        return None
+    return f"has format {one_line(str(value), _MAX_EXCERPT)}, and this version knows format {FORMAT} only"
+
+
+def keys_of(config_map: Mapping[str, Any]) -> set[str]:
+    """Return all keys of the ConfigMap."""
+    return {key for key, _ in _entries(config_map)}
+
+
+def has_format(config_map: Mapping[str, Any]) -> bool:
+    """Return whether a leader has taken the ConfigMap over."""
+    return FORMAT_KEY in keys_of(config_map)
 
 
 class _Adoption(NamedTuple):

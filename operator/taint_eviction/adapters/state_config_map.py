@@ -1,12 +1,16 @@
 """The ConfigMap with the control state (pauses and the breaker), which reaches every replica and outlives them.
 People write to it, by command or by hand; the leader does, too. So each write reads first, changes only its own keys,
-and is accepted only for exactly the version that was read.
+and is accepted only for exactly the version that was read. Nothing is written to one that this version does not
+understand.
+
+Who creates the ConfigMap again after it was deleted is not known: a person, or a tool that applies manifests. The key
+``format``, which only a leader adds (``keep``), tells whether what was lost with the old one has been added to it.
 
 This module does not interpret the keys (``control_state_data``).
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +19,19 @@ from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.control_state_data import (
     BREAKER_KEY,
     CONFIRMED_KEY,
+    FORMAT,
+    FORMAT_KEY,
+    MAX_KEYS,
     NO_ADOPTION_KEY,
     confirmed_text,
+    has_format,
     key_of,
+    keys_of,
     latch_text,
     pause_text,
     read_control_state,
     reset_text,
+    unusable,
 )
 from taint_eviction.adapters.json_fields import is_object
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
@@ -39,6 +49,10 @@ _MAX_WARNINGS = 10
 _Changes = Mapping[str, str | None]
 
 
+class UnusableState(CallFailed):
+    """The ConfigMap has a newer format, or more keys, than this version can read or write."""
+
+
 class StateConfigMap:
     """One ConfigMap; a ``ControlStateStore``. All other fields and unknown keys are kept."""
 
@@ -48,6 +62,8 @@ class StateConfigMap:
         self._name = name
         # The complaints about the latest reading: each is logged once.
         self._complaints: set[str] = set()
+        # Of the object that was read last, unless it was created anew and no leader has taken it over yet.
+        self._uid = ""
 
     def __str__(self) -> str:
         return f"ConfigMap {self._namespace}/{self._name}"
@@ -55,7 +71,31 @@ class StateConfigMap:
     async def read(self) -> ControlState | None:
         """Read the control state; None if the ConfigMap does not exist. A malformed value suspends what it is about."""
         body = await self._get()
-        return None if body is None else self._read(body)
+        if body is None:
+            return None
+        uid = str(body["metadata"].get("uid"))
+        if self._uid not in ("", uid) and not has_format(body):
+            return replace(self._read(body), recreated=True)
+        self._uid = uid
+        return self._read(body)
+
+    async def keep(self, lost: ControlState) -> None:
+        """Create the ConfigMap, or take it over, unless a leader already has: add what was lost with an earlier one."""
+
+        def wanted(control_state: ControlState) -> _Changes:
+            known, merged = control_state.pauses(), control_state.with_lost(lost)
+            missing = {
+                key_of(scope): pause_text(pause) for scope, pause in merged.pauses().items() if scope not in known
+            }
+            if control_state.breaker_epoch is None and merged.latch is not None:
+                missing[BREAKER_KEY] = latch_text(merged.latch)
+            elif control_state.breaker_epoch is None and merged.reset_epoch is not None:
+                missing[BREAKER_KEY] = reset_text(merged.reset_epoch)
+            if control_state.no_adoption is None and merged.no_adoption is not None:
+                missing[NO_ADOPTION_KEY] = pause_text(merged.no_adoption)
+            return {**missing, FORMAT_KEY: str(FORMAT)}
+
+        await self._write(wanted, unless=lambda body: has_format(body) or unusable(body) is not None)
 
     async def write_latch(self, latch: Latch) -> None:
         """Write that the breaker is open, unless it already is, or was reset since."""
@@ -141,7 +181,7 @@ class StateConfigMap:
             obeys = control_state.no_adoption is not None and control_state.no_adoption_confirmed_by != holder
             return {CONFIRMED_KEY: confirmed_text(holder)} if obeys else {}
 
-        await self._write(wanted)
+        await self._write(wanted, unless=lambda body: unusable(body) is not None)
 
     # Reading
 
@@ -168,19 +208,38 @@ class StateConfigMap:
 
     # Writing
 
-    async def _write(self, wanted: Callable[[ControlState], _Changes]) -> None:
-        """Read, and make the changes that are then wanted; repeat this after a conflict."""
+    async def _write(
+        self,
+        wanted: Callable[[ControlState], _Changes],
+        unless: Callable[[Mapping[str, Any]], bool] = lambda _: False,
+    ) -> None:
+        """Read, and make the changes that are then wanted; repeat this after a conflict.
+
+        Nothing changes if ``unless`` returns True for the ConfigMap.
+        """
         for _ in range(_MAX_TRIES):
             body = await self._get()
+            if body is not None and unless(body):
+                return
+            # Whoever orders something must not be told that this version's reading of it says so already.
+            if body is not None and (why := unusable(body)) is not None:
+                raise UnusableState(f"{self} {why}", reason=FailureReason.OTHER)
             changes = wanted(ControlState() if body is None else self._read(body))
             if not changes:
                 return
+            self._need_room(keys_of(body or {}), changes)
             answer = await self._calls.make(self._creation(changes) if body is None else self._patch(body, changes))
             if answer.status != _CONFLICT and answer.outcome is not Outcome.ABSENT:
                 answer.need(Outcome.DONE)
                 return
         why = f"{self} was changed by others meanwhile, {_MAX_TRIES} times in a row"
         raise CallFailed(why, reason=FailureReason.CONFLICT)
+
+    def _need_room(self, before: Collection[str], changes: _Changes) -> None:
+        count = len({*before, *changes} - {key for key, text in changes.items() if text is None})
+        if count > MAX_KEYS:
+            why = f"{self} would have {count} keys, and more than {MAX_KEYS} cannot be read"
+            raise UnusableState(why, reason=FailureReason.OTHER)
 
     def _creation(self, changes: _Changes) -> ApiRequest:
         metadata = {"name": self._name, "namespace": self._namespace}

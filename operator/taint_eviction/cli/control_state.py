@@ -10,7 +10,7 @@ from typing import Any
 
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
-from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.adapters.state_config_map import StateConfigMap, UnusableState
 from taint_eviction.adapters.status_document import bracketed
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import KUBECONFIG_FLAGS, LEASE_FLAGS, CommandT, with_flags
@@ -49,7 +49,7 @@ def change_control_state(flags: Mapping[str, Any], change: Callable[[Reached], A
     set_up_logging("text", "warning")
     try:
         sys.exit(asyncio.run(_reach(flags, change)))
-    except CredentialsError as error:
+    except (CredentialsError, UnusableState) as error:
         give_up(ExitCode.USAGE, str(error))
     except CallFailed as error:
         give_up(ExitCode.UNREACHABLE, str(error))
@@ -66,6 +66,8 @@ async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable
         state = StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"])
         try:
             return await change(Reached(state, calls, clock, where, connection.user))
+        except UnusableState as error:
+            raise UnusableState(f"{where}: {error}; nothing was changed") from error
         except CallFailed as error:
             raise CallFailed(f"{where}: {error}; {_advice(error, state)}") from error
     finally:

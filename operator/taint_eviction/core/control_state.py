@@ -87,7 +87,8 @@ class ControlState:
     ``cluster`` holds all evictions; ``nodes`` and ``namespaces`` hold those of the named ones. ``latch``: the breaker
     is open, None: the cluster has no record that it is. ``reset_epoch``: when a person last closed it, None: never.
     ``no_adoption``: no countdown may be adopted, regardless of the flags; ``no_adoption_confirmed_by``: the Lease
-    holder that has confirmed this, "" while none has.
+    holder that has confirmed this, "" while none has. ``recreated``: somebody deleted the object in the cluster and
+    created another one, which no leader has taken over yet.
     """
 
     cluster: Pause | None = None
@@ -97,6 +98,7 @@ class ControlState:
     reset_epoch: float | None = None
     no_adoption: Pause | None = None
     no_adoption_confirmed_by: str = ""
+    recreated: bool = False
 
     def pauses(self) -> dict[PauseScope, Pause]:
         """Return all pauses, the widest scope first."""
@@ -122,6 +124,16 @@ class ControlState:
     def with_pauses(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
         """Return this state with these pauses in place of the pauses of the same scopes."""
         return self._with({**self.pauses(), **pauses})
+
+    def with_lost(self, lost: "ControlState") -> "ControlState":
+        """Return this state together with one whose object was deleted; where both say something, this one counts."""
+        merged = replace(self.with_pauses({**lost.pauses(), **self.pauses()}), recreated=False)
+        if self.breaker_epoch is None:
+            merged = replace(merged, latch=lost.latch, reset_epoch=lost.reset_epoch)
+        if self.no_adoption is None:
+            confirmed = lost.no_adoption_confirmed_by
+            merged = replace(merged, no_adoption=lost.no_adoption, no_adoption_confirmed_by=confirmed)
+        return merged
 
     def _with(self, pauses: Mapping[PauseScope, Pause]) -> "ControlState":
         nodes, namespaces = (

@@ -113,6 +113,7 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
             doors.gate,
             poll_seconds=settings.control_state.poll_seconds,
             writes=not settings.dry_run,
+            ending=lambda: driver.stopping,
         )
     adopter = None
     if doors.adoption is not None and control_state is not None and not settings.dry_run:

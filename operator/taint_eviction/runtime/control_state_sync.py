@@ -4,14 +4,16 @@ It reads every few seconds, even while an earlier read is slow, so that a pause 
 last known control state stays in force while it cannot read. A date ahead of the API server's time, from a wrong clock,
 counts as the moment at which it was first read. A pause with an end ends then, whether or not the cluster can be read
 and whatever becomes of the API server's clock meanwhile (``core.pause_ends``).
-It writes only what the breaker of the acting process did, corrects such dates, and removes pauses that have ended. It
-decides nothing.
+It writes only what the breaker of the acting process did, corrects such dates, and removes pauses that have ended. If
+somebody deletes the object, all that was known stays in force, and the acting process writes it again after a while;
+also if somebody else creates the object meanwhile. It decides nothing.
 """
 
 import asyncio
 import contextlib
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from taint_eviction.core.control_state import ControlState, Pause, PauseScope
@@ -30,6 +32,10 @@ _TOLERATED_AHEAD_SECONDS = 2.0
 
 # The log announces the end of a pause this long before it ends by itself.
 _TOLD_BEFORE_SECONDS = 60.0
+
+# An object that was deleted is created again after this many intervals: whoever removes the controller deletes its
+# ConfigMap as well, and it must not come back.
+_POLLS_BEFORE_KEEPING = 5
 
 # How many reads may be under way: while one hangs, another is made.
 _MAX_READS = 2
@@ -66,10 +72,20 @@ class _Failure:
 
 
 class ControlStateSync:
-    """Reads and writes for one controller; ``writes`` False: a dry run, which keeps its latch to itself."""
+    """Reads and writes for one controller; ``writes`` False: a dry run, which keeps its latch to itself.
+
+    ``ending`` returns whether the process is being ended: then it creates no object again.
+    """
 
     def __init__(
-        self, store: ControlStateStore, live: LiveController, gate: Gate, *, poll_seconds: float, writes: bool
+        self,
+        store: ControlStateStore,
+        live: LiveController,
+        gate: Gate,
+        *,
+        poll_seconds: float,
+        writes: bool,
+        ending: Callable[[], bool],
     ) -> None:
         self._store = store
         self._live = live
@@ -78,12 +94,19 @@ class ControlStateSync:
         self._gate = gate
         self._poll_seconds = poll_seconds
         self._writes = writes
+        self._ending = ending
         self._read_at: float | None = None
         self._written_at = -math.inf
         self._began_at = live.clock.now().at
-        self._unread, self._unwritten, self._unended = _Failure(), _Failure(), _Failure()
-        # As the cluster has it.
+        self._unread, self._unwritten, self._unended, self._unkept = _Failure(), _Failure(), _Failure(), _Failure()
+        # As the cluster has it, or had it before its object was deleted.
         self._kept = ControlState()
+        # When the object that a leader has taken over was last found, or taken over here; infinite: there is none.
+        self._exists_from = math.inf
+        # What was known when the object was deleted, until a leader has written it again.
+        self._lost: ControlState | None = None
+        # When the acting process creates the object, or takes it over; None: that was done.
+        self._keep_at: float | None = self._began_at
         self._ends = PauseEnds()
         self._date: _Date | None = None
         self._kept_anew = asyncio.Event()
@@ -111,11 +134,11 @@ class ControlStateSync:
         return self._clock.now().at - (self._began_at if self._read_at is None else self._read_at)
 
     def unwritten_seconds(self) -> float:
-        """Return for how long the breaker's state could not be written; 0 if it is written, or another process writes
-        it.
+        """Return for how long the breaker's state, or what was lost with a deleted ConfigMap, could not be written; 0
+        if it is written, or another process writes it.
         """
-        since_at = self._unwritten.since_at
-        return 0.0 if since_at is None else self._clock.now().at - since_at
+        since = [self._unwritten.since_at, None if self._lost is None else self._unkept.since_at]
+        return max((self._clock.now().at - each for each in since if each is not None), default=0.0)
 
     async def _keep_reading(self) -> None:
         room = asyncio.Semaphore(_MAX_READS)
@@ -142,10 +165,24 @@ class ControlStateSync:
             return
         if self._unread.ends():
             logger.info("the control state (pauses, breaker) can be read again")
+        self._kept = self._dated(self._with_lost(control_state, asked_at))
         self._read_at = asked_at
-        self._kept = self._dated(control_state or ControlState())
         self._live.order(self._as_counted(self._clock.now()))
         self._kept_anew.set()
+
+    def _with_lost(self, control_state: ControlState | None, asked_at: float) -> ControlState:
+        """Return what counts after a read, with what was known of an object that has been deleted."""
+        if control_state is not None and not control_state.recreated:
+            self._exists_from, self._lost = asked_at, None
+            return control_state
+        if asked_at >= self._exists_from:
+            self._exists_from, self._lost = math.inf, self._kept
+            self._keep_at = asked_at + _POLLS_BEFORE_KEEPING * self._poll_seconds
+            # All replicas know it; only the leader reports it.
+            level = logging.WARNING if self._gate.may_act() else logging.DEBUG
+            logger.log(level, "the ConfigMap with pauses and breaker was deleted: they stay in force as known")
+        known = self._kept if self._lost is None else self._lost
+        return known if control_state is None else control_state.with_lost(known)
 
     async def _keep_ending(self) -> None:
         """Let pauses end at their time; the core compares the times."""
@@ -206,12 +243,13 @@ class ControlStateSync:
                 if self._unwritten.ends():
                     logger.info("the state of the breaker has been written")
             await self._remove_ended()
+            await self._keep()
             await asyncio.sleep(self._poll_seconds / 4)
 
     async def _write(self) -> None:
         """Write the changes of this process's breaker that the last read did not contain."""
         breaker, kept = self._breaker, self._kept
-        if self._read_at is None or not self._gate.may_act():
+        if self._read_at is None or not self._gate.may_act() or (self._lost is not None and self._ending()):
             return
         if (date := self._date) is not None and date.epoch < date.stated_epoch:
             await self._store.redate(date.stated_epoch, date.epoch)
@@ -235,7 +273,8 @@ class ControlStateSync:
         now, kept = self._clock.now(), self._kept.pauses()
         counted = self._as_counted(now).pauses()
         ended = {scope: kept[scope] for scope, pause in counted.items() if pause.has_ended(now.server_epoch)}
-        if not ended or not self._gate.may_act():
+        # What was lost is written again without them.
+        if not ended or self._lost is not None or not self._gate.may_act():
             return
         try:
             await self._store.end_pauses(ended)
@@ -246,6 +285,28 @@ class ControlStateSync:
         self._unended.ends()
         self._note_written()
         self._kept = self._kept.without_pauses(ended)
+
+    async def _keep(self) -> None:
+        """Create the object, or take it over, with all that was lost with an earlier one."""
+        now = self._clock.now()
+        if self._keep_at is None or now.at < self._keep_at or not self.known:
+            return
+        if self._ending() or not self._gate.may_act():
+            self._unkept.ends()
+            return
+        counted, lost = self._as_counted(now).pauses(), self._lost or ControlState()
+        lost = lost.without([scope for scope, pause in counted.items() if pause.has_ended(now.server_epoch)])
+        try:
+            await self._store.keep(lost)
+        except CallFailed as failure:
+            self._keep_at = now.at + _POLLS_BEFORE_KEEPING * self._poll_seconds
+            if self._unkept.goes_on(now.at):
+                logger.warning("the ConfigMap with pauses and breaker cannot be created: %s", failure)
+            return
+        if self._lost is not None:
+            logger.info("the ConfigMap with pauses and breaker has been written again")
+        self._unkept.ends()
+        self._keep_at, self._exists_from = None, self._clock.now().at
 
     def _note_written(self) -> None:
         self._written_at = self._clock.now().at

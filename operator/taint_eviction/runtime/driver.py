@@ -55,6 +55,11 @@ class Driver:
         return len(self._running)
 
     @property
+    def stopping(self) -> bool:
+        """Return whether the process is being ended."""
+        return self._stopping
+
+    @property
     def saturated(self) -> bool:
         """Return whether all workers that may be busy now are busy; retries alone never keep all of them busy."""
         return self._free() <= 0

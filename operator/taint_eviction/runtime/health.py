@@ -50,4 +50,4 @@ class Health:
         if (age := self._control_state.age_seconds()) > _CONTROL_STATE_OLD_SECONDS:
             yield f"pauses and breaker have not been read for {age:.0f} s: what was last read stays in force"
         if unwritten := self._control_state.unwritten_seconds():
-            yield f"the state of the breaker could not be written for {unwritten:.0f} s: a restart loses it"
+            yield f"pauses or breaker could not be written for {unwritten:.0f} s: a restart loses what was not"

@@ -169,6 +169,13 @@ class ControlStateStore(Protocol):
         """Read the control state; None if it was never written, or its object is gone."""
         ...
 
+    async def keep(self, lost: ControlState) -> None:
+        """Create the object, or take over one that somebody created, with what was ``lost`` with an earlier one.
+
+        If a leader has taken it over before, nothing changes.
+        """
+        ...
+
     async def write_latch(self, latch: Latch) -> None:
         """Write that the breaker is open, unless it was reset meanwhile; everything else stays."""
         ...

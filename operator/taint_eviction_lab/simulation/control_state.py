@@ -24,11 +24,14 @@ _MAX_TRIES = 8
 class SimulatedControlState:
     """The object as the API server keeps it; ``control_state`` None: there is none.
 
-    ``read`` is how production reads it.
+    ``read`` is how production reads it. ``uid`` counts the objects, one after the other; ``taken_over``: a leader has
+    added its key ``format`` to this one.
     """
 
     def __init__(self, timeline: Timeline, read: Callable[[Mapping[str, Any]], ControlState]) -> None:
         self.control_state: ControlState | None = None
+        self.uid = 0
+        self.taken_over = False
         self._timeline = timeline
         self._read = read
 
@@ -87,7 +90,8 @@ class SimulatedControlState:
         """Delete the ConfigMap."""
         if self.control_state is None:
             raise Impossible("there is no ConfigMap with the control state at this moment")
-        self.control_state = None
+        self.control_state, self.taken_over = None, False
+        self.uid += 1
 
     # Writes of either side
 
@@ -129,6 +133,16 @@ class SimulatedControlState:
         if self.control_state is not None:
             self.control_state = self.control_state.without_pauses(ended)
 
+    def keep(self, lost: ControlState, by: str) -> None:
+        """Create the object, or take it over, with what was lost, unless a leader has taken it over before."""
+        if self.taken_over:
+            return
+        before = self.control_state or ControlState()
+        merged, self.taken_over = before.with_lost(lost), True
+        self.control_state = replace(merged, latch=before.latch)
+        if merged.latch is not None and before.latch is None:
+            self._open(merged.latch, by)
+
     def _open(self, latch: Latch, by: str) -> None:
         before = self.control_state or ControlState()
         if before.latch is None:
@@ -149,10 +163,25 @@ class SimulatedControlStateStore:
     def __init__(self, calls: SimulatedCalls, control_state: SimulatedControlState) -> None:
         self._calls = calls
         self._control_state = control_state
+        self._uid: int | None = None
 
     async def read(self) -> ControlState | None:
         """Read the ConfigMap; None if it does not exist."""
-        return await self._calls.call(CallKind.READ_CONTROL_STATE, "", lambda: self._control_state.control_state)
+        return await self._calls.call(CallKind.READ_CONTROL_STATE, "", self._read)
+
+    def _read(self) -> ControlState | None:
+        kept = self._control_state
+        if kept.control_state is not None and self._uid not in (None, kept.uid) and not kept.taken_over:
+            return replace(kept.control_state, recreated=True)
+        if kept.control_state is not None:
+            self._uid = kept.uid
+        return kept.control_state
+
+    async def keep(self, lost: ControlState) -> None:
+        """Create the ConfigMap, or take it over, with what was lost with an earlier one."""
+        await self._calls.call(
+            CallKind.WRITE_CONTROL_STATE, "", lambda: self._control_state.keep(lost, self._calls.name)
+        )
 
     async def write_latch(self, latch: Latch) -> None:
         """Store that the breaker is open, unless it was reset since."""

@@ -134,7 +134,7 @@ class SuspensionJudge:
                 if trace.at > read.under_way.pop(trace.number, trace.at) + _SLOW_SECONDS:
                     read.hindered_at = trace.at
                 read.known_at = min(read.known_at, trace.at)
-                read.control_state, read.so_at = trace.body or ControlState(), read.so[trace.number]
+                read.control_state, read.so_at = _known(trace.body, read.control_state), read.so[trace.number]
                 self._take_latch(read, read.control_state, trace)
                 known, answered_at = read.control_state, read.answered_at
                 read.answered_at = trace.at
@@ -163,7 +163,8 @@ class SuspensionJudge:
         before = self._history[-1][1]
         self.evaluate(trace.at)
         after = self._history[-1][1]
-        if (before.cluster, before.nodes, before.namespaces) != (after.cluster, after.nodes, after.namespaces):
+        known = read.control_state or ControlState()
+        if after.pauses() not in (before.pauses(), before.with_lost(known).pauses()):
             self._breach("wrote something else", trace, "a pause was changed")
         if after.latch is not None and before.latch is None:
             read.latch = after.latch
@@ -243,10 +244,22 @@ class SuspensionJudge:
         the rules of all due taints pause.
         """
         pod, control_state = self._truth.pods[uid][-1], self._history[-1][1]
-        paused = _paused(control_state, pod.node or "", pod.namespace) is not None
+        counts = [control_state]
+        if self._control_state() is None:
+            # What was known of the deleted ConfigMap stays in force.
+            counts += [read.control_state for read in self._read.values() if read.control_state is not None]
+        paused = any(_paused(each, pod.node or "", pod.namespace) is not None for each in counts)
         ways = self._handling.ways(uid, NEVER, due_by)
         by_rule = bool(ways) and all(way.paused for way in ways)
         return self._settings.dry_run or paused or by_rule or control_state.latch is not None
+
+
+def _known(answer: ControlState | None, before: ControlState | None) -> ControlState:
+    """Return what a process knows after a read; what it knew of an object that was deleted stays in force."""
+    if answer is not None and not answer.recreated:
+        return answer
+    known = before or ControlState()
+    return known if answer is None else answer.with_lost(known)
 
 
 def _paused(control_state: ControlState, node: str, namespace: str) -> str | None:
