@@ -19,7 +19,7 @@ from .connection import reset_connection
 from .discovery import discovery_document, serves
 from .faults import Fault, Faults
 from .pod_proxy import ask_pod
-from .reading import JSON, read_object, send_list, send_object
+from .reading import JSON, audit_id, read_object, send_list, send_object
 from .registry import Registry
 from .request_info import RequestInfo, parse_request
 from .request_log import LoggedRequest, RequestLog
@@ -35,6 +35,8 @@ ControlHandler = Callable[[web.BaseRequest, bytes], Awaitable[web.StreamResponse
 
 _PROBES = frozenset({"/healthz", "/livez", "/readyz"})
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+# Marks an answer that the API server itself did not give.
+_BY_A_PROXY = "by a proxy"
 CONTROL_PREFIX = "/_simulation/"
 
 
@@ -85,6 +87,8 @@ class Answerer:
         """Set the server's own Date, which aiohttp would take from the host."""
         if not response.prepared:
             response.headers.setdefault("Date", self.clock.http_date())
+            if not response.get(_BY_A_PROXY):
+                response.headers["Audit-Id"] = audit_id()
             response.headers.setdefault("Cache-Control", "no-cache, private")
             response.headers["Server"] = ""
         return response
@@ -178,7 +182,9 @@ class Answerer:
             return web.Response(status=error.code, text=error.message + "\n", headers=dict(fault.headers))
         if fault.html:
             page = f"<html><body><h1>{error.code} {error.message}</h1></body></html>\n"
-            return web.Response(status=error.code, text=page, content_type="text/html", headers=dict(fault.headers))
+            answer = web.Response(status=error.code, text=page, content_type="text/html", headers=dict(fault.headers))
+            answer[_BY_A_PROXY] = True
+            return answer
         response = self.refusal(error)
         response.headers.update(fault.headers)
         return response

@@ -8,6 +8,7 @@ apiserver/pkg/storage/cacher.
 from __future__ import annotations
 
 import base64
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -45,11 +46,17 @@ class ListPage:
     metadata: JsonObject
 
 
+def audit_id() -> str:
+    """The Audit-Id of an answer, as every answer of the API server has one of its own."""
+    return str(uuid.uuid4())
+
+
 def headers(clock: WallClock) -> dict[str, str]:
     """Of answers that are written piecemeal; the Server header of aiohttp is left empty, real servers have none."""
     return {
         "Content-Type": JSON,
         "Date": clock.http_date(),
+        "Audit-Id": audit_id(),
         "Cache-Control": "no-cache, private",
         "Server": "",
     }

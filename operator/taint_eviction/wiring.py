@@ -18,7 +18,6 @@ from taint_eviction.adapters.api_reader import ApiReader
 from taint_eviction.adapters.api_writer import ApiWriter
 from taint_eviction.adapters.audit import AuditLog
 from taint_eviction.adapters.builtin_controller import BuiltinController
-from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.comparisons import ComparisonReporter, JournalComparisons, look_after, totals_line
 from taint_eviction.adapters.credentials import Connection
 from taint_eviction.adapters.event_recorder import EventRecorder
@@ -38,6 +37,7 @@ from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporte
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.adapters.status_document import AdoptionState, LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
@@ -56,6 +56,7 @@ from taint_eviction.runtime.leadership import Elector, NoElection
 from taint_eviction.runtime.lifecycle import Companions, Lifecycle
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction.runtime.time_votes import keep_asking, learn_time
 from taint_eviction.settings import Settings
 from taint_eviction.shadow.shadow import Shadow
 from taint_eviction.shadow.totals import ComparisonTotals
@@ -125,6 +126,7 @@ def build(
     memory = OutcomeMemory()
     client = connection.api_client(may_act, may_evict)
     calls = ApiCalls(client, settings.call_timeout_seconds, clock.heard_date, metrics.called)
+    ask = partial(ask_time, calls, connection)
     elector = _elector(identity, calls, clock, settings)
     gate: Gate = elector or NoElection()
     recorder = EventRecorder(calls, clock, identity, metrics.event, lambda: driver.saturated)
@@ -181,12 +183,13 @@ def build(
         }
         probes = ProbeServer(listen, checks, documents, metrics.render, CONTENT_TYPE)
     companions = Companions(
-        learn_time=lambda: sharpen(calls),
+        learn_time=lambda: learn_time(clock, ask),
         drain_events=recorder.drain,
         close=connection.close,
         probes=probes,
         tasks={
             "events": recorder.run,
+            "time": lambda: keep_asking(clock, ask),
             "lag": lambda: measure_loop_lag(clock, metrics.loop_lagged),
             **({} if policy is None else {"policy": policy.run}),
             **({} if shadow is None else {"shadow": partial(look_after, shadow, clock)}),

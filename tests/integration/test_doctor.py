@@ -127,6 +127,7 @@ async def test_a_correct_installation_passes_all_checks(at: ClientStage, tmp_pat
         "rights": "ok",
         "built-in controller": "ok",
         "clock": "ok",
+        "time": "ok",
         "answers": "ok",
         "alerts": "unchecked",
     }

@@ -95,7 +95,7 @@ async def fenced_stage(call_timeout_seconds: float = PATIENCE_SECONDS) -> AsyncI
         connection = Connection(configuration, tokens, "a test", None, in_cluster=False)
         counted: list[tuple[str, str, str]] = []
         api = connection.api_client(may_act=lambda: tokens.leading)
-        calls = ApiCalls(api, call_timeout_seconds, lambda _: None, lambda *count: counted.append(count))
+        calls = ApiCalls(api, call_timeout_seconds, lambda *_: None, lambda *count: counted.append(count))
         ref = PodRef(NamespacedName("default", "web"), uid)
         try:
             malformed = MalformedObjects(lambda _: None)
@@ -230,7 +230,7 @@ async def test_no_request_is_sent_if_the_lease_is_lost_during_the_tls_handshake(
         leading = True
         api = connection.api_client(may_act=lambda: leading)
         writer = ApiWriter(
-            ApiCalls(api, PATIENCE_SECONDS, lambda _: None, lambda *_: None), MalformedObjects(lambda _: None)
+            ApiCalls(api, PATIENCE_SECONDS, lambda *_: None, lambda *_: None), MalformedObjects(lambda _: None)
         )
         ref = PodRef(NamespacedName("default", "web"), uid)
         line.cut()

@@ -64,6 +64,7 @@ def measured() -> dict[str, Labels]:
             synced=lambda: True,
             watch_ages=lambda: {"nodes": 1.0, "pods": 2.0},
             clock_offset_seconds=lambda: 0.1,
+            clock_disagreement_seconds=lambda: 0.1,
             leading=lambda: True,
             due=lambda: 4,
             blocked=lambda: {"budget": 1},
@@ -341,6 +342,7 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionReadyOutOfService": [({replica("ready_out_of_service_nodes", "a"): "0 1x40"}, 31)],
     "TaintEvictionBuiltInActive": [({f'{PREFIX}builtin_active_total{{{JOB},instance="a"}}': "0x5 1x10"}, 6)],
     "TaintEvictionClockOffset": [({f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "-3x20"}, 10)],
+    "TaintEvictionClocksDisagree": [({f'{PREFIX}clock_disagreement_seconds{{{JOB},instance="a"}}': "0x5 3600x25"}, 21)],
 }
 
 # By alert that looks back: series whose fault ends at minute 30; the last minute at which it fires.
@@ -378,6 +380,7 @@ CALM: list[dict[str, str]] = [
         f'{PREFIX}watch_age_seconds{{{JOB},instance="a",kind="nodes"}}': "170x45",
         f"{PREFIX}longest_blocked_seconds{{{JOB}}}": "0 60 120 180 240 0x40",
         f'{PREFIX}clock_offset_seconds{{{JOB},instance="a"}}': "1.9x45",
+        f'{PREFIX}clock_disagreement_seconds{{{JOB},instance="a"}}': "1.9x20 60x12 0.9x13",  # one late answer
         replica("breaker_open", "a"): "0x45",
         replica("eviction_loops", "a"): "0x45",
         replica("pauses", "a", scope="namespace"): "1x40 0x5",

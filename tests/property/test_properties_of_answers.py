@@ -110,7 +110,7 @@ class PlayedServer:
         return ApiCalls(cast(ApiClient, client), 5.0, self.heard, lambda *_: None)
 
     @staticmethod
-    def heard(epoch: float) -> None:
+    def heard(epoch: float, _connection: int, _audited: bool) -> None:
         """Receive the time of a ``Date`` header."""
         assert math.isfinite(epoch)
 

@@ -34,7 +34,7 @@ class Dates(ServerClock):
         super().__init__()
         self._ahead = ahead
 
-    def heard_date(self, epoch: float) -> None:
+    def heard_date(self, epoch: float, connection: int = 0, audited: bool = True) -> None:
         """Record how far this time is ahead."""
         self._ahead.append(epoch - date_of(virtual_now()))
 
@@ -69,7 +69,39 @@ def on_scene(play: Callable[[ClockScene], Awaitable[None]], clocks: ClockSetting
     run_virtually(main())
 
 
-def test_api_servers_answer_in_turn_each_by_its_own_clock() -> None:
+def test_a_balancer_chooses_an_api_server_for_each_connection() -> None:
+    """One of three API servers is ahead. A connection that is kept alive stays with its server; new ones go in turn."""
+
+    async def play(scene: ClockScene) -> None:
+        scene.cluster.clocks.step(3600, server=2)
+        await scene.ask(6)
+        assert scene.ahead == [3600] * 6
+        await asyncio.sleep(16)
+        await scene.ask(2)
+        assert scene.ahead[6:] == [0, 0]
+        for _ in range(6):
+            await scene.calls.ask_time()
+        assert sorted(scene.ahead[8:]) == [0, 0, 0, 0, 3600, 3600]
+
+    on_scene(play, ClockSettings(api_servers=3))
+
+
+def test_connections_to_an_api_server_that_is_away_end() -> None:
+    """Later calls go to another server, and stay there when the first is back."""
+
+    async def play(scene: ClockScene) -> None:
+        scene.cluster.clocks.step(3600, server=2)
+        await scene.ask()
+        scene.cluster.clocks.stop(2, 10)
+        await scene.ask()
+        await asyncio.sleep(11)
+        await scene.ask()
+        assert scene.ahead == [3600, 0, 0]
+
+    on_scene(play, ClockSettings(api_servers=2))
+
+
+def test_a_proxy_chooses_an_api_server_for_each_request() -> None:
     """One of three API servers is ahead, then all of them are stepped back."""
 
     async def play(scene: ClockScene) -> None:
@@ -80,7 +112,7 @@ def test_api_servers_answer_in_turn_each_by_its_own_clock() -> None:
         await scene.ask(3)
         assert sorted(scene.ahead[6:]) == [-60, -60, 3540]
 
-    on_scene(play, ClockSettings(api_servers=3))
+    on_scene(play, ClockSettings(api_servers=3, per_request=True))
 
 
 def test_objects_are_dated_by_the_first_api_server() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -30,11 +30,55 @@ from taint_eviction_lab.simulation.faults import CallKind
 def largest_date_wins(patch: pytest.MonkeyPatch) -> None:
     """An answer can only move the clock forward: one wrong ``Date``, or a fast quartz, moves it indefinitely."""
 
-    def sharpen(self: ServerClock, epoch: float) -> None:
+    def sharpen(self: ServerClock, epoch: float, connection: int = 0, audited: bool = True) -> None:
         anchor = epoch - self._monotonic()
+        self._decided = True
         self._anchor = anchor if self._anchor is None else max(self._anchor, anchor)
 
     patch.setattr(ServerClock, "heard_date", sharpen)
+
+
+def answers_vote(patch: pytest.MonkeyPatch) -> None:
+    """Each answer has a vote, and the median counts: what most answers say, whichever connections they came on."""
+    heard: dict[ServerClock, list[tuple[float, float]]] = {}
+
+    def hear(self: ServerClock, epoch: float, connection: int = 0, audited: bool = True) -> None:
+        at = self._monotonic()
+        answers = heard.setdefault(self, [])
+        answers.append((at, epoch - at))
+        anchors = sorted(anchor for answered_at, anchor in answers if answered_at > at - 600)
+        self._decided = len(anchors) >= 5
+        self._anchor = anchors[(len(anchors) - 1) // 2] if self._decided else anchors[0]
+
+    patch.setattr(ServerClock, "heard_date", hear)
+
+
+def highest_vote_wins(patch: pytest.MonkeyPatch) -> None:
+    """Where votes disagree at the start, the anchor is the highest."""
+
+    def decide(self: ServerClock, votes: Mapping[int, float]) -> None:
+        self._decided = len(votes) >= 5
+        self._anchor = max(votes.values())
+
+    patch.setattr(ServerClock, "_decide", decide)
+
+
+def wrong_votes_are_followed_at_once(patch: pytest.MonkeyPatch) -> None:
+    """The anchor follows the votes of connections as soon as they say something else."""
+
+    def follow(self: ServerClock, at: float, vote: float) -> None:
+        self._anchor = vote
+
+    patch.setattr(ServerClock, "_note_vote", follow)
+
+
+def nobody_asks_again(patch: pytest.MonkeyPatch) -> None:
+    """No connection is opened while votes disagree: only those that are kept alive vote."""
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    patch.setattr("taint_eviction_lab.simulation.process.keep_asking", never)
 
 
 def dated_beats_seen(patch: pytest.MonkeyPatch) -> None:

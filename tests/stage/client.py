@@ -54,7 +54,12 @@ async def client_stage(
         counted: list[tuple[str, str, str]] = []
         malformed: list[str] = []
         reporter = MalformedObjects(malformed.append)
-        calls = ApiCalls(connection.api_client(), timeout_seconds, dates.append, lambda *count: counted.append(count))
+        calls = ApiCalls(
+            connection.api_client(),
+            timeout_seconds,
+            lambda date, *_: dates.append(date),
+            lambda *count: counted.append(count),
+        )
         try:
             yield ClientStage(
                 server,

@@ -105,10 +105,10 @@ async def controlling(
     """Run the controller until the end of the block; the block begins once it is synced. Errors in the loop fail the
     test.
 
-    ``sharpening`` False: do not wait up to a second to find out when a second of the server's clock begins.
+    ``sharpening`` False: do not wait a second for the first votes on the time.
     """
     clock, stop, listen = clock or ServerClock(), asyncio.Event(), listen or Address("127.0.0.1", free_port())
-    with contextlib.nullcontext() if sharpening else mock.patch("taint_eviction.wiring.sharpen", _not_at_all):
+    with contextlib.nullcontext() if sharpening else mock.patch("taint_eviction.wiring.learn_time", _not_at_all):
         application = build(
             connection or connection_to(server),
             clock,
@@ -145,7 +145,7 @@ def _awaited(work: Any) -> Iterator[str]:
 
 
 async def _not_at_all(*_: object) -> None:
-    """Replace the sharpening of the clock."""
+    """Replace the first votes on the time."""
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ READINGS = Readings(
     synced=lambda: True,
     watch_ages=lambda: {"nodes": 1.0},
     clock_offset_seconds=lambda: -0.5,
+    clock_disagreement_seconds=lambda: 3600.0,
     leading=lambda: False,
     due=lambda: 4,
     blocked=lambda: {"budget": 1},
@@ -91,6 +92,7 @@ def test_states_are_read_when_they_are_scraped() -> None:
     assert sample(metrics, prefix + "longest_blocked_seconds") == 7.5
     assert sample(metrics, prefix + "synced") == 1
     assert sample(metrics, prefix + "clock_offset_seconds") == -0.5
+    assert sample(metrics, prefix + "clock_disagreement_seconds") == 3600
     assert sample(metrics, prefix + "due_evictions") == 4
     assert sample(metrics, prefix + "blocked_evictions", reason="budget") == 1
     assert sample(metrics, prefix + "waiting_evictions", reason="paused") == 5

@@ -21,6 +21,10 @@ class StageClock:
     def now(self) -> Moment:
         return moment(self._stage.now)
 
+    def disagreement_seconds(self) -> float:
+        """All agree."""
+        return 0.0
+
     def host_offset_seconds(self) -> float:
         return 0.0
 

@@ -1,6 +1,7 @@
-"""The clock: the API server's time by its answers, and a host's wall clock that changes nothing."""
+"""The clock: the API server's time by the votes of connections, and a host's wall clock that changes nothing."""
 
 import logging
+import math
 
 import pytest
 from freezegun import freeze_time
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.runtime_fakes import virtually
 
+from taint_eviction.core.instants import Moment
 from taint_eviction.runtime.clock import ServerClock, read_monotonic, read_wall
 
 WALL = 1_900_000_000.0
@@ -29,14 +31,16 @@ class Host:
 def test_the_host_serves_until_the_first_answer() -> None:
     """Before any answer the server's time is the host's, and the offset is unknown: 0."""
     host = Host()
-    assert (host.clock.anchored, host.clock.now(), host.clock.host_offset_seconds()) == (False, (100, WALL), 0)
+    assert (host.clock.anchored, host.clock.host_offset_seconds()) == (False, 0)
+    assert host.clock.now() == Moment(100, WALL, dates_objects=False)
 
 
 def test_an_answer_replaces_the_hosts_time() -> None:
     """The first answer anchors the clock, whatever the host says."""
     host = Host()
     host.clock.heard_date(WALL - 3600)
-    assert (host.clock.anchored, host.clock.now()) == (True, (100, WALL - 3600))
+    assert host.clock.anchored
+    assert host.clock.now() == Moment(100, WALL - 3600)
 
 
 def ahead(host: Host) -> float:
@@ -45,116 +49,223 @@ def ahead(host: Host) -> float:
     return now.server_epoch - (WALL + now.at - 100)
 
 
-def answers(host: Host, *off_seconds: float, every: float = 1.0) -> None:
-    """Let answers come whose dates are off by so much."""
+def answers(host: Host, *off_seconds: float, every: float = 1.0, connection: int = 1) -> None:
+    """Let answers come on one connection whose dates are off by so much."""
     for off in off_seconds:
         host.passes(every)
-        host.clock.heard_date(WALL + host.monotonic - 100 + off)
+        hear(host, off, connection)
 
 
-def test_the_median_of_the_answers_counts() -> None:
-    """Of an even number the lower one."""
+def hear(host: Host, off: float, connection: int = 1, audited: bool = True) -> None:
+    """Let an answer come now whose date is off by so much."""
+    host.clock.heard_date(WALL + host.monotonic - 100 + off, connection, audited)
+
+
+def decided(*off_seconds: float) -> Host:
+    """Return a host after a start in which each of these votes came on a connection of its own."""
     host = Host()
-    answers(host, -0.9, -0.1, -0.5, -0.3, -0.7)
-    assert ahead(host) == pytest.approx(-0.5)
-    answers(host, -0.2)
-    assert ahead(host) == pytest.approx(-0.5)
-    answers(host, -0.2)
-    assert ahead(host) == pytest.approx(-0.3)
+    for number, off in enumerate(off_seconds, 1):
+        hear(host, off, number)
+    assert host.clock.decided
+    return host
 
 
-def test_of_fewer_than_five_answers_the_lowest_counts() -> None:
-    """Each of them may be the wrong one."""
+# The start
+
+
+def test_five_votes_that_agree_set_the_highest() -> None:
+    """None of them is ahead, so the highest is the nearest; until there are five, nothing is known."""
     host = Host()
-    answers(host, 7200, -0.5, 7200, 7200)
-    assert ahead(host) == pytest.approx(-0.5)
+    host.clock.wait_for_votes()
+    for connection, off in enumerate((-0.9, -0.1, -0.5, -1.7), 1):
+        hear(host, off, connection)
+        assert not host.clock.anchored
+        assert not host.clock.now().dates_objects
+    hear(host, -0.3, 5)
+    assert host.clock.now().dates_objects
+    assert ahead(host) == pytest.approx(-0.1)
 
 
-@pytest.mark.parametrize("off", [7200.0, -7200.0, 3.0])
-def test_one_wrong_date_changes_nothing(off: float) -> None:
-    """Nor do some, while most are right."""
+def test_votes_that_disagree_set_the_lowest_of_ten() -> None:
+    """An anchor that is behind makes evictions late, one that is ahead makes them early."""
     host = Host()
-    answers(host, *[-0.5] * 9, off, off, off)
-    assert ahead(host) == pytest.approx(-0.5)
-
-
-def test_one_of_three_servers_whose_clock_is_ahead_changes_little() -> None:
-    """They answer in turn: what is cut off less counts, but nothing that is ahead."""
-    host = Host()
-    answers(host, *[-0.9, -0.1, 3600, -0.5, -0.3, 3600] * 50)
-    assert -0.5 <= ahead(host) <= 0
-
-
-def test_a_stepped_server_is_followed_within_minutes() -> None:
-    """Once most of the answers of ten minutes say so; and an old one says nothing any more after that."""
-    host = Host()
-    answers(host, *[-0.5] * 300, every=2.0)
-    answers(host, *[-60.5] * 149, every=2.0)
-    assert ahead(host) == pytest.approx(-0.5)
-    answers(host, *[-60.5] * 3, every=2.0)
-    assert ahead(host) == pytest.approx(-60.5)
-
-
-def test_a_monotonic_clock_that_runs_fast_is_followed() -> None:
-    """50 millionths for 30 days are 129 s: after ten minutes an answer counts no more."""
-    host, fast = Host(), 1.00005
-    for _ in range(30 * 24 * 60):
-        host.monotonic += 60 * fast
-        host.wall += 60
-        host.clock.heard_date(host.wall - 0.5)
-    now = host.clock.now()
-    assert host.monotonic - 100 - (host.wall - WALL) == pytest.approx(129.6)
-    assert -0.5 <= now.server_epoch - host.wall <= -0.45
-
-
-def test_after_a_long_silence_the_last_anchor_stays() -> None:
-    """Nothing that comes alone counts more than what was known, unless it is behind."""
-    host = Host()
-    answers(host, *[-0.5] * 9)
-    host.passes(3600)
-    assert ahead(host) == pytest.approx(-0.5)
-    answers(host, 7200, 7200, 7200, 7200)
-    assert ahead(host) == pytest.approx(-0.5)
-    answers(host, *[-0.4] * 5)
+    host.clock.wait_for_votes()
+    for connection in range(1, 10):
+        hear(host, 3600 if connection % 3 else -0.4, connection)
+        assert not host.clock.anchored
+    hear(host, 3600, 10)
     assert ahead(host) == pytest.approx(-0.4)
 
 
-def test_so_many_answers_cost_no_more_memory() -> None:
-    """Of thousands in a storm the latest thousand count."""
+def test_many_answers_on_one_connection_are_one_vote() -> None:
+    """A connection that is kept alive brings nearly all answers."""
     host = Host()
-    answers(host, *[-0.5] * 1000, *[-3.0] * 499, every=0.001)
+    host.clock.wait_for_votes()
+    answers(host, *[3600] * 50)
+    assert not host.clock.anchored
+
+
+def test_without_enough_votes_the_lowest_counts_in_the_end() -> None:
+    """Also that of an answer that comes later; and nothing at all, if nobody has answered."""
+    host = Host()
+    host.clock.wait_for_votes()
+    host.clock.stop_waiting()
+    assert not host.clock.anchored
+    hear(host, 3600, 1)
+    assert ahead(host) == pytest.approx(3600)
+    hear(host, -0.2, 2)
+    assert ahead(host) == pytest.approx(-0.2)
+
+
+# Votes
+
+
+def test_a_connection_votes_the_highest_of_two_minutes() -> None:
+    """A date that was cut off less is nearer; after two minutes it counts no more."""
+    host = Host()
+    answers(host, -0.9, -0.1, -0.5)
+    assert ahead(host) == pytest.approx(-0.1)
+    answers(host, *[-0.6] * 130)
+    assert ahead(host) == pytest.approx(-0.6)
+
+
+def test_a_connection_whose_answers_lie_apart_votes_the_lowest() -> None:
+    """A proxy behind it chooses a server for each request."""
+    host = Host()
+    answers(host, -0.5, 3600, -0.3, -0.7, 3600)
+    assert ahead(host) == pytest.approx(-0.7)
+
+
+def test_a_connection_without_answers_for_ten_minutes_votes_no_more() -> None:
+    """Until then its latest answer counts."""
+    host = decided(*[-0.5] * 5)
+    for _ in range(58):
+        answers(host, -1.2, every=10.0, connection=6)
     assert ahead(host) == pytest.approx(-0.5)
-    answers(host, *[-3.0] * 2, every=0.001)
-    assert ahead(host) == pytest.approx(-3.0)
+    answers(host, *[-1.2] * 30)
+    assert ahead(host) == pytest.approx(-1.2)
 
 
-def test_a_move_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Of more than two seconds, and of those once; the host's clock, which is still right, is told as well."""
-    host, moves = Host(), []
+def test_only_answers_with_an_audit_id_vote() -> None:
+    """Others may come from a proxy; they vote while there is no other, and then no more."""
+    host = Host()
+    hear(host, 3600, 1, audited=False)
+    assert ahead(host) == pytest.approx(3600)
+    assert not host.clock.audited
+    for connection in range(2, 7):
+        hear(host, -0.5, connection)
+    hear(host, 7200, 1, audited=False)
+    assert ahead(host) == pytest.approx(-0.5)
+    assert host.clock.audited
+    assert not host.clock.votes_disagree
+
+
+# Later
+
+
+@pytest.mark.parametrize("off", [7200.0, -7200.0, 3.0])
+def test_one_wrong_answer_changes_nothing(off: float) -> None:
+    """Nor do some, on one connection."""
+    host = decided(*[-0.5] * 5)
+    answers(host, off, off, off)
+    assert ahead(host) == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize("off", [3600.0, -3600.0])
+def test_one_server_that_is_wrong_changes_nothing_as_long_as_others_vote(off: float) -> None:
+    """Nearly all answers come on one connection to it, and one new connection a minute leads to another server."""
+    host = decided(*[-0.5] * 5)
+    for minute in range(60):
+        answers(host, *[off] * 59, connection=1)
+        answers(host, -0.5, connection=100 + minute)
+    assert ahead(host) == pytest.approx(-0.5)
+    assert host.clock.votes_disagree
+    assert host.clock.disagreement_seconds() == pytest.approx(abs(off) + math.copysign(0.5, off))
+
+
+@pytest.mark.parametrize("off", [3600.0, -3600.0])
+def test_servers_that_are_all_stepped_are_followed_after_ten_minutes(off: float) -> None:
+    """Once three new connections say the same; a step forward two minutes later, for the lowest of those counts."""
+    host = decided(*[-0.5] * 5)
+    answers(host, *[-0.5] * 120)
+    for minute in range(10):
+        answers(host, *[off] * 59, connection=1)
+        answers(host, off, connection=100 + minute)
+    assert ahead(host) == pytest.approx(-0.5)
+    answers(host, *[off] * 130)
+    assert ahead(host) == pytest.approx(off)
+    answers(host, *[off] * 600)
+    assert not host.clock.votes_disagree
+
+
+def test_without_new_connections_nothing_is_followed() -> None:
+    """The kept-alive ones may all lead to one server."""
+    host = decided(*[-0.5] * 5)
+    for _ in range(1000):
+        for connection in range(1, 6):
+            answers(host, 3600, connection=connection)
+    assert ahead(host) == pytest.approx(-0.5)
+
+
+def test_a_silence_is_no_agreement() -> None:
+    """After an hour without an answer, votes elsewhere must agree for ten minutes as well."""
+    host = decided(*[-0.5] * 5)
+    host.passes(3600)
+    for connection in range(10, 30):
+        answers(host, 7200, connection=connection)
+    assert ahead(host) == pytest.approx(-0.5)
+
+
+def test_a_monotonic_clock_that_runs_fast_is_followed() -> None:
+    """50 millionths for 30 days are 129 s: the anchor is never more than a tenth of a second off."""
+    host, fast = decided(*[0.0] * 5), 1.00005
+    for minute in range(30 * 24 * 60):
+        host.monotonic += 60 * fast
+        host.wall += 60
+        host.clock.heard_date(host.wall, 1 + minute // 100)
+    now = host.clock.now()
+    assert host.monotonic - 100 - (host.wall - WALL) == pytest.approx(129.6)
+    assert 0 <= now.server_epoch - host.wall <= 0.1
+
+
+def test_connections_without_end_cost_no_more_memory() -> None:
+    """Of thousands in a storm the latest count, and what an early one said is forgotten."""
+    host = decided(*[-0.5] * 5)
+    hear(host, 7200, 6)
+    for connection in range(10, 3010):
+        answers(host, -0.5, every=0.01, connection=connection)
+    answers(host, -0.4, connection=1)
+    assert ahead(host) == pytest.approx(-0.4)
+    assert not host.clock.votes_disagree
+
+
+def test_a_move_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """And counted; the host's clock, which is still right, is reported as well."""
+    host, moves = decided(*[-0.5] * 5), []
     host.clock.on_moved = lambda: moves.append(host.monotonic)
-    answers(host, *[-0.9, -0.1] * 5)
-    answers(host, *[99.5] * 30)
-    answers(host, *[98.0] * 70)
+    for minute in range(15):
+        answers(host, *[100.0] * 60, connection=100 + minute)
     assert len(moves) == 1
     moved, off = caplog.messages
     assert moved.startswith("the API server's clock has moved 100 s forward")
     assert off.startswith("this host's clock is 100 s behind")
-    answers(host, *[-0.5] * 110)
-    assert len(moves) == 2
 
 
-@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 2)), min_size=1, max_size=30))
-def test_never_ahead_of_the_server(answers: list[tuple[float, float]]) -> None:
-    """Whatever the delays, dates are cut off and late: no median of them is ahead."""
+# What never happens
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 0.9), st.integers(1, 7)), min_size=1, max_size=30))
+def test_never_ahead_of_the_server(answers: list[tuple[float, float, int]]) -> None:
+    """Whatever the delays, dates are cut off and late: no vote is ahead."""
     host = Host()
     true_anchor = WALL + 0.75 - host.monotonic
-    for pause, latency in answers:
+    for pause, latency, connection in answers:
         host.passes(pause)
         date = (host.monotonic + true_anchor) // 1
         host.passes(latency)
-        host.clock.heard_date(date)
+        host.clock.heard_date(date, connection)
         now = host.clock.now()
-        assert -1e-6 <= now.at + true_anchor - now.server_epoch <= 3 + 1e-6
+        assert -1e-6 <= now.at + true_anchor - now.server_epoch <= 1.9 + 1e-6
 
 
 def test_a_stepped_wall_clock_moves_neither_instants_nor_the_servers_time() -> None:

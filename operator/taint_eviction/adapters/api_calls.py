@@ -1,8 +1,9 @@
 """One request to the API server and its complete answer: bounded in time, counted, and with its ``Date`` used.
 
-Only the API server's own ``Date`` counts: that of a success with JSON, or of a refusal with a ``Status``. Any other
-answer may come from a proxy or load balancer, whose clock does not date objects. The API server's own plain-text 429 is
-also left out; that costs nothing.
+Only the API server's own ``Date`` counts: that of an answer with an ``Audit-Id``. Some proxies remove that header; so
+the ``Date`` of a success with JSON, or of a refusal with a ``Status``, is passed on as well, marked as plain. Any other
+answer may come from a proxy or load balancer, whose clock does not date objects. Nor does that of a pod whose answer
+the API server passes on.
 
 Exceptions of HTTP libraries end here: each becomes a ``CallFailed`` with a plain sentence. ``api_reader`` and
 ``api_writer`` interpret the objects.
@@ -46,6 +47,7 @@ _METHODS = {"get": "GET", "list": "GET", "patch": "PATCH", "delete": "DELETE", "
 _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 _PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/strategic-merge-patch+json"}
 _JSON_PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/json-patch+json"}
+_AUDIT_ID = "Audit-Id"
 # ``make`` bounds the whole call; the session's timeouts would only add timers.
 _UNBOUNDED = aiohttp.ClientTimeout()
 
@@ -108,7 +110,8 @@ class ApiAnswer:
 class ApiCalls:
     """Makes requests, any number at a time.
 
-    ``heard_date`` is called with the ``Date`` (seconds since the epoch) of every answer of the API server itself.
+    ``heard_date`` is called with the ``Date`` (seconds since the epoch) of every answer of the API server itself, with
+    the number of its connection, and with whether it has an audit ID.
     ``counted`` is called with each request's verb, resource, and HTTP status, or one word for why there is no status.
     """
 
@@ -116,7 +119,7 @@ class ApiCalls:
         self,
         client: ApiClient,
         timeout_seconds: float,
-        heard_date: Callable[[float], None],
+        heard_date: Callable[[float, int, bool], None],
         counted: Callable[[str, str, str], None],
     ) -> None:
         self._rest = client.rest_client
@@ -125,19 +128,23 @@ class ApiCalls:
         self._heard_date = heard_date
         self._counted = counted
 
-    async def make(self, call: ApiRequest, ready: Ready | None = None) -> ApiAnswer:
+    async def make(
+        self, call: ApiRequest, ready: Ready | None = None, session: aiohttp.ClientSession | None = None
+    ) -> ApiAnswer:
         """Make a request and read the complete answer within the timeout; raise ``CallFailed`` if there is none.
+
+        ``session`` None: the client's.
 
         ``ready`` is awaited before a request that ends a pod is sent (see ``runtime.ports``). Its time does not count:
         the timeout starts again after it.
         """
-        session = self._rest.pool_manager
+        session = session or self._rest.pool_manager
         if session is None or session.closed:
             raise CallFailed("the connection to the API server was closed: this process is ending")
         try:
             async with asyncio.timeout(self._timeout_seconds) as limit:
                 with nullcontext() if ready is None else asking_at_last(lambda: self._untimed(ready, limit)):
-                    status, headers, content = await self._exchange(session, call)
+                    answer, content = await self._exchange(session, call)
         except TimeoutError:
             self._counted(call.verb, call.resource, "timeout")
             unanswered = f"no answer from the API server within {self._timeout_seconds:g} s"
@@ -148,20 +155,25 @@ class ApiCalls:
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             self._counted(call.verb, call.resource, "connection")
             raise CallFailed(_connection_trouble(error), may_pass=True) from error
+        status, headers = answer.status, answer.headers
         self._counted(call.verb, call.resource, str(status))
         refusal = _NO_REFUSAL if status < 300 else read_refusal(content)
         read = _read(call, status, headers, content, refusal)
-        date = read_date(headers.get("Date", ""))
-        if date is not None and (read.outcome is Outcome.DONE or refusal.is_status):
-            self._heard_date(date)
+        if _AUDIT_ID not in headers and (read.outcome is Outcome.DONE or refusal.is_status):
+            self._hear_date(call, answer, audited=False)
         return read
+
+    def _hear_date(self, call: ApiRequest, answer: aiohttp.ClientResponse, *, audited: bool) -> None:
+        date = read_date(answer.headers.get("Date", ""))
+        if date is not None and not call.resource.endswith("/proxy"):
+            self._heard_date(date, getattr(answer, "connection_number", 0), audited)
 
     async def _untimed(self, ready: Ready, limit: asyncio.Timeout) -> None:
         limit.reschedule(None)
         await ready()
         limit.reschedule(asyncio.get_running_loop().time() + self._timeout_seconds)
 
-    async def _exchange(self, session: aiohttp.ClientSession, call: ApiRequest) -> tuple[int, Mapping[str, str], bytes]:
+    async def _exchange(self, session: aiohttp.ClientSession, call: ApiRequest) -> tuple[aiohttp.ClientResponse, bytes]:
         answer = await session.request(
             _METHODS[call.verb],
             self._base_url + call.path,
@@ -169,8 +181,11 @@ class ApiCalls:
             headers=_headers(call),
             timeout=_UNBOUNDED,
         )
+        if _AUDIT_ID in answer.headers:
+            # Not once its body has arrived, which may take long: the date is that of its head.
+            self._hear_date(call, answer, audited=True)
         # An answer that was read to its end, or failed before, needs no closing.
-        return answer.status, answer.headers, await answer.read()
+        return answer, await answer.read()
 
 
 def _headers(call: ApiRequest) -> Mapping[str, str]:

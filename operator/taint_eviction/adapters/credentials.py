@@ -6,9 +6,10 @@ Order: a kubeconfig that is named (flag or KUBECONFIG), then the service account
 Reference: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 """
 
+import contextlib
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,16 @@ class Connection:
         """Make a session; the caller closes it. ``listen_in`` is a middleware outside of all others."""
         middlewares = (self._authorize,) if listen_in is None else (listen_in, self._authorize)
         return make_session(self.connector, middlewares, USER_AGENT, **options)
+
+    @contextlib.asynccontextmanager
+    async def separate_session(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """Make a session with connections of its own; a balancer chooses a server for each."""
+        connector = make_connector(self.ssl_context)
+        try:
+            async with make_session(connector, (self._authorize,), USER_AGENT) as session:
+                yield session
+        finally:
+            await connector.close()
 
     def api_client(
         self, may_act: Callable[[], bool] = lambda: True, may_evict: Callable[[], bool] = lambda: True

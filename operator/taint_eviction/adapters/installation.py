@@ -4,7 +4,7 @@ the check is unchecked, never wrong.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -19,6 +19,7 @@ from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.preflight import allowed, needed_rights
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
 
@@ -55,18 +56,18 @@ class NotChecked(Exception):
 
 
 class Installation:
-    """Examines the installation in a namespace. ``now`` returns the API server's time.
+    """Examines the installation in a namespace. ``clock`` has heard all answers to ``calls``.
 
     ``name`` is that of its Lease; None: the name is taken from the arguments and environment of the existing pods.
     """
 
-    def __init__(self, calls: ApiCalls, namespace: str, name: str | None, port: int, now: Callable[[], float]) -> None:
+    def __init__(self, calls: ApiCalls, namespace: str, name: str | None, port: int, clock: ServerClock) -> None:
         self._calls = calls
         self._namespace = namespace
         self._name = name
         self._lease = NamespacedName(namespace, name or CONTROLLER)
         self._port = port
-        self._now = now
+        self._server_clock = clock
 
     async def examine(self) -> list[CheckResult]:
         """Make all checks."""
@@ -87,6 +88,7 @@ class Installation:
             ("built-in controller", self._built_in(dry_run, adopts)),
             ("adoption", self._adoption(replicas, adopts, unread)),
             ("clock", self._clock()),
+            ("time", self._time()),
             ("answers", self._answers(replicas)),
             ("alerts", self._alerts()),
         ]
@@ -184,7 +186,7 @@ class Installation:
         if not spec.get("holderIdentity"):
             advice = "nothing evicts; look at the log of the controller, and at --lease-namespace of this command"
             return [CheckResult("leader", State.WRONG, f"nobody holds the {what}", advice)]
-        silent = self._now() - (parse_rfc3339(spec.get("renewTime")) or 0.0)
+        silent = self._server_clock.now().server_epoch - (parse_rfc3339(spec.get("renewTime")) or 0.0)
         if silent > 2 * float(spec.get("leaseDurationSeconds") or 15):
             advice = "its holder is gone, and no other replica has taken over; look at the log of the controller"
             return [CheckResult("leader", State.WRONG, f"the {what} was renewed {silent:.0f} s ago", advice)]
@@ -291,6 +293,20 @@ class Installation:
         if abs(skew) > _TOLERATED_SKEW_SECONDS:
             return [CheckResult("clock", State.WRONG, said, "tolerances end too early or too late; repair NTP there")]
         return [CheckResult("clock", State.FINE, said)]
+
+    async def _time(self) -> list[CheckResult]:
+        """Say whether API servers agree on the time, as far as their answers tell."""
+        clock = self._server_clock
+        if not clock.anchored:
+            raise NotChecked("what time it is: no answer of the API server has a Date that can be read")
+        if clock.votes_disagree:
+            said = f"the clocks of API servers are {clock.disagreement_seconds():.0f} s apart"
+            return [CheckResult("time", State.WRONG, said, "after a restart, deadlines may be late; repair NTP there")]
+        if not clock.audited:
+            said = "whose clock dates answers: they have no Audit-Id"
+            advice = "a proxy removes it, so what that proxy answers itself counts as well; let it pass this header"
+            return [CheckResult("time", State.UNCHECKED, said, advice)]
+        return [CheckResult("time", State.FINE, "API servers agree on it")]
 
     async def _answers(self, replicas: Sequence[Replica]) -> list[CheckResult]:
         """Ask each replica for its status: a replica that serves its status also serves metrics."""

@@ -46,7 +46,8 @@ class Readings:
     ``longest_blocked_seconds``: how long the oldest of these has been failing, 0 if there is none. ``synced``: the
     nodes and the pods of tainted nodes have been listed. ``watch_ages``: by kind (nodes, pods), the seconds since the
     most silent watch received anything. ``clock_offset_seconds``: how far the host's clock is ahead of the API
-    server's. ``leading``: this process may act. ``due``: pods past their deadline whose first attempt has not begun.
+    server's. ``clock_disagreement_seconds``: how far the clocks of API servers are apart.
+    ``leading``: this process may act. ``due``: pods past their deadline whose first attempt has not begun.
     ``waiting``: due pods that wait, by the reason. ``blocked``: pods that budgets block, by reason.
     ``tainted_nodes``: nodes that have a NoExecute taint. ``eviction_loops``: DaemonSets, once for each node, whose pods
     are evicted there again and again. ``breaker_open``: the circuit breaker suspends all evictions.
@@ -64,6 +65,7 @@ class Readings:
     synced: Callable[[], bool]
     watch_ages: Callable[[], dict[str, float]]
     clock_offset_seconds: Callable[[], float]
+    clock_disagreement_seconds: Callable[[], float]
     leading: Callable[[], bool]
     due: Callable[[], float]
     blocked: Callable[[], Mapping[str, float]]
@@ -182,6 +184,11 @@ class Metrics:
             "clock_offset_seconds",
             "Seconds by which the host's clock is ahead of the API server's.",
             readings.clock_offset_seconds,
+        )
+        self._read(
+            "clock_disagreement_seconds",
+            "Seconds by which the clocks of API servers are apart, as their answers tell; up to 2 mean nothing.",
+            readings.clock_disagreement_seconds,
         )
         self._read("tainted_nodes", "Nodes that have a NoExecute taint.", readings.tainted_nodes)
         self._read("due_evictions", "Pods past their deadline whose first attempt has not begun.", readings.due)

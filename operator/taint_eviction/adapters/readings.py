@@ -65,6 +65,7 @@ def readings_of(
         synced=engine.synced,
         watch_ages=engine.silences,
         clock_offset_seconds=clock.host_offset_seconds,
+        clock_disagreement_seconds=clock.disagreement_seconds,
         leading=gate.may_act,
         due=status.due_count,
         blocked=blocked,

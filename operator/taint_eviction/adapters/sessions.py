@@ -5,13 +5,16 @@ This module neither makes requests (``api_calls``, the Kopf shell) nor finds cre
 
 import base64
 import contextlib
+import itertools
 import socket
 import ssl
 import urllib.request
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
+from aiohttp.connector import Connection
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -24,6 +27,26 @@ _KEEPALIVE_IDLE_SECONDS = 15
 _KEEPALIVE_INTERVAL_SECONDS = 5
 _KEEPALIVE_PROBES = 3
 _UNACKNOWLEDGED_MILLISECONDS = 30_000
+
+
+# A number for each connection, as long as it exists.
+_numbers: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+_next_number = itertools.count(1)
+
+
+class NumberedResponse(aiohttp.ClientResponse):
+    """A response that knows on which connection it came: ``connection_number`` is never used for another one.
+
+    aiohttp takes the connection away from a response as soon as that has been read.
+    """
+
+    connection_number = 0
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Receive the head of the response."""
+        if connection.protocol is not None:
+            self.connection_number = _numbers.setdefault(connection.protocol, next(_next_number))
+        return await super().start(connection)
 
 
 class AuthorizationMiddleware:
@@ -124,7 +147,7 @@ def make_session(
     connector: aiohttp.BaseConnector,
     middlewares: Sequence[aiohttp.ClientMiddlewareType],
     user_agent: str,
-    response_class: type[aiohttp.ClientResponse] = aiohttp.ClientResponse,
+    response_class: type[aiohttp.ClientResponse] = NumberedResponse,
     request_class: type[aiohttp.ClientRequest] = aiohttp.ClientRequest,
 ) -> aiohttp.ClientSession:
     """Make a session over a shared connector, which stays open when the session closes."""

@@ -6,12 +6,14 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
 from taint_eviction.adapters.state_config_map import StateConfigMap, UnusableState
 from taint_eviction.adapters.status_document import bracketed
+from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import KUBECONFIG_FLAGS, LEASE_FLAGS, CommandT, with_flags
 from taint_eviction.cli.logs import set_up_logging
@@ -19,6 +21,7 @@ from taint_eviction.cli.visible import complain
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed, FailureReason
+from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction.settings import Settings
 
 # If more were paused together, only the first are named.
@@ -34,7 +37,7 @@ def state_flags(command: CommandT) -> CommandT:
 @dataclass(frozen=True, slots=True)
 class Reached:
     """A reached cluster: its control state, its other objects, its time, and its address.
-    ``user``: the user in the kubeconfig.
+    ``user``: the user in the kubeconfig. ``learn_time`` lets several connections say what time it is.
     """
 
     state: StateConfigMap
@@ -42,6 +45,7 @@ class Reached:
     clock: ServerClock
     where: str
     user: str
+    learn_time: Callable[[], Awaitable[None]]
 
 
 def change_control_state(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable[ExitCode]]) -> None:
@@ -65,7 +69,9 @@ async def _reach(flags: Mapping[str, Any], change: Callable[[Reached], Awaitable
         complain(f"acting on {connection.url} ({connection.where}) as {connection.user}")
         state = StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"])
         try:
-            return await change(Reached(state, calls, clock, where, connection.user))
+            ask = partial(ask_time, calls, connection)
+            learning = partial(learn_time, clock, ask, COMMAND_SECONDS)
+            return await change(Reached(state, calls, clock, where, connection.user, learning))
         except UnusableState as error:
             raise UnusableState(f"{where}: {error}; nothing was changed") from error
         except CallFailed as error:

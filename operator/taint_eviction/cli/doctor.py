@@ -13,6 +13,7 @@ from taint_eviction.adapters.api_calls import ApiCalls
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
 from taint_eviction.adapters.installation import CheckResult, Installation, State
 from taint_eviction.adapters.preflight import reach
+from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import (
     CONTEXT_SETTINGS,
@@ -26,6 +27,7 @@ from taint_eviction.cli.logs import set_up_logging
 from taint_eviction.cli.visible import json_text, visible
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 
 _TIMEOUT_SECONDS = 10.0
 _COLOURS = {State.FINE: "green", State.WRONG: "red", State.UNCHECKED: "yellow"}
@@ -65,7 +67,8 @@ async def _examine(flags: Mapping[str, Any]) -> list[CheckResult]:
     try:
         await reach(calls)
         namespace, name, port = flags["lease_namespace"], flags["lease_name"], flags["port"]
-        return await Installation(calls, namespace, name, port, lambda: clock.now().server_epoch).examine()
+        await learn_time(clock, partial(ask_time, calls, connection), COMMAND_SECONDS)
+        return await Installation(calls, namespace, name, port, clock).examine()
     except CallFailed as error:
         raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
     finally:

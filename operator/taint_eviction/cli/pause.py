@@ -8,7 +8,6 @@ import click
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
-from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.control_state_data import problem_of
 from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
@@ -155,13 +154,16 @@ async def _pause(on: Reached, scopes: Sequence[PauseScope], flags: Mapping[str, 
 async def _dated(on: Reached, pause: Pause, seconds: float | None) -> Pause:
     """Date a pause by the API server's time; if that is implausible, leave out the dates: then the pause holds."""
     if seconds is not None:
-        await sharpen(on.calls)  # A single answer may be misdated.
-    now = on.clock.now().server_epoch
+        await on.learn_time()  # A single answer may be misdated.
+    now, said = on.clock.now().server_epoch, ""
     if not on.clock.anchored:
         complain("no answer of the API server has a Date that can be read: this machine's clock counts")
     elif abs(on.clock.host_offset_seconds()) > _MAX_OFF_SECONDS:
-        holds = "" if seconds is None else "; it does not end by itself, but by `taint-eviction resume`"
         said = f"the API server dates its answers {format_rfc3339(now)}, far from this machine's clock"
+    elif on.clock.votes_disagree:
+        said = f"the clocks of API servers are {on.clock.disagreement_seconds():.0f} s apart"
+    if said:
+        holds = "" if seconds is None else "; it does not end by itself, but by `taint-eviction resume`"
         complain(f"{said}: the pause has no date{holds}")
         return pause
     return replace(pause, since_epoch=now, until_epoch=None if seconds is None else now + seconds)

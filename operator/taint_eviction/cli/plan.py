@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -16,9 +17,9 @@ import orjson
 import yaml
 
 from taint_eviction.adapters.api_calls import ApiCalls
-from taint_eviction.adapters.clock_sharpening import sharpen
 from taint_eviction.adapters.credentials import CredentialsError, find_connection
 from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.cli.control_state import held_back, state_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag, repeated_flag
@@ -58,6 +59,7 @@ from taint_eviction.planning.wording import many, moment, skipped_kinds
 from taint_eviction.runtime.assembly import decision_policy
 from taint_eviction.runtime.clock import ServerClock, read_wall
 from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.time_votes import COMMAND_SECONDS, learn_time
 from taint_eviction.settings import Settings
 
 # Arguments that kubectl taint takes where plan takes files.
@@ -246,7 +248,7 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
             inventory = await read_cluster(calls, progress, _namespace(flags))
         except CallFailed as error:
             raise CallFailed(f"{connection.where}: {connection.url}: {error}", reason=error.reason) from error
-        await sharpen(calls)
+        await learn_time(clock, partial(ask_time, calls, connection), COMMAND_SECONDS)
         progress.done(len(inventory))
         made = _plan(inventory, changes, settings, clock.now(), flags)
         made.asked = _asked(made, f"{connection.where}: {connection.url}", flags)

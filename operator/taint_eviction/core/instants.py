@@ -19,11 +19,13 @@ FAR_FUTURE_SECONDS = 100 * 365 * 24 * 3600.0
 class Moment(NamedTuple):
     """Now, twice: ``at``, an instant; ``server_epoch``, the API server's time in seconds since the epoch.
 
-    ``server_epoch`` is never ahead of the server's true time as long as most of its answers are right.
+    ``server_epoch`` is never ahead of the server's true time as long as its answers are right. ``dates_objects`` False:
+    it is only this host's time, because the API server's is not known yet; it may not be compared with objects' times.
     """
 
     at: float
     server_epoch: float
+    dates_objects: bool = True
 
     def instant_of(self, epoch: float) -> float:
         """Convert a time of the server's clock (seconds since the epoch) to an instant."""
@@ -66,10 +68,11 @@ def sight(
 ) -> Sighting:
     """Make a first sighting at ``now`` of something that its object dates to ``object_time`` (epoch seconds or None).
     The object's time plus its truncation counts if it is earlier: after a restart the countdown continues from it. A
-    time in the future never delays the start beyond what this process saw itself. An observation overrides a date: at
+    time in the future never delays the start beyond what this process saw itself. While the API server's time is not
+    known, no date counts. An observation overrides a date: at
     ``absent_at`` it was not so yet, whatever the object says.
     """
-    if object_time is not None:
+    if object_time is not None and now.dates_objects:
         from_object = now.instant_of(object_time + TRUNCATION_SECONDS)
         if from_object < now.at:
             if from_object < absent_at:

@@ -1,34 +1,55 @@
 """The only reader of clocks: a monotonic clock, and the API server's time anchored to it.
 
-``now`` is the API server's time: the median of ``Date − monotonic`` over its latest answers. The median ignores a wrong
-``Date`` now and then, one of three API servers whose clock is ahead, and a monotonic clock that runs a little fast. It
-follows a server whose clock is stepped within minutes. A ``Date`` is cut off to whole seconds and arrives late, so the
-median is about half a second behind, and never ahead while most answers are right. The host's wall clock is used until
-the first answer; its offset is measured, and nothing else depends on it.
+``now`` is the API server's time: the monotonic clock plus an *anchor*, which votes decide. A balancer chooses an API
+server for each connection, and one connection that is kept alive may carry nearly all calls; so each connection has
+one vote, however many answers it brings. A ``Date`` is cut off to whole seconds and arrives late: a right answer is a
+little behind, and never ahead.
 
-The monotonic clock is CLOCK_BOOTTIME where there is one: it continues while the machine is suspended.
+- *The vote of a connection* is the highest ``Date − monotonic`` of its answers of the last two minutes, else its latest
+  of the last ten. Where its answers lie more than 2 s apart, a proxy behind it balances single requests: the lowest.
+- *At the start* (``time_votes``) five connections decide. If they agree, the anchor is the highest vote; otherwise ten
+  decide, and it is the lowest: an anchor that is behind makes evictions late, one that is ahead makes them early.
+- *Later* the anchor follows the highest of the votes near it. Votes elsewhere move it only after those of ten minutes,
+  of three new connections at least, have agreed on another value.
+
+The host's wall clock is used until the first vote; its offset is measured, and nothing else depends on it. The
+monotonic clock is CLOCK_BOOTTIME where there is one: it continues while the machine is suspended.
 """
 
 import logging
+import math
 import time
-from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from taint_eviction.core.instants import Moment
 
 logger = logging.getLogger(__name__)
 
-# A host clock that is off by more than this, and an anchor that has moved by more, are logged, once each time.
-TOLERATED_OFFSET_SECONDS = 2.0
+# Votes and anchors that lie no further apart agree. A host clock that is off by more, and an anchor that has moved by
+# more, are logged, once each time.
+TOLERATED_SECONDS = 2.0
 
-# How long an answer counts, and how many answers count at most.
-WINDOW_SECONDS = 600.0
-MAX_ANSWERS = 1000
+# Of the answers of this time the highest counts, of those of the longer time the latest.
+_VOTE_SECONDS = 120.0
+_WINDOW_SECONDS = 600.0
 
-# The median of fewer says nothing: one of two or three may be wrong.
-MIN_ANSWERS = 5
+# How many votes decide at the start: if they agree, and if they do not.
+_ENOUGH_VOTES = 5
+_MOST_VOTES = 10
 
+# How many connections must have been opened while all votes agreed on another value.
+_NEW_CONNECTIONS = 3
+
+# The answers of a connection are kept in spans of this length, which bounds their number.
+_SPAN_SECONDS = 10.0
+
+# All votes are counted at most this often.
+_COUNT_SECONDS = 1.0
+
+# Where connections are opened all the time, the latest count.
+_MAX_CONNECTIONS = 500
 
 # Where there is one, the clock that also counts the time for which the machine is suspended.
 _MONOTONIC = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -44,23 +65,45 @@ def read_wall() -> float:
     return time.time()  # noqa: TID251 - this is the clock reader
 
 
-class _Anchors:
-    """``Date − monotonic`` of the latest answers, in the order in which they came and in that of their values."""
+@dataclass(slots=True)
+class _Span:
+    """The lowest and the highest ``Date − monotonic`` of some seconds of one connection."""
 
-    def __init__(self) -> None:
-        self._by_age: deque[tuple[float, float]] = deque()
-        self._ordered: list[float] = []
+    since_at: float
+    lowest: float
+    highest: float
 
-    def add(self, at: float, anchor: float) -> None:
-        """Add that of an answer which arrived at the instant ``at``, and drop those that no longer count."""
-        self._by_age.append((at, anchor))
-        insort(self._ordered, anchor)
-        while len(self._by_age) > MAX_ANSWERS or self._by_age[0][0] < at - WINDOW_SECONDS:
-            del self._ordered[bisect_left(self._ordered, self._by_age.popleft()[1])]
 
-    def median(self) -> float | None:
-        """Return the median, of an even number the lower one; None if there are too few."""
-        return self._ordered[(len(self._ordered) - 1) // 2] if len(self._ordered) >= MIN_ANSWERS else None
+class _Connection:
+    """One connection: what its answers said."""
+
+    def __init__(self, opened_at: float) -> None:
+        self.opened_at = opened_at
+        self.heard_at = opened_at
+        self._latest = 0.0
+        self._spans: deque[_Span] = deque()
+
+    def hear(self, at: float, anchor: float) -> None:
+        """Take ``Date − monotonic`` of an answer that has just arrived."""
+        self.heard_at, self._latest = at, anchor
+        if self._spans and at < self._spans[-1].since_at + _SPAN_SECONDS:
+            span = self._spans[-1]
+            span.lowest, span.highest = min(span.lowest, anchor), max(span.highest, anchor)
+        else:
+            self._spans.append(_Span(at, anchor, anchor))
+
+    def range(self, at: float) -> tuple[float, float]:
+        """Return the lowest and the highest of the answers that count at this instant."""
+        while self._spans and self._spans[0].since_at < at - _VOTE_SECONDS:
+            self._spans.popleft()
+        if not self._spans:
+            return self._latest, self._latest
+        return min(span.lowest for span in self._spans), max(span.highest for span in self._spans)
+
+    def vote(self, at: float) -> float:
+        """Return the vote at this instant."""
+        lowest, highest = self.range(at)
+        return highest if highest - lowest <= TOLERATED_SECONDS else lowest
 
 
 class ServerClock:
@@ -74,35 +117,81 @@ class ServerClock:
         self.on_moved: Callable[[], None] = _nothing
         self._monotonic = monotonic
         self._wall = wall
-        self._anchors = _Anchors()
+        self._connections: dict[int, _Connection] = {}
+        # When an answer last had an audit ID.
+        self._audited_at = -math.inf
         self._anchor: float | None = None
+        # Whether the votes of the start are complete, and whether the clock waits until they are.
+        self._decided = False
+        self._waits = False
+        # On which other value the votes agree, and since when.
+        self._elsewhere: tuple[float, float] | None = None
+        self._counted_at = -math.inf
+        self._apart_seconds = 0.0
         self._logged_anchor = 0.0
         self._offset_logged = False
 
     def now(self) -> Moment:
-        """Read the clock; before the first answer the server's time is the host's."""
+        """Read the clock; without an anchor the server's time is the host's, and dates no object."""
         at = self._monotonic()
-        return Moment(at, self._wall() if self._anchor is None else at + self._anchor)
+        if self._anchor is None:
+            return Moment(at, self._wall(), dates_objects=False)
+        return Moment(at, at + self._anchor)
 
     @property
     def anchored(self) -> bool:
-        """Return whether the API server has answered."""
+        """Return whether the API server's time is known."""
         return self._anchor is not None
 
-    def heard_date(self, epoch: float) -> None:
-        """Take the ``Date`` (Unix time) of an answer that has just arrived.
+    @property
+    def decided(self) -> bool:
+        """Return whether enough connections have voted."""
+        return self._decided
 
-        While there are too few for a median, the lowest counts: it is ahead only if all of them are.
+    def wait_for_votes(self) -> None:
+        """Set no anchor before enough connections have voted, until ``stop_waiting``."""
+        self._waits = True
+
+    def stop_waiting(self) -> None:
+        """Use the votes that there are: the lowest of them if they disagree."""
+        self._waits = False
+        if not self._decided and self._connections:
+            self._decide(self._votes(self._monotonic()))
+
+    def heard_date(self, epoch: float, connection: int = 0, audited: bool = True) -> None:
+        """Take the ``Date`` (Unix time) of an answer that has just arrived on a connection.
+
+        ``audited``: it has an audit ID, so it is the API server's own. Others vote only where none has one.
         """
         at = self._monotonic()
-        anchor = epoch - at
-        self._anchors.add(at, anchor)
-        if self._anchor is None:
-            self._anchor = self._logged_anchor = anchor
-        median = self._anchors.median()
-        self._anchor = min(self._anchor, anchor) if median is None else median
-        self._log_move()
-        self._log_offset(self._wall() - (at + self._anchor))
+        if not self._may_vote(at, audited):
+            return
+        voter = self._connections.pop(connection, None) or _Connection(at)
+        self._connections[connection] = voter  # The latest is the last.
+        voter.hear(at, epoch - at)
+        if not self._decided:
+            self._decide(self._votes(at))
+        else:
+            self._note_vote(at, voter.vote(at))
+            if at >= self._counted_at + _COUNT_SECONDS:
+                self._count(at)
+        if self._anchor is not None:
+            self._log_move(self._anchor)
+            self._log_offset(self._wall() - (at + self._anchor))
+
+    @property
+    def audited(self) -> bool:
+        """Return whether the API server's answers have audit IDs; if not, a proxy may have removed them."""
+        return self._audited_at > -math.inf
+
+    def disagreement_seconds(self) -> float:
+        """Return how far the answers that count, and the anchor, lie apart; up to 2 s means nothing."""
+        return self._apart_seconds
+
+    @property
+    def votes_disagree(self) -> bool:
+        """Return whether API servers, or they and the anchor, disagree."""
+        return self._apart_seconds > TOLERATED_SECONDS
 
     def host_offset_seconds(self) -> float:
         """Return how far the host's wall clock is ahead of the API server's (negative: behind), 0 while unknown.
@@ -111,20 +200,75 @@ class ServerClock:
         """
         return 0.0 if self._anchor is None else self._wall() - (self._monotonic() + self._anchor)
 
-    def _log_move(self) -> None:
-        moved = 0.0 if self._anchor is None else self._anchor - self._logged_anchor
-        if abs(moved) > TOLERATED_OFFSET_SECONDS:
-            self._logged_anchor += moved
+    # Votes
+
+    def _may_vote(self, at: float, audited: bool) -> bool:
+        if not audited:
+            return self._audited_at < at - _WINDOW_SECONDS
+        if not self.audited:
+            self._connections.clear()  # These were plain answers, perhaps of a proxy.
+        self._audited_at = at
+        return True
+
+    def _votes(self, at: float) -> Mapping[int, float]:
+        for number, voter in list(self._connections.items()):
+            if voter.heard_at >= at - _WINDOW_SECONDS and len(self._connections) <= _MAX_CONNECTIONS:
+                break
+            del self._connections[number]
+        ranges = [voter.range(at) for voter in self._connections.values()]
+        anchors = [] if self._anchor is None else [self._anchor]
+        lowest, highest = min([*(low for low, _ in ranges), *anchors]), max([*(high for _, high in ranges), *anchors])
+        self._apart_seconds = highest - lowest
+        return {number: voter.vote(at) for number, voter in self._connections.items()}
+
+    def _decide(self, votes: Mapping[int, float]) -> None:
+        """Count the votes of the start: the highest if they agree, otherwise the lowest."""
+        lowest, highest = min(votes.values()), max(votes.values())
+        agree = highest - lowest <= TOLERATED_SECONDS
+        self._decided = len(votes) >= (_ENOUGH_VOTES if agree else _MOST_VOTES)
+        if self._waits and not self._decided:
+            return
+        if self._anchor is None:
+            self._logged_anchor = highest if agree else lowest
+        self._anchor = highest if agree else lowest
+
+    def _count(self, at: float) -> None:
+        """Follow the highest of the votes near the anchor."""
+        assert self._anchor is not None
+        self._counted_at = at
+        anchor = self._anchor
+        near = [vote for vote in self._votes(at).values() if abs(vote - anchor) <= TOLERATED_SECONDS]
+        self._anchor = max(near, default=anchor)
+
+    def _note_vote(self, at: float, vote: float) -> None:
+        """Move the anchor to where the votes of ten minutes agree that it should be."""
+        assert self._anchor is not None
+        if abs(vote - self._anchor) <= TOLERATED_SECONDS:
+            self._elsewhere = None
+        elif self._elsewhere is None or abs(vote - self._elsewhere[0]) > TOLERATED_SECONDS:
+            self._elsewhere = vote, at
+        elif self._elsewhere[1] <= at - _WINDOW_SECONDS:
+            votes = self._votes(at)
+            opened = [voter.opened_at for voter in self._connections.values()]
+            if sum(opened_at >= self._elsewhere[1] for opened_at in opened) >= _NEW_CONNECTIONS:
+                self._anchor, self._elsewhere = max(votes.values()), None
+
+    # What is logged
+
+    def _log_move(self, anchor: float) -> None:
+        moved = anchor - self._logged_anchor
+        if abs(moved) > TOLERATED_SECONDS:
+            self._logged_anchor = anchor
             logger.warning(
-                "the API server's clock has moved %.0f s %s: its clock was stepped, its answers were late or misdated, "
-                "or this host's monotonic clock drifts; known deadlines do not move",
+                "the API server's clock has moved %.0f s %s: the clocks of all API servers were stepped, or the first "
+                "ones that answered were wrong; known deadlines do not move",
                 abs(moved),
                 "forward" if moved > 0 else "back",
             )
             self.on_moved()
 
     def _log_offset(self, offset: float) -> None:
-        off = abs(offset) > TOLERATED_OFFSET_SECONDS
+        off = abs(offset) > TOLERATED_SECONDS
         if off and not self._offset_logged:
             logger.warning(
                 "this host's clock is %.0f s %s the API server's: deadlines follow the API server's",

@@ -213,6 +213,7 @@ _READERS: dict[str, Callable[[ActionReading, Marked], do.Action | None]] = {
     "lead": ActionReading.lead,
     "stepHostClock": ActionReading.step_host_clock,
     "stepServerClock": ActionReading.step_server_clock,
+    "stopServer": ActionReading.stop_server,
     "refuse": ActionReading.refuse,
     "hang": ActionReading.hang,
     "delay": ActionReading.delay,

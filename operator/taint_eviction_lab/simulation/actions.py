@@ -264,6 +264,14 @@ class StepServerClock:
 
 
 @dataclass(frozen=True, slots=True)
+class StopServer:
+    """Take an API server (counted from 1) away for a time: its connections end, and it gets no new ones."""
+
+    server: int
+    for_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class FreezeKubelet:
     """Let a node's kubelet end no pods, until it is thawed."""
 
@@ -325,6 +333,7 @@ Action = (
     | RelistWatches
     | StepHostClock
     | StepServerClock
+    | StopServer
     | LifecycleAction
     | SuspensionAction
 )

@@ -1,12 +1,13 @@
 """Calls of one controller process to the simulated API server: through network and faults to the store, and back.
 
-A call travels, is carried out at one instant, and its answer travels back with the server's ``Date``. Once sent, it
+A call travels on a connection, which a balancer has bound to one of the API servers, is carried out at one instant,
+and its answer travels back with that server's ``Date``. Once sent, it
 arrives and is carried out, even if its process is frozen, has stopped waiting, or was killed meanwhile. The timeline
 shows every arrival. A process that was killed sends nothing more.
 """
 
 import asyncio
-import contextlib
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,7 +15,6 @@ from typing import Any, TypeVar
 from taint_eviction.adapters.answers import failure_reason, may_pass
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod
-from taint_eviction.runtime.clock import MIN_ANSWERS
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 from taint_eviction.runtime.watch_listener import Interpret
 from taint_eviction_lab.simulation.audit import Auditor, Phase, Trace, unaudited
@@ -23,12 +23,12 @@ from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind
 from taint_eviction_lab.simulation.kubernetes_json import JsonObject
 from taint_eviction_lab.simulation.pod_writes import PodWrites
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
-from taint_eviction_lab.simulation.virtual_clock import ProcessClock, virtual_now
+from taint_eviction_lab.simulation.virtual_clock import ProcessClock, ServerClocks, virtual_now
 
 AnswerT = TypeVar("AnswerT")
 
-_ASK_EVERY_SECONDS = 1.0 / MIN_ANSWERS
-_LONGEST_SHARPENING_SECONDS = 2.0
+# A connection that has been idle for longer is not used again, as in aiohttp.
+_KEEP_ALIVE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,51 @@ class World:
 
 
 @dataclass(slots=True)
+class _Line:
+    """A connection to an API server (counted from 0), idle since ``idle_since``; ``kept``: it is used again."""
+
+    number: int
+    server: int
+    kept: bool
+    idle_since: float = 0.0
+
+
+class _Lines:
+    """The connections of one process; those that are idle are used again, the one that is idle for longest first."""
+
+    def __init__(self, clocks: ServerClocks) -> None:
+        self._clocks = clocks
+        self._opened = 0
+        self._idle: deque[_Line] = deque()
+
+    def open(self, *, kept: bool) -> _Line:
+        """Open a connection; a balancer chooses the server."""
+        self._opened += 1
+        return _Line(self._opened, self._clocks.connect(), kept)
+
+    def take(self) -> _Line:
+        """Return a connection for a call."""
+        while self._idle:
+            line = self._idle.popleft()
+            if virtual_now() - line.idle_since <= _KEEP_ALIVE_SECONDS and not self._clocks.is_away(line.server):
+                return line
+        return self.open(kept=True)
+
+    def give_back(self, line: _Line) -> None:
+        """Take back a connection on which an answer has arrived."""
+        if line.kept:
+            line.idle_since = virtual_now()
+            self._idle.append(line)
+
+
+@dataclass(slots=True)
 class _Journey:
-    """One call under way; ``answer`` becomes (the answer, its ``Date``) when the answer arrives; a ``Date`` of None
-    means that none arrived.
+    """One call under way on ``line``; ``answer`` becomes (the answer, its ``Date``) when the answer arrives; a ``Date``
+    of None means that none arrived.
     """
 
     number: int
+    line: _Line
     call: CallKind
     subject: str
     uid: str
@@ -95,14 +134,11 @@ class SimulatedCalls:
         self._own_faults = own_faults or CallFaults()
         self._closed = False
         self._calls = 0
+        self._lines = _Lines(world.cluster.clocks)
 
-    async def sharpen_clock(self) -> None:
-        """Make as many calls as the clock's median needs, as production does at its start."""
-        with contextlib.suppress(TimeoutError, CallFailed):
-            async with asyncio.timeout(_LONGEST_SHARPENING_SECONDS):
-                for number in range(MIN_ANSWERS):
-                    await asyncio.sleep(_ASK_EVERY_SECONDS if number else 0.0)
-                    await self.call(CallKind.VERSION, "", lambda: None)
+    async def ask_time(self) -> None:
+        """Make a call on a connection of its own, and close that; only its ``Date`` matters."""
+        await self._call(self._lines.open(kept=False), CallKind.VERSION, "", lambda: None)
 
     async def call(
         self, call: CallKind, subject: str, act: Callable[[], AnswerT], uid: str = "", ready: Ready | None = None
@@ -111,13 +147,24 @@ class SimulatedCalls:
 
         ``ready`` is called when the connection is open.
         """
+        return await self._call(self._lines.take(), call, subject, act, uid, ready)
+
+    async def _call(
+        self,
+        line: _Line,
+        call: CallKind,
+        subject: str,
+        act: Callable[[], AnswerT],
+        uid: str = "",
+        ready: Ready | None = None,
+    ) -> AnswerT:
         self._check_open()
         fault = self._fault_of(call, subject)
         await self._connect(fault)
         if ready is not None:
             await ready()
         self._check_open()
-        journey = self._begin(call, subject, uid, fault)
+        journey = self._begin(line, call, subject, uid, fault)
         self._check_open()
         later(self._world.network.one_way_seconds + fault.delay_seconds, self._arrive, journey, act)
         try:
@@ -127,7 +174,8 @@ class SimulatedCalls:
             answer, date = self._unanswered(), None
         self._check_open()
         if date is not None:
-            self._clock.server_clock.heard_date(date)
+            self._clock.server_clock.heard_date(date, line.number)
+            self._lines.give_back(line)
         if isinstance(answer, CallFailed):
             self._trace(journey, Phase.FAILED, answer)
             raise answer
@@ -153,16 +201,16 @@ class SimulatedCalls:
     def _unanswered(self) -> CallFailed:
         return CallFailed(f"no answer within {self._world.network.call_timeout_seconds:g} s", may_pass=True)
 
-    def _begin(self, call: CallKind, subject: str, uid: str, fault: CallFault) -> _Journey:
+    def _begin(self, line: _Line, call: CallKind, subject: str, uid: str, fault: CallFault) -> _Journey:
         self._calls += 1
-        journey = _Journey(self._calls, call, subject, uid, fault, asyncio.get_running_loop().create_future())
+        journey = _Journey(self._calls, line, call, subject, uid, fault, asyncio.get_running_loop().create_future())
         self._trace(journey, Phase.SENT, None)
         return journey
 
     def _arrive(self, journey: _Journey, act: Callable[[], object]) -> None:
         """Let a call arrive at the API server, and send its answer on the way back."""
         fault = journey.fault
-        date = self._world.cluster.clocks.date(journey.number) + fault.date_ahead_seconds
+        date = self._world.cluster.clocks.date(journey.line.server) + fault.date_ahead_seconds
         fails = fault.fails or fault.hangs
         self._trace(journey, Phase.ARRIVED, None)
         answer = _refusal(fault) if fails and not fault.takes_effect else _outcome(act)

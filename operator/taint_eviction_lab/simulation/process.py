@@ -15,6 +15,7 @@ from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.runtime.assembly import Doors, assemble
 from taint_eviction.runtime.leadership import Elector
 from taint_eviction.runtime.ports import Gate, Reporter
+from taint_eviction.runtime.time_votes import keep_asking, learn_time
 from taint_eviction.settings import Settings
 from taint_eviction.shadow.shadow import Shadow
 from taint_eviction_lab.simulation.adoptions import simulated_adoptions
@@ -78,6 +79,7 @@ class ControllerProcess(Killable):
         self.name = name
         world, settings = surroundings.world, surroundings.settings
         clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
+        self._server_clock = clock.server_clock
         rng = random.Random(f"{surroundings.seed}/{incarnation}")
         pods = surroundings.pods
         calls = self._calls = SimulatedCalls(world, clock, name, surroundings.own_faults)
@@ -117,9 +119,11 @@ class ControllerProcess(Killable):
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
-        await self._calls.sharpen_clock()
+        clock = self._server_clock
+        await learn_time(clock, self._calls.ask_time)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.engine.run(), name="engine")
+            group.create_task(keep_asking(clock, self._calls.ask_time), name="time")
             if self._elector is not None:
                 group.create_task(self._elector.run(), name="elector")
             if self._shadow is not None:

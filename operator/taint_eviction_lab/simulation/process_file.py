@@ -94,10 +94,18 @@ class ProcessReading(ObjectReading):
         fields = self.needed(at, ("by", "server"), ("by",), "stepServerClock")
         if fields is None:
             return None
-        server = self.whole_number(fields["server"], "server", 1) if "server" in fields else None
-        if server is not None:
-            self.servers_named.append((server, fields["server"].line))
+        server = self._server(fields["server"]) if "server" in fields else None
         return do.StepServerClock(self.seconds(fields["by"], "by"), server)
+
+    def stop_server(self, at: Marked) -> do.Action | None:
+        """Read ``stopServer``."""
+        fields = self.needed(at, ("server", "for"), ("server", "for"), "stopServer")
+        return None if fields is None else do.StopServer(self._server(fields["server"]), self._for(fields))
+
+    def _server(self, at: Marked) -> int:
+        server = self.whole_number(at, "server", 1)
+        self.servers_named.append((server, at.line))
+        return server
 
     def _optional_seconds(self, fields: dict[str, Marked], name: str) -> float | None:
         return self.seconds(fields[name], name, 0.0) if name in fields else None

@@ -18,6 +18,9 @@ from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_clock import HostClock, virtual_now
 from taint_eviction_lab.simulation.watches import Streams
 
+# How much longer calls of each further replica are under way, in one direction.
+_FURTHER_SECONDS = 0.001
+
 
 class SimulatedReplica:
     """The ``number``-th replica, counted from 1; without a ``lease`` the ``gate`` decides whether it acts.
@@ -40,6 +43,10 @@ class SimulatedReplica:
         built_in: BuiltInVersion | None = None,
     ) -> None:
         self.host = HostClock(drift_ppm=drift_ppm)
+        # The first replica is the nearest to the API server: so it leads first, whatever the order of timers is.
+        further_seconds = _FURTHER_SECONDS * max(0, number - 1)
+        network = dataclasses.replace(world.network, one_way_seconds=world.network.one_way_seconds + further_seconds)
+        world = dataclasses.replace(world, network=network)
         self.nodes, self.pods = Streams(), Streams()
         self.process: ControllerProcess | BuiltInProcess | None = None
         self._own_faults = CallFaults()

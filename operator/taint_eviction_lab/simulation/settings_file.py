@@ -25,7 +25,16 @@ _DEFAULTS = {
 _LIMITS = {"total": "", "per_node": "PerNode", "per_namespace": "PerNamespace"}
 _RATE, _BURST, _AT_ONCE = "evictionsPerSecond", "evictionsBurst", "evictionsAtOnce"
 _POLICY = ("evictionMode", "evictTimeout", "policy")
-_WORLD = ("replicas", "defaultTolerationSeconds", "readyAfter", "apiServers", "quartzDrift", "nodeLifecycle", "builtIn")
+_WORLD = (
+    "replicas",
+    "defaultTolerationSeconds",
+    "readyAfter",
+    "apiServers",
+    "balancedBy",
+    "quartzDrift",
+    "nodeLifecycle",
+    "builtIn",
+)
 _OTHERS = ("workers", "wholeClusterFrom", "evictFinished", "dryRun", "honourHolds", "gracefulShutdown", "breaker")
 _ADOPTION = ("adopt", "adoptFrom")
 
@@ -113,13 +122,15 @@ class SettingsReading(LifecycleReading):
 
     def _clocks(self, fields: Fields) -> ClockSettings:
         servers = self.whole_number(fields["apiServers"], "apiServers", 1) if "apiServers" in fields else 1
+        by = self.text(fields["balancedBy"], "balancedBy", ("connection", "request")) if "balancedBy" in fields else ""
+        clocks = ClockSettings(servers, per_request=by == "request")
         at = fields.get("quartzDrift")
         if at is None:
-            return ClockSettings(servers)
+            return clocks
         if not isinstance(at.value, int | float) or isinstance(at.value, bool) or not abs(at.value) < _MAX_DRIFT_PPM:
             self.problem(at.line, f"quartzDrift must be a number of millionths, not {described(at)}")
-            return ClockSettings(servers)
-        return ClockSettings(servers, float(at.value))
+            return clocks
+        return replace(clocks, drift_ppm=float(at.value))
 
     def _controller_settings(self, fields: Fields) -> Settings:
         default = Settings()

@@ -66,7 +66,7 @@ class ReplayStage:
         built_in: BuiltIn | None = None,
     ) -> None:
         self.timeline = timeline
-        server_clocks = ServerClocks(clocks.api_servers)
+        server_clocks = ServerClocks(clocks.api_servers, clocks.per_request)
         self.cluster = SimulatedCluster(
             timeline, default_toleration_seconds, ready_seconds, server_clocks, node_lifecycle
         )
@@ -184,7 +184,14 @@ class ReplayStage:
                 await self._restart_kube_controller_manager(action)
             case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
                 self._disturb_watches(action)
-            case do.DisturbCalls() | do.Outage() | do.Lead() | do.StepHostClock() | do.StepServerClock():
+            case (
+                do.DisturbCalls()
+                | do.Outage()
+                | do.Lead()
+                | do.StepHostClock()
+                | do.StepServerClock()
+                | do.StopServer()
+            ):
                 self._disturb(action)
             case _:
                 try:
@@ -251,7 +258,10 @@ class ReplayStage:
                 case _:
                     assert_never(action)
 
-    def _disturb(self, action: do.DisturbCalls | do.Outage | do.Lead | do.StepHostClock | do.StepServerClock) -> None:
+    def _disturb(
+        self,
+        action: do.DisturbCalls | do.Outage | do.Lead | do.StepHostClock | do.StepServerClock | do.StopServer,
+    ) -> None:
         match action:
             case do.DisturbCalls():
                 until = None if action.for_seconds is None else virtual_now() + action.for_seconds
@@ -267,5 +277,7 @@ class ReplayStage:
                 self._replica(action.replica).host.step(action.seconds)
             case do.StepServerClock():
                 self.cluster.clocks.step(action.seconds, action.server)
+            case do.StopServer():
+                self.cluster.clocks.stop(action.server, action.for_seconds)
             case _:
                 assert_never(action)

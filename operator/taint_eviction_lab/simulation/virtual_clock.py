@@ -7,6 +7,7 @@ to seconds. Several API servers answer in turn, each with a clock of its own.
 """
 
 import asyncio
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -42,21 +43,30 @@ def date_of(at: float) -> int:
 @dataclass(frozen=True, slots=True)
 class ClockSettings:
     """The clocks of a scenario: ``api_servers`` behind one address; ``drift_ppm``: how fast the controllers' monotonic
-    clocks run, in millionths; negative: slow.
+    clocks run, in millionths; negative: slow. ``per_request``: the balancer before the servers chooses one for each
+    request, and not for each connection.
     """
 
     api_servers: int = 1
     drift_ppm: float = 0.0
+    per_request: bool = False
 
 
 RIGHT_CLOCKS = ClockSettings()
 
 
 class ServerClocks:
-    """The clocks of the API servers, which answer in turn. The first one handles all writes of other clients."""
+    """The clocks of the API servers, and the balancer before them, which chooses servers in turn.
 
-    def __init__(self, servers: int = 1) -> None:
+    It chooses one for each connection, or for each request (``per_request``). The first server handles all writes of
+    other clients.
+    """
+
+    def __init__(self, servers: int = 1, per_request: bool = False) -> None:
         self._ahead_seconds = [0.0] * servers
+        self._per_request = per_request
+        self._away_until = [-math.inf] * servers
+        self._chosen = 0
 
     def step(self, seconds: float, server: int | None) -> None:
         """Set the clock of a server (counted from 1) forward, or back if negative; None: of all servers."""
@@ -64,9 +74,26 @@ class ServerClocks:
             if server in (None, number):
                 self._ahead_seconds[number - 1] += seconds
 
-    def date(self, call: int) -> int:
-        """Return the ``Date`` of an answer given now to the process's ``call``-th call."""
-        return date_of(virtual_now() + self._ahead_seconds[call % len(self._ahead_seconds)])
+    def stop(self, server: int, for_seconds: float) -> None:
+        """Take a server (counted from 1) away for a time: its connections end, and it gets no new ones."""
+        self._away_until[server - 1] = virtual_now() + for_seconds
+
+    def is_away(self, server: int) -> bool:
+        """Return whether a server (counted from 0) is away."""
+        return virtual_now() < self._away_until[server]
+
+    def connect(self) -> int:
+        """Choose the server (counted from 0) of a new connection; if all are away, one that will not answer."""
+        for _ in self._ahead_seconds:
+            self._chosen = (self._chosen + 1) % len(self._ahead_seconds)
+            if not self.is_away(self._chosen):
+                break
+        return self._chosen
+
+    def date(self, server: int) -> int:
+        """Return the ``Date`` of an answer given now on a connection to ``server`` (counted from 0)."""
+        answering = self.connect() if self._per_request else server
+        return date_of(virtual_now() + self._ahead_seconds[answering])
 
     def epoch(self) -> float:
         """Return the time by which objects are dated: seconds since the epoch."""

@@ -1,0 +1,118 @@
+"""Asking API servers for the time: connections of its own at the start, and one a minute while votes disagree."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+from tests.unit.runtime_fakes import now, running, until, virtually
+
+from taint_eviction.runtime.clock import ServerClock
+from taint_eviction.runtime.ports import CallFailed
+from taint_eviction.runtime.time_votes import keep_asking, learn_time
+
+EPOCH = 1_900_000_000.0
+
+
+class Servers:
+    """API servers of which a balancer chooses one for each connection; ``answer`` says what the n-th one does."""
+
+    def __init__(self, answer: Callable[[int], float | None] = lambda _: 0.0) -> None:
+        self.clock = ServerClock(monotonic=now, wall=lambda: EPOCH + now())
+        self.asked_at: list[float] = []
+        self._answer = answer
+
+    async def ask(self) -> None:
+        """Ask on a new connection; None: it hangs."""
+        self.asked_at.append(now())
+        number = len(self.asked_at)
+        off = self._answer(number)
+        if off is None:
+            await asyncio.sleep(10)
+            raise CallFailed("no answer")
+        await asyncio.sleep(0.01)
+        self.clock.heard_date(EPOCH + now() + off, number)
+
+
+def ahead(servers: Servers) -> float:
+    """Return how far the clock is ahead."""
+    return round(servers.clock.now().server_epoch - EPOCH - now(), 3)
+
+
+@virtually
+async def test_five_connections_within_a_second_suffice() -> None:
+    """They are spread, so that one of them falls close behind the beginning of a second."""
+    servers = Servers()
+    await learn_time(servers.clock, servers.ask)
+    assert servers.asked_at == [0, 0.2, 0.4, 0.6, 0.8]
+    assert (now(), ahead(servers)) == (0.81, 0)
+
+
+@virtually
+async def test_ten_connections_are_asked_where_servers_disagree() -> None:
+    """The lowest counts."""
+    servers = Servers(lambda number: 3600 if number % 3 == 1 else 0)
+    await learn_time(servers.clock, servers.ask)
+    assert len(servers.asked_at) == 10
+    assert (now(), ahead(servers)) == (1.81, 0)
+
+
+@virtually
+async def test_connections_that_hang_are_replaced() -> None:
+    """One server of three is dead: the others' votes come a moment later."""
+    servers = Servers(lambda number: None if number % 3 == 1 else 0)
+    await learn_time(servers.clock, servers.ask)
+    assert now() == 1.41
+    assert len(servers.asked_at) == 8
+
+
+@virtually
+async def test_after_ten_seconds_the_lowest_of_the_votes_that_there_are_counts() -> None:
+    """Two have answered, an hour apart; no more than ten connections hang at a time."""
+    servers = Servers({1: 3600.0, 2: 0.0}.get)
+    await learn_time(servers.clock, servers.ask)
+    assert (now(), ahead(servers)) == (10, 0)
+    assert len(servers.asked_at) == 12
+
+
+@virtually
+async def test_without_any_answer_it_ends_after_ten_seconds() -> None:
+    """Then nothing is dated, until somebody answers."""
+    servers = Servers(lambda _: None)
+    await learn_time(servers.clock, servers.ask)
+    assert (now(), servers.clock.anchored) == (10, False)
+
+
+@virtually
+async def test_a_bug_ends_it() -> None:
+    """Only failed calls are expected."""
+    servers = Servers()
+
+    async def ask() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await learn_time(servers.clock, ask)
+    assert raised.group_contains(ZeroDivisionError)
+
+
+@virtually
+async def test_while_votes_disagree_one_more_connection_is_opened_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """That is logged once, and ends when they agree again."""
+    caplog.set_level(logging.WARNING, "taint_eviction.runtime.time_votes")
+    servers = Servers()
+    await learn_time(servers.clock, servers.ask)
+    async with running(keep_asking(servers.clock, servers.ask)):
+        await until(200)
+        assert len(servers.asked_at) == 5
+        servers.clock.heard_date(EPOCH + now() + 3600, 100)
+        await until(200 + 300)
+        assert len(servers.asked_at) == 10
+        assert caplog.messages == [
+            "the clocks of API servers disagree by 3600 s, or all were stepped: deadlines follow the time that was "
+            "known before, until all servers have agreed on another one for ten minutes"
+        ]
+        await until(200 + 601 + 120)
+        asked = len(servers.asked_at)
+        await until(2000)
+        assert len(servers.asked_at) == asked
