@@ -1,0 +1,92 @@
+"""Runs Spin over the models of this folder: compiles a model, visits all of its states, and reads what was found."""
+
+import functools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+_MISTAKE = re.compile(r"^#define (\w+) \(MISTAKE == (\d+)\) */\* (.+) \*/$", re.MULTILINE)
+_MOVE = re.compile(r"^\s*@ (\w+)(?: (\d+))?$", re.MULTILINE)
+_MAX_MEGABYTES = 4000
+
+Bounds = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One step of a counterexample: what happens, and to which process or toleration."""
+
+    name: str
+    of: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a search visited; ``moves``: the shortest counterexample, empty if every property holds in all states."""
+
+    states: int
+    depth: int
+    seconds: float
+    violated: str
+    moves: tuple[Move, ...]
+
+
+def spin_is_missing() -> str:
+    """Return what is missing for a check, "" if nothing is."""
+    return " and ".join(each for each in ("spin", "gcc") if shutil.which(each) is None)
+
+
+def mistakes(model: str) -> dict[str, int]:
+    """Return the mistakes that a model has a switch for, and the number of each."""
+    return {name: int(number) for name, number, _ in _MISTAKE.findall((FOLDER / f"{model}.pml").read_text())}
+
+
+def visit_all(model: str, bounds: Bounds) -> Visit:
+    """Visit all states of a model within bounds; the shallowest states first."""
+    return _visit(model, tuple(sorted(bounds.items())))
+
+
+@functools.cache
+def _visit(model: str, bounds: tuple[tuple[str, int], ...]) -> Visit:
+    defines = [f"-D{name}={value}" for name, value in bounds]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(FOLDER / f"{model}.pml", folder)
+        _run(folder, "spin", "-a", *defines, f"{model}.pml")
+        # Without partial-order reduction: the properties are about every state, and a search by depth needs none.
+        how = ["-DSAFETY", "-DBFS", "-DNOREDUCE", f"-DMEMLIM={_MAX_MEGABYTES}"]
+        _run(folder, "gcc", "-O2", "-w", *how, "-o", "pan", "pan.c")
+        said = _run(folder, "./pan", "-w22")
+        found = re.search(r"assertion violated (.+) \(at depth", said)
+        if found is None and ("Search not completed" in said or "errors: 0" not in said):
+            raise RuntimeError(f"the search was not completed:\n{said}")
+        moves: tuple[Move, ...] = ()
+        if found is not None:
+            trail = _run(folder, "spin", "-t", *defines, f"{model}.pml")
+            moves = tuple(Move(name, int(of or 0)) for name, of in _MOVE.findall(trail))
+        return Visit(
+            states=int(float(_one(r"([\d.e+]+) states, stored", said))),
+            depth=int(_one(r"depth reached (\d+)", said)),
+            seconds=float(_one(r"elapsed time ([\d.]+)", said)),
+            violated="" if found is None else found[1].strip(),
+            moves=moves,
+        )
+
+
+def _one(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    if found is None:
+        raise RuntimeError(f"not as expected from Spin:\n{text}")
+    return found[1]
+
+
+def _run(folder: str, *command: str) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
