@@ -90,8 +90,26 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
         yield made
 
 
+ADMISSION_POLICY = f"{NAMESPACE}.{NAME}"
+
+
+def add_admission_policy(at: ClientStage, account: str = NAME, action: str = "Deny", **spec: Any) -> None:
+    """Let the API server have the admission policy, and a binding that names this account."""
+    binding = {
+        "metadata": {"name": ADMISSION_POLICY},
+        "spec": {"policyName": ADMISSION_POLICY, "validationActions": [action]}
+        | ({"paramRef": {"name": account, "namespace": NAMESPACE}} if account else {}),
+    }
+    for path, body in (
+        ("validatingadmissionpolicybindings", {"items": [binding]}),
+        (f"validatingadmissionpolicies/{ADMISSION_POLICY}", {"spec": spec}),
+    ):
+        at.server.faults.add(path=path, status=200, message=json.dumps(body), plain_text=True)
+
+
 def install(at: ClientStage) -> None:
     """Install the controller correctly."""
+    add_admission_policy(at)
     add_replica(at, "one", "n1")
     add_replica(at, "two", "n2")
     add_lease(at, NAME)
@@ -126,6 +144,8 @@ async def test_a_correct_installation_passes_all_checks(at: ClientStage, tmp_pat
         "leader": "ok",
         "rights": "ok",
         "built-in controller": "ok",
+        "admission policy": "ok",
+        "guards": "ok",
         "clock": "ok",
         "time": "ok",
         "answers": "ok",
@@ -247,7 +267,9 @@ async def test_checks_without_rights_are_reported_as_unchecked(at: ClientStage, 
         at.server.faults.add(path=path, status=403, message="no")
     found = await findings(tmp_path)
     unchecked = {check for check, each in found.items() if each["state"] == "unchecked"}
-    assert unchecked == {"replicas", "leader", "rights", "built-in controller", "clock", "answers", "alerts"}
+    assert unchecked == {
+        *("replicas", "leader", "rights", "built-in controller", "admission policy", "clock", "answers", "alerts")
+    }
     assert found["replicas"]["found"].startswith(f"pods in {NAMESPACE} cannot be read: ")
 
 
@@ -270,13 +292,6 @@ async def test_an_api_server_that_is_down_exits_3(tmp_path: Path) -> None:
     assert "cannot be reached" in result.stderr
 
 
-def add_policy(at: ClientStage, *suffixes: str) -> None:
-    """Let the API server answer that it has the admission policy ("") or its binding ("bindings")."""
-    found = {"": "validatingadmissionpolicies/", "bindings": "validatingadmissionpolicybindings/"}
-    for suffix in suffixes:
-        at.server.faults.add(path=found[suffix] + NAME, status=200, message="{}", plain_text=True)
-
-
 def add_adopted(at: ClientStage) -> None:
     """Create a pod whose countdown was adopted."""
     pod = pod_object("shop", "web", "n1")
@@ -284,20 +299,17 @@ def add_adopted(at: ClientStage) -> None:
     at.server.create("pods", pod)
 
 
-async def test_adoption_needs_a_right_and_a_policy(at: ClientStage, tmp_path: Path) -> None:
+async def test_adoption_needs_a_right(at: ClientStage, tmp_path: Path) -> None:
     """With adoption, the built-in controller is expected to be active."""
     add_replica(at, "one", "n1", __version__, "--adopt")
     add_replica(at, "two", "n2", __version__, "--adopt")
     add_lease(at, NAME)
     add_manager(at)
-    add_policy(at, "")
     found = await findings(tmp_path)
-    assert found["adoption"]["found"] == f"there is no ValidatingAdmissionPolicyBinding {NAME}"
     assert found["built-in controller"]["state"] == "ok"
     made = at.server.requests.select(verb="create")
     asked = [entry.body["spec"]["resourceAttributes"] for entry in made if entry.body]
     assert ("patch", "pods", "") in {(each["verb"], each["resource"], each["subresource"]) for each in asked}
-    add_policy(at, "bindings")
     add_adopted(at)
     assert (await findings(tmp_path))["adoption"]["state"] == "ok"
 
@@ -311,7 +323,6 @@ async def test_adoption_is_recognized_in_the_environment_too(at: ClientStage, tm
 async def test_adopted_pods_without_a_leader_are_reported(at: ClientStage, tmp_path: Path) -> None:
     """No controller evicts these pods, since the built-in one has forgotten them."""
     add_replica(at, "one", "n1", __version__, "--adopt")
-    add_policy(at, "", "bindings")
     add_adopted(at)
     found = (await findings(tmp_path))["adoption"]
     assert (found["state"], found["found"]) == ("wrong", "no replica leads, so adopted pods are not evicted")
@@ -454,3 +465,100 @@ async def test_variables_of_the_pods_that_name_another_lease_are_reported_as_wro
     if state == "wrong":
         assert found["found"] == f"one elects by Lease {NAMESPACE}/{NAME}, and its variables name {NAMESPACE}/{name}"
         assert "TAINT_EVICTION_LEADER_ELECT_RESOURCE_NAME" in found["advice"]
+
+
+# ---- the admission policy
+
+
+async def test_the_policy_that_narrows_the_account_is_named(at: ClientStage, tmp_path: Path) -> None:
+    """The binding names the account of the replicas."""
+    install(at)
+    found = (await findings(tmp_path))["admission policy"]
+    account = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+    assert (found["state"], found["found"]) == ("ok", f"{ADMISSION_POLICY} narrows {account}")
+
+
+async def test_a_policy_for_another_account_narrows_nothing(at: ClientStage, tmp_path: Path) -> None:
+    """A prefix that reached the account and not the binding would leave the account with all that RBAC allows."""
+    add_replica(at, "one", "n1")
+    add_admission_policy(at, "prefix-" + NAME)
+    found = (await findings(tmp_path))["admission policy"]
+    named = f"system:serviceaccount:{NAMESPACE}:prefix-{NAME}"
+    assert found["state"] == "wrong"
+    assert found["found"].endswith(f":{NAME}; {ADMISSION_POLICY} narrows {named}")
+
+
+async def test_a_policy_that_only_warns_narrows_nothing(at: ClientStage, tmp_path: Path) -> None:
+    """Its binding must refuse."""
+    add_replica(at, "one", "n1")
+    add_admission_policy(at, action="Warn")
+    assert (await findings(tmp_path))["admission policy"]["state"] == "wrong"
+
+
+async def test_a_static_pods_policy_names_its_user(at: ClientStage, tmp_path: Path) -> None:
+    """A static pod has no account, so the policy compares the user's name."""
+    add_replica(at, "one", "n1")
+    for pod in at.server.list("pods"):
+        del pod["spec"]["serviceAccountName"]
+        at.server.update("pods", pod)
+    condition = {"name": "a", "expression": f"request.userInfo.username == '{NAME}'"}
+    add_admission_policy(at, "", matchConditions=[condition])
+    found = (await findings(tmp_path))["admission policy"]
+    assert (found["state"], found["found"]) == ("ok", f"{ADMISSION_POLICY} narrows {NAME}")
+
+
+async def test_a_cluster_without_admission_policies_has_none_to_check(at: ClientStage, tmp_path: Path) -> None:
+    """Kubernetes has the kind since 1.30."""
+    add_replica(at, "one", "n1")
+    assert (await findings(tmp_path))["admission policy"]["state"] == "unchecked"
+
+
+# ---- guards that another overlay has switched off
+
+
+def add_state(at: ClientStage, name: str = NAME, **data: str) -> None:
+    """Create the ConfigMap with the control state, or another one."""
+    at.server.create("configmaps", {"metadata": {"name": name, "namespace": NAMESPACE}, "data": data})
+
+
+LEFT_BEHIND = [
+    ({"breaker": '{"open":false}'}, "--breaker", "no replica has --breaker"),
+    ({"adopts": "true"}, "--adopt", "no replica has --adopt"),
+]
+
+
+@pytest.mark.parametrize(("data", "flag", "said"), LEFT_BEHIND)
+async def test_a_record_of_a_guard_that_is_off_is_wrong(
+    data: dict[str, str], flag: str, said: str, at: ClientStage, tmp_path: Path
+) -> None:
+    """Another overlay was applied over the one with the guard; the same record is right where the guard is on."""
+    add_state(at, **data)
+    add_replica(at, "one", "n1")
+    found = (await findings(tmp_path))["guards"]
+    assert (found["state"], said in found["found"]) == ("wrong", True)
+    at.server.delete("pods", "one", NAMESPACE)
+    add_replica(at, "two", "n2", __version__, flag)
+    assert (await findings(tmp_path))["guards"]["state"] == "ok"
+
+
+async def test_a_policy_file_that_no_replica_reads_is_wrong(at: ClientStage, tmp_path: Path) -> None:
+    """Its rules have no effect."""
+    add_state(at, "taint-eviction-policy", **{"policy.yaml": "rules: []"})
+    add_replica(at, "one", "n1")
+    found = (await findings(tmp_path))["guards"]
+    assert (found["state"], "no replica has --config" in found["found"]) == ("wrong", True)
+    at.server.delete("pods", "one", NAMESPACE)
+    add_replica(at, "two", "n2", __version__, "--config=/etc/taint-eviction/policy.yaml", "--breaker")
+    found = (await findings(tmp_path))["guards"]
+    assert found["found"] == "circuit breaker and policy file on, and nothing is left of others"
+
+
+async def test_the_lease_is_named_after_the_account_where_the_manifests_say_so(at: ClientStage, tmp_path: Path) -> None:
+    """The argument names a variable, and the variable is the name of the pod's account."""
+    add_replica(at, "one", "n1", __version__, "--leader-elect-resource-name=$(TAINT_EVICTION_LEASE_NAME)")
+    [pod] = at.server.list("pods")
+    pod["spec"]["serviceAccountName"] = "prefix-" + NAME
+    account = {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}
+    pod["spec"]["containers"][0]["env"] = [{"name": "TAINT_EVICTION_LEASE_NAME", "valueFrom": account}]
+    at.server.update("pods", pod)
+    assert (await findings(tmp_path))["leader"]["found"] == f"nobody holds the Lease {NAMESPACE}/prefix-{NAME}"

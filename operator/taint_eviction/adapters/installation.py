@@ -13,6 +13,7 @@ from urllib.parse import quote
 from taint_eviction.adapters.adoption_patches import ADOPTED
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.installed_guards import Finding, find_admission_policy, find_lost_guards
 from taint_eviction.adapters.installed_replicas import CONTROLLER, Replica, name_of, read_replicas, words_of
 from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
@@ -29,7 +30,6 @@ _FIRST_MINOR, _LAST_MINOR = 29, 37
 _TOLERATED_SKEW_SECONDS = 3.0
 _LEASES = "coordination.k8s.io/v1"
 _MONITORING = "monitoring.coreos.com/v1"
-_ADMISSION = "admissionregistration.k8s.io/v1"
 _KUBE_SYSTEM = "kube-system"
 
 
@@ -87,6 +87,8 @@ class Installation:
             ("rights", self._rights(replicas, unread, dry_run, adopts)),
             ("built-in controller", self._built_in(dry_run, adopts)),
             ("adoption", self._adoption(replicas, adopts, unread)),
+            ("admission policy", self._admission_policy(replicas)),
+            ("guards", self._guards(replicas, dry_run)),
             ("clock", self._clock()),
             ("time", self._time()),
             ("answers", self._answers(replicas)),
@@ -258,13 +260,7 @@ class Installation:
             found.append(
                 CheckResult("adoption", State.WRONG, "no replica leads, so adopted pods are not evicted", advice)
             )
-        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-            plural = "validatingadmissionpolicies" if kind.endswith("Policy") else "validatingadmissionpolicybindings"
-            request = ApiRequest("get", plural, name=CONTROLLER, group=_ADMISSION)
-            if await self._read(f"{kind} {CONTROLLER}", request) is None:
-                advice = "nothing narrows the right to patch pods; apply manifests/components/adopt (Kubernetes 1.30)"
-                found.append(CheckResult("adoption", State.WRONG, f"there is no {kind} {CONTROLLER}", advice))
-        return found or [CheckResult("adoption", State.FINE, "countdowns are adopted, and a policy narrows the rights")]
+        return found or [CheckResult("adoption", State.FINE, "countdowns are adopted")]
 
     async def _adopted_pods(self, needed: bool) -> bool:
         """Return whether there are adopted pods; if they cannot be read, that matters only with adoption enabled."""
@@ -275,6 +271,20 @@ class Installation:
             if needed:
                 raise
             return False
+
+    async def _admission_policy(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+        if not replicas:
+            raise NotChecked("no replica is seen, so its account is not known")
+        found = await find_admission_policy(self._read, self._list, replicas[0].user)
+        if found is None:
+            advice = "upgrade Kubernetes to 1.30; until then RBAC alone says what the account may write"
+            return [CheckResult("admission policy", State.UNCHECKED, "Kubernetes has no such kind", advice)]
+        return [_result("admission policy", found)]
+
+    async def _guards(self, replicas: Sequence[Replica], dry_run: bool) -> list[CheckResult]:
+        if not replicas or dry_run:
+            return []
+        return [_result("guards", found) for found in await find_lost_guards(self._read, self._lease, replicas)]
 
     async def _clock(self) -> list[CheckResult]:
         """Compare kube-controller-manager's clock, which dates taints, with the API server's, by a write that both
@@ -353,6 +363,11 @@ async def _checked(check: str, findings: Awaitable[list[CheckResult]]) -> list[C
         return [CheckResult(check, State.UNCHECKED, str(why))]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return [CheckResult(check, State.UNCHECKED, f"the API server's answer is malformed: {error}")]
+
+
+def _result(check: str, found: Finding) -> CheckResult:
+    fine, said, advice = found
+    return CheckResult(check, State.FINE if fine else State.WRONG, said, advice)
 
 
 def _many(count: int, what: str) -> str:

@@ -2,6 +2,7 @@
 A pod that cannot be read is reported, and the others are still read.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,9 @@ CONTROLLER = "taint-eviction-controller"
 # The values that click takes as true in the environment.
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _LEASE_FLAG = "leader-elect-resource"
+# The manifests name the Lease after the account.
+_ACCOUNT = {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}
+_VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 Json = Mapping[str, Any]
 
@@ -40,6 +44,8 @@ class Replica:
     elects: bool
     instance: str
     adopts: bool
+    breaker: bool
+    policy_file: bool
 
 
 def read_replicas(pods: Sequence[Any], place: str) -> tuple[list[Replica], list[str]]:
@@ -80,22 +86,33 @@ def _containers(spec: Json) -> Iterator[Json]:
 
 
 def _environment(spec: Json) -> dict[str, str]:
-    """Return the environment variables in the pod's spec; a variable with ``valueFrom`` has the value ""."""
+    """Return the environment variables in the pod's spec.
+
+    Of variables with ``valueFrom``, the name of the account is known; others have the value "".
+    """
     entries = (
         as_object(entry, "spec.containers[].env[]")
         for container in _containers(spec)
         for entry in as_list(container.get("env"), "spec.containers[].env")
     )
-    return {as_text(entry.get("name"), "env.name"): as_text(entry.get("value"), "env.value") for entry in entries}
+    account = as_text(spec.get("serviceAccountName"), "spec.serviceAccountName")
+    return {
+        as_text(entry.get("name"), "env.name"): account
+        if entry.get("valueFrom") == _ACCOUNT
+        else as_text(entry.get("value"), "env.value")
+        for entry in entries
+    }
+
+
+def _expanded(word: str, environment: Mapping[str, str]) -> str:
+    """Return an argument with the values of the variables that it names, as the kubelet does it."""
+    return _VARIABLE.sub(lambda name: environment.get(name[1], name[0]), word)
 
 
 def _replica(pod: Json, metadata: Json) -> Replica:
     spec, status = as_object(pod.get("spec"), "spec"), as_object(pod.get("status"), "status")
-    labels, words, environment = (
-        as_object(metadata.get("labels"), "metadata.labels"),
-        words_of(spec),
-        _environment(spec),
-    )
+    labels, environment = as_object(metadata.get("labels"), "metadata.labels"), _environment(spec)
+    words = [_expanded(word, environment) for word in words_of(spec)]
     name, namespace = needed_text(metadata, "name"), needed_text(metadata, "namespace")
     account = as_text(spec.get("serviceAccountName"), "spec.serviceAccountName")
     conditions = [as_object(each, "status.conditions[]") for each in as_list(status.get("conditions"), "conditions")]
@@ -105,6 +122,9 @@ def _replica(pod: Json, metadata: Json) -> Replica:
     def set_to(flag: str) -> str:
         variable = f"TAINT_EVICTION_{flag}".replace("-", "_").upper()
         return _flag(f"--{flag}", words) or environment.get(variable, "")
+
+    def is_on(flag: str) -> bool:
+        return f"--{flag}" in words or environment.get(f"TAINT_EVICTION_{flag.upper()}", "").strip().lower() in _TRUE
 
     lease = set_to(f"{_LEASE_FLAG}-name")
     by = NamespacedName(set_to(f"{_LEASE_FLAG}-namespace") or namespace, lease or default)
@@ -122,7 +142,9 @@ def _replica(pod: Json, metadata: Json) -> Replica:
         NamespacedName(*(_asked(part, environment) or own for part, own in zip(by._fields, by, strict=True))),
         "--leader-elect" in words or (elects and "--no-leader-elect" not in words),
         as_text(labels.get("app.kubernetes.io/instance"), "its instance"),
-        "--adopt" in words or environment.get("TAINT_EVICTION_ADOPT", "").strip().lower() in _TRUE,
+        is_on("adopt"),
+        is_on("breaker"),
+        bool(set_to("config")),
     )
 
 
