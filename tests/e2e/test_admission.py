@@ -1,39 +1,166 @@
-"""The admission policies of adoption in a real cluster: what they allow, what they refuse, and what they move.
+"""What the controller's account may write, in a real cluster: its own calls pass, and all others are refused.
 
-Each test installs a policy under its own names and removes it. The tests need a user that may impersonate others. No
-controller runs, and the tests change no pod (they use dry runs of the API server) unless a test says so.
+Each build of the manifests is installed (without its Deployment) as it is, with prefix, suffix and another namespace
+around it, and from the chart, and removed. An installation that is there already is left alone: its test is skipped.
+The tests need a user that may impersonate others. They change no pod (they use dry runs of the API server), but for the
+last test, in which the real command runs with the account's own token.
 """
 
 import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.cluster import STRATEGIC, ClusterUnderTest, Json
-from tests.manifests.test_kinds import MANIFESTS
+from tests.e2e.cluster import MERGE, STRATEGIC, ClusterUnderTest, Json
+from tests.manifests.test_kinds import MANIFESTS, needs_kubectl
+from tests.stage.processes import output_of, running_controller
+from tests.stage.waiting import free_port
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, needs_kubectl]
 
+CONTROLLER = "taint-eviction-controller"
 JSON_PATCH = {"Content-Type": "application/json-patch+json"}
-ADOPTED = "taint-eviction/adopted"
-LABEL_PATH = "/metadata/labels/taint-eviction~1adopted"
-NOTE_PATH = "/metadata/annotations/taint-eviction~1adopted"
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+NOTE = "taint-eviction/seconds"
+NOTE_PATH = "/metadata/annotations/taint-eviction~1seconds"
+MARK = 2**63 - 1
 NOT_READY: Json = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
-UNREACHABLE: Json = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
-MAINTENANCE: Json = {"key": "maintenance", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+MAINTENANCE: Json = {"key": "maintenance", "operator": "Exists", "effect": "NoExecute"}
+# The kinds that say what the account may do; the others run it.
 PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
-    "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
 }
+OWN_NAMESPACE = "taint-eviction"  # of overlays/own-namespace and overlays/managed
+
+
+# ---- what is installed
+
+
+def built(resources: str, directory: Path, **around: str) -> list[Json]:
+    """Return the objects of a build, with another kustomization around it; its fields are ``around``."""
+    if around:
+        relative = os.path.relpath(MANIFESTS / resources, directory)
+        (directory / "kustomization.yaml").write_text(yaml.safe_dump({"resources": [relative], **around}))
+    path = directory if around else MANIFESTS / resources
+    done = subprocess.run(["kubectl", "kustomize", str(path)], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def installations(test: str, directory: Path) -> dict[str, list[Json]]:
+    """Return what is tried, by name; ``test`` is the name of the test's own namespace, and a prefix."""
+    everything = {"namespace": test, "namePrefix": f"{test}-", "nameSuffix": "-b"}
+    return {
+        "base": built("base", directory),
+        "static-pod": built("overlays/static-pod", directory),
+        "namePrefix": built("base", directory, namePrefix=f"{test}-"),
+        "nameSuffix": built("base", directory, nameSuffix=f"-{test}"),
+        "namespace": built("base", directory, namespace=test),
+        "all three": built("base", directory, **everything),
+        "own-namespace": built("overlays/own-namespace", directory),
+        "managed": built("overlays/managed", directory),
+        "managed, all three": built("overlays/managed", directory, **everything),
+        **charts(test),
+    }
+
+
+def charts(test: str) -> dict[str, list[Json]]:
+    """Return what the chart makes, without and with adoption; nothing where helm is not installed."""
+    if shutil.which("helm") is None:
+        return {}
+    command = ["helm", "template", "release", str(MANIFESTS / "chart"), "--namespace", test]
+    values = {"chart": [], "chart, adopting": ["--set", "adoption.enabled=true"]}
+    return {
+        name: [document for document in yaml.safe_load_all(subprocess.check_output([*command, *more])) if document]
+        for name, more in values.items()
+    }
+
+
+NAMES = [
+    *("base", "static-pod", "namePrefix", "nameSuffix", "namespace", "all three", "own-namespace"),
+    *("managed", "managed, all three", "chart", "chart, adopting"),
+]
+ADOPTING = {"managed", "managed, all three", "chart, adopting"}
+
+
+@dataclass
+class Installed:
+    """An installation in a cluster, and its account."""
+
+    cluster: ClusterUnderTest
+    name: str
+    documents: list[Json]
+
+    def one(self, kind: str) -> Json:
+        """Return the first object of a kind."""
+        return next(document for document in self.documents if document["kind"] == kind)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its Lease and its ConfigMap."""
+        found: str = self.one("ConfigMap")["metadata"]["namespace"]
+        return found
+
+    @property
+    def lease(self) -> str:
+        """The name of its Lease and its ConfigMap."""
+        found: str = self.one("ConfigMap")["metadata"]["name"]
+        return found
+
+    @property
+    def user(self) -> str:
+        """The user name of its account at the API server."""
+        if self.name == "static-pod":
+            return CONTROLLER
+        return f"system:serviceaccount:{self.namespace}:{self.one('ServiceAccount')['metadata']['name']}"
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags of its container, but for those that say where it listens."""
+        pod = self.one("Deployment")["spec"]["template"]["spec"]
+        [container] = pod["containers"]
+        values = {
+            variable["name"]: pod["serviceAccountName"]
+            for variable in container["env"]
+            if variable["valueFrom"]["fieldRef"]["fieldPath"] == "spec.serviceAccountName"
+        }
+        words = [re.sub(r"\$\((\w+)\)", lambda name: values[name[1]], word) for word in container["args"]]
+        return [word for word in words if word != "run" and "listen" not in word]
+
+    async def refusal(
+        self, method: str, path: str, body: Any = None, headers: Json | None = None, *, fine: tuple[int, ...] = ()
+    ) -> str:
+        """Try a call as the account, without its effect; return "" if the API server accepts it, else its words."""
+        as_account = {"Impersonate-User": self.user, **(headers or {})}
+        try:
+            await self.cluster.call(method, f"{path}?dryRun=All", body, fine=fine, headers=as_account)
+        except AssertionError as refused:
+            return str(refused)
+        return ""
+
+
+def paths(documents: list[Json]) -> Iterator[tuple[str, Json]]:
+    """Yield the path of each object that says what the account may do."""
+    for document in documents:
+        metadata = document["metadata"]
+        if path := PATHS.get(document["kind"]):
+            yield f"{path.format(namespace=metadata.get('namespace'))}/{metadata['name']}", document
 
 
 @pytest.fixture
@@ -45,302 +172,337 @@ def config() -> Path:
     return Path(named)
 
 
-@contextlib.asynccontextmanager
-async def applied(cluster: ClusterUnderTest, *files: str) -> AsyncIterator[None]:
-    """Create the objects of these manifests, renamed from the controller to the test's prefix, until the block ends."""
-    made: list[str] = []
-    # Other clients may create pods meanwhile.
-    namespaces = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [cluster.prefix, "kube-system"]}
-    ours = {"namespaceSelector": {"matchExpressions": [namespaces]}}
-    try:
-        for file in files:
-            text = (MANIFESTS / file).read_text().replace("taint-eviction-controller", cluster.prefix)
-            for document in yaml.safe_load_all(text):
-                for subject in document.get("subjects", []):
-                    subject["namespace"] = cluster.prefix
-                name = f"{cluster.prefix}-{len(made)}" if "Role" in document["kind"] else document["metadata"]["name"]
-                if document["kind"] == "ClusterRoleBinding":
-                    document["roleRef"]["name"] = made[-1].rpartition("/")[2]
-                document["metadata"]["name"] = name
-                if document["kind"] == "MutatingAdmissionPolicyBinding":
-                    document["spec"]["matchResources"] = ours
-                path = PATHS[document["kind"]]
-                if await cluster.call("POST", path, document, fine=(404,)) is None:
-                    pytest.skip(f"this API server has no {document['kind']} in this version")
-                made.append(f"{path}/{name}")
-        yield
-    finally:
-        for path in reversed(made):
-            await cluster.call("DELETE", path, fine=(404,))
+@pytest.fixture(params=NAMES)
+async def installed(
+    request: pytest.FixtureRequest, cluster: ClusterUnderTest, tmp_path: Path
+) -> AsyncIterator[Installed]:
+    """An installation, once its policy is in force, until the test ends."""
+    found = installations(cluster.prefix, tmp_path)
+    if request.param not in found:
+        pytest.skip("helm is not installed")
+    made = Installed(cluster, request.param, found[request.param])
+    for path, _ in paths(made.documents):
+        if await cluster.call("GET", path, fine=(404,)) is not None:
+            pytest.skip(f"{path} is there already")
+    async with contextlib.AsyncExitStack() as stack:
+        if made.namespace not in {cluster.prefix, "kube-system"}:
+            await cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": made.namespace}})
+            stack.push_async_callback(gone, cluster, f"/api/v1/namespaces/{made.namespace}")
+        for path, document in paths(made.documents):
+            await cluster.call("PATCH", f"{path}?fieldManager={cluster.prefix}", document, headers=APPLY)
+            stack.push_async_callback(cluster.call, "DELETE", path, fine=(404,))
+        await cluster.create_node("a")
+        await cluster.create_pod("web", "a", [{**NOT_READY, "tolerationSeconds": 300}], labels={"app": "web"})
+        yield made
 
 
-# ---- the account may do what adoption needs, and no more
-
-
-class Account:
-    """A pod as the controller's account can change it, under the policy. Calls change nothing."""
-
-    def __init__(self, cluster: ClusterUnderTest, pod: Json) -> None:
-        self._cluster = cluster
-        self._user = {"Impersonate-User": f"system:serviceaccount:{cluster.prefix}:{cluster.prefix}"}
-        self._path = f"/api/v1/namespaces/{cluster.prefix}/pods/{pod['metadata']['name']}"
-        self.uid = pod["metadata"]["uid"]
-
-    async def patch(self, *operations: Json) -> Json:
-        """Try a JSON patch."""
-        return await self._try("PATCH", self._path, list(operations), JSON_PATCH)
-
-    async def patch_status(self, status: Json) -> Json:
-        """Try a patch of the status."""
-        return await self._try("PATCH", f"{self._path}/status", {"status": status}, STRATEGIC)
-
-    async def delete(self, **options: Any) -> Json:
-        """Try a DELETE; with a body, the API server reads no option from the query."""
-        return await self._try("DELETE", self._path, {**options, "dryRun": ["All"]}, {})
-
-    async def evict(self, **options: Any) -> Json:
-        """Try an eviction."""
-        metadata = {"name": self._path.rpartition("/")[2], "namespace": self._cluster.prefix}
-        eviction = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": metadata, "deleteOptions": options}
-        return await self._try("POST", f"{self._path}/eviction", eviction, {})
-
-    async def _try(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> Json:
-        made: Json = await self._cluster.call(method, f"{path}?dryRun=All", body, headers={**self._user, **headers})
-        return made
-
-
-@pytest.fixture
-async def account(cluster: ClusterUnderTest) -> AsyncIterator[Account]:
-    """A pod with tolerations that have seconds, a label and an annotation, once the policy is in force."""
-    await cluster.create_node("a")
-    own = {"labels": {"app": "web"}, "annotations": {"note": "mine"}}
-    pod = await cluster.create_pod("web", "a", [{**NOT_READY, "tolerationSeconds": 300}, MAINTENANCE], **own)
-    files = ("base/cluster-role.yaml", "components/adopt/cluster-role.yaml", "components/adopt/admission-policy.yaml")
-    async with applied(cluster, *files):
-        tried = Account(cluster, pod.body)
-        async with asyncio.timeout(15):
-            while True:
-                with contextlib.suppress(AssertionError):
-                    await tried.patch()  # the rights are in force
-                    try:
-                        await tried.delete()
-                    except AssertionError as refused:
-                        if "UID as a precondition" in str(refused):
-                            break
-                await asyncio.sleep(0.2)
-        yield tried
-
-
-def remove_seconds(index: int) -> Json:
-    """Return the operation that removes the seconds from a toleration."""
-    return {"op": "remove", "path": f"/spec/tolerations/{index}/tolerationSeconds"}
-
-
-ADOPT = (
-    {"op": "test", "path": "/spec/tolerations/0/tolerationSeconds", "value": 300},
-    remove_seconds(0),
-    remove_seconds(1),
-    {"op": "add", "path": NOTE_PATH, "value": "{}"},
-    {"op": "add", "path": LABEL_PATH, "value": "true"},
-)
-
-
-async def test_the_account_may_adopt_and_give_back(cluster: ClusterUnderTest, account: Account) -> None:
-    """Seconds, the annotation and the label may be removed and added, with test operations before."""
-    adopted = await account.patch({"op": "test", "path": "/metadata/uid", "value": account.uid}, *ADOPT)
-    tolerations = adopted["spec"]["tolerations"]
-    assert [t["key"] for t in tolerations if "tolerationSeconds" in t] == [UNREACHABLE["key"]]  # which admission added
-    assert adopted["metadata"]["annotations"] == {"note": "mine", ADOPTED: "{}"}
-    path = f"/api/v1/namespaces/{cluster.prefix}/pods/web"
-    await cluster.call("PATCH", path, list(ADOPT), headers=JSON_PATCH)
-    given = await account.patch(
-        {"op": "add", "path": "/spec/tolerations/0/tolerationSeconds", "value": 300},
-        {"op": "add", "path": "/spec/tolerations/1/tolerationSeconds", "value": 60},
-        {"op": "remove", "path": NOTE_PATH},
-        {"op": "remove", "path": LABEL_PATH},
-    )
-    assert given["metadata"]["annotations"] == {"note": "mine"}
-    assert given["metadata"]["labels"] == {"app": "web"}
-
-
-async def test_the_account_may_adopt_a_pod_without_labels_and_annotations(
-    cluster: ClusterUnderTest, account: Account
-) -> None:
-    """The maps may be added with their first key and removed with their last one."""
-    await cluster.create_pod("bare", "a", [MAINTENANCE])
-    bare = Account(cluster, {"metadata": {"name": "bare", "uid": ""}})
-    maps = (
-        {"op": "add", "path": "/metadata/labels", "value": {ADOPTED: "true"}},
-        {"op": "add", "path": "/metadata/annotations", "value": {ADOPTED: "{}"}},
-    )
-    await bare.patch(*maps, remove_seconds(0))
-    await cluster.call("PATCH", f"/api/v1/namespaces/{cluster.prefix}/pods/bare", list(maps), headers=JSON_PATCH)
-    gone = await bare.patch(*({"op": "remove", "path": operation["path"]} for operation in maps))
-    assert not gone["metadata"].keys() & {"labels", "annotations"}
-    assert account.uid
-
-
-async def test_tolerations_that_admission_plugins_append_are_allowed(account: Account) -> None:
-    """Such plugins append tolerations at the end of the list."""
-    pressure = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
-    await account.patch(*ADOPT, {"op": "add", "path": "/spec/tolerations/-", "value": pressure})
-
-
-async def test_the_account_may_still_mark_delete_and_evict(account: Account) -> None:
-    """The condition is in another resource; a DELETE and an eviction with the UID are allowed."""
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-    await account.patch_status({"conditions": [condition]})
-    await account.delete(preconditions={"uid": account.uid})
-    await account.evict(preconditions={"uid": account.uid})
-
-
-OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
-
-
-@pytest.mark.parametrize(
-    ("operations", "why"),
-    [
-        ([{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}], "tolerations only"),
-        ([{"op": "add", "path": "/spec/activeDeadlineSeconds", "value": 1}], "tolerations only"),
-        ([*ADOPT, {"op": "replace", "path": "/spec/containers/0/image", "value": "other"}], "tolerations only"),
-        ([{"op": "replace", "path": "/metadata/labels/app", "value": "other"}], "of a pod's labels"),
-        ([{"op": "remove", "path": "/metadata/labels/app"}], "of a pod's labels"),
-        ([{"op": "add", "path": "/metadata/labels/more", "value": ""}], "of a pod's labels"),
-        ([{"op": "remove", "path": "/metadata/labels"}], "of a pod's labels"),
-        ([{"op": "replace", "path": "/metadata/annotations/note", "value": "other"}], "of a pod's annotations"),
-        ([{"op": "remove", "path": "/metadata/annotations/note"}], "of a pod's annotations"),
-        ([*ADOPT, {"op": "add", "path": "/metadata/annotations/more", "value": ""}], "of a pod's annotations"),
-        ([{"op": "remove", "path": "/metadata/annotations"}], "of a pod's annotations"),
-        ([{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/a"]}], "neither finalizers nor owners"),
-        ([{"op": "add", "path": "/metadata/ownerReferences", "value": [OWNER]}], "neither finalizers nor owners"),
-    ],
-)
-async def test_the_account_may_change_nothing_else_of_a_pod(account: Account, operations: list[Json], why: str) -> None:
-    """An image, a deadline, other labels and annotations, finalizers, owners: refused, also beside an adoption."""
-    with pytest.raises(AssertionError, match=why):
-        await account.patch(*operations)
-
-
-async def test_the_account_may_not_remove_or_replace_tolerations(account: Account) -> None:
-    """The API server itself refuses to remove a toleration, or to change more of it than its seconds."""
-    for operation in (
-        {"op": "remove", "path": "/spec/tolerations/1"},
-        {"op": "replace", "path": "/spec/tolerations/1/key", "value": "other"},
-    ):
-        with pytest.raises(AssertionError, match="existing toleration can not be modified"):
-            await account.patch(operation)
-
-
-async def test_the_account_may_not_delete_without_the_uid(account: Account) -> None:
-    """Neither a DELETE nor an eviction is allowed without the UID, whether its grace period is 0 or the pod's own."""
-    for options in ({}, {"gracePeriodSeconds": 0}):
-        with pytest.raises(AssertionError, match="delete a pod only with its UID"):
-            await account.delete(**options)
-    with pytest.raises(AssertionError, match="evict a pod only with its UID"):
-        await account.evict()
-
-
-async def test_the_policy_does_not_affect_other_users(cluster: ClusterUnderTest, account: Account) -> None:
-    """Another user may change an image and delete without a UID."""
-    path = f"/api/v1/namespaces/{cluster.prefix}/pods/web?dryRun=All"
-    image = [{"op": "replace", "path": "/spec/containers/0/image", "value": "other"}]
-    await cluster.call("PATCH", path, image, headers=JSON_PATCH)
+async def gone(cluster: ClusterUnderTest, path: str) -> None:
+    """Delete a namespace, and wait until a test may create it again."""
     await cluster.call("DELETE", path)
-    assert account.uid
-
-
-# ---- at the creation of a pod
+    await cluster.eventually(path, lambda found: found is None)
 
 
 @pytest.fixture
-async def moving(cluster: ClusterUnderTest) -> AsyncIterator[ClusterUnderTest]:
-    """A cluster that moves the seconds of new pods in the test's namespace, once the policy is in force."""
-    async with applied(cluster, "components/adopt-at-admission/admission-policy.yaml"):
-        async with asyncio.timeout(15):
-            while note(await created(cluster, "probe")) is None:  # noqa: ASYNC110 - asked again
-                await asyncio.sleep(0.2)
-        yield cluster
-
-
-async def created(cluster: ClusterUnderTest, name: str, *tolerations: Json, **metadata: Any) -> Json:
-    """Try to create a pod, and return the pod that would be created."""
-    spec = {"containers": [{"name": "main", "image": "pause"}], "tolerations": list(tolerations)}
-    body = {"metadata": {"name": name, **metadata}, "spec": spec}
-    pod: Json = await cluster.call("POST", f"/api/v1/namespaces/{cluster.prefix}/pods?dryRun=All", body)
-    return pod
-
-
-def note(pod: Json) -> Any:
-    """Return the content of a pod's annotation; None if the pod has neither annotation nor label."""
-    assert (ADOPTED in pod["metadata"].get("labels", {})) == (ADOPTED in pod["metadata"].get("annotations", {}))
-    text = pod["metadata"].get("annotations", {}).get(ADOPTED)
-    return None if text is None else json.loads(text)
-
-
-async def test_the_default_300_s_are_moved(moving: ClusterUnderTest) -> None:
-    """The policy runs after DefaultTolerationSeconds, and moves the seconds that this plugin has added."""
-    pod = await created(moving, "plain")
-    assert [toleration for toleration in pod["spec"]["tolerations"] if "tolerationSeconds" in toleration] == []
-    noted = [{**toleration, "occurrence": 0, "seconds": 300} for toleration in (NOT_READY, UNREACHABLE)]
-    assert note(pod) == {"by": "admission", "tolerations": noted}
-    assert pod["metadata"]["labels"] == {ADOPTED: "admission"}
-
-
-async def test_other_tolerations_stay_and_an_existing_note_is_overwritten(moving: ClusterUnderTest) -> None:
-    """Other keys and tolerations without seconds stay in order; the occurrence distinguishes equal tolerations."""
-    mine = {"labels": {"app": "web"}, "annotations": {ADOPTED: "nonsense", "note": "mine"}}
-    equal = {"key": NOT_READY["key"], "value": "x", "effect": "NoExecute"}
-    given = [UNREACHABLE, {**UNREACHABLE, "tolerationSeconds": 40}, MAINTENANCE, {**equal, "tolerationSeconds": -5}]
-    pod = await created(moving, "several", *given, **mine)
-    assert pod["spec"]["tolerations"] == [UNREACHABLE, UNREACHABLE, MAINTENANCE, equal]
-    noted = [{**UNREACHABLE, "occurrence": 1, "seconds": 40}, {**equal, "occurrence": 0, "seconds": -5}]
-    assert note(pod) == {"by": "admission", "tolerations": noted}
-    assert pod["metadata"]["annotations"]["note"] == "mine"
-    assert pod["metadata"]["labels"] == {"app": "web", ADOPTED: "admission"}
-
-
-async def test_a_pod_without_seconds_for_the_two_taints_stays_as_it_is(moving: ClusterUnderTest) -> None:
-    """This includes pods of DaemonSets, which tolerate both taints indefinitely."""
-    given = [NOT_READY, UNREACHABLE, MAINTENANCE]
-    pod = await created(moving, "daemon", *given)
-    assert pod["spec"]["tolerations"] == given
-    assert note(pod) is None
-
-
-async def test_the_controllers_own_pods_are_exempt(moving: ClusterUnderTest) -> None:
-    """Their label exempts them, in any namespace."""
-    pod = await created(moving, "own", labels={"app.kubernetes.io/name": moving.prefix})
-    assert [toleration["tolerationSeconds"] for toleration in pod["spec"]["tolerations"]] == [300, 300]
-    assert note(pod) is None
-
-
-async def test_pods_of_exempt_namespaces_stay_as_they_are(moving: ClusterUnderTest) -> None:
-    """A label exempts a namespace; kube-system is exempt without a label."""
-    path = f"/api/v1/namespaces/{moving.prefix}"
-    labels = {"metadata": {"labels": {"taint-eviction/adopt-at-admission": "false"}}}
-    await moving.call("PATCH", path, labels, headers=STRATEGIC)
-    async with asyncio.timeout(15):
-        while note(await created(moving, "exempt")) is not None:  # noqa: ASYNC110 - asked again
-            await asyncio.sleep(0.2)
-    pod = {"metadata": {"generateName": "exempt-"}, "spec": {"containers": [{"name": "main", "image": "pause"}]}}
-    account = await moving.call("GET", "/api/v1/namespaces/kube-system/serviceaccounts/default", fine=(404,))
-    if account is not None:
-        assert note(await moving.call("POST", "/api/v1/namespaces/kube-system/pods?dryRun=All", pod)) is None
-
-
-async def test_mirror_pods_are_exempt(moving: ClusterUnderTest) -> None:
-    """The kubelet's mirror of a static pod is created without a note."""
-    node = await moving.create_node("a")
-    name = node["metadata"]["name"]
-    mirror = {"kubernetes.io/config.mirror": "hash"}
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"], "controller": True}
-    body = {
-        "metadata": {"name": f"static-{name}", "annotations": mirror, "ownerReferences": [owner]},
-        "spec": {
-            "nodeName": name,
-            "containers": [{"name": "main", "image": "pause"}],
-            "automountServiceAccountToken": False,
-        },
+async def unbounded(installed: Installed, cluster: ClusterUnderTest) -> AsyncIterator[Installed]:
+    """An installation whose account RBAC allows everything, so that only the policy refuses."""
+    rights = {
+        "metadata": {"name": cluster.prefix},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": installed.user}],
     }
-    pod = await moving.call("POST", f"/api/v1/namespaces/{moving.prefix}/pods?dryRun=All", body)
-    assert note(pod) is None
+    bindings = PATHS["ClusterRoleBinding"]
+    await cluster.call("POST", bindings, rights)
+    await in_force(installed)
+    yield installed
+    await cluster.call("DELETE", f"{bindings}/{cluster.prefix}")
+
+
+async def in_force(installed: Installed) -> None:
+    """Wait until the API server applies the policy."""
+    path = f"/api/v1/namespaces/{installed.cluster.prefix}/pods/web"
+    async with asyncio.timeout(30):
+        while "is deleted only with its UID" not in await installed.refusal("DELETE", path, {"dryRun": ["All"]}):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+# ---- the calls
+
+
+def noted(*seconds: int) -> str:
+    """Return the content of an annotation; the policy does not read it."""
+    return json.dumps(seconds)
+
+
+def replace(path: str, value: Any) -> Json:
+    """Return an operation of a JSON patch."""
+    return {"op": "replace", "path": path, "value": value}
+
+
+def add(path: str, value: Any) -> Json:
+    """Return an operation of a JSON patch."""
+    return {"op": "add", "path": path, "value": value}
+
+
+def seconds(index: int, value: int) -> Json:
+    """Return the operation that sets the seconds of a toleration."""
+    return add(f"/spec/tolerations/{index}/tolerationSeconds", value)
+
+
+REMOVE_NOTE = {"op": "remove", "path": NOTE_PATH}
+CONDITION = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": "it goes"}
+
+
+class TriedCalls:
+    """The calls that are tried, on pods of several kinds."""
+
+    def __init__(self, installed: Installed) -> None:
+        self._installed = installed
+        self._cluster = installed.cluster
+        self._pods: dict[str, Json] = {}
+
+    async def prepare(self) -> None:
+        """Create the pods."""
+        create, marked = self._cluster.create_pod, {**NOT_READY, "tolerationSeconds": MARK}
+        maintenance = {**MAINTENANCE, "tolerationSeconds": 60}
+        own: Json = {"labels": {"app": "a"}, "annotations": {"mine": "1"}}
+        with_note = {"annotations": {"mine": "1", NOTE: noted(300, 60)}}
+        made = {
+            "plain": await create("plain", "a", [{**NOT_READY, "tolerationSeconds": 300}, maintenance], **own),
+            "bare": await create("bare", "a", [{**NOT_READY, "tolerationSeconds": 300}]),
+            "adopted": await create("adopted", "a", [marked, {**MAINTENANCE, "tolerationSeconds": MARK}], **with_note),
+            "note lost": await create("note-lost", "a", [marked, maintenance], **own),
+            "note void": await create("note-void", "a", [NOT_READY, maintenance], **with_note),
+            "finished": await create("finished", "a", [maintenance]),
+            "leaving": await create("leaving", "a", [maintenance], finalizers=["example.com/keep"]),
+            "many tolerations": await create(
+                "many", "a", [{**MAINTENANCE, "key": f"k{number}", "tolerationSeconds": 9} for number in range(5000)]
+            ),
+        }
+        self._pods = {name: {"name": pod.name, "uid": pod.uid} for name, pod in made.items()}
+        succeeded = {"status": {"phase": "Succeeded"}}
+        await self._cluster.call("PATCH", f"{self.path('finished')}/status", succeeded, headers=MERGE)
+        waiting = {"status": {"conditions": [{**CONDITION, "status": "False"}, {"type": "Ready", "status": "True"}]}}
+        await self._cluster.call("PATCH", f"{self.path('plain')}/status", waiting, headers=STRATEGIC)
+        await self._cluster.call("DELETE", self.path("leaving"))
+
+    def path(self, pod: str) -> str:
+        """Return the path of a pod."""
+        return f"/api/v1/namespaces/{self._cluster.prefix}/pods/{self._pods[pod]['name']}"
+
+    def uid(self, pod: str) -> Json:
+        """Return the precondition with a pod's UID."""
+        return {"preconditions": {"uid": self._pods[pod]["uid"]}}
+
+    async def delete(self, pod: str, **options: Any) -> str:
+        """Try a DELETE; with a body, the API server reads no option from the query."""
+        return await self._installed.refusal("DELETE", self.path(pod), {**options, "dryRun": ["All"]})
+
+    async def evict(self, pod: str, **options: Any) -> str:
+        """Try an eviction."""
+        metadata = {"name": self._pods[pod]["name"], "namespace": self._cluster.prefix}
+        body = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": metadata, "deleteOptions": options}
+        return await self._installed.refusal("POST", f"{self.path(pod)}/eviction", body)
+
+    async def patch(self, pod: str, *operations: Json) -> str:
+        """Try a JSON patch of a pod."""
+        return await self._installed.refusal("PATCH", self.path(pod), list(operations), JSON_PATCH)
+
+    async def status(self, pod: str, *operations: Json) -> str:
+        """Try a JSON patch of a pod's status."""
+        return await self._installed.refusal("PATCH", f"{self.path(pod)}/status", list(operations), JSON_PATCH)
+
+    async def condition(self, pod: str, status: str) -> str:
+        """Try the patch with which the controller sets or resets the condition."""
+        uid = self._pods[pod]["uid"]
+        body = {"metadata": {"uid": uid}, "status": {"conditions": [{**CONDITION, "status": status}]}}
+        return await self._installed.refusal("PATCH", f"{self.path(pod)}/status", body, STRATEGIC)
+
+    async def write(self, method: str, kind: str, namespace: str, name: str) -> str:
+        """Try to create, patch or delete a Lease or a ConfigMap."""
+        api = "/apis/coordination.k8s.io/v1" if kind == "leases" else "/api/v1"
+        path, content = f"{api}/namespaces/{namespace}/{kind}", {"metadata": {"name": name}}
+        if method == "POST":  # that it exists already is found out after admission
+            return await self._installed.refusal("POST", path, content, fine=(409,))
+        return await self._installed.refusal(method, f"{path}/{name}", content if method == "PATCH" else None, MERGE)
+
+    async def allowed(self) -> dict[str, str]:
+        """Try all that the controller does; return the refusal of each call."""
+        own = (self._installed.namespace, self._installed.lease)
+        managers = [{"apiVersion": "v1", "fieldsType": "FieldsV1", "manager": "m", "operation": "Apply"}]
+        found = {
+            "condition": await self.condition("plain", "True"),
+            "first condition": await self.condition("bare", "True"),
+            "condition reset": await self.condition("plain", "False"),
+            "condition of a pod that leaves": await self.condition("leaving", "False"),
+            "condition of a finished pod": await self.condition("finished", "True"),
+            "condition of a pod with many tolerations": await self.condition("many tolerations", "True"),
+            "deletion": await self.delete("plain", **self.uid("plain")),
+            "deletion of a finished pod": await self.delete("finished", **self.uid("finished")),
+            "deletion of a pod with many tolerations": await self.delete(
+                "many tolerations", **self.uid("many tolerations")
+            ),
+            "deletion with more time": await self.delete("plain", **self.uid("plain"), gracePeriodSeconds=60),
+            "eviction": await self.evict("plain", **self.uid("plain")),
+            "giving back": await self.patch("adopted", seconds(0, 300), seconds(1, 60), REMOVE_NOTE),
+            "giving back one": await self.patch("adopted", seconds(0, -5)),
+            "removal of a void note": await self.patch("note void", REMOVE_NOTE),
+            "removal of a note": await self.patch("adopted", REMOVE_NOTE),
+            "owners of fields": await self.patch("adopted", replace("/metadata/managedFields", managers)),
+            "creation of the ConfigMap": await self.write("POST", "configmaps", *own),
+            "change of the ConfigMap": await self.write("PATCH", "configmaps", *own),
+            "creation of the Lease": await self.write("POST", "leases", *own),
+        }
+        return found
+
+    async def marking(self) -> dict[str, str]:
+        """Try all that adoption does in addition; return the refusal of each call."""
+        notes = add("/metadata/annotations", {NOTE: noted(300)})
+        return {
+            "marking": await self.patch("plain", seconds(0, MARK), seconds(1, MARK), add(NOTE_PATH, noted(300, 60))),
+            "marking one": await self.patch("plain", seconds(1, MARK), add(NOTE_PATH, noted(60))),
+            "marking a pod without annotations": await self.patch("bare", seconds(0, MARK), notes),
+            "marking one more": await self.patch("adopted", replace(NOTE_PATH, noted(300, 60, 1))),
+            "a lost note": await self.patch("note lost", add(NOTE_PATH, noted(300))),
+        }
+
+    async def refused(self) -> dict[str, str]:
+        """Try what nobody may do with this account; return the refusal of each call."""
+        namespace, lease, own = self._installed.namespace, self._installed.lease, self._cluster.prefix
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
+        ready = {"type": "Ready", "status": "False"}
+        return {
+            "deletion without UID": await self.delete("plain"),
+            "deletion without UID or time": await self.delete("plain", gracePeriodSeconds=0),
+            "deletion of a finished pod without UID": await self.delete("finished"),
+            "deletion at once": await self.delete("plain", **self.uid("plain"), gracePeriodSeconds=0),
+            "deletion of a leaving pod at once": await self.delete(
+                "leaving", **self.uid("leaving"), gracePeriodSeconds=0
+            ),
+            "eviction without UID": await self.evict("plain"),
+            "eviction at once": await self.evict("plain", **self.uid("plain"), gracePeriodSeconds=0),
+            "eviction with the same time": await self.evict("plain", **self.uid("plain"), gracePeriodSeconds=1),
+            "phase": await self.status("plain", replace("/status/phase", "Succeeded")),
+            "address": await self.status("plain", add("/status/podIP", "10.0.0.9")),
+            "another condition": await self.status("plain", add("/status/conditions/-", {**ready, "type": "Other"})),
+            "a changed condition": await self.status("plain", replace("/status/conditions/1", ready)),
+            "no conditions": await self.status("plain", {"op": "remove", "path": "/status/conditions"}),
+            "label by status": await self.status("plain", add("/metadata/labels/more", "1")),
+            "annotation by status": await self.status("plain", add("/metadata/annotations/more", "1")),
+            "note by status": await self.status("adopted", REMOVE_NOTE),
+            "finalizer by status": await self.status("plain", add("/metadata/finalizers", ["example.com/a"])),
+            "end of a finalizer by status": await self.status("leaving", replace("/metadata/finalizers", [])),
+            "image": await self.patch("plain", replace("/spec/containers/0/image", "other")),
+            "image beside giving back": await self.patch(
+                "adopted", seconds(0, 300), replace("/spec/containers/0/image", "other")
+            ),
+            "deadline": await self.patch("plain", add("/spec/activeDeadlineSeconds", 1)),
+            "label": await self.patch("plain", replace("/metadata/labels/app", "other")),
+            "no labels": await self.patch("plain", {"op": "remove", "path": "/metadata/labels"}),
+            "annotation": await self.patch("plain", replace("/metadata/annotations/mine", "2")),
+            "no annotations": await self.patch("adopted", {"op": "remove", "path": "/metadata/annotations"}),
+            "finalizer": await self.patch("plain", add("/metadata/finalizers", ["example.com/a"])),
+            "owner": await self.patch("plain", add("/metadata/ownerReferences", [owner])),
+            "shorter": await self.patch("plain", seconds(0, 1)),
+            "shorter, with a note": await self.patch("note void", seconds(1, 1)),
+            "longer": await self.patch("plain", seconds(0, 301)),
+            "seconds for a mark without a note": await self.patch("note lost", seconds(0, 300)),
+            "no seconds": await self.patch("plain", {"op": "remove", "path": "/spec/tolerations/0/tolerationSeconds"}),
+            "no seconds for a mark": await self.patch(
+                "adopted", {"op": "remove", "path": "/spec/tolerations/0/tolerationSeconds"}
+            ),
+            "mark without a note": await self.patch("plain", seconds(0, MARK)),
+            "note without a mark": await self.patch("plain", add(NOTE_PATH, noted(300))),
+            "another ConfigMap": await self.write("POST", "configmaps", namespace, "aws-auth"),
+            "a ConfigMap elsewhere": await self.write("POST", "configmaps", "default", lease),
+            "a changed ConfigMap": await self.write("PATCH", "configmaps", own, "kube-root-ca.crt"),
+            "end of the ConfigMap": await self.write("DELETE", "configmaps", namespace, lease),
+            "another Lease": await self.write("POST", "leases", namespace, "kube-scheduler"),
+            "a Lease elsewhere": await self.write("POST", "leases", "default", lease),
+            "end of a heartbeat": await self.write("DELETE", "leases", "kube-node-lease", f"{own}-a"),
+        }
+
+
+REFUSED = re.compile(r"ValidatingAdmissionPolicy '[^']+' with binding '[^']+' denied request: ")
+
+
+async def test_the_account_may_write_what_the_controller_writes_and_nothing_else(unbounded: Installed) -> None:
+    """Each call that the controller makes is accepted; each other one is refused by the policy, not by RBAC."""
+    calls = TriedCalls(unbounded)
+    await calls.prepare()
+    allowed, marking, refused = await calls.allowed(), await calls.marking(), await calls.refused()
+    if unbounded.name in ADOPTING:
+        allowed |= marking
+    else:
+        refused |= marking
+    assert {name: words for name, words in allowed.items() if words} == {}
+    assert {name: words for name, words in refused.items() if not REFUSED.search(words)} == {}
+    assert (
+        "taint-eviction-controller: a pod is deleted only with its UID as a precondition"
+        in (refused["deletion without UID"])
+    )
+
+
+@pytest.mark.parametrize("installed", ["base", "managed"], indirect=True)
+async def test_nobody_else_is_concerned(unbounded: Installed, cluster: ClusterUnderTest) -> None:
+    """Another user may delete without a UID, change an image and write any Lease."""
+    path = f"/api/v1/namespaces/{cluster.prefix}/pods/web?dryRun=All"
+    await cluster.call("PATCH", path, [replace("/spec/containers/0/image", "other")], headers=JSON_PATCH)
+    await cluster.call("DELETE", path)
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{cluster.prefix}/leases?dryRun=All"
+    await cluster.call("POST", leases, {"metadata": {"name": "any"}})
+    assert unbounded.user
+
+
+# ---- the controller with its own account
+
+
+@pytest.mark.parametrize("installed", [name for name in NAMES if name != "static-pod"], indirect=True)
+async def test_the_controller_leads_writes_and_evicts(
+    installed: Installed, cluster: ClusterUnderTest, config: Path, tmp_path: Path
+) -> None:
+    """With its rights, its policy and the flags of its pod, it holds the Lease, ends a pause and evicts a pod."""
+    where = ("--leader-elect-resource-namespace", installed.namespace)
+    own = await asyncio.to_thread(write_own_kubeconfig, config, tmp_path, await token_of(installed))
+    flags = ("--leader-elect", *installed.flags, *where)
+    async with running_controller(own, *flags, listen=f"127.0.0.1:{free_port()}") as running:
+        await running.until(running.leads)
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{installed.namespace}/leases/{installed.lease}"
+        assert (await cluster.call("GET", lease))["spec"]["holderIdentity"]
+        state = f"/api/v1/namespaces/{installed.namespace}/configmaps/{installed.lease}"
+        named = ("--state-namespace", installed.namespace, "--state-name", installed.lease)
+        pause = ("pause", "--for", "2s", "--namespace", cluster.prefix)
+        await output_of(*pause, "--kubeconfig", str(config), *named)
+        await cluster.eventually(state, pauses)
+        pod = await cluster.create_pod("pod", "a")
+        await cluster.taint("a", "taint-eviction-test/maintenance")
+        await cluster.evicted(pod)
+        assert (pod.condition("DisruptionTarget") or {})["status"] == "True"
+        await cluster.eventually(state, lambda found: not pauses(found))
+        assert [line for line in running.lines if re.search("denied|forbidden", str(line))] == []
+        assert await running.end() == 0
+    await cluster.call("DELETE", lease)
+
+
+def pauses(config_map: Json) -> list[str]:
+    """Return the keys of the pauses in the state ConfigMap."""
+    return [key for key in config_map.get("data") or {} if key.startswith("pause")]
+
+
+async def token_of(installed: Installed) -> str:
+    """Return a token of the account."""
+    account = installed.one("ServiceAccount")["metadata"]["name"]
+    path = f"/api/v1/namespaces/{installed.namespace}/serviceaccounts/{account}/token"
+    made = await installed.cluster.call("POST", path, {"spec": {"expirationSeconds": 3600}})
+    token: str = made["status"]["token"]
+    return token
+
+
+def write_own_kubeconfig(config: Path, directory: Path, token: str) -> Path:
+    """Write a kubeconfig with the account's token, and return its path."""
+    document = yaml.safe_load(config.read_text())
+    document["users"] = [{"name": CONTROLLER, "user": {"token": token}}]
+    for context in document["contexts"]:
+        context["context"]["user"] = CONTROLLER
+    path = directory / "own.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path

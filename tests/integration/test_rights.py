@@ -61,10 +61,12 @@ class Grant(NamedTuple):
 
 
 def grants(directory: str) -> list[Grant]:
-    """Read the rights in a directory of the manifests."""
+    """Read the rights in a directory of the manifests; kustomize gives objects with a name its suffix."""
+    manifests = ROOT / "manifests" / directory
+    suffix = yaml.safe_load((manifests / "kustomization.yaml").read_text()).get("nameSuffix", "")
     return [
-        Grant(group, resource, verb, "kube-system" if role["kind"] == "Role" else "", name)
-        for file in sorted((ROOT / "manifests" / directory).glob("*role.yaml"))
+        Grant(group, resource, verb, "kube-system" if role["kind"] == "Role" else "", name and name + suffix)
+        for file in sorted(manifests.glob("*role.yaml"))
         for role in yaml.safe_load_all(file.read_text())
         for rule in role.get("rules", ())
         for group in rule["apiGroups"]

@@ -31,14 +31,13 @@ from taint_eviction.files.policy_file import LIMITS, MATCH, RULE, read_policy
 
 CHART = MANIFESTS / "chart"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-GROUPS = ("process", "evicting", "limits", "breaker", "watching", "election", "records")
-# What the chart sets itself, what makes sense outside of a pod only, what needs other rights (overlays dry-run and
-# managed), and files, which a read-only root has no place for.
+GROUPS = ("process", "evicting", "limits", "breaker", "adoption", "watching", "election", "records")
+# What the chart sets itself, what makes sense outside of a pod only, what needs other rights (overlay dry-run), and
+# files, which a read-only root has no place for.
 NOT_VALUES = {
     *("journal", "journal-megabytes", "audit-megabytes"),
     *("listen", "config", "leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace"),
     *("kubeconfig", "context", "wait-for-api", "dry-run", "dry-run-events"),
-    *("adopt", "adopt-from"),
 }
 
 needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
@@ -77,17 +76,21 @@ def container(objects: Objects) -> dict[str, Any]:
 
 
 def same_but_for_the_order_of_flags(objects: Objects) -> Objects:
-    """Sort the arguments of the container."""
+    """Sort the arguments of the container; kustomize also gives admission policies a namespace."""
     container(objects)["args"].sort()
+    for document in objects.values():
+        if document["kind"] in {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}:
+            document["metadata"].pop("namespace", None)
     return objects
 
 
 def flag_of(group: str, key: str) -> str:
     """Return the flag that a value sets, without dashes before it."""
     kebab = re.sub(r"[A-Z]", lambda letter: f"-{letter[0].lower()}", key)
-    if group != "breaker":
+    prefix = {"breaker": "breaker", "adoption": "adopt"}.get(group)
+    if prefix is None:
         return kebab
-    return "breaker" if key == "enabled" else f"breaker-{kebab}"
+    return prefix if key == "enabled" else f"{prefix}-{kebab}"
 
 
 # ---- the schema
@@ -143,13 +146,16 @@ def test_the_chart_has_the_version_of_the_package() -> None:
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
-def test_the_chart_shares_the_files_of_the_monitoring_component() -> None:
+def test_the_chart_shares_files_with_the_base_and_the_monitoring_component() -> None:
     """The files are links, so that there is one text."""
     for link in (CHART / "files").iterdir():
-        assert link.resolve() == MANIFESTS / "components" / "monitoring" / link.name
+        place = MANIFESTS / ("base" if link.name == "admission-policy.yaml" else "components/monitoring")
+        assert link.resolve() == place / link.name
 
 
-@pytest.mark.parametrize("file", ["service-account", "cluster-role", "role", "pod-disruption-budget", "network-policy"])
+@pytest.mark.parametrize(
+    "file", ["service-account", "cluster-role", "role", "config-map", "pod-disruption-budget", "network-policy"]
+)
 def test_templates_have_the_lines_of_the_base(file: str) -> None:
     """A right that the base gets or loses, the chart gets or loses; the comparison needs no helm."""
     base, chart = ((MANIFESTS / part / f"{file}.yaml").read_text() for part in ("base", "chart/templates"))
@@ -189,16 +195,28 @@ def copied(build: str) -> Any:
 @needs_helm
 @needs_kubectl
 def test_in_a_namespace_of_its_own_the_chart_is_the_overlay_own_namespace() -> None:
-    """The chart has no Namespace, and its FlowSchemas have other names, which contain the namespace."""
+    """All objects are equal, but for the order of flags, and the Namespace, which the chart does not have."""
     chart = rendered(namespace="taint-eviction")
     overlay = by_name(d for d in copied("overlays/own-namespace") if d["kind"] != "Namespace")
-    for objects in (chart, overlay):
-        for document in objects.values():
-            if document["kind"] == "FlowSchema":
-                document["metadata"]["name"] = document["spec"]["priorityLevelConfiguration"]["name"]
-    assert same_but_for_the_order_of_flags(by_name(chart.values())) == same_but_for_the_order_of_flags(
-        by_name(overlay.values())
-    )
+    assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(overlay)
+
+
+@needs_helm
+@needs_kubectl
+def test_adopting_in_a_namespace_of_its_own_the_chart_is_the_overlay_managed() -> None:
+    """One value makes all of it, but for the breaker and the Namespace. Helm keeps the right when the release goes."""
+    values = ("--set", "adoption.enabled=true", "--set", "breaker.enabled=true")
+    chart = rendered(*values, namespace="taint-eviction")
+    overlay = by_name(d for d in copied("overlays/managed") if d["kind"] != "Namespace")
+    kept = [d for d in chart.values() if d["metadata"].pop("annotations", {}) == {"helm.sh/resource-policy": "keep"}]
+    assert [each["metadata"]["name"] for each in kept] == ["taint-eviction:taint-eviction-controller-adopt"] * 2
+    assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(overlay)
+
+
+@needs_helm
+def test_for_old_versions_the_admission_policy_can_be_left_out() -> None:
+    """Kubernetes 1.29 has no such kind."""
+    assert not [name for name in rendered("--set", "admissionPolicy.enabled=false") if "Admission" in name]
 
 
 @needs_helm

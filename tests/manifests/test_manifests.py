@@ -1,5 +1,6 @@
 """Labels, names, ports, rights and flags agree across the manifests, and nothing is there that must not be."""
 
+import os
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -62,9 +63,19 @@ def container(build: str) -> dict[str, Any]:
     return found
 
 
+def args(build: str) -> list[str]:
+    """Return the arguments of the container, with the values of its variables, as the kubelet does it."""
+    values = {
+        variable["name"]: pod(build)["spec"]["serviceAccountName"]
+        for variable in container(build).get("env", [])
+        if variable["valueFrom"] == {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}
+    }
+    return [re.sub(r"\$\((\w+)\)", lambda name: values[name[1]], arg) for arg in container(build)["args"]]
+
+
 def flag(build: str, name: str) -> str:
     """Return the value of a flag in the arguments of the container, "" if it is not there."""
-    found = [arg.partition("=")[2] for arg in container(build)["args"] if arg.partition("=")[0] == f"--{name}"]
+    found = [arg.partition("=")[2] for arg in args(build) if arg.partition("=")[0] == f"--{name}"]
     return str(found[-1]) if found else ""
 
 
@@ -74,7 +85,7 @@ def settings_of(build: str) -> Settings:
     from taint_eviction.cli.run import run  # noqa: PLC0415
     from taint_eviction.cli.run_settings import read_settings  # noqa: PLC0415
 
-    return read_settings(run.make_context("run", container(build)["args"][1:]).params)
+    return read_settings(run.make_context("run", args(build)[1:]).params)
 
 
 def tolerated_seconds(build: str, key: str) -> int | None:
@@ -125,10 +136,27 @@ def test_selectors_select_the_controllers_pods(build: str) -> None:
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_everything_is_in_one_namespace(build: str) -> None:
-    """Namespaced objects are in the controller's own namespace, and cluster-scoped objects have none."""
+    """Namespaced objects are in the controller's own namespace, and cluster-scoped objects have none.
+
+    Kustomize does not know that admission policies are cluster-scoped. The API server drops the namespace.
+    """
     namespaces = {d["metadata"].get("namespace") for d in render(build) if d["kind"] not in CLUSTER_SCOPED}
-    assert namespaces == {"taint-eviction" if build == "overlays/own-namespace" else "kube-system"}
-    assert not any("namespace" in d["metadata"] for d in render(build) if d["kind"] in CLUSTER_SCOPED)
+    assert namespaces == {namespace_of(build)}
+    cluster_scoped = [d for d in render(build) if d["kind"] in CLUSTER_SCOPED - ADMISSION]
+    assert not any("namespace" in document["metadata"] for document in cluster_scoped)
+
+
+def namespace_of(build: str) -> str:
+    """Return the namespace that a build is meant for."""
+    return "taint-eviction" if build in {"overlays/own-namespace", "overlays/managed"} else "kube-system"
+
+
+@pytest.mark.parametrize("build", [build for build in BUILDS if build != NODE_FILE])
+def test_names_of_what_has_no_namespace_contain_the_namespace(build: str) -> None:
+    """Two installations in one cluster do not overwrite each other's rights and policies."""
+    for document in render(build):
+        if document["kind"] in CLUSTER_SCOPED - {"Namespace", "FlowSchema"}:
+            assert re.match(rf"{namespace_of(build)}[:.]taint-eviction-controller", document["metadata"]["name"])
 
 
 @pytest.mark.parametrize("build", IN_CLUSTER)
@@ -207,6 +235,8 @@ def test_the_lease_and_the_config_map_are_those_there_are_rights_for(build: str)
     for resource in ("leases", "configmaps"):
         names = {name for _, granted, name in rights(roles, "Role") if granted == resource} - {""}
         assert names == {flag(build, "leader-elect-resource-name")}
+    [state] = [each for each in of_kind(roles, "ConfigMap") if each["metadata"]["name"] in names]
+    assert "data" not in state  # what people and the controller write there stays when this is applied again
     namespace = flag(build, "leader-elect-resource-namespace") or workload(build)["metadata"]["namespace"]
     assert one(roles, "Role")["metadata"]["namespace"] == namespace
 
@@ -261,13 +291,19 @@ def test_nothing_is_held_back_unless_asked_for(build: str) -> None:
     assert bool(flag(build, "config")) == (build == "overlays/guarded")
 
 
+def policy_file() -> dict[str, Any]:
+    """Return the ConfigMap with the policy file of the overlay that has one."""
+    [found] = [each for each in of_kind("overlays/guarded", "ConfigMap") if "data" in each]
+    return found
+
+
 def test_the_policy_file_is_mounted_so_that_it_can_change() -> None:
     """The file is a key of a ConfigMap of the build, which is mounted as a directory, always by the same name."""
     path = PurePosixPath(flag("overlays/guarded", "config"))
     [mount] = container("overlays/guarded")["volumeMounts"]
     assert mount == {"name": "policy", "mountPath": str(path.parent), "readOnly": True}
     [volume] = pod("overlays/guarded")["spec"]["volumes"]
-    config_map = one("overlays/guarded", "ConfigMap")
+    config_map = policy_file()
     assert volume == {"name": "policy", "configMap": {"name": "taint-eviction-policy"}}
     assert config_map["metadata"]["name"] == "taint-eviction-policy"
     assert config_map["metadata"]["namespace"] == workload("overlays/guarded")["metadata"]["namespace"]
@@ -276,7 +312,7 @@ def test_the_policy_file_is_mounted_so_that_it_can_change() -> None:
 
 def test_the_policy_to_begin_with_can_be_read_with_and_without_its_examples() -> None:
     """The file has no rules as it is; without the comment marks each example is a rule."""
-    text = one("overlays/guarded", "ConfigMap")["data"]["policy.yaml"]
+    text = policy_file()["data"]["policy.yaml"]
     assert read_policy(text, "policy.yaml", EvictionPolicy()) == EvictionPolicy()
     examples = re.sub(r"^#(  )", r"\1", text.replace("rules: []", "rules:"), flags=re.MULTILINE)
     rules = read_policy(examples, "policy.yaml", EvictionPolicy()).rules
@@ -326,7 +362,8 @@ def test_two_replicas_on_two_nodes_can_be_rolled_out(build: str) -> None:
     [spread] = pod(build)["spec"]["topologySpreadConstraints"]
     assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "DoNotSchedule")
     assert (spread["maxSkew"], spread["minDomains"]) == (1, 2)
-    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+    assert spec["strategy"] == ({"type": "Recreate"} if build in ADOPTING else rolling)
 
 
 @pytest.mark.parametrize("build", [*REPLICATED, "overlays/single-node"])
@@ -366,7 +403,7 @@ def test_variants_differ_from_the_base_only_where_they_say(build: str) -> None:
         for of in (build, "base")
     )
     assert mine == base
-    differing = {NODE_FILE: {"args", "ports", "volumeMounts"}, "overlays/guarded": {"args", "volumeMounts"}}
+    differing = {NODE_FILE: {"args", "env", "ports", "volumeMounts"}, "overlays/guarded": {"args", "volumeMounts"}}
     differing["overlays/dry-run"] = {"args", "volumeMounts"}
     changed = differing.get(build, {"args"})
     mine, base = (
@@ -420,36 +457,38 @@ def test_rights_are_these_and_no_others(build: str) -> None:
     }
 
 
-@pytest.mark.parametrize("build", BUILDS)
-def test_a_build_that_adopts_patches_pods_only_under_the_policy(build: str) -> None:
-    """Flag, right and admission policy come together or not at all, and the policy denies."""
+@pytest.mark.parametrize("build", [build for build in BUILDS if build != NODE_FILE])
+def test_an_admission_policy_is_in_force_for_the_account(build: str) -> None:
+    """The binding names the policy and the account, and refuses; a static pod has a user instead of an account."""
+    policy, binding = (one(build, kind) for kind in sorted(ADMISSION))
+    wanted = {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    if build != "overlays/static-pod":
+        account = one(build, "ServiceAccount")["metadata"]
+        parameter = {"name": account["name"], "namespace": account["namespace"]}
+        wanted["paramRef"] = {**parameter, "parameterNotFoundAction": "Allow"}
+    assert binding["spec"] == wanted
+    assert policy["spec"]["failurePolicy"] == "Fail"
+
+
+@pytest.mark.parametrize("build", [build for build in BUILDS if build != NODE_FILE])
+def test_a_build_adopts_with_all_that_this_needs_or_with_nothing(build: str) -> None:
+    """Flag, right and permission to mark come together."""
     adopts = build in ADOPTING
     assert ("--adopt" in container(build)["args"] if build in WITH_PODS else False) == adopts
     assert ("patch" in rights(build, "ClusterRole").get(("", "pods", ""), set())) == adopts
-    assert {document["kind"] for document in render(build)} & ADMISSION == (ADMISSION if adopts else set())
-    if adopts:
-        policy, binding = (one(build, kind) for kind in sorted(ADMISSION))
-        assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
-        assert policy["spec"]["failurePolicy"] == "Fail"
+    variables = {
+        each["name"]: each["expression"] for each in one(build, "ValidatingAdmissionPolicy")["spec"]["variables"]
+    }
+    assert variables["mayMark"] == ("true" if adopts else "false")
 
 
-@pytest.mark.parametrize(
-    ("user", "meant"),
-    [
-        ("system:serviceaccount:kube-system:taint-eviction-controller", True),
-        ("system:serviceaccount:taint-eviction:taint-eviction-controller", True),
-        ("taint-eviction-controller", True),  # the static pod's
-        ("system:serviceaccount:kube-system:taint-eviction-controller-dry-run", False),
-        ("system:kube-controller-manager", False),
-        ("system:serviceaccount:kube-system:default:taint-eviction-controller", False),
-    ],
-)
-def test_the_policy_means_the_controllers_account_in_any_namespace(user: str, meant: bool) -> None:
-    """A build in another namespace and a static pod are restricted, too, without a change."""
-    [condition] = one("overlays/managed", "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
-    matched = re.fullmatch(r"request\.userInfo\.username\.matches\('(.+)'\)", condition["expression"])
-    assert matched is not None
-    assert bool(re.search(matched[1], user)) == meant
+def test_for_old_versions_the_policy_can_be_taken_out(tmp_path: Path) -> None:
+    """The component removes the policy and its binding, and nothing else."""
+    directory = os.path.relpath(MANIFESTS, tmp_path)
+    around = {"resources": [f"{directory}/base"], "components": [f"{directory}/components/no-admission-policy"]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(around))
+    kinds = [document["kind"] for document in render(str(tmp_path))]
+    assert sorted(kinds) == sorted(document["kind"] for document in render("base") if document["kind"] not in ADMISSION)
 
 
 def test_seconds_are_moved_at_creation_only_and_no_pod_depends_on_it() -> None:
@@ -530,7 +569,10 @@ def test_a_static_pod_is_not_reachable_from_elsewhere() -> None:
 def test_the_cluster_half_of_a_static_pod_runs_nothing() -> None:
     """The build grants a user what the account has elsewhere, and has no account and no Deployment."""
     kinds = {document["kind"] for document in render("overlays/static-pod")}
-    assert kinds == {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "FlowSchema"}
+    rights = {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+    assert kinds == rights | ADMISSION | {"ConfigMap", "FlowSchema"}
+    [condition] = one("overlays/static-pod", "ValidatingAdmissionPolicy")["spec"]["matchConditions"]
+    assert condition["expression"] == "request.userInfo.username == 'taint-eviction-controller'"
     for binding in of_kind("overlays/static-pod", "RoleBinding", "ClusterRoleBinding"):
         user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "taint-eviction-controller"}
         assert binding["subjects"] == [user]

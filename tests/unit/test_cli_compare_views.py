@@ -12,11 +12,12 @@ from tests.unit.builders import EPOCH, ref
 from taint_eviction.adapters.comparisons import comparison_fields
 from taint_eviction.cli.compare import compare
 from taint_eviction.cli.compare_views import comparison_lines
+from taint_eviction.settings import ElectionSettings
 from taint_eviction.shadow.comparison import Comparison, ComparisonResult, DifferenceReason
 from taint_eviction.shadow.totals import ComparisonTotals
 
 DAY = 86400.0
-OVERLAY = Path(__file__).parents[2] / "manifests" / "overlays" / "dry-run" / "deployment.yaml"
+OVERLAY = Path(__file__).parents[2] / "manifests" / "overlays" / "dry-run" / "kustomization.yaml"
 
 
 def lines(totals: ComparisonTotals, outstanding: int = 0, unseen: int = 0, **more: Any) -> list[str]:
@@ -57,8 +58,9 @@ def test_the_dry_runs_own_lease_is_the_default(monkeypatch: pytest.MonkeyPatch) 
     """The overlay uses the same name; the variable for the Lease of other verbs does not count."""
     monkeypatch.setenv("TAINT_EVICTION_LEASE_NAME", "other")
     [lease_name] = [each for each in compare.params if each.name == "lease_name"]
-    args = yaml.safe_load(OVERLAY.read_text())["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert f"--leader-elect-resource-name={lease_name.default}" in args
+    # Its account, after which the Lease is named, has the account's name with the overlay's suffix.
+    suffix = yaml.safe_load(OVERLAY.read_text())["nameSuffix"]
+    assert lease_name.default == ElectionSettings().lease_name + suffix
     assert lease_name.value_from_envvar(click.Context(compare, auto_envvar_prefix="TAINT_EVICTION")) is None
 
 

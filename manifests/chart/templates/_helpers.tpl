@@ -20,9 +20,9 @@ app.kubernetes.io/instance: {{ include "name" . }}
 {{/* The flags of a group of values, as a list. False is the other half of a pair, or nothing. */}}
 {{- define "flags" -}}
 {{- $pairs := list "event-reasons" }}
-{{- range $group, $prefix := dict "breaker" "breaker-" "process" "" "evicting" "" "limits" "" "watching" "" "election" "" "records" "" }}
+{{- range $group, $prefix := dict "breaker" "breaker-" "adoption" "adopt-" "process" "" "evicting" "" "limits" "" "watching" "" "election" "" "records" "" }}
 {{- range $key, $value := index $.Values $group }}
-{{- $flag := ternary "breaker" (printf "%s%s" $prefix (kebabcase $key)) (and (eq $group "breaker") (eq $key "enabled")) }}
+{{- $flag := ternary (trimSuffix "-" $prefix) (printf "%s%s" $prefix (kebabcase $key)) (eq $key "enabled") }}
 {{- if not (kindIs "bool" $value) }}
 - {{ printf "--%s=%s" $flag (kindIs "string" $value | ternary $value (toJson $value)) | quote }}
 {{- else if $value }}
