@@ -105,10 +105,10 @@ async def test_all_bound_pods_are_listed_in_pages(at: ClientStage) -> None:
     assert request.query == {"fieldSelector": "spec.nodeName!=", "limit": "500"}
 
 
-async def test_a_list_whose_continue_token_expires_begins_anew(
+async def test_a_list_whose_continue_token_expires_begins_anew_and_fails_the_third_time(
     at: ClientStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a 410 in the middle the list starts again; after the third 410 it is asked for in one piece."""
+    """It is never asked for in one piece: a list of all pods may be long."""
     monkeypatch.setattr("taint_eviction.adapters.api_reader._PAGE", 1)
     for name in "ab":
         at.pod(name)
@@ -119,11 +119,36 @@ async def test_a_list_whose_continue_token_expires_begins_anew(
         at.server.store.compact()
 
     at.server.requests.subscribe(forget)
-    pages = await all_pods(at, None)
+    with pytest.raises(CallFailed, match="too old"):
+        await all_pods(at, None)
     assert at.server.requests.counts["list", "pods", 410] == 3
-    assert names(pages) == ["a", "a", "a", "a", "b"]
-    asked = at.server.requests.select(lambda request: "continue" not in request.query, verb="list")
-    assert [request.query.get("limit") for request in asked] == ["1", "1", "1", None]
+    asked = at.server.requests.select(verb="list")
+    assert [request.query.get("limit") for request in asked] == ["1"] * 6
+
+
+async def test_a_list_with_too_many_bytes_is_asked_for_again_in_halves(
+    at: ClientStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of as many pods as had arrived; only then a limit is set, and halved until all pages fit."""
+    monkeypatch.setattr("taint_eviction.adapters.api_calls._MOST_LIST_BYTES", 100_000)
+    monkeypatch.setattr("taint_eviction.files.json_lists.CHUNK_BYTES", 10_000)
+    monkeypatch.setattr("taint_eviction.adapters.api_calls.CHUNK_BYTES", 10_000)
+    for number in range(8):
+        at.pod(f"p{number}")
+        pod = at.server.get("pods", f"p{number}") or {}
+        pod["metadata"]["annotations"] = {"note": "x" * 30_000}
+        at.server.update("pods", pod)
+    pages = await all_pods(at, "n1")
+    assert names(pages) == [f"p{number}" for number in range(8)]
+    asked = at.server.requests.select(verb="list", resource="pods")
+    assert [request.query.get("limit") for request in asked] == [None, "1", *["1"] * 7]
+
+
+async def test_an_object_with_too_many_bytes_is_a_failed_call(at: ClientStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer is not read to its end."""
+    monkeypatch.setattr("taint_eviction.files.json_lists.MOST_ITEM_BYTES", 100)
+    with pytest.raises(CallFailed, match="not read to its end: it has more than 0 MB"):
+        await at.reader.read_node("n1")
 
 
 async def test_a_malformed_object_in_a_list_is_logged_once_and_skipped(

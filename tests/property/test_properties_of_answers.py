@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -97,10 +97,12 @@ class PlayedServer:
         self._left -= 1
         status, headers, content = self._answer if self._left >= 0 else (500, CIMultiDict[str](), b"")
 
-        async def read() -> bytes:
-            return content
+        async def iter_chunked(size: int) -> AsyncIterator[bytes]:
+            for at in range(0, len(content), size):
+                yield content[at : at + size]
 
-        return SimpleNamespace(status=status, headers=headers, read=read)
+        body = SimpleNamespace(iter_chunked=iter_chunked)
+        return SimpleNamespace(status=status, headers=headers, content=body, close=lambda: None)
 
     def calls(self) -> ApiCalls:
         """Return API calls to this server."""

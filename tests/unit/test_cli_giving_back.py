@@ -1,6 +1,6 @@
 """Which pods ``hand-back`` lists."""
 
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any, cast
 
 from taint_eviction.adapters.answers import Outcome
@@ -12,19 +12,25 @@ def _pod(number: int) -> dict[str, Any]:
     return {"metadata": {"namespace": "shop", "name": f"web-{number}", "uid": f"uid-{number}"}, "spec": {}}
 
 
-async def _expiring(call: ApiRequest) -> ApiAnswer:
-    """Answer like an API server that no longer knows the list when its second page is asked for."""
-    query = call.query or {}
-    if call.resource == "nodes":
-        return ApiAnswer(Outcome.DONE, 200, {"items": []}, None)
-    if "continue" in query:
-        return ApiAnswer(Outcome.EXPIRED, 410, None, None)
-    if "limit" in query:
-        return ApiAnswer(Outcome.DONE, 200, {"items": [_pod(0)], "metadata": {"continue": "next"}}, None)
-    return ApiAnswer(Outcome.DONE, 200, {"items": [_pod(0), _pod(1)]}, None)
+class ExpiringOnce:
+    """Calls that are answered as by an API server that forgets a list when its second page is first asked for."""
+
+    def __init__(self) -> None:
+        self._forgot = False
+
+    async def make(self, call: ApiRequest, take: Callable[[Any], None]) -> ApiAnswer:
+        if call.resource == "nodes":
+            return ApiAnswer(Outcome.DONE, 200, {"items": []}, None)
+        is_second = "continue" in (call.query or {})
+        if is_second and not self._forgot:
+            self._forgot = True
+            return ApiAnswer(Outcome.EXPIRED, 410, None, None)
+        take(_pod(int(is_second)))
+        following = {} if is_second else {"metadata": {"continue": "next"}}
+        return ApiAnswer(Outcome.DONE, 200, {"items": [], **following}, None)
 
 
 async def test_a_pod_that_is_listed_twice_counts_once() -> None:
     """A list starts again if its next page has expired, after some pods have been read."""
-    found = await list_adopted(cast(ApiCalls, SimpleNamespace(make=_expiring)))
+    found = await list_adopted(cast(ApiCalls, ExpiringOnce()))
     assert [each.name for each in found] == ["shop/web-0", "shop/web-1"]

@@ -38,12 +38,17 @@ from taint_eviction.adapters.answers import (
 from taint_eviction.adapters.evictions import block_of
 from taint_eviction.adapters.fence import NotSent, asking_at_last
 from taint_eviction.core.text import one_line
+from taint_eviction.files.json_lists import CHUNK_BYTES, TooLong, read_bytes, read_items
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
 
 FIELD_MANAGER = "taint-eviction-controller"
 
 _NO_REFUSAL = Refusal("", "", {})
 _METHODS = {"get": "GET", "list": "GET", "patch": "PATCH", "delete": "DELETE", "create": "POST", "update": "PUT"}
+# Reads may follow redirects. Any other call would be done elsewhere, and its answer taken for the API server's.
+_READS = frozenset({"get", "list"})
+# A list may have many objects; they are read one after the other.
+_MOST_LIST_BYTES = 1 << 28
 _HEADERS = {"Accept": "application/json", "Content-Type": "application/json"}
 _PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/strategic-merge-patch+json"}
 _JSON_PATCH_HEADERS = {**_HEADERS, "Content-Type": "application/json-patch+json"}
@@ -107,6 +112,10 @@ class ApiAnswer:
         raise self.failure or CallFailed(f"unexpected answer (HTTP {self.status})", reason=FailureReason.OTHER)
 
 
+class AnswerTooLong(CallFailed):
+    """The answer has more bytes than its bound, so the rest was not read."""
+
+
 class ApiCalls:
     """Makes requests, any number at a time.
 
@@ -129,9 +138,17 @@ class ApiCalls:
         self._counted = counted
 
     async def make(
-        self, call: ApiRequest, ready: Ready | None = None, session: aiohttp.ClientSession | None = None
+        self,
+        call: ApiRequest,
+        ready: Ready | None = None,
+        session: aiohttp.ClientSession | None = None,
+        take: Callable[[Any], None] | None = None,
     ) -> ApiAnswer:
-        """Make a request and read the complete answer within the timeout; raise ``CallFailed`` if there is none.
+        """Make a request and read the complete answer within the timeout; raise ``CallFailed`` if there is none, and
+        ``AnswerTooLong`` if it has more bytes than one object may have: 16 MB.
+
+        ``take`` is called with each item of a list as it arrives, and the body of the answer has none; then an answer
+        may have 256 MB.
 
         ``session`` None: the client's.
 
@@ -144,7 +161,7 @@ class ApiCalls:
         try:
             async with asyncio.timeout(self._timeout_seconds) as limit:
                 with nullcontext() if ready is None else asking_at_last(lambda: self._untimed(ready, limit)):
-                    answer, content = await self._exchange(session, call)
+                    answer, body = await self._exchange(session, call, take)
         except TimeoutError:
             self._counted(call.verb, call.resource, "timeout")
             unanswered = f"no answer from the API server within {self._timeout_seconds:g} s"
@@ -152,13 +169,16 @@ class ApiCalls:
         except NotSent as why:
             self._counted(call.verb, call.resource, "held")
             raise CallFailed(f"not sent: {why}") from None
+        except TooLong as why:
+            self._counted(call.verb, call.resource, "connection")
+            raise AnswerTooLong(f"the API server's answer is not read to its end: {why}") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             self._counted(call.verb, call.resource, "connection")
             raise CallFailed(_connection_trouble(error), may_pass=True) from error
         status, headers = answer.status, answer.headers
         self._counted(call.verb, call.resource, str(status))
-        refusal = _NO_REFUSAL if status < 300 else read_refusal(content)
-        read = _read(call, status, headers, content, refusal)
+        refusal = read_refusal(body) if isinstance(body, bytes) else _NO_REFUSAL
+        read = _read(call, status, headers, body, refusal)
         if _AUDIT_ID not in headers and (read.outcome is Outcome.DONE or refusal.is_status):
             self._hear_date(call, answer, audited=False)
         return read
@@ -173,19 +193,44 @@ class ApiCalls:
         await ready()
         limit.reschedule(asyncio.get_running_loop().time() + self._timeout_seconds)
 
-    async def _exchange(self, session: aiohttp.ClientSession, call: ApiRequest) -> tuple[aiohttp.ClientResponse, bytes]:
+    async def _exchange(
+        self, session: aiohttp.ClientSession, call: ApiRequest, take: Callable[[Any], None] | None
+    ) -> tuple[aiohttp.ClientResponse, Any]:
+        """Return the answer and its body: bytes of a refusal, JSON of a success, or what kept it from being decoded."""
         answer = await session.request(
             _METHODS[call.verb],
             self._base_url + call.path,
             data=None if call.body is None else orjson.dumps(call.body),
             headers=_headers(call),
             timeout=_UNBOUNDED,
+            allow_redirects=call.verb in _READS,
         )
         if _AUDIT_ID in answer.headers:
             # Not once its body has arrived, which may take long: the date is that of its head.
             self._hear_date(call, answer, audited=True)
-        # An answer that was read to its end, or failed before, needs no closing.
-        return answer, await answer.read()
+        try:
+            body = await _body(answer, take)
+        except BaseException:
+            answer.close()  # An answer that was read to its end needs no closing.
+            raise
+        return answer, body
+
+
+async def _body(answer: aiohttp.ClientResponse, take: Callable[[Any], None] | None) -> Any:
+    # What is compressed is decompressed piece by piece, too.
+    chunks = answer.content.iter_chunked(CHUNK_BYTES)
+    if answer.status < 300 and take is not None:
+        try:
+            return await read_items(chunks, take, _MOST_LIST_BYTES)
+        except orjson.JSONDecodeError as error:
+            return error
+    content = await read_bytes(chunks)
+    if answer.status >= 300:
+        return content
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        return error
 
 
 def _headers(call: ApiRequest) -> Mapping[str, str]:
@@ -194,14 +239,12 @@ def _headers(call: ApiRequest) -> Mapping[str, str]:
     return _PATCH_HEADERS if isinstance(call.body, Mapping) else _JSON_PATCH_HEADERS
 
 
-def _read(call: ApiRequest, status: int, headers: Mapping[str, str], content: bytes, refusal: Refusal) -> ApiAnswer:
+def _read(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, refusal: Refusal) -> ApiAnswer:
     outcome = outcome_of(status, refusal, call.resource.partition("/")[0], call.name)
     if outcome is Outcome.DONE:
-        try:
-            return ApiAnswer(outcome, status, orjson.loads(content), None)
-        except ValueError:
-            why = f"the API server's answer is not JSON (HTTP {status})"
-            raise CallFailed(why, reason=FailureReason.OTHER) from None
+        if isinstance(body, orjson.JSONDecodeError):
+            raise CallFailed(f"the API server's answer is not JSON (HTTP {status})", reason=FailureReason.OTHER)
+        return ApiAnswer(outcome, status, body, None)
     failure = CallFailed(
         refusal_text(status, refusal),
         reason=failure_reason(status),

@@ -7,10 +7,10 @@ as the request. This module retries nothing: only the caller knows whether the c
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Generic
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.api_calls import AnswerTooLong, ApiCalls, ApiRequest
 from taint_eviction.adapters.json_fields import version_number
 from taint_eviction.adapters.kubernetes_objects import (
     MalformedObject,
@@ -27,8 +27,10 @@ from taint_eviction.runtime.ports import CallFailed, Page
 
 _PAGE = 500
 
-# How often a list restarts because its continue token has expired (after 5 minutes); then it is read in one answer.
-_PAGED_ATTEMPTS = 3
+# How often a list is begun if its continue token expires (after 5 minutes); then it has failed.
+_ATTEMPTS = 3
+
+Query = dict[str, str | int]
 
 
 class ApiReader:
@@ -51,16 +53,18 @@ class ApiReader:
 
     async def list_nodes(self) -> AsyncGenerator[Page[Node], None]:
         """List all nodes."""
-        async for page in self._list("nodes", read_node, {}, paged=True):
+        async for page in self._list("nodes", read_node, {}, _PAGE):
             yield page
 
     async def list_pods(self, node_name: str | None) -> AsyncGenerator[Page[Pod], None]:
         """List the pods bound to one node, or to any node.
 
-        The pods of one node are listed in one answer: the API server has an index by node, but older versions serve a
-        limited list from etcd and read all pods for it.
+        The pods of one node are listed in one answer: the API server has an index by node, but versions before 1.34
+        serve a limited list from etcd and read all pods for it. Only an answer with too many bytes is asked for again
+        in pages, of half as many pods as arrived.
         """
-        async for page in self._list("pods", self._look_and_read, _bound_to(node_name), paged=node_name is None):
+        limit = _PAGE if node_name is None else None
+        async for page in self._list("pods", self._look_and_read, _bound_to(node_name), limit):
             yield page
 
     async def cached_pods(self, node_name: str) -> tuple[Pod, ...]:
@@ -69,11 +73,11 @@ class ApiReader:
         A consistent list waits until that cache is as new as the request. While no pod changes, the API server asks
         etcd for its progress only ten times a second, so that wait is long right after a node was tainted.
         """
-        answer = await self._calls.make(
-            ApiRequest("list", "pods", query={**_bound_to(node_name), "resourceVersion": 0})
-        )
-        page, _ = self._page(answer.need(Outcome.DONE).body, self._look_and_read, "pods")
-        return page.objects
+        page = _PageRead(self._malformed, self._look_and_read)
+        # Without a limit: with one, the API server may ignore the version.
+        request = ApiRequest("list", "pods", query={**_bound_to(node_name), "resourceVersion": 0})
+        answer = await self._calls.make(request, take=page.take)
+        return page.finished(answer.need(Outcome.DONE).body, "pods")[0].objects
 
     def _look_and_read(self, body: object) -> Parsed[Pod]:
         self._look_at_pod(body)
@@ -97,39 +101,61 @@ class ApiReader:
     # Lists
 
     async def _list(
-        self, resource: str, read: Callable[[object], Parsed[ObjectT]], query: dict[str, str | int], paged: bool
+        self, resource: str, read: Callable[[object], Parsed[ObjectT]], query: Query, limit: int | None
     ) -> AsyncGenerator[Page[ObjectT], None]:
+        """Yield the pages of a list. What was yielded stays valid when the list begins anew: it then only names more
+        objects than exist.
+        """
         attempt, token = 1, ""
         while True:
-            limit = {"limit": _PAGE} if paged and attempt <= _PAGED_ATTEMPTS else {}
-            following = {"continue": token} if token else {}
-            answer = await self._calls.make(ApiRequest("list", resource, query={**query, **limit, **following}))
-            if token and answer.outcome is Outcome.EXPIRED:
-                # The pages that were yielded remain valid: the list then only names more objects than exist.
+            limited: Query = {} if limit is None else {"limit": limit}
+            following: Query = {"continue": token} if token else {}
+            page: _PageRead[ObjectT] = _PageRead(self._malformed, read)
+            try:
+                answer = await self._calls.make(
+                    ApiRequest("list", resource, query={**query, **limited, **following}), take=page.take
+                )
+            except AnswerTooLong:
+                if page.items <= 1:
+                    raise
+                limit = page.items // 2
+                continue
+            if token and answer.outcome is Outcome.EXPIRED and attempt < _ATTEMPTS:
                 attempt, token = attempt + 1, ""
                 continue
-            page, token = self._page(answer.need(Outcome.DONE).body, read, resource)
-            yield page
+            found, token = page.finished(answer.need(Outcome.DONE).body, resource)
+            yield found
             if not token:
                 return
 
-    def _page(self, body: Any, read: Callable[[object], Parsed[ObjectT]], resource: str) -> tuple[Page[ObjectT], str]:
+
+class _PageRead(Generic[ObjectT]):
+    """A page whose objects are read as they arrive; their JSON is not kept."""
+
+    def __init__(self, malformed: MalformedObjects, read: Callable[[object], Parsed[ObjectT]]) -> None:
+        self.items = 0
+        self._malformed = malformed
+        self._read: Callable[[object], Parsed[ObjectT]] = read
+        self._objects: list[ObjectT] = []
+        self._present: set[str] = set()
+
+    def take(self, item: object) -> None:
+        self.items += 1
+        uid = readable_uid(item)
+        if uid is not None:
+            self._present.add(uid)
+        with contextlib.suppress(MalformedObject):
+            self._objects.append(self._malformed.read(self._read, item))
+
+    def finished(self, body: Any, resource: str) -> tuple[Page[ObjectT], str]:
+        """Return the page, and the token of the next one, "" for none. ``body``: the list without its items."""
         metadata = body.get("metadata") if isinstance(body, dict) else None
-        items = body.get("items") if isinstance(body, dict) else None
-        if not isinstance(metadata, dict) or not isinstance(items, list | None):
+        if not isinstance(metadata, dict) or not isinstance(body.get("items"), list | None):
             raise CallFailed(f"the API server's answer is not a list of {resource}")
-        objects: list[ObjectT] = []
-        present: set[str] = set()
-        for item in items or ():
-            uid = readable_uid(item)
-            if uid is not None:
-                present.add(uid)
-            with contextlib.suppress(MalformedObject):
-                objects.append(self._malformed.read(read, item))
         token = metadata.get("continue")
-        page = Page(tuple(objects), frozenset(present), version_number(metadata))
+        page = Page(tuple(self._objects), frozenset(self._present), version_number(metadata))
         return page, token if isinstance(token, str) else ""
 
 
-def _bound_to(node_name: str | None) -> dict[str, str | int]:
+def _bound_to(node_name: str | None) -> Query:
     return {"fieldSelector": "spec.nodeName!=" if node_name is None else f"spec.nodeName={node_name}"}

@@ -46,6 +46,7 @@ _WAITS = "waitsInTheFilter"
 _EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
 # Put before a line that is not JSON: Kopf also accepts NaN, or half of a surrogate pair.
 _NO_JSON = b"no JSON: "
+_LONGEST_EXCERPT = 1000
 # What is left of an object is mostly below 1 kB. More than this many bytes of it wait here while Kopf orders events.
 _LONG = 1 << 16
 # A chunk that ends with dropped events would end with a bookmark. One of this many bookmarks is passed on.
@@ -116,34 +117,30 @@ class WatchFilter:
         reached, self._reached = self._reached, None
         return reached
 
-    def filter_page(self, page: JsonObject, *, first: bool) -> JsonObject:
-        """Filter a page of a list. The ``first`` page forgets what was passed on before: it may be gone since."""
-        if first:
-            self._passed.clear()
-            self._under_way.clear()
-            self._waiting.clear()  # The objects of a list that failed half way were never shown.
-            self._reached = None  # Versions may be lower than before, if the storage was restored.
-        items = page.get("items")
-        if not isinstance(items, list):
-            return page
-        kept = []
-        for item in items:
-            try:
-                body = self._fields(item)
-                uid, digest = _text(body["metadata"], "uid"), _digest(body)
-                wanted = self._wanted is None or self._wanted(self._kind, body)
-            except (KeyError, TypeError, AttributeError):
-                kept.append(item)  # The listener has to see, and to report, that it is malformed.
-                continue
-            if not wanted:
-                continue
-            self._passed[uid] = digest
-            if self._known is None or not self._known(self._kind, body):
-                self._shown.add(uid)
-                version = body["metadata"].get("resourceVersion")
-                self._under_way[uid] = version
-                kept.append(self._shortened(body, uid, version))
-        return {**page, "items": kept}
+    def begin_list(self) -> None:
+        """Forget what was passed on before: it may be gone since."""
+        self._passed.clear()
+        self._under_way.clear()
+        self._waiting.clear()  # The objects of a list that failed half way were never shown.
+        self._reached = None  # Versions may be lower than before, if the storage was restored.
+
+    def filter_item(self, item: Any, kept: list[Any]) -> None:
+        """Add an item of a list to ``kept`` as Kopf is to see it, unless it is not to see it."""
+        try:
+            body = self._fields(item)
+            uid, digest = _text(body["metadata"], "uid"), _digest(body)
+            wanted = self._wanted is None or self._wanted(self._kind, body)
+        except (KeyError, TypeError, AttributeError):
+            kept.append(item)  # The listener has to see, and to report, that it is malformed.
+            return
+        if not wanted:
+            return
+        self._passed[uid] = digest
+        if self._known is None or not self._known(self._kind, body):
+            self._shown.add(uid)
+            version = body["metadata"].get("resourceVersion")
+            self._under_way[uid] = version
+            kept.append(self._shortened(body, uid, version))
 
     def filter(self, lines: Iterable[bytes]) -> tuple[list[bytes], list[JsonObject]]:
         """Return the lines for Kopf, and the events that go to the listener directly.
@@ -171,7 +168,8 @@ class WatchFilter:
         try:
             event = orjson.loads(line)
         except ValueError:
-            return _NO_JSON + line, False  # Kopf must not understand it either, and end this watch.
+            # Kopf must not understand it either, and end this watch.
+            return _NO_JSON + line[:_LONGEST_EXCERPT], False
         try:
             event_type, body = event["type"], event["object"]
             if event_type == "BOOKMARK":

@@ -14,7 +14,7 @@ import orjson
 from taint_eviction.core.text import one_line
 from taint_eviction.kopf_shell.discovery import Discovery
 from taint_eviction.kopf_shell.endings import error_line, refusal
-from taint_eviction.kopf_shell.responses import Filtered, Purpose, RewrittenResponse, purpose_of
+from taint_eviction.kopf_shell.responses import TOO_LONG, Filtered, Purpose, RewrittenResponse, purpose_of
 from taint_eviction.kopf_shell.watch_filter import WatchFilter
 from taint_eviction.runtime.ports import WatchListener
 
@@ -128,8 +128,10 @@ class WatchInterceptor:
             case Purpose.DISCOVER:
                 response.rewrite = lambda _status, found: self._discovery.keep(request.url.path, response, found)
             case Purpose.LIST:
-                first = "continue" not in request.url.query
-                response.rewrite = lambda _status, page: self._filter_page(page, first)
+                if "continue" not in request.url.query:
+                    self._watch_filter.begin_list()
+                response.keep = self._watch_filter.filter_item
+                response.rewrite = self._note_page
             case Purpose.WATCH:
                 Filtered.put_before(response, self._filter)
                 self._opened()
@@ -138,12 +140,11 @@ class WatchInterceptor:
         self.failure = refusal(status, answer)
         return answer
 
-    def _filter_page(self, page: Any, first: bool) -> Any:
-        if not isinstance(page, dict):
-            return page
-        metadata = page.get("metadata")
-        self._listed = self._listed or not (isinstance(metadata, dict) and metadata.get("continue"))
-        return self._watch_filter.filter_page(page, first=first)
+    def _note_page(self, _status: int, page: Any) -> Any:
+        if isinstance(page, dict):
+            metadata = page.get("metadata")
+            self._listed = self._listed or not (isinstance(metadata, dict) and metadata.get("continue"))
+        return page
 
     def _opened(self) -> None:
         if self._listed:
@@ -159,6 +160,8 @@ class WatchInterceptor:
         for line in lines:
             if line.startswith(_ERROR_EVENT):
                 self._note_error_event(line)
+            elif line is TOO_LONG:
+                self.failure = f"the watch brought {TOO_LONG.decode()}"
         passed, endings = self._watch_filter.filter(lines)
         for event in endings:
             self._report_event(event)

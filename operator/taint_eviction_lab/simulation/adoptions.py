@@ -53,7 +53,7 @@ class _Requests:
         self._writes = world.pod_writes
         self._calls = calls
 
-    async def make(self, call: ApiRequest) -> ApiAnswer:
+    async def make(self, call: ApiRequest, *, take: Callable[[JsonObject], None] | None = None) -> ApiAnswer:
         """Make a request; raise ``CallFailed`` if there is no answer."""
         key = NamespacedName(call.namespace, call.name)
         patch = cast(list[JsonObject], call.body or [])
@@ -75,6 +75,10 @@ class _Requests:
                 raise
             status = _CONFLICT if failure.reason is FailureReason.CONFLICT else _BAD_REQUEST
             return ApiAnswer(Outcome.REFUSED, status, None, failure)
+        if take is not None and body is not None:
+            for item in body["items"]:
+                take(item)
+            body = {**body, "items": []}
         return ApiAnswer(Outcome.DONE, 200, body, None)
 
     def _list(self, label_selector: str) -> JsonObject:
