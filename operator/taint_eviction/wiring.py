@@ -22,6 +22,7 @@ from taint_eviction.adapters.comparisons import ComparisonReporter, JournalCompa
 from taint_eviction.adapters.credentials import Connection
 from taint_eviction.adapters.event_recorder import EventRecorder
 from taint_eviction.adapters.history_endpoint import HistoryEndpoint
+from taint_eviction.adapters.http_port import Address
 from taint_eviction.adapters.journal import Journal
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.log_reporter import LogReporter
@@ -31,7 +32,7 @@ from taint_eviction.adapters.metrics import CONTENT_TYPE, Metrics
 from taint_eviction.adapters.observations import Observations, matters_to
 from taint_eviction.adapters.outcome_memory import OutcomeMemory
 from taint_eviction.adapters.policy_file_follower import PolicyFileFollower
-from taint_eviction.adapters.probe_server import Address, ProbeServer
+from taint_eviction.adapters.probe_server import ProbeServer
 from taint_eviction.adapters.readings import readings_of
 from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporter, LeaderReporter, MetricsReporter
 from taint_eviction.adapters.state_config_map import StateConfigMap
@@ -90,6 +91,7 @@ def build(
     settings: Settings,
     *,
     listen: Address | None = None,
+    probe_listen: Address | None = None,
     reinstall_signal_handlers: Callable[[], None] = lambda: None,
     tuning: WatchTuning | None = None,
     journal: Journal | None = None,
@@ -99,7 +101,8 @@ def build(
 ) -> Application:
     """Build a controller.
 
-    ``listen`` is where probes and metrics are served, None for nowhere. ``reinstall_signal_handlers`` puts the caller's
+    ``listen`` is where metrics, documents and probes are served, ``probe_listen`` where probes alone are; None for
+    nowhere. ``reinstall_signal_handlers`` puts the caller's
     signal handlers back after Kopf has replaced them. ``tuning`` sets Kopf, None for its defaults. ``policy_file`` is
     followed while the controller runs; None: the policy of the settings stays. ``compared_before``: the comparisons of
     earlier dry runs in the journal.
@@ -169,24 +172,25 @@ def build(
     )
     metrics.read_from(readings)
     health = Health(driver, elector, control_state, policy_invalid)
-    probes = None
+    checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
+    servers = [] if probe_listen is None else [ProbeServer(probe_listen, checks)]
     if listen is not None:
         process = _process_state(identity, settings, gate, elector, engine, health=health, adopter=assembled.adopter)
         history = HistoryEndpoint(memory, clock, process)
         endpoints = StatusEndpoints(live.controller.status, clock, process, shadow, history.recent)
-        checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
         documents = {
             "/status": endpoints.status,
             "/explain": endpoints.explain,
             "/history": history.history,
             "/compare": endpoints.compare,
         }
-        probes = ProbeServer(listen, checks, documents, metrics.render, CONTENT_TYPE)
+        pages = {"/metrics": lambda: (metrics.render(), CONTENT_TYPE)}
+        servers.append(ProbeServer(listen, checks, documents, pages))
     companions = Companions(
         learn_time=lambda: learn_time(clock, ask),
         drain_events=recorder.drain,
         close=connection.close,
-        probes=probes,
+        servers=servers,
         tasks={
             "events": recorder.run,
             "time": lambda: keep_asking(clock, ask),

@@ -6,8 +6,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from taint_eviction.adapters.http_port import Address, ListenError
 from taint_eviction.adapters.metrics import CONTENT_TYPE, Metrics
-from taint_eviction.adapters.probe_server import Address, ListenError, ProbeServer
+from taint_eviction.adapters.probe_server import ProbeServer
 
 
 def broken() -> tuple[bool, str]:
@@ -22,7 +23,9 @@ async def echo(query: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
 async def server() -> AsyncIterator[ProbeServer]:
     """A server with a probe of each kind."""
     probes = {"/healthz": lambda: (True, "turning"), "/readyz": lambda: (False, "nodes are not listed"), "/bug": broken}
-    server = ProbeServer(Address("127.0.0.1", 0), probes, {"/echo": echo}, Metrics("1.0").render, CONTENT_TYPE)
+    metrics = Metrics("1.0")
+    pages = {"/metrics": lambda: (metrics.render(), CONTENT_TYPE)}
+    server = ProbeServer(Address("127.0.0.1", 0), probes, {"/echo": echo}, pages)
     await server.start()
     yield server
     await server.stop()
@@ -70,7 +73,7 @@ async def test_anything_else_is_refused(server: ProbeServer) -> None:
 
 async def test_a_port_in_use_is_reported_in_one_line(server: ProbeServer) -> None:
     """The error contains the address."""
-    second = ProbeServer(Address("127.0.0.1", server.port), {}, {}, bytes, CONTENT_TYPE)
+    second = ProbeServer(Address("127.0.0.1", server.port), {})
     with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{server.port}: .*in use"):
         await second.start()
     await second.stop()

@@ -220,7 +220,7 @@ async def test_resume_only_releases_one_node(levers: Levers) -> None:
     await until(lambda: levers.left() == {"a", "b", "held", "waits", "db-0"})
     assert levers.data().keys() == {"format", "pause-node.n1", "pause-node.n3", "pause-node.cp"}
     patches = levers.server.requests.select(verb="patch", resource="configmaps")
-    assert [len(patch.body["data"]) for patch in patches if "pause" in patch.body["data"]] == [5]
+    assert len([patch for patch in patches if "pause" in patch.body["data"]]) == 1
 
 
 async def test_resume_only_a_namespace_pauses_the_others(levers: Levers) -> None:

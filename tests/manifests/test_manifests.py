@@ -243,26 +243,35 @@ def test_the_lease_and_the_config_map_are_those_there_are_rights_for(build: str)
 
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_probes_ask_the_port_that_is_listened_on(build: str) -> None:
-    """Liveness and start-up ask for health, readiness for readiness, at the one named port of --listen."""
-    [port] = container(build)["ports"]
-    assert flag(build, "listen").rpartition(":")[2] == str(port["containerPort"])
+    """Liveness and start-up ask for health, readiness for readiness, at the port of --probe-listen."""
+    http, probes = container(build)["ports"]
+    assert flag(build, "listen").rpartition(":")[2] == str(http["containerPort"])
+    assert flag(build, "probe-listen").rpartition(":")[2] == str(probes["containerPort"])
     paths = {name: container(build)[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
     assert {name: get["path"] for name, get in paths.items()} == {
         "startup": "/healthz",
         "liveness": "/healthz",
         "readiness": "/readyz",
     }
-    assert {get["port"] for get in paths.values()} == {port["name"]}
-    assert {get.get("host", "") for get in paths.values()} == {flag(build, "listen").rpartition(":")[0]}
+    assert {get["port"] for get in paths.values()} == {probes["name"]}
+    assert {get.get("host", "") for get in paths.values()} == {flag(build, "probe-listen").rpartition(":")[0]}
 
 
 @pytest.mark.parametrize("build", IN_CLUSTER)
 def test_probes_and_metrics_get_through_the_network_policy(build: str) -> None:
-    """Traffic may enter at the container's port and leave to the API server's ports, and nothing else may."""
+    """Probes may come from anywhere, others are named; traffic may leave to the API server's ports alone."""
     spec = one(build, "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
-    [port] = container(build)["ports"]
-    assert spec["ingress"] == [{"ports": [{"port": port["name"], "protocol": "TCP"}]}]
+    http, probes = (port["name"] for port in container(build)["ports"])
+    for_probes, for_metrics = spec["ingress"]
+    assert for_probes == {"ports": [{"port": probes, "protocol": "TCP"}]}
+    assert for_metrics["ports"] == [{"port": http, "protocol": "TCP"}]
+    named = [peer["podSelector"]["matchExpressions"] for peer in for_metrics["from"]]
+    assert [(each["key"], each["values"]) for [each] in named] == [
+        ("app.kubernetes.io/name", ["prometheus"]),
+        ("k8s-app", ["konnectivity-agent"]),
+    ]
+    assert all("matchLabels" not in peer["podSelector"] for peer in for_metrics["from"])
     [egress] = spec["egress"]
     assert [port["port"] for port in egress["ports"]] == [443, 6443]
 
@@ -271,7 +280,7 @@ def test_the_pod_monitor_scrapes_the_named_port() -> None:
     """Every replica is scraped where it serves metrics, and a dry run is a job of its own."""
     monitor = one("overlays/monitoring", "PodMonitor")["spec"]
     [endpoint] = monitor["podMetricsEndpoints"]
-    [port] = container("overlays/monitoring")["ports"]
+    port, _ = container("overlays/monitoring")["ports"]
     assert (endpoint["port"], endpoint["path"]) == (port["name"], "/metrics")
     label = monitor["jobLabel"]
     jobs = {pod(build)["metadata"]["labels"][label] for build in ("overlays/monitoring", "overlays/dry-run")}

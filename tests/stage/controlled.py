@@ -20,7 +20,7 @@ from tests.stage.waiting import PATIENCE_SECONDS, free_port, until
 
 from fake_apiserver import ApiServer
 from taint_eviction.adapters.credentials import Connection
-from taint_eviction.adapters.probe_server import Address
+from taint_eviction.adapters.http_port import Address
 from taint_eviction.adapters.token_sources import FixedAuthorization
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.runtime.clock import ServerClock

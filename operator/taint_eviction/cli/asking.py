@@ -218,4 +218,7 @@ def _advice(answer: ApiAnswer, port: int) -> str:
         return "no pod has the name of the Lease's holder: it may use its host's network; ask it with status --server"
     if answer.lacks_right:
         return "this needs the right to get pods/proxy; or forward a port, and ask with status --server"
-    return f"does it listen on port {port} (--listen), and not on loopback alone?"
+    return (
+        f"does it listen on port {port} (--listen), and not on loopback alone?"
+        " Does a NetworkPolicy let the API server in?"
+    )

@@ -19,8 +19,8 @@ from taint_eviction.adapters import preflight
 from taint_eviction.adapters.audit import AuditLog
 from taint_eviction.adapters.comparisons import JournalComparisons
 from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection
+from taint_eviction.adapters.http_port import Address, ListenError, raise_open_files
 from taint_eviction.adapters.journal import Journal
-from taint_eviction.adapters.probe_server import Address, ListenError
 from taint_eviction.adapters.rotating_lines import Lines, RotatingLines
 from taint_eviction.cli.exit_codes import ExitCode
 from taint_eviction.cli.logs import LogFormat, set_up_logging
@@ -110,6 +110,7 @@ def _unwritable(audit_log: str | None) -> list[str]:
 
 
 def _run(settings: Settings, flags: dict[str, Any]) -> int:
+    raise_open_files()
     try:
         return asyncio.run(_serve(settings, flags))
     except (CredentialsError, ListenError) as error:
@@ -146,7 +147,9 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
     clock = ServerClock()
     connection = await find_connection(flags["kubeconfig"], flags["context"], clock)
     settings = _with_lease_namespace(settings, connection)
-    listen = Address(*flags["listen"]) if flags["listen"] is not None else None
+    listen, probe_listen = (
+        Address(*flags[name]) if flags[name] is not None else None for name in ("listen", "probe_listen")
+    )
     journal = compared_before = None
     if flags["journal"]:
         compared_before = _compared_before(Path(flags["journal"])) if settings.dry_run else None
@@ -156,6 +159,7 @@ async def _serve(settings: Settings, flags: dict[str, Any]) -> int:
         clock,
         settings,
         listen=listen,
+        probe_listen=probe_listen,
         reinstall_signal_handlers=signals.install,
         journal=journal,
         audit=_audit_log(flags),

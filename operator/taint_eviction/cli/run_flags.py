@@ -45,6 +45,13 @@ _PROCESS = (
         show_default="not served",
     ),
     _flag(
+        "--probe-listen",
+        type=HostPort(),
+        help="Address on which to serve /healthz and /readyz alone, so that nobody who uses up the connections of"
+        " --listen can make a probe fail.",
+        show_default="not served",
+    ),
+    _flag(
         "--wait-for-api",
         is_flag=True,
         help="Wait for an API server that cannot be reached instead of exiting. In a pod, the controller always waits.",

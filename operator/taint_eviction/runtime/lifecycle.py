@@ -5,7 +5,7 @@ module does not build the parts (``wiring``) and does not catch signals (``cli``
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -40,13 +40,13 @@ class Companions:
     """What starts and ends with the controller, as callables.
     ``learn_time`` returns once the API server's time is known, or after a bounded wait. ``tasks``, by name, run until
     they are cancelled. ``drain_events`` waits for at most the given seconds until all events are posted. ``close`` ends
-    the connections to the API server. ``probes`` None: no HTTP requests are answered.
+    the connections to the API server. ``servers`` answer HTTP requests.
     """
 
     learn_time: Callable[[], Awaitable[None]]
     drain_events: Callable[[float], Awaitable[bool]]
     close: Callable[[], Awaitable[None]]
-    probes: Server | None = None
+    servers: Sequence[Server] = ()
     tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=dict)
 
 
@@ -84,8 +84,8 @@ class Lifecycle:
             await asyncio.gather(running, stopping, return_exceptions=True)
             if self._elector is not None:
                 await self._elector.release()
-            if self._companions.probes is not None:
-                await self._companions.probes.stop()
+            for server in self._companions.servers:
+                await server.stop()
             await self._companions.close()
 
     async def _stop(self) -> None:
@@ -95,8 +95,8 @@ class Lifecycle:
         await self._companions.drain_events(_DRAIN_SECONDS)
 
     async def _run_all(self) -> None:
-        if self._companions.probes is not None:
-            await self._companions.probes.start()
+        for server in self._companions.servers:
+            await server.start()
         async with asyncio.TaskGroup() as group:
             if self._elector is None:
                 logger.info("runs without leader election: no Lease says who acts")

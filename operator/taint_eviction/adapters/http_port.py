@@ -1,0 +1,250 @@
+"""A small HTTP/1.1 server, for GET and HEAD alone. Anybody may connect to it: what clients can make it keep is bounded.
+
+Each connection holds at most a request's head and one answer: there are no bodies, and no request is read before the
+one before it has been answered. A head must be complete within a few seconds and 16 kB. If all connections are taken,
+the oldest one without a complete request is closed for a new one; so idle clients keep nobody out. The general servers
+of Python keep up to 1 MB of unfinished headers for each of any number of connections.
+
+This module knows no paths (``probe_server``).
+
+Reference: https://www.rfc-editor.org/rfc/rfc9112
+"""
+
+import asyncio
+import contextlib
+import logging
+import resource
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from taint_eviction.core.text import one_line
+
+logger = logging.getLogger(__name__)
+
+# The connections of one port.
+MAX_CONNECTIONS = 64
+_MAX_HEAD_BYTES = 2**14
+_HEAD_SECONDS = 5.0
+# A client that reads slower than this is cut off.
+_ANSWER_SECONDS = 10.0
+# A closed connection is read for so long and so much, since a client that still sends would lose the answer.
+_LINGER_SECONDS = 1.0
+_MAX_PARAMETERS = 20
+
+# All ports together leave three quarters of the open files to the API server's connections, and to files. Each may
+# have as many clients waiting to be accepted as it has connections; they are accepted before others can be closed.
+_SHARE_OF_OPEN_FILES = 16
+
+# Malformed requests of this time are one line in the log.
+_REPEAT_SECONDS = 60.0
+
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error"}
+_REASONS |= {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
+
+
+class ListenError(Exception):
+    """The server cannot listen on the address; one line that says why."""
+
+
+class Address(NamedTuple):
+    """Where to listen. ``host`` "" means every address, ``port`` 0 any free port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class PortAnswer(NamedTuple):
+    """What to answer a request."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+# Takes the path and the query.
+Handler = Callable[[str, Mapping[str, str]], Awaitable[PortAnswer]]
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str]
+    closes: bool
+
+
+class _Malformed(Exception):
+    """The request cannot be read: the status to answer, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files to the highest that the system allows this process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # Some systems allow less than they say.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def connections_allowed() -> int:
+    """Return how many connections a port may have, by the limit of open files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft < 0 else max(1, min(MAX_CONNECTIONS, soft // _SHARE_OF_OPEN_FILES))
+
+
+class HttpPort:
+    """Serves from ``start`` to ``stop``; ``handle`` answers, and never raises."""
+
+    def __init__(self, address: Address, handle: Handler) -> None:
+        self._address = address
+        self._handle = handle
+        self._server: asyncio.Server | None = None
+        self._room = MAX_CONNECTIONS
+        # The connections, oldest first, and whether each is without a complete request.
+        self._waiting: dict[asyncio.StreamWriter, bool] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._malformed = 0
+        self._said_at: float | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def port(self) -> int:
+        """The port of the running server; before ``start`` the port of the address."""
+        sockets = self._server.sockets if self._server is not None else ()
+        return int(sockets[0].getsockname()[1]) if sockets else self._address.port
+
+    async def start(self) -> None:
+        """Listen; raise ``ListenError`` if the address is in use or unavailable."""
+        self._room = connections_allowed()
+        try:
+            self._server = await asyncio.start_server(
+                self._connected,
+                self._address.host or None,
+                self._address.port,
+                limit=_MAX_HEAD_BYTES,
+                backlog=self._room,
+            )
+        except OSError as error:
+            raise ListenError(f"cannot listen on {self._address}: {error.strerror or error}") from error
+
+    async def stop(self) -> None:
+        """Stop listening and end open connections. May be called again."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Connections
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._waiting) >= self._room:
+            oldest = next((each for each, waits in self._waiting.items() if waits), writer)
+            oldest.transport.abort()
+            if oldest is writer:
+                return
+            del self._waiting[oldest]
+        self._waiting[writer] = True
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="http")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            # The client may go at any moment, and a connection that was closed for another one is gone as well.
+            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+                while await self._answer_one(reader, writer):
+                    self._waiting[writer] = True
+                await self._linger(reader, writer)
+        finally:
+            self._waiting.pop(writer, None)
+            writer.transport.abort()
+
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Read and answer a request; return whether the client may send another one."""
+        try:
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            request = _read(head)
+        except asyncio.LimitOverrunError:
+            return await self._refuse(writer, _Malformed(431, f"its headers are longer than {_MAX_HEAD_BYTES} bytes"))
+        except _Malformed as why:
+            return await self._refuse(writer, why)
+        if writer in self._waiting:
+            self._waiting[writer] = False
+        if request.method in ("GET", "HEAD"):
+            # One request begins in a pass of the event loop: many at once must not keep it from its other work.
+            async with self._turn:
+                await asyncio.sleep(0)
+            answer = await self._handle(request.path, request.query)
+        else:
+            answer = PortAnswer(405, b"only GET and HEAD are allowed\n")
+        await _send(writer, answer, with_body=request.method != "HEAD", closes=request.closes)
+        return not request.closes
+
+    async def _refuse(self, writer: asyncio.StreamWriter, why: _Malformed) -> bool:
+        self._note_malformed(writer, why)
+        await _send(writer, PortAnswer(why.status, f"{why}\n".encode()), with_body=True, closes=True)
+        return False
+
+    def _note_malformed(self, writer: asyncio.StreamWriter, why: _Malformed) -> None:
+        self._malformed += 1
+        now = asyncio.get_running_loop().time()
+        if self._said_at is not None and now - self._said_at < _REPEAT_SECONDS:
+            return
+        peer = writer.get_extra_info("peername")
+        client = peer[0] if isinstance(peer, tuple) else "a client that is gone"
+        text = "malformed requests at port %d: %d since this was last said, the last one from %s: %s"
+        logger.warning(text, self.port, self._malformed, client, why)
+        self._malformed, self._said_at = 0, now
+
+    async def _linger(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Close the sending side, and discard what the client still sends: a reset would take the answer from it."""
+        writer.write_eof()
+        async with asyncio.timeout(_LINGER_SECONDS):
+            for _ in range(4):
+                if not await reader.read(_MAX_HEAD_BYTES):
+                    return
+
+
+def _read(head: bytes) -> _Request:
+    """Read a request's head; raise ``_Malformed``."""
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):
+        raise _Malformed(400, f"not a request of HTTP/1.1: {one_line(lines[0], 80)}")
+    headers: dict[str, str] = {}
+    for line in lines[1:-2]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise _Malformed(400, f"not a header: {one_line(line, 80)}")
+        headers[name.lower()] = value.strip().lower()
+    try:
+        target = urlsplit(words[1])
+        query = dict(parse_qsl(target.query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
+    except ValueError:
+        raise _Malformed(400, f"not a URL: {one_line(words[1], 80)}") from None
+    # Bodies are not read, so nothing can follow one.
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    closes = has_body or words[2] == "HTTP/1.0" or "close" in headers.get("connection", "")
+    return _Request(words[0], unquote(target.path), query, closes)
+
+
+async def _send(writer: asyncio.StreamWriter, answer: PortAnswer, *, with_body: bool, closes: bool) -> None:
+    head = [
+        f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, 'Other')}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
+        *(["Allow: GET, HEAD"] if answer.status == 405 else []),
+        *(["Connection: close"] if closes else []),
+    ]
+    writer.write("\r\n".join([*head, "", ""]).encode("latin-1") + (answer.body if with_body else b""))
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        await writer.drain()
