@@ -175,7 +175,7 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
         effects = failed(self, record, work, outcome, now)
         decision, failures = record.decision, record.failures
         if decision is not None and failures is not None and outcome.block is not None and self._pods.knows(record):
-            record.failures = dataclasses.replace(failures, refused_since_at=decision.fire_at)
+            record.failures = dataclasses.replace(failures, refused_seconds=now.at - decision.fire_at)
             self._queue.schedule(record, self._dispatch.announce(record, decision, now), now.at)
         return effects
 
@@ -185,7 +185,7 @@ def patience_counts_from_the_deadline(patch: pytest.MonkeyPatch) -> None:
 
 def holds_interrupt_nothing(patch: pytest.MonkeyPatch) -> None:
     """After a budget's first refusal, time in which the pod is held back or nobody leads counts as patience, too."""
-    patch.setattr(FailedAttempts, "interrupted", property(lambda self: self))
+    patch.setattr(FailedAttempts, "without_refusals", property(lambda self: self))
 
 
 def breaker_judges_what_is_listed(patch: pytest.MonkeyPatch) -> None:

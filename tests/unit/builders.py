@@ -173,9 +173,9 @@ class Stage:
         """Tell what people have ordered now."""
         return self.brain.order(control_state, moment(self.now))
 
-    def evaluate(self) -> list[Effect]:
+    def evaluate(self, term: int = 0) -> list[Effect]:
         """Let the circuit breaker look now."""
-        return self.brain.evaluate(moment(self.now))
+        return self.brain.evaluate(moment(self.now), term)
 
     def change_policy(self, policy: EvictionPolicy) -> list[Effect]:
         """Let another policy of evicting hold from now on."""

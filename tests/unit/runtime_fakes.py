@@ -122,6 +122,7 @@ class FakeGate:
 
     def __init__(self) -> None:
         self.open = True
+        self.term = 0
         self.closes_after: int | None = None
 
     def may_act(self) -> bool:

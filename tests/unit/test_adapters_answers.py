@@ -132,3 +132,37 @@ def test_any_body_is_read(body: bytes) -> None:
     for code in (404, 409, 422, 500):
         assert outcome_of(code, refusal, "pods", "web") in Outcome
     assert "\n" not in refusal_text(500, refusal)
+
+
+@pytest.mark.parametrize(
+    ("message", "denied"),
+    [
+        ('admission webhook "guard.example.com" denied the request: not today', True),
+        ('admission webhook "guard.example.com" denied the request without explanation', True),
+        ("pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no: never", True),
+        (
+            "pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'x-taint-eviction-controller' with binding 'b'"
+            " denied request: expression resulted in error",
+            False,
+        ),
+        (
+            "pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'renamed' with binding 'b' denied request:"
+            " taint-eviction-controller: a pod is evicted only with its UID as a precondition",
+            False,
+        ),
+        ('Internal error occurred: failed calling webhook "guard.example.com": timeout', False),
+        ('pods "web-0" is forbidden: User "tec" cannot create resource "pods/eviction"', False),
+        ("too many requests", False),
+    ],
+)
+def test_admission_is_known_by_its_words(message: str, denied: bool) -> None:
+    """The HTTP status is its author's choice. What this controller's own policy refuses does not count."""
+    body = json.dumps({"kind": "Status", "code": 418, "message": message}).encode()
+    assert read_refusal(body).denied is denied
+
+
+def test_a_denial_by_404_does_not_look_like_a_pod_that_is_gone() -> None:
+    """A webhook may choose the status, the reason and the details."""
+    details = {"kind": "pods", "name": "web-0"}
+    assert outcome_of(404, Refusal("NotFound", "", details), "pods", "web-0") is Outcome.ABSENT
+    assert outcome_of(404, Refusal("NotFound", "", details, denied=True), "pods", "web-0") is Outcome.REFUSED

@@ -1072,9 +1072,9 @@ def test_suspensions_of_others_do_not_affect_patience(control_state: ControlStat
     """Neither the beginning nor the end of such a suspension moves the end of the pod's patience."""
     stage = refused(12)
     stage.order(control_state)
-    stage.at(50).order(NOTHING)
+    stage.at(40).order(NOTHING)
     assert attempt(stage, blocked(999)) is True
-    assert stage.next_at() == 70 + 10  # At 50 the pod had waited for its turn for 10 s.
+    assert stage.next_at() == 70
 
 
 def test_a_suspension_that_begins_and_ends_during_a_deletion_attempt_stops_it() -> None:
@@ -1108,23 +1108,49 @@ def test_a_new_policy_that_holds_nothing_does_not_restart_patience() -> None:
     assert stage.next_at() == 55
 
 
-@pytest.mark.parametrize(("seconds", "deletes_at"), [(2.0, 70), (2.001, 100)])
-def test_patience_begins_anew_after_a_gap_between_evaluations(seconds: float, deletes_at: float) -> None:
-    """A process that has not evaluated for more than two seconds did not lead, or was frozen."""
+@pytest.mark.parametrize(("term", "deletes_at"), [(0, 70), (1, 100)])
+def test_patience_begins_anew_under_another_leadership(term: int, deletes_at: float) -> None:
+    """A gap between evaluations alone is a stall: it adds nothing, and interrupts nothing."""
     stage = beats(refused(), 15)
-    stage.at(15 + seconds).evaluate()
-    assert attempt(beats(stage, 40), blocked(999)) is True
+    stage.at(35).evaluate(term)
+    assert attempt(stage.at(40), blocked(999)) is True
     assert stage.next_at() == deletes_at
 
 
-def test_patience_begins_anew_after_an_attempt_in_which_no_budget_answered() -> None:
-    """Either the node cannot be read, or the eviction API does not answer."""
-    for sent in (False, True):
-        stage = refused(40)
-        assert attempt(stage, Failed("no answer", 41), sent=sent) is True
-        assert stage.next_at() == 41
-        assert attempt(stage.at(41), blocked(999)) is True
-        assert stage.next_at() == 101
+@pytest.mark.parametrize("sent", [False, True])
+def test_patience_goes_on_after_an_attempt_in_which_nobody_refused(sent: bool) -> None:
+    """Either the node cannot be read, or the eviction API does not answer: its next refusal closes the span."""
+    stage = refused(40)
+    assert attempt(stage, Failed("no answer", 41), sent=sent) is True
+    assert stage.next_at() == 41
+    assert attempt(stage.at(41), blocked(999)) is True
+    assert stage.next_at() == 70
+
+
+def test_no_pod_is_deleted_before_somebody_has_refused_it_again_after_another_answer() -> None:
+    """The patience would be over at 70, but since 40 only a busy server has answered."""
+    stage = refused(40)
+    for at in (40, 60, 80):
+        assert attempt(stage.at(at), Failed("busy", at + 20)) is True
+        assert stage.next_at() == at + 20
+    assert attempt(stage.at(100), blocked(999)) is True
+    assert attempt(stage, Done()) is False
+
+
+def test_what_admission_denies_counts_as_refused() -> None:
+    """The pauses are those of any failure, and the patience is that with budgets."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    for at in (10, 30, 50):
+        assert attempt(stage.at(at), Failed("denied", at + 20, denied=True)) is True
+    assert stage.next_at() == 70
+    assert attempt(stage.at(70), Done()) is False
+
+
+def test_a_span_counts_at_most_its_pauses_and_ten_seconds() -> None:
+    """A stall of 500 s lies between two refusals, of which thirty seconds were planned."""
+    stage = refused(510)
+    assert attempt(stage, blocked(999)) is True
+    assert stage.next_at() == 530
 
 
 def test_a_failed_deletion_does_not_restart_patience() -> None:
@@ -1139,15 +1165,15 @@ def test_a_failed_deletion_does_not_restart_patience() -> None:
 
 
 def test_a_wait_for_a_limit_does_not_use_up_patience() -> None:
-    """The retry is due at 20, but the limit has room only at 25, so patience ends five seconds later."""
+    """The retry is due at 20 and begins at 60. Of these 50 s, ten were planned, and ten count for the calls."""
     stage = limited(EvictionPolicy(EvictionMode.EVICT_THEN_DELETE, 30.0, total=Limit(0.1, 1)), 1)
     assert attempt(stage.at(10), blocked(20)) is True
     crowd(stage.at(15), 1, "n2", "other")
     assert stage.play(19) == [(15, "other0")]
     assert stage.at(20).take() == []
-    assert attempt(stage.at(25), blocked(999)) is True
-    assert stage.next_at() == 45
-    assert attempt(stage.at(45), Done()) is False
+    assert attempt(stage.at(60), blocked(999)) is True
+    assert stage.next_at() == 70
+    assert attempt(stage.at(70), Done()) is False
 
 
 def test_patience_that_ended_before_a_wait_for_a_limit_stays_ended() -> None:

@@ -358,3 +358,40 @@ async def test_who_has_released_the_lease_may_not_act() -> None:
 def test_alone_everything_is_allowed() -> None:
     """Without election the gate is open."""
     assert NoElection().may_act() is True
+
+
+# Terms
+
+
+@virtually
+async def test_a_leader_that_renews_late_and_finds_nobody_else_leads_on() -> None:
+    """The API server is away for a minute: nobody could have led in between."""
+    a = Candidate(Lease())
+    async with a.standing():
+        await until(1)
+        term = a.elector.term
+        a.store.cut()
+        await until(61)
+        assert not a.acts
+        a.store.ever = {}
+        await until(90)
+        assert (a.acts, a.elector.term) == (True, term)
+
+
+@virtually
+async def test_another_holder_in_between_makes_another_term() -> None:
+    """It may have evicted, and been refused."""
+    lease = Lease()
+    a = Candidate(lease)
+    async with a.standing():
+        await until(1)
+        term = a.elector.term
+        lease.put(record(holder="b", duration=5))
+        await until(60)
+        assert a.acts
+        assert a.elector.term != term
+
+
+def test_alone_there_is_one_term() -> None:
+    """Nobody else ever leads."""
+    assert NoElection().term == 0

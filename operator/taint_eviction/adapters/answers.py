@@ -53,16 +53,24 @@ _REASONS: Mapping[int, FailureReason] = {
 _UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\bprecondition.*\bUID\b", re.IGNORECASE | re.DOTALL)
 
 
+# What admission says when it denies a request. The API server writes the words up to "request"; the rest is theirs.
+_WEBHOOK = re.compile(r'admission webhook "[^"]*" denied the request')
+_POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']*)'[^:]*? denied request: (taint-eviction-controller: )?")
+_OWN_POLICY = "taint-eviction-controller"
+_MAX_DENIAL = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The ``Status`` object of a refusal, as far as it can be read; otherwise empty.
-    ``is_status``: the body is a ``Status``, so the API server itself refused.
+    ``is_status``: the body is a ``Status``, so the API server itself refused. ``denied``: see ``is_denial``.
     """
 
     reason: str
     message: str
     details: Mapping[str, Any]
     is_status: bool = False
+    denied: bool = False
 
     @property
     def causes(self) -> list[Mapping[str, Any]]:
@@ -91,7 +99,20 @@ def read_refusal(body: bytes) -> Refusal:
         one_line(message) if isinstance(message, str) else "",
         details if isinstance(details, dict) else {},
         is_status=True,
+        denied=isinstance(message, str) and is_denial(message),
     )
+
+
+def is_denial(message: str) -> bool:
+    """Return whether by its message a refusal comes from an admission webhook or policy that denies the request.
+
+    This controller's own policy does not count: what it refuses is a mistake of this controller. Nor does a webhook
+    that cannot be called.
+    """
+    message = message[:_MAX_DENIAL]
+    if _WEBHOOK.search(message):
+        return True
+    return any(own == "" and _OWN_POLICY not in name for name, own in _POLICY.findall(message))
 
 
 def outcome_of(status: int, refusal: Refusal, plural: str, name: str) -> Outcome:
@@ -99,6 +120,8 @@ def outcome_of(status: int, refusal: Refusal, plural: str, name: str) -> Outcome
     outcome = _OUTCOMES.get(status, Outcome.REFUSED)
     if outcome not in (Outcome.ABSENT, Outcome.ANOTHER_UID):
         return outcome
+    if refusal.denied:  # By any code that its author likes.
+        return Outcome.REFUSED
     confirmed = refusal.reason == "NotFound" if outcome is Outcome.ABSENT else _is_another_uid(status, refusal)
     return outcome if confirmed and _is_about(refusal, plural, name) else Outcome.REFUSED
 

@@ -250,6 +250,7 @@ def _read(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, 
         reason=failure_reason(status),
         retry_after_seconds=retry_after_seconds(headers, refusal),
         block=block_of(status, refusal),
+        denied=refusal.denied,
         may_pass=may_pass(status),
     )
     return ApiAnswer(outcome, status, None, failure, lacks_right=status == 403 and refusal.is_status)

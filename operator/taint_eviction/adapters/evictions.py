@@ -2,7 +2,8 @@
 
 A call that a budget refuses is no failure: the controller repeats it later. So a budget's 429 is distinguished from
 that of a busy server, its 403 from missing rights, and the 500 for several budgets from a broken server. Every other
-refusal (by a webhook, or for a namespace that is being deleted) is an ordinary one.
+refusal (by a webhook, or for a namespace that is being deleted) is a failure; ``answers.is_denial`` tells which of them
+come from admission.
 
 Reference: pkg/registry/core/pod/storage/eviction.go; the texts are those of Kubernetes 1.20 to 1.35.
 """

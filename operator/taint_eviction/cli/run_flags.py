@@ -157,7 +157,7 @@ _DECIDING = (
     _span(
         "--evict-timeout",
         _DEFAULT.policy.evict_timeout_seconds,
-        "With evict-then-delete: how long budgets may block a pod before it is deleted.",
+        "With evict-then-delete: how long budgets, or admission, may refuse a pod before it is deleted.",
     ),
 )
 

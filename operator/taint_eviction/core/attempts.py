@@ -87,7 +87,7 @@ class Attempts:
         state, decision = record.state, record.decision
         assert isinstance(state, Queued), state
         assert decision is not None
-        by_eviction_api = self._dispatch.begin(record, decision, state.schedule, now)
+        by_eviction_api = self._dispatch.begin(record, decision, now)
         tries = record.failures.tries if record.failures else 0
         work = Eviction(record.ref, record.node_name, decision, record.pod.marked, tries, by_eviction_api)
         self._take_backs.cancel(record)
@@ -118,7 +118,7 @@ class Attempts:
         if decision.fire_at != work.decision.fire_at:
             return CalledOff()  # Another eviction by now: the breaker must count its taint, and it must settle.
         record.decision = decision  # The reason may have changed; the last one is reported at the end.
-        return None if self._dispatch.may_go_on(record, decision, state) else Suspended()
+        return None if self._dispatch.may_go_on(record, decision, state, now) else Suspended()
 
     def will_mark(self, ref: PodRef) -> None:
         """Note that a condition is about to be written: from here on it may be there, whatever the answer is."""
@@ -182,18 +182,20 @@ class Attempts:
     def _failed(self, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> list[Effect]:
         before = record.failures or FailedAttempts(now.at, 0, now.at, "")
         failures = record.failures = before.and_then(work, outcome, record.asked, now)
-        if failures.block is not None:
+        if outcome.refuses:
             record.asked = False  # It was not done: whoever ends the pod now is somebody else.
         effects = self._resume(record, work, now)
         if record.decision is not None:
             handling = self._dispatch.handling(record, record.decision)
+            next_try_at = max(now.at, failures.next_try_at(handling, now.at))
+            record.failures = record.failures and record.failures.after_pause(next_try_at - now.at)
             refused = Refused(
                 work.ref,
                 work.node_name,
                 message=failures.message,
                 tries=failures.tries,
                 since_at=failures.since_at,
-                retry_at=max(now.at, failures.next_try_at(handling)),
+                retry_at=next_try_at,
                 block=failures.block,
                 decision=record.decision,
                 controller=record.pod.controller,

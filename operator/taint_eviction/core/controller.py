@@ -10,7 +10,6 @@ becomes tainted (``NodeTainted``), and reports when it stops watching them (``Po
 This module does not wait, call, log, or read a clock. An exception raised here is a bug of the controller.
 """
 
-import math
 from typing import assert_never
 
 from taint_eviction.core.attempts import Attempts
@@ -48,9 +47,6 @@ from taint_eviction.core.take_backs import TakeBacks
 
 # If a request sent this long after an accepted deletion still shows the pod without it, the deletion was undone.
 _DELETION_SHOWS_SECONDS = 60.0
-
-# The leader evaluates twice a second. After a longer gap, this process was not the leader, or was frozen.
-_EVALUATES_SECONDS = 2.0
 
 _NOTHING_ORDERED = ControlState()
 
@@ -102,7 +98,7 @@ class Controller:
             out_of_service=self.out_of_service,
         )
         self._observing = ObservingNodes(self.nodes, self.pods, self.breaker, self._deciding, self.out_of_service)
-        self._evaluated_at = -math.inf
+        self._term = 0
 
     # What was seen
 
@@ -164,18 +160,18 @@ class Controller:
         effects += self._dispatch.order(control_state, now)
         return effects if control_state == before else effects + self._deciding.redecide_failing(now)
 
-    def evaluate(self, now: Moment) -> list[Effect]:
+    def evaluate(self, now: Moment, term: int = 0) -> list[Effect]:
         """Let the circuit breaker evaluate the cluster; the leader calls this often, and before it takes work.
         Also reports taints that stay although their node is ready.
-        After a long time without a call, no budget was asked either, so the patience with budgets begins again.
+        ``term``: this leadership (``Gate.term``); under another one the patience with budgets begins again.
         """
-        away, self._evaluated_at = now.at > self._evaluated_at + _EVALUATES_SECONDS, now.at
-        if away:
+        is_new, self._term = term != self._term, term
+        if is_new:
             for record in self.pods:
-                record.failures = record.failures and record.failures.interrupted
+                record.failures = record.failures and record.failures.without_refusals
         anew = self._deciding.redecide_governed_anew(now)
         effects = self._dispatch.evaluate(now)
-        if away or effects:
+        if is_new or effects:
             anew += self._deciding.redecide_failing(now)
         return [*anew, *effects, *self._observing.stray_taints.tell(now), *self.out_of_service.report()]
 

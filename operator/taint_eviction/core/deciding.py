@@ -88,7 +88,7 @@ class Deciding:
     def _schedule(self, record: PodRecord, decision: Evict, now: Moment) -> list[Effect]:
         before, record.decision = record.decision, decision
         if record.failures is not None and decision.fire_at > now.at:
-            record.failures = record.failures.interrupted
+            record.failures = record.failures.without_refusals
         self._interrupt_patience(record)
         self._queue.schedule(record, self._dispatch.announce(record, decision, now), now.at)
         if before is not None and before.fire_at == decision.fire_at:
@@ -99,7 +99,7 @@ class Deciding:
         """Restart the patience with budgets (``FailedAttempts``) if a pod is held: no budget refuses it meanwhile."""
         failures, decision = record.failures, record.decision
         if failures is not None and decision is not None and self._dispatch.wait_reason(record, decision) is not None:
-            record.failures = failures.interrupted
+            record.failures = failures.without_refusals
 
     def _unschedule(self, record: PodRecord, reason: StayReason | None, now: Moment) -> list[Effect]:
         self._queue.forget(record)

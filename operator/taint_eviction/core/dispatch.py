@@ -5,14 +5,13 @@ and the breaker to them, and advances the queue. It decides on no pod and makes 
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from taint_eviction.core.breaker import Breaker
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.effects import Effect, Eviction
 from taint_eviction.core.eviction_queue import EvictionQueue
-from taint_eviction.core.failed_attempts import asks_until
+from taint_eviction.core.failed_attempts import asks
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.governing import governed, governed_in_turn, handling_of
 from taint_eviction.core.instants import Moment
@@ -75,21 +74,15 @@ class Dispatch:
         """Return the flow in which a pod to be evicted waits."""
         return _flow(record, self.handling(record, decision))
 
-    def begin(self, record: PodRecord, decision: Evict, schedule: Schedule, now: Moment) -> bool:
-        """Return whether the attempt that begins now asks the eviction API, and correct the patience with budgets.
+    def begin(self, record: PodRecord, decision: Evict, now: Moment) -> bool:
+        """Return whether the attempt that begins now asks the eviction API.
 
-        The time for which the due pod waited for its turn does not count as patience with a budget. A rule that deletes
-        needs no patience: it ends the series of refusals.
+        A rule that deletes needs no patience with budgets: it ends the series of refusals.
         """
-        handling, failures = self.handling(record, decision), record.failures
-        asks = schedule.fire_at < asks_until(handling, failures)
-        if failures is None or failures.refused_since_at is None:
-            return asks
-        if handling.mode is EvictionMode.DELETE:
-            record.failures = failures.interrupted
-        elif asks:
-            record.failures = replace(failures, refused_since_at=failures.refused_since_at + now.at - schedule.fire_at)
-        return asks
+        handling = self.handling(record, decision)
+        if record.failures is not None and handling.mode is EvictionMode.DELETE:
+            record.failures = record.failures.without_refusals
+        return asks(handling, record.failures, now.at)
 
     # When
 
@@ -103,7 +96,7 @@ class Dispatch:
         anew_at = in_turn[1][0] if len(in_turn) > 1 else None
         fire_at = decision.due_at
         if failures is not None:
-            fire_at = max(fire_at, failures.next_try_at(handling))
+            fire_at = max(fire_at, failures.next_try_at(handling, now.at))
         return Schedule(_flow(record, handling), fire_at, failures is not None, anew_at)
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
@@ -143,7 +136,7 @@ class Dispatch:
     def _wait_reason_of(self, flow: FlowKey) -> WaitReason | None:
         return self._suspension.of_cluster(flow.exempt) or self._suspension.of_flow(flow)
 
-    def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight) -> bool:
+    def may_go_on(self, record: PodRecord, decision: Evict, begun: InFlight, now: Moment) -> bool:
         """Return whether an eviction that was begun may still be sent: nothing holds it, and its rule still governs it.
         A change of policy also stops it: the limits of the new policy have not let it through. A pod that was held
         meanwhile is not deleted because budgets had refused it for long enough before.
@@ -152,8 +145,7 @@ class Dispatch:
         handling = self.handling(record, decision)
         if schedule is None or begun.tokens is None or schedule.flow != _flow(record, handling):
             return False
-        asks = schedule.fire_at < asks_until(handling, record.failures)
-        is_same_call = isinstance(work, Eviction) and work.by_eviction_api >= asks
+        is_same_call = isinstance(work, Eviction) and work.by_eviction_api >= asks(handling, record.failures, now.at)
         return is_same_call and self._wait_reason_of(schedule.flow) is None
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:

@@ -279,12 +279,19 @@ class Suspended:
 @dataclass(frozen=True, slots=True)
 class Failed:
     """The attempt failed and is retried at ``retry_at``. ``message`` is the server's own if it gave one.
-    ``block``: a budget forbids the eviction for now. None: the attempt failed for another reason.
+    ``block``: a budget forbids the eviction for now. None: the attempt failed for another reason. ``denied``: an
+    admission webhook or policy of somebody else denied the request.
     """
 
     message: str
     retry_at: float
     block: Block | None = None
+    denied: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether somebody refused the eviction: a budget or admission, and not a server in trouble."""
+        return self.block is not None or self.denied
 
 
 WorkOutcome = Done | PodIsGone | CalledOff | CutOff | Suspended | Failed

@@ -1,6 +1,8 @@
-"""The failed attempts to evict one pod: how many, when to try again, and for how long budgets may still refuse it.
-A policy may use the eviction API first, and delete the pod once budgets have refused it for long enough. This patience
-counts from the first refusal of a series, without the time for which the pod was held or waited for its turn.
+"""The failed attempts to evict one pod: how many, when to try again, and for how long it may still be refused.
+A policy may use the eviction API first, and delete the pod once budgets, or admission, have refused it for long enough.
+This patience is the sum of the spans from one refusal to the next, whatever other answers lie between. A span counts
+at most the pauses that were planned within it and a few seconds for the calls: a stall, or a wait for a limit or a
+worker, adds nothing. A pause that would end the patience needs no other refusal, if no other answer has come since.
 """
 
 import math
@@ -11,14 +13,20 @@ from taint_eviction.core.effects import Block, Eviction, Failed
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.policy import EvictionMode, Handling
 
+# How much longer than the pauses within it a span of patience counts at most: calls take time.
+_CALLS_SECONDS = 10.0
+
+# Sums of floating-point numbers may miss the timeout by less than this.
+_ROUNDING_SECONDS = 1e-6
+
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
     """The failed attempts to evict one pod so far: how many, since when, and the answer to the last one.
-    ``block``: a budget forbids it for now. None: the attempt failed for another reason. ``refused_by_eviction_api``:
-    the eviction API refused the last attempt. ``ask_again_at``: when a budget may be asked again.
-    ``refused_since_at``: when budgets began to refuse the pod in an uninterrupted series, moved later by the time for
-    which the pod has waited for limits and workers since. None: there is no such series.
+    ``block``: a budget forbids it for now. None: the attempt failed for another reason. ``asked``: the last attempt
+    asked the eviction API; ``refused``: budgets or admission refused it. ``ask_again_at``: when a budget may be asked
+    again. ``refused_seconds``: for how long the pod has been refused, up to the last refusal at ``refused_at`` (None:
+    there is none since the sum began anew). ``planned_seconds``: the pauses that were planned since then.
     """
 
     since_at: float
@@ -26,54 +34,95 @@ class FailedAttempts:
     retry_at: float
     message: str
     block: Block | None = None
-    refused_by_eviction_api: bool = False
+    asked: bool = False
+    refused: bool = False
     ask_again_at: float = -math.inf
-    refused_since_at: float | None = None
+    refused_seconds: float = 0.0
+    refused_at: float | None = None
+    planned_seconds: float = 0.0
 
-    def and_then(self, work: Eviction, outcome: Failed, asked: bool, now: Moment) -> "FailedAttempts":
-        """Return these attempts and one more; ``asked``: the request that ends the pod was being sent."""
-        refused_since_at = self.refused_since_at
-        if outcome.block is not None and refused_since_at is None:
-            refused_since_at = now.at
-        elif outcome.block is None and work.by_eviction_api:
-            refused_since_at = None  # No budget has answered.
-        return FailedAttempts(
-            since_at=self.since_at,
+    def and_then(self, work: Eviction, outcome: Failed, sent: bool, now: Moment) -> "FailedAttempts":
+        """Return these attempts and one more; ``sent``: the request that ends the pod was being sent."""
+        refused = work.by_eviction_api and outcome.refuses
+        after = self if work.by_eviction_api else self._after_deletion(now)
+        return replace(
+            self._after_refusal(now) if refused else after,
             tries=work.tries + 1,
             retry_at=outcome.retry_at,
             message=outcome.message,
             block=outcome.block,
-            refused_by_eviction_api=work.by_eviction_api and asked,
+            asked=work.by_eviction_api and sent,
+            refused=refused,
             ask_again_at=self.ask_again_at if outcome.block is None else outcome.retry_at,
-            refused_since_at=refused_since_at,
         )
 
-    def next_try_at(self, handling: Handling) -> float:
-        """Return when to try again: at the time given by the failed attempt.
+    def _after_refusal(self, now: Moment) -> "FailedAttempts":
+        span = 0.0
+        if self.refused_at is not None:
+            span = min(now.at - self.refused_at, self.planned_seconds + _CALLS_SECONDS)
+        return replace(self, refused_at=now.at, refused_seconds=self.refused_seconds + span, planned_seconds=0.0)
 
-        Where the retry asks the eviction API, it does not begin before a budget's refusal allows it. Once the patience
-        with budgets has ended, only a failed deletion's own delay counts.
+    def _after_deletion(self, now: Moment) -> "FailedAttempts":
+        """Let the pause that ended the patience count for good."""
+        seconds = self.refused_seconds + self._paused_seconds(now.at)
+        return self if self.refused_at is None else replace(self, refused_at=now.at, refused_seconds=seconds)
+
+    def _paused_seconds(self, now: float) -> float:
+        """Return how much of a planned pause has passed since the last answer, if that was a refusal."""
+        if self.refused_at is None or not self.refused:
+            return 0.0
+        return min(now - self.refused_at, self.planned_seconds)
+
+    def is_outlasted(self, seconds: float, now: float) -> bool:
+        """Return whether the pod has been refused for so long."""
+        return self.refused_at is not None and self.refused_seconds + self._paused_seconds(now) > (
+            seconds - _ROUNDING_SECONDS
+        )
+
+    def after_pause(self, seconds: float) -> "FailedAttempts":
+        """Return these attempts with a pause that is planned until the next one."""
+        return replace(self, planned_seconds=self.planned_seconds + seconds)
+
+    def next_try_at(self, handling: Handling, now: float) -> float:
+        """Return when to try again.
+
+        Where the retry asks the eviction API, it does not begin before a budget's refusal allows it, but when the
+        patience ends. A deletion only waits if the attempt before was a deletion that failed.
         """
         until = asks_until(handling, self)
-        if not self.refused_by_eviction_api and self.retry_at >= until:
-            return self.retry_at
-        return min(max(self.retry_at, self.ask_again_at), until)
+        if asks(handling, self, now) and not self.refused:
+            return max(self.retry_at, min(self.ask_again_at, until))
+        return min(max(self.retry_at, self.ask_again_at), until) if self.asked else self.retry_at
 
     @property
-    def interrupted(self) -> "FailedAttempts":
-        """Return these attempts after an interruption: the patience with budgets starts with the next refusal."""
-        return self if self.refused_since_at is None else replace(self, refused_since_at=None)
+    def without_refusals(self) -> "FailedAttempts":
+        """Return these attempts after something has held the pod: its patience starts with the next refusal."""
+        return self if self.refused_at is None else replace(self, refused_at=None, refused_seconds=0.0)
+
+
+def asks(handling: Handling, failures: FailedAttempts | None, now: float) -> bool:
+    """Return whether an attempt that begins now uses the eviction API, so that budgets apply."""
+    match handling.mode:
+        case EvictionMode.DELETE:
+            return False
+        case EvictionMode.EVICT:
+            return True
+        case EvictionMode.EVICT_THEN_DELETE:
+            return failures is None or not failures.is_outlasted(handling.evict_timeout_seconds, now)
+        case _:
+            assert_never(handling.mode)
 
 
 def asks_until(handling: Handling, failures: FailedAttempts | None) -> float:
-    """Return until when the eviction API is used, so that budgets apply; infinite: indefinitely."""
+    """Return until when the eviction API is used if it keeps refusing; infinite: indefinitely, or not known yet."""
     match handling.mode:
         case EvictionMode.DELETE:
             return -math.inf
         case EvictionMode.EVICT:
             return math.inf
         case EvictionMode.EVICT_THEN_DELETE:
-            since_at = None if failures is None else failures.refused_since_at
-            return math.inf if since_at is None else since_at + handling.evict_timeout_seconds
+            if failures is None or failures.refused_at is None:
+                return math.inf
+            return failures.refused_at + handling.evict_timeout_seconds - failures.refused_seconds
         case _:
             assert_never(handling.mode)

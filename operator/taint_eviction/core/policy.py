@@ -17,7 +17,7 @@ class EvictionMode(Enum):
     """Which call ends a pod.
 
     ``DELETE``: a DELETE, which ignores budgets. ``EVICT``: the eviction API; PodDisruptionBudgets hold indefinitely.
-    ``EVICT_THEN_DELETE``: the eviction API until budgets have refused without a break for a given time, then a DELETE.
+    ``EVICT_THEN_DELETE``: the eviction API until budgets, or admission, have refused for a given time, then a DELETE.
     """
 
     DELETE = "delete"
@@ -135,8 +135,8 @@ class Handling:
 @dataclass(frozen=True, slots=True)
 class EvictionPolicy:
     """The settings for all pods, and the rules for some.
-    ``evict_timeout_seconds``: for how long EVICT_THEN_DELETE uses the eviction API while budgets refuse, from the first
-    refusal of an uninterrupted series. ``total`` limits all evictions together, ``per_node`` those of each node,
+    ``evict_timeout_seconds``: for how long EVICT_THEN_DELETE uses the eviction API while it refuses (see
+    ``failed_attempts``). ``total`` limits all evictions together, ``per_node`` those of each node,
     ``per_namespace`` those of each namespace. ``out_of_service``: the policy applies to the pods of a node that is out
     of service (see ``on``).
     """

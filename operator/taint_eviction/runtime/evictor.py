@@ -92,7 +92,7 @@ class Evictor:
                 wait = blocked_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
             else:
                 wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
-            return Failed(str(failure), self._clock.now().at + wait, failure.block)
+            return Failed(str(failure), self._clock.now().at + wait, failure.block, failure.denied)
 
     async def _evict(self, work: Eviction, worker: Worker) -> WorkOutcome:
         await self._decide_again(work, worker)

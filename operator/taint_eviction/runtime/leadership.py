@@ -65,15 +65,24 @@ class NoElection:
         """Return True."""
         return True
 
+    @property
+    def term(self) -> int:
+        """Return 0: nobody else ever leads."""
+        return 0
+
 
 class Elector:
-    """One candidate; a ``Gate``."""
+    """One candidate; a ``Gate``.
+
+    ``term`` counts how often another holder was seen: a leader that renews late, and finds nobody else, leads on.
+    """
 
     def __init__(
         self, identity: str, store: LeaseStore, clock: Clock, settings: ElectionSettings, *, rng: random.Random
     ) -> None:
         self.identity = identity
         self.leading = False
+        self.term = 0
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -212,5 +221,6 @@ class Elector:
         )
 
     def _note(self, record: LeaseRecord) -> None:
+        self.term += record.holder != self.identity
         self._seen = record
         self._seen_at = self._clock.now().at

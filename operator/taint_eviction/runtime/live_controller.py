@@ -69,10 +69,10 @@ class LiveController:
         self._report(self.controller.change_policy(policy, now), now)
         self.changed.set()
 
-    def evaluate(self) -> None:
-        """Let the circuit breaker evaluate the cluster."""
+    def evaluate(self, term: int) -> None:
+        """Let the circuit breaker evaluate the cluster; ``term``: this leadership (``Gate.term``)."""
         now = self.clock.now()
-        self._report(self.controller.evaluate(now), now)
+        self._report(self.controller.evaluate(now, term), now)
 
     def next_at(self, now: float, retries: bool = True) -> float | None:
         """Return when work is due next, None if none is. ``retries`` False: first tries only."""

@@ -31,8 +31,9 @@ class CallFailed(Exception):
     """The API server refused a call, did not answer in time, or could not be reached.
 
     The message is the server's own if it gave one. ``retry_after_seconds`` is what the server advised, None if
-    it advised nothing. ``block`` says which budget refuses an eviction, None for any other failure. ``may_pass``: the
-    same call may succeed a moment later.
+    it advised nothing. ``block`` says which budget refuses an eviction, None for any other failure. ``denied``: an
+    admission webhook, or a policy other than this controller's own, denied the request. ``may_pass``: the same call may
+    succeed a moment later.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class CallFailed(Exception):
         reason: FailureReason = FailureReason.NO_ANSWER,
         retry_after_seconds: float | None = None,
         block: Block | None = None,
+        denied: bool = False,
         may_pass: bool = False,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.retry_after_seconds = retry_after_seconds
         self.block = block
+        self.denied = denied
         self.may_pass = may_pass
 
 
@@ -258,6 +261,11 @@ class Gate(Protocol):
 
     def may_act(self) -> bool:
         """Return whether this process may act now; call this just before each changing call, with no await between."""
+        ...
+
+    @property
+    def term(self) -> int:
+        """A number of this leadership: it is another one once another process may have led in between."""
         ...
 
 

@@ -178,6 +178,7 @@ def failure_of(error: StatusError) -> CallFailed:
         reason=failure_reason(error.code),
         retry_after_seconds=retry_after_seconds({}, refusal),
         block=block_of(error.code, refusal),
+        denied=refusal.denied,
         may_pass=may_pass(error.code),
     )
 

@@ -42,13 +42,19 @@ def no_reporters(timeline: Timeline, gate: Gate) -> Iterable[Reporter]:
 
 @dataclass(slots=True)
 class SimulatedGate:
-    """Whether the process leads."""
+    """Whether the process leads. ``term`` counts how often it began to."""
 
     leading: bool = True
+    term: int = 0
 
     def may_act(self) -> bool:
         """Return whether the process leads now."""
         return self.leading
+
+    def lead(self, leading: bool) -> None:
+        """Begin to lead, or stop."""
+        self.term += leading and not self.leading
+        self.leading = leading
 
 
 @dataclass(frozen=True, slots=True)

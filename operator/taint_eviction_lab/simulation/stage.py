@@ -272,7 +272,7 @@ class ReplayStage:
                 for streams in self._streams(do.Watches(nodes=True, pods=True)):
                     streams.cut(action.for_seconds)
             case do.Lead():
-                self.gate.leading = action.leading
+                self.gate.lead(action.leading)
             case do.StepHostClock():
                 self._replica(action.replica).host.step(action.seconds)
             case do.StepServerClock():

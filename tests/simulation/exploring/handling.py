@@ -176,6 +176,8 @@ class HandlingJudge:
         sent.in_flight = False
         if trace.phase is Phase.ANSWERED:
             sent.counts = trace.body is True
+        elif isinstance(trace.body, CallFailed) and trace.body.denied:
+            acts.first_refused.setdefault(trace.uid, trace.at)
         elif isinstance(trace.body, CallFailed) and trace.body.block is not None:
             sent.counts = False
             advised = trace.body.retry_after_seconds or _ASK_AGAIN_SECONDS
