@@ -562,3 +562,25 @@ async def test_the_lease_is_named_after_the_account_where_the_manifests_say_so(a
     pod["spec"]["containers"][0]["env"] = [{"name": "TAINT_EVICTION_LEASE_NAME", "valueFrom": account}]
     at.server.update("pods", pod)
     assert (await findings(tmp_path))["leader"]["found"] == f"nobody holds the Lease {NAMESPACE}/prefix-{NAME}"
+
+
+# ---- monitoring that is applied beside an overlay
+
+
+def add_monitoring(at: ClientStage, namespace: str, *names: str) -> None:
+    """Let the API server have a PodMonitor that looks in these namespaces, and alerts, in one namespace only."""
+    monitor = {"spec": {"namespaceSelector": {"matchNames": list(names)}}}
+    for kind, items in (("podmonitors", [monitor]), ("prometheusrules", [{}])):
+        body = json.dumps({"items": items})
+        at.server.faults.add(path=f"{namespace}/{kind}", status=200, message=body, plain_text=True)
+        at.server.faults.add(path=f"/{kind}", status=200, message='{"items": []}', plain_text=True)
+
+
+@pytest.mark.parametrize(("looks_in", "state"), [("elsewhere", "ok"), ("other", "wrong")])
+async def test_monitoring_in_kube_system_counts_for_the_namespaces_that_it_names(
+    at: ClientStage, tmp_path: Path, looks_in: str, state: str
+) -> None:
+    """The overlay puts it there, whatever namespace the controller is in."""
+    add_monitoring(at, NAMESPACE, NAMESPACE, looks_in)
+    found = (await findings(tmp_path, "--lease-namespace", "elsewhere"))["alerts"]
+    assert found["state"] == state

@@ -100,8 +100,8 @@ def measured() -> dict[str, Labels]:
     return series
 
 
-# What Prometheus adds to every series it scrapes.
-_ADDED = {"job", "instance"}
+# What Prometheus adds to every series it scrapes, by the PodMonitor and by external labels.
+_ADDED = {"job", "instance", "namespace", "cluster"}
 _NAME = re.compile(r"\b(?:taint_eviction_controller|leader_election)_\w+")
 
 
@@ -288,6 +288,26 @@ def replica(metric: str, instance: str, **labels: str) -> str:
     return f'{PREFIX}{metric}{{{JOB},instance="{instance}"{more}}}'
 
 
+def leads(**labels: str) -> str:
+    """Name the series by which a replica says whether it leads, in the cluster a unless the labels say otherwise."""
+    own = {"name": "taint-eviction-controller", "cluster": "a", "namespace": "kube-system", "instance": "a"} | labels
+    selected = ",".join(f'{key}="{value}"' for key, value in own.items())
+    return f"leader_election_master_status{{{selected}}}"
+
+
+# One Prometheus with two clusters, each with a leader, and with other controllers that elect leaders.
+STRANGERS = {
+    leads(): "1x60",
+    leads(instance="b"): "0x60",
+    leads(cluster="b", namespace="third"): "1x60",
+    leads(cluster="b", namespace="third", instance="b"): "0x60",
+    leads(name="cert-manager-controller", namespace="cert-manager"): "1x60",
+    leads(name="cert-manager-controller", namespace="cert-manager-two", instance="b"): "1x60",
+    leads(name="cert-manager-controller", namespace="cert-manager", instance="c"): "1x60",
+    leads(name="kube-controller-manager", cluster="b"): "1x60",
+}
+
+
 # By alert: series at minute 0, 1, 2, …; the minute at which the alert fires. It does not fire in the minute before.
 FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionNoLeader": [
@@ -295,10 +315,26 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
         ({LEADER + ',instance="a"}': "1x3 0x9", LEADER + ',instance="b"}': "0x12"}, 5),
         # The leader of a dry run does not count.
         ({'leader_election_master_status{name="taint-eviction-controller-dry-run",job="d"}': "1x9"}, 1),
+        # Neither does a leader in another cluster, in another namespace, or of another controller; nor a former one.
+        (STRANGERS | {leads(cluster="b"): "1x3 0x9"}, 5),
+        (STRANGERS | {leads(cluster="b"): "1x3 stale"}, 5),
+        (STRANGERS | {leads(namespace="other"): "1x3 0x9"}, 5),
+        (STRANGERS | {leads(name="prefix-taint-eviction-controller"): "1x3 stale"}, 5),
     ],
-    "TaintEvictionTwoLeaders": [({LEADER + ',instance="a"}': "1x9", LEADER + ',instance="b"}': "0 0 1x9"}, 3)],
+    "TaintEvictionTwoLeaders": [
+        ({LEADER + ',instance="a"}': "1x9", LEADER + ',instance="b"}': "0 0 1x9"}, 3),
+        (STRANGERS | {leads(cluster="b", instance="a"): "1x9", leads(cluster="b", instance="b"): "0 0 1x9"}, 3),
+    ],
     "TaintEvictionBreakerOpen": [
-        ({replica("breaker_open", "a"): "0x3 1x9", replica("breaker_open", "b"): "0x5 1x7"}, 4)
+        ({replica("breaker_open", "a"): "0x3 1x9", replica("breaker_open", "b"): "0x5 1x7"}, 4),
+        # A dry run in another cluster hides nothing.
+        (
+            {
+                replica("breaker_open", "a", cluster="a"): "0x3 1x9",
+                replica("build_info", "a", cluster="b", dry_run="true"): "1x12",
+            },
+            4,
+        ),
     ],
     "TaintEvictionPaused": [({replica("pauses", "a", scope="node"): "0 1x30 2x40"}, 61)],
     "TaintEvictionOrdersUnreadable": [({replica("orders_age_seconds", "a"): "0 60 120"}, 2)],
@@ -347,6 +383,7 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
 
 # By alert that looks back: series whose fault ends at minute 30; the last minute at which it fires.
 ENDS: dict[str, tuple[dict[str, str], int]] = {
+    "TaintEvictionNoLeader": ({leads(): "1x5 stale", leads(instance="b"): "0x30 1x30"}, 30),
     "TaintEvictionNoStandby": (
         {LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0 stale " + "_x27 0x30"},
         35,
@@ -373,6 +410,7 @@ ENDS: dict[str, tuple[dict[str, str], int]] = {
 
 # Series with which no alert ever fires.
 CALM: list[dict[str, str]] = [
+    STRANGERS,
     {
         LEADER + ',instance="a"}': "1x5 0x40",
         LEADER + ',instance="b"}': "0x5 1x40",  # a takeover between two scrapes

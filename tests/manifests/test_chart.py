@@ -237,13 +237,15 @@ def test_for_old_versions_the_admission_policy_can_be_left_out() -> None:
 
 @needs_helm
 @needs_kubectl
-def test_with_monitoring_the_chart_is_the_overlay_monitoring() -> None:
-    """All objects are equal; Helm adds the namespace where a file has none."""
-    chart, overlay = rendered("--set", "monitoring.enabled=true"), by_name(copied("overlays/monitoring"))
-    for document in [*chart.values(), *overlay.values()]:
+def test_with_monitoring_the_chart_is_the_base_and_the_overlay_monitoring() -> None:
+    """All objects are equal; Helm adds the namespace where a file has none, and its PodMonitor looks nowhere else."""
+    chart = rendered("--set", "monitoring.enabled=true")
+    both = by_name([*copied("base"), *copied("overlays/monitoring")])
+    for document in [*chart.values(), *both.values()]:
         if document["kind"] in MONITORING_KINDS:
             document["metadata"].pop("namespace", None)
-    assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(overlay)
+            document["spec"].pop("namespaceSelector", None)
+    assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(both)
 
 
 @needs_helm

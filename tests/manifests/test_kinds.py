@@ -142,6 +142,7 @@ MONITORING_KINDS: dict[str, Any] = {
         "metadata": _METADATA,
         "spec": {
             "selector": {"matchLabels": Map(str)},
+            "namespaceSelector?": {"matchNames": [str]},
             "podMetricsEndpoints": [_ENDPOINT],
             "jobLabel?": str,
             "podTargetLabels?": [str],

@@ -23,9 +23,11 @@ from taint_eviction.settings import Settings
 pytestmark = needs_kubectl
 
 NODE_FILE = "overlays/static-pod/node"
-WITH_PODS = [build for build in BUILDS if build != "overlays/static-pod"]
+ADD_ON = "overlays/monitoring"
+INSTALLING = [build for build in BUILDS if build not in {ADD_ON, NODE_FILE}]
+WITH_PODS = [build for build in BUILDS if build not in {ADD_ON, "overlays/static-pod"}]
 IN_CLUSTER = [build for build in WITH_PODS if build != NODE_FILE]
-ON_CONTROL_PLANE = ["base", "overlays/guarded", "overlays/monitoring", "overlays/own-namespace"]
+ON_CONTROL_PLANE = ["base", "overlays/guarded", "overlays/own-namespace"]
 REPLICATED = [*ON_CONTROL_PLANE, "overlays/managed"]
 ADOPTING = ["overlays/managed"]
 ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -151,7 +153,7 @@ def namespace_of(build: str) -> str:
     return "taint-eviction" if build in {"overlays/own-namespace", "overlays/managed"} else "kube-system"
 
 
-@pytest.mark.parametrize("build", [build for build in BUILDS if build != NODE_FILE])
+@pytest.mark.parametrize("build", INSTALLING)
 def test_names_of_what_has_no_namespace_contain_the_namespace(build: str) -> None:
     """Two installations in one cluster do not overwrite each other's rights and policies."""
     for document in render(build):
@@ -280,10 +282,10 @@ def test_the_pod_monitor_scrapes_the_named_port() -> None:
     """Every replica is scraped where it serves metrics, and a dry run is a job of its own."""
     monitor = one("overlays/monitoring", "PodMonitor")["spec"]
     [endpoint] = monitor["podMetricsEndpoints"]
-    port, _ = container("overlays/monitoring")["ports"]
+    port, _ = container("base")["ports"]
     assert (endpoint["port"], endpoint["path"]) == (port["name"], "/metrics")
     label = monitor["jobLabel"]
-    jobs = {pod(build)["metadata"]["labels"][label] for build in ("overlays/monitoring", "overlays/dry-run")}
+    jobs = {pod(build)["metadata"]["labels"][label] for build in ("base", "overlays/dry-run")}
     assert len(jobs) == 2
     assert monitor["selector"]["matchLabels"].items() <= pod("overlays/dry-run")["metadata"]["labels"].items()
 
@@ -448,7 +450,7 @@ def test_the_container_meets_the_restricted_standard(build: str) -> None:
 READ = {"get", "list", "watch"}
 
 
-@pytest.mark.parametrize("build", [build for build in BUILDS if build not in {"overlays/dry-run", NODE_FILE}])
+@pytest.mark.parametrize("build", [build for build in INSTALLING if build != "overlays/dry-run"])
 def test_rights_are_these_and_no_others(build: str) -> None:
     """The controller has exactly the rights that are written here."""
     assert rights(build, "ClusterRole") == {
@@ -466,7 +468,7 @@ def test_rights_are_these_and_no_others(build: str) -> None:
     }
 
 
-@pytest.mark.parametrize("build", [build for build in BUILDS if build != NODE_FILE])
+@pytest.mark.parametrize("build", INSTALLING)
 def test_an_admission_policy_is_in_force_for_the_account(build: str) -> None:
     """The binding names the policy and the account, and refuses; a static pod has a user instead of an account."""
     policy, binding = (one(build, kind) for kind in sorted(ADMISSION))
@@ -479,7 +481,7 @@ def test_an_admission_policy_is_in_force_for_the_account(build: str) -> None:
     assert policy["spec"]["failurePolicy"] == "Fail"
 
 
-@pytest.mark.parametrize("build", [build for build in BUILDS if build != NODE_FILE])
+@pytest.mark.parametrize("build", INSTALLING)
 def test_a_build_adopts_with_all_that_this_needs_or_with_nothing(build: str) -> None:
     """Flag, right and permission to mark come together."""
     adopts = build in ADOPTING

@@ -340,12 +340,14 @@ class Installation:
         return found or [CheckResult("answers", State.FINE if replicas else State.UNCHECKED, said)]
 
     async def _alerts(self) -> list[CheckResult]:
-        advice = "apply manifests/components/monitoring; nobody is told when evictions stop"
+        advice = "apply manifests/overlays/monitoring; nobody is told when evictions stop"
         lacking = []
         for kind in ("podmonitors", "prometheusrules"):
-            query = {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
-            request = ApiRequest("list", kind, self._namespace, query=query, group=_MONITORING)
-            items = await self._list(f"{kind} in {self._namespace}", request)
+            items = await self._monitoring(kind, self._namespace)
+            if items is not None and not items and self._namespace != _KUBE_SYSTEM:
+                # Where overlays/monitoring is; its PodMonitor names the namespaces in which it looks.
+                elsewhere = await self._monitoring(kind, _KUBE_SYSTEM) or ()
+                items = [each for each in elsewhere if kind != "podmonitors" or self._namespace in _watched(each)]
             if items is None:
                 without = "the cluster has no Prometheus operator; alerts of another kind are not seen here"
                 return [CheckResult("alerts", State.UNCHECKED, "whether anybody scrapes the metrics", without)]
@@ -354,6 +356,17 @@ class Installation:
         if lacking:
             return [CheckResult("alerts", State.WRONG, f"no {' and no '.join(lacking)} in {self._namespace}", advice)]
         return [CheckResult("alerts", State.FINE, "PodMonitor and PrometheusRule are there")]
+
+    async def _monitoring(self, kind: str, namespace: str) -> list[Any] | None:
+        query = {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
+        request = ApiRequest("list", kind, namespace, query=query, group=_MONITORING)
+        return await self._list(f"{kind} in {namespace}", request)
+
+
+def _watched(pod_monitor: Any) -> list[Any]:
+    """Return the namespaces that a PodMonitor names."""
+    selector = as_object(as_object(pod_monitor.get("spec"), "spec").get("namespaceSelector"), "spec.namespaceSelector")
+    return as_list(selector.get("matchNames"), "spec.namespaceSelector.matchNames")
 
 
 async def _checked(check: str, findings: Awaitable[list[CheckResult]]) -> list[CheckResult]:
