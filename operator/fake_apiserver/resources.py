@@ -134,6 +134,9 @@ _TABLE = (
         "coordination.k8s.io", "v1", "leases", "lease", "Lease", True,
         create_on_update=True, unconditional_update=False,
     ),
+    ResourceType(
+        "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", False,
+    ),
 )  # fmt: skip
 
 RESOURCES: Mapping[str, ResourceType] = {resource.plural: resource for resource in _TABLE}

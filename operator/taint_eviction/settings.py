@@ -97,12 +97,14 @@ class ControlStateSettings:
 class AdoptionSettings:
     """Whether countdowns are adopted from a built-in controller that cannot be switched off.
 
-    ``from_seconds``: how much time of a countdown must be left at least. ``parallelism``: how many pods are changed at
-    once.
+    ``from_seconds``: shorter tolerances stay the built-in controller's. ``before_seconds``: how long before the
+    built-in one's timer a countdown is taken over at most; it is a third of its tolerance, and 10 seconds at least.
+    ``parallelism``: how many pods are changed at once.
     """
 
     enabled: bool = False
     from_seconds: float = 10.0
+    before_seconds: float = 60.0
     parallelism: int = 10
 
     def problems(self) -> list[str]:
@@ -110,6 +112,8 @@ class AdoptionSettings:
         found = []
         if self.from_seconds < 0:
             found.append(f"adoption must begin at 0 seconds or more, not {self.from_seconds:g}")
+        if self.before_seconds < 0:
+            found.append(f"adoption must come 0 seconds or more before a timer, not {self.before_seconds:g}")
         return found
 
 

@@ -31,6 +31,7 @@ from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.metrics import CONTENT_TYPE, Metrics
 from taint_eviction.adapters.observations import Observations, matters_to
 from taint_eviction.adapters.outcome_memory import OutcomeMemory
+from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.policy_file_follower import PolicyFileFollower
 from taint_eviction.adapters.probe_server import ProbeServer
 from taint_eviction.adapters.readings import readings_of
@@ -227,6 +228,8 @@ def _doors(
     observations = Observations(malformed, builtin.inspect, parts)
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
     store = StateConfigMap(calls, *state)
+    # A pod's host name is its own name, unless it shares the network of its node.
+    own_pod = NamespacedName(settings.election.lease_namespace, socket.gethostname())
     counting = MetricsReporter(metrics)
     # The memory also records on standbys.
     reporters = [memory, *_reporters(settings, gate, counting, recorder, state)]
@@ -259,7 +262,7 @@ def _doors(
         reporters=[*reporters, *observers],
         identity=identity,
         control_state=store if settings.control_state.enabled else None,
-        adoption=Adoptions(calls, malformed, store, identity),
+        adoption=Adoptions(calls, malformed, store, OwnPolicy(calls, own_pod), identity),
         restarted=metrics.watch_restarted,
         heard=heard,
         began=counting.began,
@@ -323,8 +326,17 @@ def _process_state(
             lease = LeaseSeen(election.lease_namespace, election.lease_name, elector.holder)
         not_ready, warnings = "" if ready else why_not, tuple(health.warnings())
         adoption = None
-        if adopter is not None and adopter.enabled:
-            adoption = AdoptionState(adopter.adopted_count(), adopter.refused(), adopter.stopped_by)
+        if adopter is not None and (adopter.enabled or adopter.gives_all_back):
+            adoption = AdoptionState(
+                adopter.enabled,
+                adopter.adopted_count(),
+                adopter.refused(),
+                adopter.not_given_back(),
+                adopter.lost_notes(),
+                adopter.unexplained(),
+                adopter.policy_problem,
+                adopter.stopped_by,
+            )
         leading, dry_run = gate.may_act(), settings.dry_run
         return ProcessState(__version__, identity, leading, lease, dry_run, not_ready, warnings, adoption)
 

@@ -1,20 +1,21 @@
-"""Single pods are adopted and given back over HTTP, exactly as they were read."""
+"""Single pods are marked and given back over HTTP, exactly as they were read, and found by their notes."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
 from tests.stage.client import ClientStage, client_stage
 
 from fake_apiserver import pod_object
-from taint_eviction.adapters.adoption_patches import ADOPTED
+from taint_eviction.adapters.adoption_patches import MAX_NOTE, NOTE_ANNOTATION
 from taint_eviction.adapters.adoptions import Adoptions
 from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.core.adoption import CountdownChange, wanted_change
+from taint_eviction.core.objects import MARK_SECONDS, NamespacedName, Pod, PodRef
 from taint_eviction.runtime.ports import CallFailed
 
 DOWN = {"key": "down", "operator": "Exists", "effect": "NoExecute"}
@@ -31,7 +32,8 @@ async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
 def adoptions(at: ClientStage) -> Adoptions:
     """The adapter under test."""
     state = StateConfigMap(at.calls, "kube-system", "taint-eviction-controller")
-    return Adoptions(at.calls, MalformedObjects(at.malformed.append), state, "replica-1")
+    malformed = MalformedObjects(at.malformed.append)
+    return Adoptions(at.calls, malformed, state, cast(OwnPolicy, None), "replica-1")
 
 
 def put(at: ClientStage, *tolerations: dict[str, Any], **metadata: Any) -> PodRef:
@@ -52,64 +54,53 @@ def found(at: ClientStage) -> dict[str, Any]:
 
 def note(at: ClientStage) -> Any:
     """Return the note in the pod's annotation."""
-    return orjson.loads(found(at)["metadata"]["annotations"][ADOPTED])
+    return orjson.loads(found(at)["metadata"]["annotations"][NOTE_ANNOTATION])
 
 
-def first(pod: Pod) -> tuple[int, ...]:
-    """Take the seconds of the first toleration."""
-    return (0,) if pod.spec_tolerations[0].toleration_seconds is not None else ()
+def mark_first(pod: Pod) -> CountdownChange | None:
+    """Mark the first toleration."""
+    return wanted_change(pod, (0,), (), {})
 
 
-def always(pod: Pod) -> bool:
-    """Accept any pod."""
-    return True
+def give_back(pod: Pod) -> CountdownChange | None:
+    """Give everything back."""
+    return wanted_change(pod, (), () if pod.adoption is None else pod.adoption.noted, {})
 
 
 async def test_seconds_go_into_the_note_and_come_back(at: ClientStage) -> None:
     """Only the chosen toleration changes; labels and annotations of others stay as they are."""
     ref = put(at, DOWN | {"tolerationSeconds": 300}, OTHER, labels={"app": "web"}, annotations={"own": "a"})
     before = found(at)
-    pod = await adoptions(at).adopt(ref, first)
+    pod = await adoptions(at).change(ref, mark_first)
     assert pod is not None
     assert [each.toleration_seconds for each in pod.tolerations][:2] == [300, 7]
     after = found(at)
-    assert after["spec"]["tolerations"][:2] == [DOWN, OTHER]
-    assert after["metadata"]["labels"] == {"app": "web", ADOPTED: "controller"}
-    assert note(at) == {"by": "controller", "tolerations": [{**DOWN, "occurrence": 0, "seconds": 300}]}
-    assert [each.ref for each in await adoptions(at).list_adopted()] == [ref]
-    given = await adoptions(at).give_back(ref, always)
+    assert after["spec"]["tolerations"][:2] == [DOWN | {"tolerationSeconds": MARK_SECONDS}, OTHER]
+    assert after["metadata"]["labels"] == {"app": "web"}
+    assert note(at) == [{**DOWN, "seconds": 300}]
+    assert await adoptions(at).list_noted() == [ref]
+    given = await adoptions(at).change(ref, give_back)
     assert given is not None
     assert given.adoption is None
     assert found(at)["spec"] == before["spec"]
-    assert [found(at)["metadata"][field] for field in ("labels", "annotations")] == [{"app": "web"}, {"own": "a"}]
-    assert await adoptions(at).list_adopted() == []
+    assert found(at)["metadata"]["annotations"] == {"own": "a"}
+    assert await adoptions(at).list_noted() == []
 
 
-async def test_a_pod_without_labels_and_annotations_gets_both(at: ClientStage) -> None:
-    """The patch adds the missing maps."""
+async def test_a_look_reads_all_pods_in_pages(at: ClientStage) -> None:
+    """No label selects them: the note is the one truth."""
+    put(at, OTHER)
+    await adoptions(at).list_noted()
+    (asked,) = at.server.requests.select(verb="list", resource="pods")
+    assert asked.query == {"limit": "500"}
+
+
+async def test_a_pod_without_annotations_gets_some(at: ClientStage) -> None:
+    """The patch adds the missing map."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
-    at.server.patch("pods", "web", {"metadata": {"labels": None, "annotations": None}}, "default")
-    assert await adoptions(at).adopt(ref, first) is not None
-    assert found(at)["metadata"]["labels"] == {ADOPTED: "controller"}
-
-
-async def test_a_note_that_is_there_is_kept_as_far_as_it_is_valid(at: ClientStage) -> None:
-    """Seconds that were taken at the pod's creation stay noted as such; a note that cannot be read is replaced."""
-    before = {"by": "admission", "tolerations": [{**DOWN, "occurrence": 0, "seconds": 60}]}
-    ref = put(at, OTHER, DOWN, annotations={ADOPTED: orjson.dumps(before).decode()})
-    assert await adoptions(at).adopt(ref, first) is not None
-    bare = {field: value for field, value in OTHER.items() if field != "tolerationSeconds"}
-    other = {**bare, "occurrence": 0, "seconds": 7}
-    at_creation = {**DOWN, "occurrence": 0, "seconds": 60}
-    assert note(at) == {"by": "controller", "tolerations": [other, at_creation | {"by": "admission"}]}
-    assert await adoptions(at).give_back(ref, always) is not None
-    assert note(at) == before
-    assert found(at)["metadata"]["labels"][ADOPTED] == "admission"
-    assert await adoptions(at).list_adopted() == []
-    at.server.patch("pods", "web", {"metadata": {"annotations": {ADOPTED: "nonsense"}}}, "default")
-    at.server.patch("pods", "web", {"spec": {"tolerations": [OTHER, DOWN]}}, "default")
-    assert await adoptions(at).adopt(ref, first) is not None
-    assert note(at) == {"by": "controller", "tolerations": [other]}
+    at.server.patch("pods", "web", {"metadata": {"annotations": None}}, "default")
+    assert await adoptions(at).change(ref, mark_first) is not None
+    assert note(at) == [{**DOWN, "seconds": 300}]
 
 
 async def test_a_pod_that_others_change_meanwhile_is_read_again(at: ClientStage) -> None:
@@ -117,15 +108,15 @@ async def test_a_pod_that_others_change_meanwhile_is_read_again(at: ClientStage)
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     seen: list[int | None] = []
 
-    def places(pod: Pod) -> tuple[int, ...]:
+    def wanted(pod: Pod) -> CountdownChange | None:
         seen.append(pod.tolerations[0].toleration_seconds)
         if len(seen) == 1:
             at.server.patch("pods", "web", {"spec": {"tolerations": [DOWN | {"tolerationSeconds": 200}]}}, "default")
-        return (0,)
+        return mark_first(pod)
 
-    assert await adoptions(at).adopt(ref, places) is not None
+    assert await adoptions(at).change(ref, wanted) is not None
     assert seen == [300, 200]
-    assert note(at)["tolerations"][0]["seconds"] == 200
+    assert note(at)[0]["seconds"] == 200
 
 
 async def test_the_answer_for_a_pod_that_is_gone_or_replaced_is_none(at: ClientStage) -> None:
@@ -134,26 +125,34 @@ async def test_the_answer_for_a_pod_that_is_gone_or_replaced_is_none(at: ClientS
     another = PodRef(ref.key, "another")
     absent = PodRef(NamespacedName("default", "absent"), "absent")
     for each in (another, absent):
-        assert await adoptions(at).adopt(each, first) is None
-        assert await adoptions(at).give_back(each, always) is None
-    assert "annotations" not in found(at)["metadata"] or ADOPTED not in found(at)["metadata"]["annotations"]
+        assert await adoptions(at).change(each, mark_first) is None
+    assert NOTE_ANNOTATION not in found(at)["metadata"].get("annotations", {})
 
 
-async def test_an_adoption_or_return_that_is_not_wanted_changes_nothing(at: ClientStage) -> None:
-    """Both calls return the pod, and write nothing."""
+async def test_a_change_that_is_not_wanted_changes_nothing(at: ClientStage) -> None:
+    """The call returns the pod, and writes nothing."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
     version = found(at)["metadata"]["resourceVersion"]
-    assert await adoptions(at).adopt(ref, lambda _: ()) is not None
-    assert await adoptions(at).give_back(ref, lambda _: False) is not None
+    assert await adoptions(at).change(ref, lambda _: None) is not None
     assert found(at)["metadata"]["resourceVersion"] == version
 
 
-async def test_a_refusal_is_raised_with_its_reason(at: ClientStage) -> None:
-    """The refusal of an admission plugin, for example, is not treated as a conflict."""
+@pytest.mark.parametrize(("status", "message"), [(403, "tolerations are restricted here"), (503, "too busy")])
+async def test_a_refusal_is_raised_after_one_patch(at: ClientStage, status: int, message: str) -> None:
+    """It is not treated as a conflict; the caller decides when to try again."""
     ref = put(at, DOWN | {"tolerationSeconds": 300})
-    at.server.faults.add(verb="patch", resource="pods", status=403, message="tolerations are restricted here")
-    with pytest.raises(CallFailed, match="tolerations are restricted here"):
-        await adoptions(at).adopt(ref, first)
+    at.server.faults.add(verb="patch", resource="pods", status=status, message=message)
+    with pytest.raises(CallFailed, match=message):
+        await adoptions(at).change(ref, mark_first)
+    assert len(at.server.requests.select(verb="patch", resource="pods")) == 1
+
+
+async def test_a_note_that_would_be_too_long_is_not_written(at: ClientStage) -> None:
+    """Nobody would read it again."""
+    many = [{**DOWN, "key": f"{'k' * 50}-{number}", "tolerationSeconds": 300} for number in range(MAX_NOTE // 60)]
+    ref = put(at, *many)
+    with pytest.raises(CallFailed, match="too many, or their keys too long"):
+        await adoptions(at).change(ref, lambda pod: wanted_change(pod, range(len(many)), (), {}))
 
 
 async def test_nothing_is_confirmed_that_is_not_ordered(at: ClientStage) -> None:
@@ -162,34 +161,11 @@ async def test_nothing_is_confirmed_that_is_not_ordered(at: ClientStage) -> None
     assert at.server.get("configmaps", "taint-eviction-controller", "kube-system") is None
 
 
-async def test_a_refused_patch_is_not_tried_again(at: ClientStage) -> None:
-    """The refusal is raised after one PATCH; the caller decides when to try again."""
-    ref = put(at, DOWN | {"tolerationSeconds": 300})
-    at.server.faults.add(verb="patch", resource="pods", status=503, message="too busy")
-    with pytest.raises(CallFailed, match="too busy"):
-        await adoptions(at).adopt(ref, first)
-    assert len(at.server.requests.select(verb="patch", resource="pods")) == 1
-
-
-@pytest.mark.parametrize("field", ["labels", "annotations"])
-async def test_seconds_whose_note_is_stripped_are_put_back_at_once(
-    at: ClientStage, monkeypatch: pytest.MonkeyPatch, field: str
-) -> None:
-    """A pod keeps its seconds although a webhook removes unknown labels or annotations."""
-    ref = put(at, DOWN | {"tolerationSeconds": 300})
-    make = at.calls.make
-    stripped: list[Any] = []
-
-    async def strip(call: Any, *args: Any) -> Any:
-        answer = await make(call, *args)
-        if call.verb == "patch" and not stripped:
-            stripped.append(call)
-            body = at.server.patch("pods", "web", {"metadata": {field: {ADOPTED: None}}}, "default")
-            return replace(answer, body=body)
-        return answer
-
-    monkeypatch.setattr(at.calls, "make", strip)
-    with pytest.raises(CallFailed, match="has removed the note or the label"):
-        await adoptions(at).adopt(ref, first)
-    assert found(at)["spec"]["tolerations"][0] == DOWN | {"tolerationSeconds": 300}
-    assert not any(ADOPTED in (found(at)["metadata"].get(each) or ()) for each in ("labels", "annotations"))
+async def test_the_config_map_says_that_somebody_adopts(at: ClientStage) -> None:
+    """The entry goes when nobody does any more."""
+    state = StateConfigMap(at.calls, "kube-system", "taint-eviction-controller")
+    for adopts in (True, False):
+        await adoptions(at).write_adopts(adopts)
+        control_state = await state.read()
+        assert control_state is not None
+        assert control_state.adopts is adopts

@@ -357,7 +357,7 @@ async def test_discovery_lists_every_kind_with_its_subresources() -> None:
     async with serving() as (_, api):
         assert (await api.get("/api")).body["versions"] == ["v1"]
         groups = [group["name"] for group in (await api.get("/apis")).body["groups"]]
-        assert groups == ["policy", "storage.k8s.io", "coordination.k8s.io"]
+        assert groups == ["policy", "storage.k8s.io", "coordination.k8s.io", "rbac.authorization.k8s.io"]
         core = {r["name"]: r for r in (await api.get("/api/v1")).body["resources"]}
         assert {"nodes", "nodes/status", "pods", "pods/status", "pods/eviction", "pods/binding"} <= set(core)
         assert core["pods"]["namespaced"]

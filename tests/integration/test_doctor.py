@@ -18,6 +18,7 @@ from fake_apiserver import pod_object
 from taint_eviction import __version__
 from taint_eviction.adapters.kubernetes_times import format_micro_time, format_rfc3339
 from taint_eviction.cli import cli
+from taint_eviction.core.objects import MARK_SECONDS
 
 NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
 REVIEWS = "subjectaccessreviews"
@@ -292,11 +293,21 @@ async def test_an_api_server_that_is_down_exits_3(tmp_path: Path) -> None:
     assert "cannot be reached" in result.stderr
 
 
-def add_adopted(at: ClientStage) -> None:
-    """Create a pod whose countdown was adopted."""
-    pod = pod_object("shop", "web", "n1")
-    pod["metadata"]["labels"] = {"taint-eviction/adopted": "true"}
+def add_marked(at: ClientStage, name: str = "web", note: str = "[]") -> None:
+    """Create a pod whose countdown was taken over; ``note`` "": its note is gone."""
+    pod = pod_object("shop", name, "n1")
+    pod["spec"]["tolerations"] = [
+        {"key": "down", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": MARK_SECONDS}
+    ]
+    if note:
+        pod["metadata"]["annotations"] = {"taint-eviction/seconds": note}
     at.server.create("pods", pod)
+
+
+def write_state(at: ClientStage, **data: str) -> None:
+    """Create the state ConfigMap."""
+    body = {"metadata": {"name": NAME, "namespace": "kube-system"}, "data": data}
+    at.server.create("configmaps", body)
 
 
 async def test_adoption_needs_a_right(at: ClientStage, tmp_path: Path) -> None:
@@ -310,8 +321,9 @@ async def test_adoption_needs_a_right(at: ClientStage, tmp_path: Path) -> None:
     made = at.server.requests.select(verb="create")
     asked = [entry.body["spec"]["resourceAttributes"] for entry in made if entry.body]
     assert ("patch", "pods", "") in {(each["verb"], each["resource"], each["subresource"]) for each in asked}
-    add_adopted(at)
-    assert (await findings(tmp_path))["adoption"]["state"] == "ok"
+    add_marked(at)
+    adoption = (await findings(tmp_path))["adoption"]
+    assert (adoption["state"], adoption["found"]) == ("ok", "the countdowns of 1 pod are taken over")
 
 
 async def test_adoption_is_recognized_in_the_environment_too(at: ClientStage, tmp_path: Path) -> None:
@@ -320,22 +332,56 @@ async def test_adoption_is_recognized_in_the_environment_too(at: ClientStage, tm
     assert "adoption" in await findings(tmp_path)
 
 
-async def test_adopted_pods_without_a_leader_are_reported(at: ClientStage, tmp_path: Path) -> None:
+async def test_adoption_is_not_fine_while_hand_back_has_ended_it(at: ClientStage, tmp_path: Path) -> None:
+    """The order outlasts the command."""
+    add_replica(at, "one", "n1", __version__, "--adopt")
+    add_lease(at, NAME)
+    write_state(at, **{"no-adoption": "true"})
+    found = (await findings(tmp_path))["adoption"]
+    assert (found["state"], found["found"]) == ("wrong", "hand-back was ordered: no countdown is taken over")
+
+
+async def test_marked_pods_without_a_leader_are_reported(at: ClientStage, tmp_path: Path) -> None:
     """No controller evicts these pods, since the built-in one has forgotten them."""
     add_replica(at, "one", "n1", __version__, "--adopt")
-    add_adopted(at)
+    add_marked(at)
     found = (await findings(tmp_path))["adoption"]
-    assert (found["state"], found["found"]) == ("wrong", "no replica leads, so adopted pods are not evicted")
+    assert found["state"] == "wrong"
+    assert found["found"] == "no replica leads, so pods whose countdowns are taken over are not evicted"
     assert found["advice"].endswith("taint-eviction hand-back")
 
 
-async def test_adopted_pods_of_a_controller_that_does_not_adopt_are_reported(at: ClientStage, tmp_path: Path) -> None:
-    """Such a controller evicts these pods in time, but never gives them back."""
+async def test_marked_pods_of_a_controller_that_does_not_adopt_are_reported(at: ClientStage, tmp_path: Path) -> None:
+    """Such a controller gives them back where it has the right to."""
     install(at)
-    add_adopted(at)
+    add_marked(at)
+    write_state(at, adopts="true")
     found = (await findings(tmp_path))["adoption"]
     assert found["state"] == "wrong"
+    assert found["found"] == "the countdowns of 1 pod (shop/web) are taken over, and no replica adopts"
+    assert "the leader gives them back" in found["advice"]
     assert "taint-eviction hand-back" in found["advice"]
+
+
+async def test_a_mark_of_unknown_origin_is_reported_where_somebody_adopts(at: ClientStage, tmp_path: Path) -> None:
+    """A tenant may write MaxInt64, too; where nobody adopts, nobody asks."""
+    install(at)
+    add_marked(at, note="")
+    assert "adoption" not in await findings(tmp_path)
+    write_state(at, adopts="true")
+    found = (await findings(tmp_path))["adoption"]
+    assert found["found"].startswith("1 pod (shop/web) tolerate a taint for 9223372036854775807 s")
+
+
+async def test_what_version_0_2_0_left_is_reported(at: ClientStage, tmp_path: Path) -> None:
+    """This version reads neither its label, nor its annotation, nor its policy."""
+    install(at)
+    pod = pod_object("shop", "old", "n1")
+    pod["metadata"]["labels"] = {"taint-eviction/adopted": "controller"}
+    at.server.create("pods", pod)
+    found = (await findings(tmp_path))["adoption"]
+    assert (found["state"], found["found"]) == ("wrong", "1 pod (shop/old) are adopted by version 0.2.0")
+    assert "hand-back of version 0.2.0" in found["advice"]
 
 
 def environment(**variables: str) -> list[dict[str, Any]]:

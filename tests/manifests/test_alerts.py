@@ -80,6 +80,9 @@ def measured() -> dict[str, Labels]:
             ready_out_of_service=lambda: 1,
             adopted=lambda: 1,
             adoption_refused=lambda: 1,
+            not_given_back=lambda: 1,
+            lost_notes=lambda: 1,
+            adoption_policy_unconfirmed=lambda: 1,
             credential_failures=lambda: 3,
         )
     )
@@ -341,6 +344,19 @@ FIRES: dict[str, list[tuple[dict[str, str], int]]] = {
     "TaintEvictionBreakerUnwritten": [({replica("breaker_unwritten_seconds", "a"): "0 0 60 120"}, 3)],
     "TaintEvictionPolicyRejected": [({replica("policy_invalid", "a"): "0 1x9"}, 2)],
     "TaintEvictionAdoptionRefused": [({replica("adoption_refused_pods", "a"): "0 1x9"}, 3)],
+    "TaintEvictionNotGivenBack": [
+        ({replica("adoption_not_given_back_pods", "a"): "0 1x19", replica("adoption_lost_notes_pods", "a"): "0x20"}, 11)
+    ],
+    "TaintEvictionAdoptionPolicy": [({replica("adoption_policy_unconfirmed", "a"): "0 1x9"}, 6)],
+    "TaintEvictionMarksLeft": [
+        (
+            {
+                'kube_pod_tolerations{toleration_seconds="9223372036854775807",pod="web"}': "1x40",
+                LEADER + ',instance="a"}': "1x9 stale",
+            },
+            30,
+        )
+    ],
     "TaintEvictionNoStandby": [
         ({LEADER + ',instance="a"}': "1x60", LEADER + ',instance="b"}': "0x20 stale"}, 34),
         # The replica crashes again and again, and is seen in one minute of five.

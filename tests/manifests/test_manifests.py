@@ -502,22 +502,6 @@ def test_for_old_versions_the_policy_can_be_taken_out(tmp_path: Path) -> None:
     assert sorted(kinds) == sorted(document["kind"] for document in render("base") if document["kind"] not in ADMISSION)
 
 
-def test_seconds_are_moved_at_creation_only_and_no_pod_depends_on_it() -> None:
-    """The policy acts on new pods outside kube-system, but not on the controller's; if it fails, pods are created."""
-    documents = list(
-        yaml.safe_load_all((MANIFESTS / "components/adopt-at-admission/admission-policy.yaml").read_text())
-    )
-    policy, binding = documents
-    assert binding["spec"] == {"policyName": policy["metadata"]["name"]}
-    spec = policy["spec"]
-    assert (spec["failurePolicy"], spec["reinvocationPolicy"]) == ("Ignore", "Never")
-    [rule] = spec["matchConstraints"]["resourceRules"]
-    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
-    [own] = spec["matchConstraints"]["objectSelector"]["matchExpressions"]
-    assert pod("base")["metadata"]["labels"][own["key"]] in own["values"]
-    assert "kube-system" in spec["matchConstraints"]["namespaceSelector"]["matchExpressions"][0]["values"]
-
-
 def test_a_dry_run_may_write_nothing_but_its_own_lease() -> None:
     """Even wrong flags could not make it evict, take the real controller's Lease, or pause and resume for it."""
     assert rights("overlays/dry-run", "ClusterRole") == {("", "nodes", ""): READ, ("", "pods", ""): READ}

@@ -1,4 +1,4 @@
-"""Plans beside a built-in controller: which pods are adopted, and which the built-in controller evicts."""
+"""Plans beside a built-in controller: whose countdowns are taken over, and which pods the built-in one evicts."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def adopted(plan: Plan) -> dict[str, bool | None]:
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(300, True), (10, True), (9, False), (0, False), (-1, False), (None, None)]
 )
-def test_a_countdown_is_adopted_if_enough_of_it_is_left(seconds: int | None, expected: bool | None) -> None:
+def test_a_countdown_is_taken_over_if_it_is_long_enough(seconds: int | None, expected: bool | None) -> None:
     """Neither controller evicts a pod that tolerates the taint indefinitely."""
     assert adopted(taken_over(pod("web", "node-1", tolerates(seconds)))) == {"web": expected}
 
@@ -45,7 +45,7 @@ def test_the_built_in_controller_evicts_pods_that_do_not_tolerate_the_taint() ->
     ]
 
 
-def test_what_is_left_of_a_running_countdown_counts() -> None:
+def test_a_running_countdown_is_taken_over_whatever_is_left_of_it() -> None:
     """The node was tainted 55 s ago: a minute is nearly over for one pod, ten minutes are not for the other."""
     tainted = node("node-1")
     added = {"key": "maintenance", "effect": "NoExecute", "timeAdded": "2026-03-01T11:59:05Z"}
@@ -53,13 +53,12 @@ def test_what_is_left_of_a_running_countdown_counts() -> None:
     pods = [pod(str(seconds), "node-1", tolerates(seconds), creationTimestamp=OLD) for seconds in (60, 600)]
     plan = planned(inventory_of(tainted, *pods))
     add_adoption(plan, 10.0)
-    assert adopted(plan) == {"60": False, "600": True}
+    assert adopted(plan) == {"60": True, "600": True}
 
 
-def test_a_pod_that_is_adopted_counts_as_adopted_whatever_is_left() -> None:
-    """Its minute is nearly over; for a taint that it does not tolerate, the built-in controller evicts it."""
-    noted = tolerates() | {"occurrence": 0, "seconds": 60}
-    note = {"by": "controller", "tolerations": [noted]}
+def test_a_marked_pod_counts_by_its_note() -> None:
+    """For a taint that it does not tolerate, the built-in controller evicts it."""
+    note = [tolerates() | {"seconds": 60}]
     running = {"key": "maintenance", "effect": "NoExecute", "timeAdded": "2026-03-01T11:59:05Z"}
     other = {"key": "other", "effect": "NoExecute", "timeAdded": "2026-03-01T11:59:05Z"}
     for taints, expected in (([running], True), ([running, other], False)):
@@ -68,17 +67,19 @@ def test_a_pod_that_is_adopted_counts_as_adopted_whatever_is_left() -> None:
         adopted_one = pod(
             "web",
             "node-1",
-            tolerates(),
+            tolerates(2**63 - 1),
             creationTimestamp=OLD,
-            annotations={"taint-eviction/adopted": json.dumps(note)},
+            annotations={"taint-eviction/seconds": json.dumps(note)},
         )
         plan = planned(inventory_of(tainted, adopted_one))
         add_adoption(plan, 10.0)
         assert adopted(plan) == {"web": expected}
 
 
-def test_finished_mirror_and_terminating_pods_are_never_adopted() -> None:
-    """The built-in controller deletes finished pods, and neither controller evicts the others."""
+def test_finished_mirror_terminating_and_own_pods_are_never_taken_over() -> None:
+    """The built-in controller deletes finished pods and this controller's own, and neither evicts the others."""
+    own = pod("own", "node-1", tolerates(300), labels={"app.kubernetes.io/name": "taint-eviction-controller"})
+    assert adopted(taken_over(own)) == {"own": False}
     finished = pod("finished", "node-1", tolerates(300))
     finished["status"]["phase"] = "Failed"
     mirror = pod("mirror", "node-1", tolerates(300), annotations={"kubernetes.io/config.mirror": "x"})
@@ -92,7 +93,7 @@ def test_the_command_says_which_controller_evicts_each_pod(tmp_path: Path) -> No
     items: list[Any] = [node("node-1"), pod("web", "node-1"), pod("db", "node-1", tolerates(300))]
     file.write_text(json.dumps({"kind": "List", "items": items}))
     shown = " ".join(run(str(file), "--taint", TAINT, "--adopt").stdout.split())
-    assert "adopted" in shown
+    assert "its countdown is taken over" in shown
     assert "the built-in controller's: nothing holds it" in shown
     assert "note: the built-in controller evicts 1 of 2 pods" in shown
     document = json.loads(run(str(file), "--taint", TAINT, "--adopt", "-o", "json").stdout)

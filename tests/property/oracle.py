@@ -10,7 +10,7 @@ from tests.unit.builders import EPOCH
 
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.effects import Eviction, Work
-from taint_eviction.core.objects import Node, Pod, Taint
+from taint_eviction.core.objects import MARK_SECONDS, Node, Pod, Taint
 
 
 @dataclass
@@ -79,9 +79,9 @@ class ExpectedDecisions:
         for taint in node.taints:
             fitting = [one for one in pod.tolerations if one.key in {"", taint.key}]
             seconds = fitting[0].toleration_seconds if fitting else 0
-            if seconds is not None:
+            if seconds not in (None, MARK_SECONDS):
                 start = max(self.taint_starts[node.uid, taint], self.bound_since[pod.ref.uid])
-                deadlines.append(start + max(0, seconds))
+                deadlines.append(start + max(0, seconds or 0))
         return min(deadlines, default=None)
 
     def wanted(self) -> dict[str, float]:

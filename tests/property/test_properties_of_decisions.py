@@ -10,7 +10,7 @@ from tests.unit.builders import pod, seen, since
 from taint_eviction.core.decision import Decision, DecisionPolicy, Evict, SeenTaint, Stay, StayReason, decide
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS
 from taint_eviction.core.matching import matches
-from taint_eviction.core.objects import NO_EXECUTE, Taint, Toleration
+from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, Taint, Toleration
 
 NEVER = float("inf")
 
@@ -44,7 +44,7 @@ def test_the_deadline_follows_its_definition(
             if matches(toleration, one.taint):
                 seconds = toleration.toleration_seconds
                 break
-        if seconds is not None:
+        if seconds is not None and seconds != MARK_SECONDS:
             deadlines.append(max(one.since.start_at, bound_at) + min(max(seconds, 0), FAR_FUTURE_SECONDS))
     assert leaves_at(tolerations, taints, bound_at) == min(deadlines)
 

@@ -87,7 +87,6 @@ CAUGHT_BY = {
     "adopted-once": (60, "not adopted in time"),
     "adopted-in-part": (13, "adopted in part"),
     "finished-adopted": (14, "adopted wrongly"),
-    "labels-stay": (12, "note and label differ"),
 }
 # The sample: every 17th disturbance of every 7th scenario; the long command tries all.
 EVERY_DISTURBANCE, EVERY_SCENARIO = 17, 7

@@ -1,40 +1,30 @@
-"""The annotation that notes the seconds which adoption took, and the patch that gives them back."""
+"""The annotation that notes what the seconds of marked tolerations were, and the patch of each change."""
 
 from typing import Any
 
 import orjson
 import pytest
 
-from taint_eviction.adapters.adoption_patches import ADOPTED, note_text, read_note, return_patch
+from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION, change_patch, note_text, read_note
 from taint_eviction.adapters.json_fields import Unreadable
-from taint_eviction.core.adoption import AdoptionNote, TolerationKey
-from taint_eviction.core.objects import Toleration
+from taint_eviction.core.adoption import CountdownChange, NotedToleration
+from taint_eviction.core.objects import MARK_SECONDS, Toleration
 
-NOTE = AdoptionNote(
-    {
-        TolerationKey(Toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute"), 0): 300,
-        TolerationKey(Toleration("k", "", "v", "NoExecute"), 1): -(2**63),
-    },
-)
-TOLERATION: dict[str, Any] = {"key": "k", "effect": "NoExecute", "occurrence": 0, "seconds": 1}
+NOTE = {
+    NotedToleration(Toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute")): 300,
+    NotedToleration(Toleration("k", "", "v", "NoExecute"), 1, 2): -(2**63),
+}
+TOLERATION: dict[str, Any] = {"key": "k", "effect": "NoExecute", "seconds": 1}
+POINTER = "/metadata/annotations/taint-eviction~1seconds"
 
 
 def test_a_note_leaves_out_fields_that_the_toleration_leaves_out() -> None:
-    """A note is read back as it was written."""
+    """A note is read back as it was written; whether there are equal tolerations is said only where there are."""
     text = note_text(NOTE)
-    assert orjson.loads(text) == {
-        "by": "controller",
-        "tolerations": [
-            {
-                "key": "node.kubernetes.io/not-ready",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "occurrence": 0,
-                "seconds": 300,
-            },
-            {"key": "k", "value": "v", "effect": "NoExecute", "occurrence": 1, "seconds": -(2**63)},
-        ],
-    }
+    assert orjson.loads(text) == [
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "seconds": 300},
+        {"key": "k", "value": "v", "effect": "NoExecute", "occurrence": 1, "among": 2, "seconds": -(2**63)},
+    ]
     assert read_note(text) == NOTE
 
 
@@ -45,11 +35,8 @@ def test_a_note_leaves_out_fields_that_the_toleration_leaves_out() -> None:
         (None, "it is not JSON"),
         ("[" * 8192, "it is not JSON"),
         ("[" * 8193, "it is longer than 8192 characters"),
-        ("[]", "it is not an object"),
-        ("{}", "by is neither controller nor admission"),
-        ('{"by": 1}', "by is not a string"),
-        ('{"by": "admission", "tolerations": {}}', "tolerations is not a list"),
-        ('{"by": "admission", "tolerations": ["x"]}', r"tolerations\[0\] is not an object"),
+        ("{}", "it is not a list"),
+        ('["x"]', r"\[0\] is not an object"),
     ],
 )
 def test_a_note_that_cannot_be_read_is_refused_with_the_place(text: object, why: str) -> None:
@@ -58,51 +45,75 @@ def test_a_note_that_cannot_be_read_is_refused_with_the_place(text: object, why:
         read_note(text)
 
 
-@pytest.mark.parametrize("field", ["occurrence", "seconds"])
-@pytest.mark.parametrize("value", [None, True, 1.0, "1", 2**63])
-def test_numbers_are_integers_that_kubernetes_can_hold(field: str, value: object) -> None:
-    """Any other value could fail the patch, or stand for another number."""
-    text = orjson.dumps({"by": "controller", "tolerations": [TOLERATION | {field: value}]})
-    with pytest.raises(Unreadable, match=rf"tolerations\[0\].{field} is not an integer"):
-        read_note(text.decode())
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("seconds", "1", "seconds is not an integer"),
+        ("seconds", True, "seconds is not an integer"),
+        ("seconds", 2**63, "seconds is not an integer"),
+        ("seconds", None, "seconds is not an integer"),
+        ("occurrence", 0.5, "occurrence is not an integer"),
+        ("among", None, "among is not an integer"),
+        ("key", 1, "key is not a string"),
+        ("effect", "", "effect is not NoExecute"),
+    ],
+)
+def test_each_field_of_a_note_is_checked(field: str, value: object, why: str) -> None:
+    """One invalid field makes the whole note unreadable."""
+    with pytest.raises(Unreadable, match=why):
+        read_note(orjson.dumps([TOLERATION | {field: value}]).decode())
 
 
-def test_a_toleration_that_is_noted_twice_is_refused() -> None:
-    """Nobody can tell which of the two entries has the toleration's own seconds."""
-    text = orjson.dumps({"by": "controller", "tolerations": [TOLERATION, TOLERATION | {"seconds": 2}]})
-    with pytest.raises(Unreadable, match=r"tolerations\[1\] appears twice"):
-        read_note(text.decode())
+def test_a_toleration_appears_once_in_a_note() -> None:
+    """Otherwise nobody could say which of its seconds count."""
+    with pytest.raises(Unreadable, match=r"\[1\] appears twice"):
+        read_note(orjson.dumps([TOLERATION, TOLERATION | {"seconds": 2}]).decode())
 
 
-def test_the_patch_tests_the_pod_and_removes_only_what_is_there() -> None:
-    """Removing a key that is absent would fail the whole patch."""
-    metadata = {"uid": "u", "resourceVersion": "7", "labels": {ADOPTED: "true"}, "annotations": None}
-    assert return_patch(metadata, {1: 300}) == [
+def pod(annotations: dict[str, str] | None, *seconds: int) -> dict[str, Any]:
+    """Return a pod with tolerations of these seconds."""
+    metadata: dict[str, Any] = {"uid": "u", "resourceVersion": "7"}
+    metadata |= {} if annotations is None else {"annotations": annotations}
+    keys = [f"k{place}" for place, _ in enumerate(seconds)]
+    listed = [{"key": key, "tolerationSeconds": each} for key, each in zip(keys, seconds, strict=True)]
+    return {"metadata": metadata, "spec": {"tolerations": listed}}
+
+
+TOLERATIONS = (Toleration("k0", "Exists", "", "NoExecute"), Toleration("k1", "Exists", "", "NoExecute"))
+
+
+def test_a_patch_marks_and_notes_exactly_the_pod_that_was_read() -> None:
+    """It tests uid, version and the list of tolerations before it changes anything."""
+    body = pod({"own": "a"}, 300, 5)
+    patch = change_patch(body, TOLERATIONS, CountdownChange(frozenset({0}), {}, {0: 300}))
+    assert patch == [
         {"op": "test", "path": "/metadata/uid", "value": "u"},
         {"op": "test", "path": "/metadata/resourceVersion", "value": "7"},
-        {"op": "add", "path": "/spec/tolerations/1/tolerationSeconds", "value": 300},
-        {"op": "remove", "path": "/metadata/labels/taint-eviction~1adopted"},
+        {"op": "test", "path": "/spec/tolerations", "value": body["spec"]["tolerations"]},
+        {"op": "add", "path": "/spec/tolerations/0/tolerationSeconds", "value": MARK_SECONDS},
+        {
+            "op": "add",
+            "path": POINTER,
+            "value": '[{"key":"k0","operator":"Exists","effect":"NoExecute","seconds":300}]',
+        },
     ]
 
 
-@pytest.mark.parametrize("effect", ["", "NoSchedule"])
-def test_seconds_that_the_api_server_would_refuse_are_refused(effect: str) -> None:
-    """Only tolerations with effect NoExecute have seconds that can have been taken, or can be put back."""
-    text = orjson.dumps({"by": "controller", "tolerations": [TOLERATION | {"effect": effect}]})
-    with pytest.raises(Unreadable, match=r"tolerations\[0\]\.effect is not NoExecute"):
-        read_note(text.decode())
+def test_a_pod_without_annotations_gets_the_map() -> None:
+    """A patch cannot add to a map that is not there."""
+    patch = change_patch(pod(None, 300), TOLERATIONS[:1], CountdownChange(frozenset({0}), {}, {0: 300}))
+    assert patch[-1]["path"] == "/metadata/annotations"
+    assert list(patch[-1]["value"]) == [NOTE_ANNOTATION]
 
 
-def test_seconds_taken_at_creation_stay_noted_as_taken_by_admission() -> None:
-    """The note has these seconds beside those that the controller took, and keeps them when those have come back."""
-    [first, second] = NOTE.seconds
-    both = AdoptionNote({first: 300}, {second: 60})
-    text = note_text(both)
-    assert [entry.get("by") for entry in orjson.loads(text)["tolerations"]] == [None, "admission"]
-    assert read_note(text) == both
-    metadata = {"uid": "u", "resourceVersion": "7", "labels": {ADOPTED: "controller"}, "annotations": {ADOPTED: text}}
-    left = AdoptionNote({}, {second: 60})
-    assert return_patch(metadata, {}, left)[2:] == [
-        {"op": "add", "path": "/metadata/annotations/taint-eviction~1adopted", "value": note_text(left)},
-        {"op": "add", "path": "/metadata/labels/taint-eviction~1adopted", "value": "admission"},
+def test_with_the_last_seconds_the_note_goes() -> None:
+    """What stays marked stays noted."""
+    body = pod({NOTE_ANNOTATION: "x"}, MARK_SECONDS, MARK_SECONDS)
+    all_back = change_patch(body, TOLERATIONS, CountdownChange(returns={0: 300, 1: 5}))
+    assert [each["value"] for each in all_back if each["op"] == "add"] == [300, 5]
+    assert all_back[-1] == {"op": "remove", "path": POINTER}
+    one_back = change_patch(body, TOLERATIONS, CountdownChange(returns={1: 5}, noted={0: 300}))
+    assert [each["path"] for each in one_back if each["op"] == "add"] == [
+        "/spec/tolerations/1/tolerationSeconds",
+        POINTER,
     ]

@@ -25,6 +25,9 @@ READINGS = Readings(
     ready_out_of_service=lambda: 2,
     adopted=lambda: 10,
     adoption_refused=lambda: 11,
+    not_given_back=lambda: 1,
+    lost_notes=lambda: 1,
+    adoption_policy_unconfirmed=lambda: 1,
     credential_failures=lambda: 3,
 )
 

@@ -11,7 +11,14 @@ import pytest
 from tests.unit.builders import EPOCH, Stage, moment, node, pod, taint, tolerates
 
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
-from taint_eviction.adapters.status_document import BUILT_INS, STATES, AdoptionState, LeaseSeen, ProcessState
+from taint_eviction.adapters.status_document import (
+    BUILT_INS,
+    STATES,
+    TAKEN_OVER_LATER,
+    AdoptionState,
+    LeaseSeen,
+    ProcessState,
+)
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
@@ -19,7 +26,7 @@ from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.core.controller import Controller
 from taint_eviction.core.effects import Block, BlockReason, Failed
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import Adoption
+from taint_eviction.core.objects import MARK_SECONDS, Adoption
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy, Limit, PolicyRule
 
 LEADER = ProcessState("1.0", "host_uuid", True, LeaseSeen("kube-system", "lease", "host_uuid"), False, "")
@@ -378,25 +385,50 @@ def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it()
     """The row has whether the pod is adopted, and why not if its adoption was refused."""
     on = Stage()
     waits = pod(tolerates(30), name="adopted", uid="1")
-    adopted = replace(waits, adoption=Adoption((tolerates(),), (0,)))
+    adopted = replace(waits, adoption=Adoption((tolerates(MARK_SECONDS),), (0,)))
     refused, none = pod(tolerates(30), name="refused", uid="2"), pod(name="none", uid="3")
-    on.sees(node(taint()), adopted, refused, none)
-    assert [each["adoption"] for each in status(on)["pending"] if each["name"] != "adopted"] == [None, None]
-    process = replace(LEADER, adoption=AdoptionState(1, {refused.ref: "a webhook says no"}, Pause(EPOCH, "why")))
+    later = pod(tolerates(30), name="later", uid="4")
+    on.sees(node(taint()), adopted, refused, none, later)
+    assert [each["adoption"] for each in status(on)["pending"] if each["name"] != "adopted"] == [None] * 3
+    adoption = AdoptionState(
+        enabled=True,
+        adopted=1,
+        refused={refused.ref: "a webhook says no"},
+        not_given_back={adopted.ref: "forbidden"},
+        lost_notes=[adopted.ref],
+        unexplained=[none.ref],
+        policy_problem="no policy",
+        stopped_by=Pause(EPOCH, "why"),
+    )
+    process = replace(LEADER, adoption=adoption)
     told = status(on, process)
     assert {each["name"]: each["adoption"] for each in told["pending"]} == {
         "adopted": {"adopted": True, "text": None},
-        "refused": {"adopted": False, "text": f"{BUILT_INS} (adoption was refused: a webhook says no)"},
+        "refused": {
+            "adopted": False,
+            "text": f"{BUILT_INS} (its countdown could not be taken over: a webhook says no)",
+        },
         "none": {"adopted": False, "text": BUILT_INS},
+        "later": {"adopted": False, "text": TAKEN_OVER_LATER},
     }
     assert told["adoption"] == {
+        "enabled": True,
         "adopted": 1,
         "refused": 1,
         "refusedBecause": [{"namespace": "shop", "name": "refused", "text": "a webhook says no"}],
+        "notGivenBack": 1,
+        "notGivenBackBecause": [{"namespace": "shop", "name": "adopted", "text": "forbidden"}],
+        "lostNotes": ["shop/adopted"],
+        "unexplainedMarks": ["shop/none"],
+        "policyProblem": "no policy",
         "stopped": {"since": SINCE, "reason": "why"},
     }
-    assert list(map(click.unstyle, status_lines(told)))[3:6] == [
-        "adoption: 1 pod adopted",
-        "adoption was refused for 1 pod (shop/refused: a webhook says no)",
-        f"nothing is adopted: hand-back was ordered (since {SINCE}: why)",
+    assert list(map(click.unstyle, status_lines(told)))[3:10] == [
+        "countdowns taken over: those of 1 pod",
+        "the countdowns of 1 pod could not be taken over (shop/refused: a webhook says no)",
+        "the countdowns of 1 pod cannot be given back (shop/adopted: forbidden)",
+        "1 pod lost their notes, which are written again (shop/adopted)",
+        "1 pod tolerate a taint for 9223372036854775807 s, and nobody noted why: they stay (shop/none)",
+        "no policy",
+        f"no more are taken over: hand-back was ordered (since {SINCE}: why)",
     ]

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
-from taint_eviction.cli.giving_back import list_adopted
+from taint_eviction.cli.giving_back import list_marked
 
 
 def _pod(number: int) -> dict[str, Any]:
-    return {"metadata": {"namespace": "shop", "name": f"web-{number}", "uid": f"uid-{number}"}, "spec": {}}
+    metadata = {"namespace": "shop", "name": f"web-{number}", "uid": f"uid-{number}"}
+    return {"metadata": {**metadata, "annotations": {NOTE_ANNOTATION: "[]"}}, "spec": {}}
 
 
 class ExpiringOnce:
@@ -32,5 +34,5 @@ class ExpiringOnce:
 
 async def test_a_pod_that_is_listed_twice_counts_once() -> None:
     """A list starts again if its next page has expired, after some pods have been read."""
-    found = await list_adopted(cast(ApiCalls, ExpiringOnce()))
-    assert [each.name for each in found] == ["shop/web-0", "shop/web-1"]
+    found = await list_marked(cast(ApiCalls, ExpiringOnce()))
+    assert [str(each.pod.ref) for each in found] == ["shop/web-0", "shop/web-1"]

@@ -1,71 +1,47 @@
-"""Adopts single pods and gives them back over HTTP: ``AdoptionDoor``, and the loop that ``hand-back`` also uses.
-A patch tests uid and resourceVersion of the pod as it was read. After a conflict the pod is read again.
+"""Changes single pods over HTTP and finds those that have a note: ``AdoptionDoor``, also for ``hand-back``.
+A patch tests the pod as it was read. After a conflict the pod is read again, and decided on again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
-from taint_eviction.adapters.adoption_patches import (
-    ADOPTED,
-    MAX_NOTE,
-    JsonPatch,
-    adopt_patch,
-    note_text,
-    read_note,
-    return_patch,
-)
+from taint_eviction.adapters.adoption_patches import MAX_NOTE, NOTE_ANNOTATION, JsonPatch, change_patch, note_text
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, ApiRequest
 from taint_eviction.adapters.item_lists import list_items
-from taint_eviction.adapters.json_fields import Unreadable
-from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_pod, readable_uid
+from taint_eviction.adapters.kubernetes_objects import read_pod, readable_uid
 from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.core.adoption import (
-    AdoptedBy,
-    AdoptionNote,
-    TolerationKey,
-    seconds_at,
-    seconds_to_return,
-    toleration_keys,
-)
-from taint_eviction.core.objects import Adoption, NamespacedName, Pod, PodRef, Toleration
-from taint_eviction.runtime.ports import CallFailed, PlacesToAdopt
+from taint_eviction.core.adoption import CountdownChange, note_of
+from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.runtime.ports import CallFailed, FailureReason, WantedChange
 
 # Each conflict means that another client has changed the pod meanwhile.
 _MAX_TRIES = 8
 # How the API server answers if a test of a patch fails; anything else is a refusal.
 _MAYBE_CONFLICTS = (409, 422)
 
-# Pods with the label may be large.
-_PAGE = 50
-
-_BY_CONTROLLER = f"{ADOPTED},{ADOPTED}!={AdoptedBy.ADMISSION.value}"
-
-_PUT_BACK = "its tolerationSeconds are there again: an admission plugin or a webhook has put them back"
-_NOT_NOTED = "an admission plugin or a webhook has removed the note or the label"
+_PAGE = 500
+_METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 Body = Mapping[str, Any]
 
 
 async def change_pod(
-    calls: ApiCalls,
-    key: NamespacedName,
-    uid: str,
-    patch_of: Callable[[Body], JsonPatch | None],
-    body: Body | None = None,
+    calls: ApiCalls, ref: PodRef, wanted: Callable[[Body], JsonPatch | None], body: Body | None = None
 ) -> Body | None:
     """Patch a pod as it is now, and return it after the change; None: it is gone.
-    ``patch_of`` is called right before each try; it returns None if nothing is to be changed. ``body``: the pod if it
-    was already read, None: it is read first.
+    ``wanted`` is called right before each try; it returns None if nothing is to be changed. ``body``: the pod if it was
+    already read, None: it is read first.
     """
-    if body is None and (body := await _read(calls, key, uid)) is None:
+    if body is None and (body := await _read(calls, ref)) is None:
         return None
     for _ in range(_MAX_TRIES):
-        patch = patch_of(body)
+        patch = wanted(body)
         if patch is None:
             return body
-        call = ApiRequest("patch", "pods", key.namespace, key.name, {"fieldManager": FIELD_MANAGER}, patch)
+        call = ApiRequest("patch", "pods", *ref.key, {"fieldManager": FIELD_MANAGER}, patch)
         answer = await calls.make(call)
         if answer.outcome is Outcome.DONE:
             changed: Body = answer.body
@@ -74,22 +50,23 @@ async def change_pod(
             return None
         if answer.status not in _MAYBE_CONFLICTS:
             answer.need(Outcome.DONE)
-        read = await _read(calls, key, uid)
+        read = await _read(calls, ref)
         if read is None:
             return None
         if answer.status != _MAYBE_CONFLICTS[0] and _version(read) == _version(body):
             # No test of the patch failed: the change itself is refused.
             answer.need(Outcome.DONE)
         body = read
-    raise CallFailed(f"it was changed by others meanwhile, {_MAX_TRIES} times in a row: {answer.failure}")
+    why = f"it was changed by others meanwhile, {_MAX_TRIES} times in a row: {answer.failure}"
+    raise CallFailed(why, reason=FailureReason.CONFLICT)
 
 
-async def _read(calls: ApiCalls, key: NamespacedName, uid: str) -> Body | None:
-    answer = await calls.make(ApiRequest("get", "pods", key.namespace, key.name))
+async def _read(calls: ApiCalls, ref: PodRef) -> Body | None:
+    answer = await calls.make(ApiRequest("get", "pods", *ref.key))
     if answer.need(Outcome.DONE, Outcome.ABSENT).outcome is Outcome.ABSENT:
         return None
     body: Body = answer.body
-    if readable_uid(body) != uid:
+    if readable_uid(body) != ref.uid:
         return None
     if not isinstance(_version(body), str):
         raise CallFailed("the API server's answer is a pod without resourceVersion")
@@ -100,112 +77,65 @@ def _version(body: Body) -> object:
     return body["metadata"].get("resourceVersion")
 
 
-def noted_on(body: Body) -> AdoptionNote:
-    """Return the note on a pod; raise ``Unreadable`` if it is invalid."""
-    return read_note((body["metadata"].get("annotations") or {}).get(ADOPTED))
+async def list_noted(calls: ApiCalls) -> AsyncGenerator[PodRef, None]:
+    """Yield the pods of all nodes that have the annotation, from their metadata alone."""
+    request = ApiRequest("list", "pods", accept=_METADATA)
+    async for body in list_items(calls, request, _PAGE):
+        metadata = body.get("metadata")
+        if isinstance(metadata, dict) and NOTE_ANNOTATION in (metadata.get("annotations") or ()):
+            namespace, name, uid = (metadata.get(field) for field in ("namespace", "name", "uid"))
+            if isinstance(namespace, str) and isinstance(name, str) and isinstance(uid, str):
+                yield PodRef(NamespacedName(namespace, name), uid)
+
+
+def patch_of(body: Body, pod: Pod, change: CountdownChange) -> JsonPatch:
+    """Return the patch of a change; raise ``CallFailed`` if its note would be too long."""
+    if len(note_text(note_of(pod.spec_tolerations, change.noted))) > MAX_NOTE:
+        raise CallFailed("its tolerations are too many, or their keys too long, to be noted")
+    return change_patch(body, pod.spec_tolerations, change)
 
 
 class Adoptions:
-    """Adopts and gives back; see ``runtime.ports``. ``holder`` is this process's identity in the Lease."""
+    """Changes pods and looks for them; see ``runtime.ports``. ``holder`` is this process's identity in the Lease."""
 
-    def __init__(self, calls: ApiCalls, malformed: MalformedObjects, state: StateConfigMap, holder: str) -> None:
+    def __init__(
+        self, calls: ApiCalls, malformed: MalformedObjects, state: StateConfigMap, policy: OwnPolicy, holder: str
+    ) -> None:
         self._calls = calls
         self._malformed = malformed
         self._state = state
+        self._policy = policy
         self._holder = holder
 
-    async def adopt(self, ref: PodRef, places: PlacesToAdopt) -> Pod | None:
-        """Take the seconds of some tolerations."""
-        taken: Mapping[TolerationKey, int] = {}
+    async def change(self, ref: PodRef, wanted: WantedChange) -> Pod | None:
+        """Change one pod, if that is wanted as it is now."""
 
-        def patch_of(body: Body) -> JsonPatch | None:
-            nonlocal taken
+        def patch(body: Body) -> JsonPatch | None:
             pod = self._pod(body)
-            chosen = places(pod)
-            taken = seconds_at(pod.spec_tolerations, chosen)
-            if not taken:
-                return None
-            # An existing note is kept, as far as it counts.
-            adoption = pod.adoption or Adoption(pod.spec_tolerations)
-            before, at_creation = (
-                seconds_at(pod.tolerations, kept) for kept in (adoption.by_controller, adoption.by_admission)
-            )
-            note = AdoptionNote(before | taken, at_creation)
-            if len(note_text(note)) > MAX_NOTE:
-                raise CallFailed("its tolerations are too many, or their keys too long, to be noted")
-            return adopt_patch(body, chosen, note)
+            change = wanted(pod)
+            return None if change is None else patch_of(body, pod, change)
 
-        body = await change_pod(self._calls, ref.key, ref.uid, patch_of)
-        if body is None:
-            return None
-        pod = self._pod(body)
-        if pod.ref != ref:
-            return None
-        if taken:
-            await self._check(pod, body, taken)
-        return pod
-
-    async def _check(self, pod: Pod, body: Body, taken: Mapping[TolerationKey, int]) -> None:
-        """Raise ``CallFailed`` unless the seconds are gone from the pod and are in its note."""
-        if any(key in taken and each.toleration_seconds is not None for key, each in _keyed(pod.spec_tolerations)):
-            raise CallFailed(_PUT_BACK)
-        has = dict(_keyed(pod.tolerations))
-        noted = all(key not in has or has[key].toleration_seconds == seconds for key, seconds in taken.items())
-        if noted and pod.adoption is not None and ADOPTED in pod.labels:
-            return
-        # Without the note the seconds would be lost, and without the label they would never be given back.
-        await change_pod(
-            self._calls,
-            pod.ref.key,
-            pod.ref.uid,
-            lambda found: return_patch(found["metadata"], seconds_to_return(self._pod(found).spec_tolerations, taken)),
-            body,
-        )
-        raise CallFailed(_NOT_NOTED)
-
-    async def list_adopted(self) -> list[Pod]:
-        """List the pods with the label from which more was taken than at their creation."""
-        found = []
-        labelled = ApiRequest("list", "pods", query={"labelSelector": _BY_CONTROLLER})
-        async for body in list_items(self._calls, labelled, _PAGE):
-            try:
-                found.append(self._malformed.read(read_pod, body))
-            except MalformedObject:
-                continue  # It is reported, and cannot be given back.
-        return found
-
-    async def give_back(self, ref: PodRef, wanted: Callable[[Pod], bool]) -> Pod | None:
-        """Give back what the controller took."""
-
-        def patch_of(body: Body) -> JsonPatch | None:
-            pod = self._pod(body)
-            if not wanted(pod) or not is_noted(body):
-                return None
-            try:
-                note = noted_on(body)
-            except Unreadable:
-                return return_patch(body["metadata"], {})
-            left = AdoptionNote({}, note.by_admission) if note.by_admission else None
-            return return_patch(body["metadata"], seconds_to_return(pod.spec_tolerations, note.by_controller), left)
-
-        body = await change_pod(self._calls, ref.key, ref.uid, patch_of)
+        body = await change_pod(self._calls, ref, patch)
         if body is None:
             return None
         pod = self._pod(body)
         return pod if pod.ref == ref else None
 
+    async def list_noted(self) -> list[PodRef]:
+        """List the pods that have the annotation."""
+        return [ref async for ref in list_noted(self._calls)]
+
+    async def policy_in_force(self) -> bool:
+        """Ask whether this process's admission policy is in force."""
+        return await self._policy.in_force()
+
+    async def write_adopts(self, adopts: bool) -> None:
+        """Write whether somebody takes countdowns over."""
+        await self._state.write_adopts(adopts)
+
     async def confirm_no_adoption(self) -> None:
-        """Write that this process adopts nothing."""
+        """Write that this process takes nothing over."""
         await self._state.confirm_no_adoption(self._holder)
 
     def _pod(self, body: Body) -> Pod:
         return self._malformed.read_answer(read_pod, body)
-
-
-def is_noted(body: Body) -> bool:
-    """Return whether a pod has the annotation or the label."""
-    return any(ADOPTED in (body["metadata"].get(field) or ()) for field in ("annotations", "labels"))
-
-
-def _keyed(tolerations: Sequence[Toleration]) -> Iterator[tuple[TolerationKey, Toleration]]:
-    return zip(toleration_keys(tolerations), tolerations, strict=True)

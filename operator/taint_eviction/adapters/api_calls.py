@@ -63,7 +63,7 @@ class ApiRequest:
 
     ``group`` is the API group with its version, "" for the core group. ``url_path`` replaces all of these for a path
     that is no resource, such as /version. A patch is a strategic merge patch if ``body`` is an object, and a JSON patch
-    if it is a list.
+    if it is a list. ``accept``: the form in which the answer is asked for, "" for JSON.
     """
 
     verb: str
@@ -74,6 +74,7 @@ class ApiRequest:
     body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     group: str = ""
     url_path: str = ""
+    accept: str = ""
 
     @property
     def path(self) -> str:
@@ -234,6 +235,8 @@ async def _body(answer: aiohttp.ClientResponse, take: Callable[[Any], None] | No
 
 
 def _headers(call: ApiRequest) -> Mapping[str, str]:
+    if call.accept:
+        return {**_HEADERS, "Accept": call.accept}
     if call.verb != "patch":
         return _HEADERS
     return _PATCH_HEADERS if isinstance(call.body, Mapping) else _JSON_PATCH_HEADERS

@@ -6,10 +6,11 @@ absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` 
 ``{"open": true, "since": …, "cause": text, "controller": identity}`` or ``{"open": false, "reset": …}``, with
 microseconds. Without ``controller`` a person has opened it. The key
 ``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that has confirmed it,
-as a string. The key ``format`` has the number of the format; the leader adds it, so it also says that a leader has
-taken the ConfigMap over. People also edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value
-that cannot be parsed holds the evictions that its key is about: an attempt to pause must not be ignored. A ConfigMap in
-a newer format, or with more than ``MAX_KEYS`` keys, is not read at all and holds everything.
+as a string. The key ``adopts`` is there while somebody adopts, whatever its value is. The key ``format`` has the number
+of the format; the leader adds it, so it also says that a leader has taken the ConfigMap over. People also edit the
+ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot be parsed holds the evictions that
+its key is about: an attempt to pause must not be ignored. A ConfigMap in a newer format, or with more than ``MAX_KEYS``
+keys, is not read at all and holds everything.
 """
 
 import re
@@ -26,6 +27,7 @@ from taint_eviction.core.text import one_line
 BREAKER_KEY = "breaker"
 NO_ADOPTION_KEY = "no-adoption"
 CONFIRMED_KEY = "no-adoption-confirmed"
+ADOPTS_KEY = "adopts"
 FORMAT_KEY = "format"
 
 # The newest format that this version knows.
@@ -73,7 +75,7 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
     adoption = _adoption(config_map)
     complaints: list[str] = list(adoption.complaints)
     for key, value in _entries(config_map):
-        if key in (NO_ADOPTION_KEY, CONFIRMED_KEY, FORMAT_KEY):
+        if key in (NO_ADOPTION_KEY, CONFIRMED_KEY, ADOPTS_KEY, FORMAT_KEY):
             continue
         scope = _scope_of(key)
         if scope is None and key != BREAKER_KEY:
@@ -95,7 +97,8 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
         {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind} for kind in ("node", "namespace")
     )
     whole = pauses.get(EVERYTHING)
-    return ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by), complaints
+    state = ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by, adoption.adopts)
+    return state, complaints
 
 
 def unusable(config_map: Mapping[str, Any]) -> str | None:
@@ -121,12 +124,17 @@ def has_format(config_map: Mapping[str, Any]) -> bool:
 class _Adoption(NamedTuple):
     ended: Pause | None
     confirmed_by: str
+    adopts: bool
     complaints: tuple[str, ...] = ()
 
 
 def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
-    """Return the ConfigMap's settings on adoption; an unreadable value stops adoption, and confirms nothing."""
+    """Return the ConfigMap's settings on adoption; an unreadable value stops adoption, and confirms nothing.
+
+    Whatever ``adopts`` says, it is there because somebody adopts.
+    """
     entries = dict(_entries(config_map))
+    adopts = ADOPTS_KEY in entries
     try:
         ended = _pause(_decoded(entries[NO_ADOPTION_KEY])) if NO_ADOPTION_KEY in entries else None
         problems: tuple[str, ...] = ()
@@ -134,9 +142,9 @@ def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
         malformed = _malformed(NO_ADOPTION_KEY, entries[NO_ADOPTION_KEY], error)
         ended, problems = Pause(reason=malformed), (f"{malformed}; nothing is adopted",)
     try:
-        return _Adoption(ended, as_text(_decoded(entries.get(CONFIRMED_KEY, "null")), "its value"), problems)
+        return _Adoption(ended, as_text(_decoded(entries.get(CONFIRMED_KEY, "null")), "its value"), adopts, problems)
     except Unreadable as error:
-        return _Adoption(ended, "", (*problems, _malformed(CONFIRMED_KEY, entries[CONFIRMED_KEY], error)))
+        return _Adoption(ended, "", adopts, (*problems, _malformed(CONFIRMED_KEY, entries[CONFIRMED_KEY], error)))
 
 
 def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

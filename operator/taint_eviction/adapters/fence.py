@@ -32,8 +32,10 @@ class NotSent(aiohttp.ClientError):
 
 
 def changes_pod(method: str, url: URL) -> bool:
-    """Return whether a request changes a pod that exists."""
-    return method != aiohttp.hdrs.METH_GET and _POD.search(url.raw_path) is not None
+    """Return whether a request changes a pod that exists; one that says ``dryRun`` changes nothing."""
+    if method == aiohttp.hdrs.METH_GET or url.query.get("dryRun") == "All":
+        return False
+    return _POD.search(url.raw_path) is not None
 
 
 def ends_pod(method: str, url: URL) -> bool:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
-from taint_eviction.adapters.adoption_patches import ADOPTED
+from taint_eviction.adapters.adoption_findings import AdoptionFindings
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.installed_guards import Finding, find_admission_policy, find_lost_guards
@@ -222,7 +222,7 @@ class Installation:
         if dry_run:
             return [CheckResult("built-in controller", State.FINE, "may be active beside a dry run")]
         if adopts:
-            return [CheckResult("built-in controller", State.FINE, "may be active: countdowns are adopted from it")]
+            return [CheckResult("built-in controller", State.FINE, "may be active: countdowns are taken over from it")]
         query = {"labelSelector": "component=kube-controller-manager"}
         request = ApiRequest("list", "pods", _KUBE_SYSTEM, query=query)
         pods = await self._list("pods in kube-system", request) or ()
@@ -246,31 +246,16 @@ class Installation:
         return [CheckResult("built-in controller", State.FINE, f"switched off in {len(pods)} kube-controller-managers")]
 
     async def _adoption(self, replicas: Sequence[Replica], adopts: bool, unread: str) -> list[CheckResult]:
-        """Check what adoption needs, and that a controller evicts adopted pods or gives them back."""
-        some = await self._adopted_pods(adopts)
-        if not adopts:
-            if not some or unread:
-                return []
-            said = "pods are adopted, but no replica that is seen adopts: they never get their seconds back"
-            advice = "start the controller with --adopt (manifests/components/adopt), or run taint-eviction hand-back"
-            return [CheckResult("adoption", State.WRONG, said, advice)]
-        found = []
-        if some and (await self._leader(replicas))[0].state is State.WRONG:
-            advice = "start a replica (the leader's log says more), or give them back: taint-eviction hand-back"
-            found.append(
-                CheckResult("adoption", State.WRONG, "no replica leads, so adopted pods are not evicted", advice)
-            )
-        return found or [CheckResult("adoption", State.FINE, "countdowns are adopted")]
-
-    async def _adopted_pods(self, needed: bool) -> bool:
-        """Return whether there are adopted pods; if they cannot be read, that matters only with adoption enabled."""
-        try:
-            request = ApiRequest("list", "pods", query={"labelSelector": ADOPTED, "limit": 1})
-            return bool(await self._list("adopted pods", request))
-        except NotChecked:
-            if needed:
-                raise
-            return False
+        """Check what is taken over, and that somebody evicts those pods or gives them back."""
+        if adopts and (await self._leader(replicas))[0].state is State.WRONG:
+            leads: bool | None = False
+        else:
+            leads = None if unread else True
+        findings = AdoptionFindings(self._calls, self._lease, self._list, self._read)
+        return [
+            CheckResult("adoption", State.FINE if fine else State.WRONG, said, advice)
+            for fine, said, advice in await findings.find(adopts, leads)
+        ]
 
     async def _admission_policy(self, replicas: Sequence[Replica]) -> list[CheckResult]:
         if not replicas:

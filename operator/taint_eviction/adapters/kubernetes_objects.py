@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from taint_eviction.adapters.adoption_patches import ADOPTED, read_note
+from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION, read_note
 from taint_eviction.adapters.bounded import Shared
 from taint_eviction.adapters.condition_patches import CONDITION_REASON, CONDITION_TYPE
 from taint_eviction.adapters.json_fields import (
@@ -32,7 +32,7 @@ from taint_eviction.adapters.json_fields import (
 )
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.taints_and_tolerations import read_taints, read_tolerations
-from taint_eviction.core.adoption import seconds_to_return, with_seconds
+from taint_eviction.core.adoption import noted_places, with_seconds
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import (
     CONTROL_PLANE_LABEL,
@@ -214,7 +214,7 @@ def _pod(body: Mapping[str, Any], parts: PodParts, complaints: list[str]) -> Pod
     annotations = as_object(metadata.get("annotations"), "metadata.annotations")
     tolerations, about_tolerations = read_tolerations(as_list(spec.get("tolerations"), "spec.tolerations"))
     complaints += about_tolerations
-    tolerations, adoption = _with_noted(tolerations, annotations.get(ADOPTED), complaints)
+    tolerations, adoption = _with_noted(tolerations, annotations.get(NOTE_ANNOTATION), complaints)
     node_name = as_text(spec.get("nodeName"), "spec.nodeName")
     scheduled, disruption = _conditions(status.get("conditions"), metadata, complaints)
     bound_at, source = None, TimeSource.CREATION
@@ -252,16 +252,20 @@ def _deletion_asked_at(metadata: Mapping[str, Any]) -> float | None:
 def _with_noted(
     tolerations: Sequence[Toleration], annotation: object, complaints: list[str]
 ) -> tuple[Sequence[Toleration], Adoption | None]:
-    """Return the tolerations that count, and who took seconds from them. A note that cannot be read is ignored."""
-    if annotation is None:
+    """Return the tolerations that count, and what is noted. A note that cannot be read counts for nothing.
+
+    The countdowns of pods with very long lists of tolerations are never taken over, and their notes are not read.
+    """
+    if annotation is None or not isinstance(tolerations, tuple):
         return tolerations, None
     try:
         note = read_note(annotation)
     except Unreadable as unreadable:
-        complaints.append(f"the annotation {ADOPTED} is ignored: {unreadable}")
-        return tolerations, None
-    taken = (tuple(seconds_to_return(tolerations, noted)) for noted in (note.by_controller, note.by_admission))
-    return with_seconds(tolerations, note.seconds), Adoption(tolerations, *taken)
+        complaints.append(f"the annotation {NOTE_ANNOTATION} is ignored: {unreadable}")
+        return tolerations, Adoption(tolerations, void=True)
+    noted = noted_places(tolerations, note)
+    adoption = Adoption(tolerations, tuple(sorted(noted)), void=len(noted) < max(1, len(note)))
+    return with_seconds(tolerations, noted), adoption
 
 
 def _hold_seconds(annotation: object, complaints: list[str]) -> float | None:

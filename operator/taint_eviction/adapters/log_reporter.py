@@ -109,11 +109,13 @@ class LogReporter:
         named = _named(effect.ref, effect.node_name)
         match effect:
             case CountdownAdopted():
-                self._log("%s: its countdown is adopted from the built-in controller", named, what="adopted", **fields)
+                self._log(
+                    "%s: its countdown is taken over from the built-in controller", named, what="adopted", **fields
+                )
             case AdoptionRefused():
                 self._warn(
-                    "%s: its countdown cannot be adopted (try %d), so the built-in controller evicts it past all"
-                    " guards: %s",
+                    "%s: its countdown could not be taken over in time (%d tries), so the built-in controller evicts it"
+                    " past all guards: %s",
                     named,
                     effect.tries,
                     effect.message,

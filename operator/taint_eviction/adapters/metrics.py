@@ -55,7 +55,9 @@ class Readings:
     ``orders_age_seconds``: seconds since pauses and latch were last read. ``breaker_unwritten_seconds``: for how long
     the breaker's state could not be written. ``policy_invalid``: the configuration file was rejected, and the previous
     one is in force. ``credential_failures``: how often credentials could not be read or renewed.
-    ``adopted`` and ``adoption_refused``: pods of tainted nodes whose countdown is adopted, or could not be.
+    ``adopted``: pods whose countdown is taken over; ``adoption_refused``, ``not_given_back``: pods that could not be
+    changed. ``lost_notes``: pods with a mark whose note is gone, though it is known. ``adoption_policy_unconfirmed``:
+    no countdown is taken over, since the admission policy is not known to be in force.
     ``ready_out_of_service``: nodes that are ready although they have the taint out-of-service.
     """
 
@@ -82,6 +84,9 @@ class Readings:
     ready_out_of_service: Callable[[], float]
     adopted: Callable[[], float]
     adoption_refused: Callable[[], float]
+    not_given_back: Callable[[], float]
+    lost_notes: Callable[[], float]
+    adoption_policy_unconfirmed: Callable[[], float]
 
 
 class Metrics:
@@ -139,7 +144,7 @@ class Metrics:
             "result",
         )
         self._adoptions = self._counter(
-            "adoptions", "Countdowns adopted from the built-in controller, refused, or given back.", "result"
+            "adoptions", "Countdowns taken over from the built-in controller, refused, or given back.", "result"
         )
         self._breaker_openings = self._counter("breaker_openings", "Number of times the circuit breaker opened.")
         self._reloads = self._counter("policy_reloads", "Versions of the configuration file, by result.", "result")
@@ -211,13 +216,26 @@ class Metrics:
             "Nodes that are ready though they have the taint node.kubernetes.io/out-of-service.",
             readings.ready_out_of_service,
         )
-        self._read(
-            "adopted_pods", "Pods of tainted nodes whose countdown is adopted; 0 on a standby.", readings.adopted
-        )
+        self._read("adopted_pods", "Pods whose countdown is taken over; 0 on a standby.", readings.adopted)
         self._read(
             "adoption_refused_pods",
-            "Pods whose countdown could not be adopted, so that the built-in controller evicts them; 0 on a standby.",
+            "Pods whose countdown cannot be taken over, so that the built-in controller evicts them; 0 on a standby.",
             readings.adoption_refused,
+        )
+        self._read(
+            "adoption_not_given_back_pods",
+            "Pods whose countdown cannot be given back to the built-in controller; 0 on a standby.",
+            readings.not_given_back,
+        )
+        self._read(
+            "adoption_lost_notes_pods",
+            "Pods that lost the note of their seconds, which this controller still knows; 0 on a standby.",
+            readings.lost_notes,
+        )
+        self._read(
+            "adoption_policy_unconfirmed",
+            "1 while nothing is taken over because the admission policy is not known to be in force.",
+            readings.adoption_policy_unconfirmed,
         )
         self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
         self.registry.register(

@@ -52,11 +52,8 @@ def readings_of(
     def eviction_loops() -> float:
         return status.loop_count(clock.now())
 
-    def adopted() -> float:
-        return adopter.adopted_count() if adopter is not None and adopter.enabled and gate.may_act() else 0
-
-    def adoption_refused() -> float:
-        return len(adopter.refused()) if adopter is not None and gate.may_act() else 0
+    def of_leader(count: Callable[[Adopter], float]) -> Callable[[], float]:
+        return lambda: count(adopter) if adopter is not None and gate.may_act() else 0.0
 
     return Readings(
         pending=status.pending_count,
@@ -80,6 +77,9 @@ def readings_of(
         policy_invalid=policy_invalid,
         credential_failures=credential_failures,
         ready_out_of_service=status.ready_out_of_service_count,
-        adopted=adopted,
-        adoption_refused=adoption_refused,
+        adopted=of_leader(Adopter.adopted_count),
+        adoption_refused=of_leader(lambda it: len(it.refused())),
+        not_given_back=of_leader(lambda it: len(it.not_given_back())),
+        lost_notes=of_leader(lambda it: len(it.lost_notes())),
+        adoption_policy_unconfirmed=of_leader(lambda it: bool(it.policy_problem)),
     )

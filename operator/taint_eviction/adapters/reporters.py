@@ -35,10 +35,12 @@ from taint_eviction.runtime.ports import Gate, Reporter
 _STOPPED, _GOING_ON = "EvictionsStopped", "EvictionsGoOn"
 
 _ADOPTED = (
-    "Adopted countdown of Pod: this controller evicts it in time, unless the taint is removed. The built-in controller"
-    " posts Cancelling deletion"
+    "Took over the countdown of Pod: this controller evicts it in time, unless the taint is removed. The built-in"
+    " controller posts Cancelling deletion"
 )
-_NOT_ADOPTED = "The countdown of Pod could not be adopted, so the built-in controller evicts it, past all guards"
+_NOT_ADOPTED = (
+    "The countdown of Pod could not be taken over in time, so the built-in controller evicts it, past all guards"
+)
 
 # Reasons to cancel an eviction while the pod stays: only then does an event have a reader.
 _ALIVE = frozenset(

@@ -17,6 +17,7 @@ from typing import Any
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.control_state_data import (
+    ADOPTS_KEY,
     BREAKER_KEY,
     CONFIRMED_KEY,
     FORMAT,
@@ -93,6 +94,8 @@ class StateConfigMap:
                 missing[BREAKER_KEY] = reset_text(merged.reset_epoch)
             if control_state.no_adoption is None and merged.no_adoption is not None:
                 missing[NO_ADOPTION_KEY] = pause_text(merged.no_adoption)
+            if merged.adopts and not control_state.adopts:
+                missing[ADOPTS_KEY] = "true"
             return {**missing, FORMAT_KEY: str(FORMAT)}
 
         await self._write(wanted, unless=lambda body: has_format(body) or unusable(body) is not None)
@@ -182,6 +185,14 @@ class StateConfigMap:
             return {CONFIRMED_KEY: confirmed_text(holder)} if obeys else {}
 
         await self._write(wanted, unless=lambda body: unusable(body) is not None)
+
+    async def write_adopts(self, adopts: bool) -> None:
+        """Write that countdowns are adopted, or that none is any more."""
+
+        def wanted(control_state: ControlState) -> _Changes:
+            return {} if control_state.adopts == adopts else {ADOPTS_KEY: "true" if adopts else None}
+
+        await self._write(wanted)
 
     # Reading
 

@@ -5,7 +5,7 @@ None means that there is no value. This module does not serve HTTP (``probe_serv
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -33,6 +33,7 @@ STATES = ("inFlight", "due", "retrying", "blocked", "held", "waiting")
 MAX_REFUSED = 20
 
 BUILT_INS = "the built-in controller evicts it, too: nothing holds it"
+TAKEN_OVER_LATER = "its countdown is taken over shortly before the built-in controller's timer ends"
 
 # For how many pairs of node and taint a status counts the pods.
 MAX_GROUPS = 100
@@ -52,13 +53,21 @@ class LeaseSeen:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionState:
-    """The state of adoption: how many pods of tainted nodes are adopted, and which could not be adopted, and why.
+    """Which countdowns are taken over. ``enabled`` False: this process gives back what others have taken over.
 
-    ``stopped_by``: ``hand-back`` was ordered, None: it was not.
+    ``adopted``: how many pods have a mark with a note. ``refused`` and ``not_given_back``: pods that could not be
+    changed, and why. ``lost_notes``: pods with a mark whose note is gone, though it is known; ``unexplained``: pods
+    with a mark of unknown origin. ``policy_problem``: why nothing is taken over, "": nothing is wrong with the
+    admission policy. ``stopped_by``: ``hand-back`` was ordered, None: it was not.
     """
 
+    enabled: bool
     adopted: int
     refused: Mapping[PodRef, str]
+    not_given_back: Mapping[PodRef, str]
+    lost_notes: Sequence[PodRef]
+    unexplained: Sequence[PodRef]
+    policy_problem: str
     stopped_by: Pause | None
 
 
@@ -227,14 +236,24 @@ def _pauses(control_state: ControlState) -> Iterable[JsonObject]:
 def _adoption(adoption: AdoptionState) -> JsonObject:
     stopped = adoption.stopped_by
     return {
+        "enabled": adoption.enabled,
         "adopted": adoption.adopted,
         "refused": len(adoption.refused),
-        "refusedBecause": [
-            {"namespace": ref.key.namespace, "name": ref.key.name, "text": text}
-            for ref, text in list(adoption.refused.items())[:MAX_REFUSED]
-        ],
+        "refusedBecause": _because(adoption.refused),
+        "notGivenBack": len(adoption.not_given_back),
+        "notGivenBackBecause": _because(adoption.not_given_back),
+        "lostNotes": [str(ref) for ref in adoption.lost_notes[:MAX_REFUSED]],
+        "unexplainedMarks": [str(ref) for ref in adoption.unexplained[:MAX_REFUSED]],
+        "policyProblem": adoption.policy_problem or None,
         "stopped": stopped and {"since": epoch_text(stopped.since_epoch), "reason": stopped.reason or None},
     }
+
+
+def _because(failed: Mapping[PodRef, str]) -> list[JsonObject]:
+    return [
+        {"namespace": ref.key.namespace, "name": ref.key.name, "text": text}
+        for ref, text in list(failed.items())[:MAX_REFUSED]
+    ]
 
 
 def whose(pod: Pod, status: Status, process: ProcessState) -> JsonObject | None:
@@ -242,11 +261,14 @@ def whose(pod: Pod, status: Status, process: ProcessState) -> JsonObject | None:
     if process.adoption is None and pod.adoption is None:
         return None
     taints = [seen.taint for seen in status.nodes.taints_on(pod.node_name) or ()]
-    if builtin_seconds(pod.spec_tolerations, taints) is None:
-        return {"adopted": pod.adoption is not None, "text": None}
+    seconds, marked = builtin_seconds(pod.spec_tolerations, taints), bool(pod.adoption and pod.adoption.noted)
+    if seconds is None:
+        return {"adopted": marked, "text": None}
     refused = None if process.adoption is None else process.adoption.refused.get(pod.ref)
-    text = BUILT_INS if refused is None else f"{BUILT_INS} (adoption was refused: {refused})"
-    return {"adopted": False, "text": text}
+    if refused is not None:
+        return {"adopted": False, "text": f"{BUILT_INS} (its countdown could not be taken over: {refused})"}
+    waits = process.adoption is not None and process.adoption.enabled and seconds > 0
+    return {"adopted": False, "text": TAKEN_OVER_LATER if waits else BUILT_INS}
 
 
 # Pods that are to be evicted

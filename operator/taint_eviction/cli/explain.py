@@ -217,7 +217,7 @@ def _adoption(document: Document) -> Iterator[Fact]:
     if whose["text"]:
         yield "careful", whose["text"]
     elif whose["adopted"]:
-        yield "adopted", "its countdown is this controller's alone: the built-in one has forgotten it"
+        yield "adopted", "its countdown is taken over: this controller alone evicts it"
 
 
 def _eviction(document: Document) -> Iterator[Fact]:

@@ -1,9 +1,11 @@
-"""``taint-eviction hand-back``: end adoption, and give the pods that are adopted back to the built-in controller.
+"""``taint-eviction hand-back``: end adoption, and give all countdowns back to the built-in controller.
 
-``giving_back`` changes the single pods.
+It says that nothing is adopted only when nobody can mark a pod any more: a request of a dead leader is decided within
+75 s. ``giving_back`` changes the single pods.
 """
 
 import asyncio
+import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,42 +13,55 @@ from typing import Any
 
 import click
 
+from taint_eviction.adapters.adoption_right import AdoptionRight, RightKept
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.cli.control_state import Reached, change_control_state, state_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
-from taint_eviction.cli.giving_back import Adopted, GivingBack, give_back_all, list_adopted
+from taint_eviction.cli.giving_back import GivingBack, MarkedPod, give_back_all, list_marked, patch_line
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.planning.wording import many
+from taint_eviction.runtime.adopter import LATE_WRITE_SECONDS
 from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction.runtime.leadership import LeaseRecord
+from taint_eviction.runtime.ports import CallFailed
 
 _ASK_AGAIN_SECONDS = 1.0
 # A replica that read the control state just before the order may acquire the Lease just after it, without knowing it.
 _READ_SECONDS = 3.0
-_MAX_WINDOWS = 10
+_MAX_WINDOWS, _MAX_NAMES = 10, 20
 _MAX_ROUNDS = 5
+
+# A request of a host that was cut off from the network may still arrive for so long.
+_CUT_OFF_MINUTES = 15
 
 
 @click.command("hand-back", context_settings=CONTEXT_SETTINGS)
 @click.option("--yes", "-y", is_flag=True, allow_from_autoenv=False, help="Do not ask.")
 @flag("--reason", default="", show_default=False, help="Why; it is kept with the order.")
 @click.option("--undo", is_flag=True, allow_from_autoenv=False, help="Let the controller adopt again; change no pod.")
+@click.option(
+    "--print",
+    "prints",
+    is_flag=True,
+    allow_from_autoenv=False,
+    help="Only print the kubectl commands that give the pods back; change nothing.",
+)
 @flag("--confirm-timeout", type=Seconds(), default=60.0, help="How long the leader may take to confirm.")
 @state_flags
 def hand_back(**flags: Any) -> None:
-    """Give all adopted pods back to the built-in controller.
+    """Give all countdowns back to the built-in controller.
 
     Stops adoption, even if the controller runs with --adopt, until `taint-eviction hand-back --undo`. When the leader
-    has confirmed this, or its Lease has expired, the command restores the tolerationSeconds of every adopted pod. The
+    has confirmed this, or its Lease has expired, the command takes the right to change tolerations away from the
+    controller (the ClusterRoleBinding of the component adopt), and restores the tolerationSeconds of every pod. The
     built-in controller then counts them from the beginning. Before it restores them, the command shows which pods the
-    built-in controller will evict, and asks for confirmation.
+    built-in controller will evict, and asks for confirmation. It ends with a look at every pod, 75 s after the last
+    moment at which the controller may have sent a request.
 
-    Remove the component adopt-at-admission first: pods that it adopts later are not given back.
-
-    Exit codes: 0 no pod is adopted any more; 1 some pods still are, or the leader has not confirmed; 2 wrong usage, or
+    Exit codes: 0 nothing is adopted any more; 1 some pods still are, or the leader has not confirmed; 2 wrong usage, or
     there is no terminal to ask; 3 the API server cannot be reached, or rights are missing.
     """
     change_control_state(flags, _undo if flags["undo"] else lambda on: _hand_back(on, flags))
@@ -54,33 +69,72 @@ def hand_back(**flags: Any) -> None:
 
 async def _undo(on: Reached) -> ExitCode:
     await on.state.set_no_adoption(None)
-    click.echo("the controller may adopt again, if its flags enable adoption")
+    click.echo(
+        "the controller may adopt again, if its flags enable adoption and it has the right: apply its manifests again"
+    )
     return ExitCode.OK
 
 
 async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
-    for line in _foretell(await list_adopted(on.calls)):
+    pods = await list_marked(on.calls)
+    if flags["prints"]:
+        for line in filter(None, map(patch_line, pods)):
+            click.echo(line)
+        return ExitCode.OK
+    for line in _foretell([pod for pod in pods if pod.noted]):
         click.echo(visible(line))
     if not flags["yes"] and not _agreed():
         return ExitCode.FAILED
     await on.state.set_no_adoption(Pause(on.clock.now().server_epoch, flags["reason"]))
-    lease = KubernetesLease(on.calls, flags["lease_namespace"], flags["lease_name"])
+    lease = _LeaseSeen(KubernetesLease(on.calls, flags["lease_namespace"], flags["lease_name"]))
     try:
         async with asyncio.timeout(flags["confirm_timeout"]):
-            await _nobody_adopts(on, lease)
+            nobody_since = await _nobody_adopts(on, lease)
     except TimeoutError:
         complain(
             "the leader has not confirmed in time that it adopts nothing, so nothing is given back: is it an older"
             " version, or can it not read the ConfigMap? The order stays: run this command again, or stop the leader"
         )
         return ExitCode.FAILED
-    return await _give_back(on)
+    kept = await _take_the_right(on, flags["lease_namespace"])
+    done_at = max(nobody_since, read_monotonic())
+    total, failed = await _give_back(on)
+    while (left := max(done_at, lease.changed_at) + LATE_WRITE_SECONDS - read_monotonic()) > 0:
+        complain(f"waiting for {math.ceil(left)} s: until then a request of a dead leader may still arrive")
+        await asyncio.sleep(left)
+        await lease.look()
+    again, failed = await _give_back(on)
+    return await _conclude(on, total + again, failed, kept)
+
+
+class _LeaseSeen:
+    """The Lease, and when its holder was seen to change: by this clock, since its times come from another machine."""
+
+    def __init__(self, lease: KubernetesLease) -> None:
+        self._lease = lease
+        self._last = LeaseRecord("", 0, 0.0, 0.0, 0)
+        self.seen_at = self.changed_at = read_monotonic()
+
+    async def look(self) -> LeaseRecord | None:
+        """Read it."""
+        record = await self._lease.read()
+        if record is not None and (record.holder, record.version) != (self._last.holder, self._last.version):
+            self.seen_at = read_monotonic()
+            if record.holder != self._last.holder:
+                self.changed_at = self.seen_at
+            self._last = record
+        return record
+
+    @property
+    def duration_seconds(self) -> float:
+        """How long its holder may act without renewing it."""
+        return self._last.duration_seconds if self._last.holder else 0.0
 
 
 # Before
 
 
-def _foretell(pods: Sequence[Adopted]) -> list[str]:
+def _foretell(pods: Sequence[MarkedPod]) -> list[str]:
     """Return lines on what the built-in controller does with the pods once they have their seconds back."""
     if not pods:
         return ["no pod is adopted"]
@@ -109,44 +163,75 @@ def _agreed() -> bool:
 # Waiting until no replica adopts
 
 
-async def _nobody_adopts(on: Reached, lease: KubernetesLease) -> None:
-    """Wait until the leader has confirmed, or there has been no leader for long enough."""
-    seen, seen_at, told = LeaseRecord("", 0, 0.0, 0.0, 0), read_monotonic(), ""
+async def _nobody_adopts(on: Reached, lease: _LeaseSeen) -> float:
+    """Wait until the leader has confirmed, or there has been no leader for long enough; return when that was seen."""
+    told = ""
     while True:
-        control_state, record = await on.state.read() or ControlState(), await lease.read()
+        control_state, record = await on.state.read() or ControlState(), await lease.look()
         holder = record.holder if record is not None else ""
         if holder and control_state.no_adoption_confirmed_by == holder:
             click.echo(visible(f"{holder} leads, and no longer adopts pods"))
-            return
-        # By this clock only: the times in the record come from another machine.
-        if record is not None and (record.holder, record.version) != (seen.holder, seen.version):
-            seen, seen_at = record, read_monotonic()
-        if read_monotonic() - seen_at > (seen.duration_seconds if holder else 0) + _READ_SECONDS:
+            return read_monotonic()
+        if read_monotonic() - lease.seen_at > lease.duration_seconds + _READ_SECONDS:
             click.echo("no replica leads" if not holder else visible(f"the Lease of {holder} has expired"))
-            return
+            return read_monotonic()
         if holder != told:
             complain(f"waiting for {holder} to confirm that it adopts nothing, or for its Lease to run out")
             told = holder
         await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
 
+async def _take_the_right(on: Reached, namespace: str) -> str:
+    """Take the right to mark pods away from the controller; return why it still has it, "" if it has not."""
+    try:
+        removed = await AdoptionRight(on.calls, namespace).remove()
+    except (CallFailed, RightKept) as error:
+        return str(error)
+    for name in removed:
+        click.echo(visible(f"removed ClusterRoleBinding {name}: the controller may change no tolerations any more"))
+    return ""
+
+
 # Giving back
 
 
-async def _give_back(on: Reached) -> ExitCode:
-    """Give back the listed pods, until only pods that fail are listed."""
+async def _give_back(on: Reached) -> tuple[Counter[GivingBack], dict[str, str]]:
+    """Give back all pods with a note, until only pods that fail have one; return the results, and why pods failed."""
     total: Counter[GivingBack] = Counter()
     failed: dict[str, str] = {}
-    pods = await list_adopted(on.calls)
     for _ in range(_MAX_ROUNDS):
+        pods = [pod for pod in await list_marked(on.calls) if pod.noted]
+        if not pods:
+            return total, {}
         done, failed = await give_back_all(on.calls, pods)
         total += done
-        pods = await list_adopted(on.calls)
-        if not pods or not done:
+        if not done:
             break
+    return total, failed
+
+
+async def _conclude(on: Reached, total: Counter[GivingBack], failed: Mapping[str, str], kept: str) -> ExitCode:
+    """Look at every pod once more, and say what is left."""
     given, gone = total[GivingBack.DONE], total[GivingBack.GONE]
     also = f"; {many(gone, 'pod')} {_be(gone)} gone" if gone else ""
     click.echo(f"{many(given, 'pod')} {'has' if given == 1 else 'have'} been given back{also}")
-    for pod in pods:
-        complain(f"{pod.name} is still adopted: {failed.get(pod.name, 'since a moment ago, perhaps at its creation')}")
-    return ExitCode.FAILED if pods else ExitCode.OK
+    pods = await list_marked(on.calls)
+    left = [str(pod.pod.ref) for pod in pods if pod.noted]
+    for name in left:
+        complain(f"{name} is still adopted: {failed.get(name, 'since a moment ago')}")
+    unexplained = [str(pod.pod.ref) for pod in pods if not pod.noted]
+    if unexplained:
+        complain(
+            f"{many(len(unexplained), 'pod')} of unknown origin tolerate a taint for 9223372036854775807 s, without a"
+            f" note of what it was before: {', '.join(unexplained[:_MAX_NAMES])}"
+        )
+    if left:
+        return ExitCode.FAILED
+    if kept:
+        complain(
+            f"the controller keeps the right to change tolerations ({kept}): a request of a host that was cut off may"
+            f" still arrive for {_CUT_OFF_MINUTES} min; then look again with taint-eviction hand-back --print"
+        )
+    await on.state.write_adopts(False)
+    click.echo("nothing is adopted any more")
+    return ExitCode.OK

@@ -92,8 +92,10 @@ _TAINT = re.compile(r"[^=:]+(=[^:]*)?:(NoExecute|NoSchedule|PreferNoSchedule)-?"
 @flag(
     "--now", type=When(), help="When the files were written; running tolerances are counted from then.  [default: now]"
 )
-@flag("--adopt", is_flag=True, help="Say which pods adoption covers, and which the built-in controller evicts.")
-@flag("--adopt-from", type=Seconds(), default=10.0, help="How much of a tolerance must be left to be adopted.")
+@flag(
+    "--adopt", is_flag=True, help="Say whose countdowns are taken over, and which pods the built-in controller evicts."
+)
+@flag("--adopt-from", type=Seconds(), default=10.0, help="Leave shorter tolerances to the built-in one.")
 @deciding_flags
 @state_flags
 @flag("--call-timeout", type=Seconds(), default=30.0, help="Timeout of each API call.")

@@ -94,7 +94,7 @@ def _why(pod: PlannedPod, plan: Plan) -> str:
     if pod.paused_by:
         parts.append(paused(pod))
     if pod.adopted is not None:
-        parts.append("adopted" if pod.adopted else "the built-in controller's: nothing holds it")
+        parts.append("its countdown is taken over" if pod.adopted else "the built-in controller's: nothing holds it")
     if pod.lost:
         parts.append("gone for good: no controller recreates it")
     if pod.recreated_for_ever:

@@ -293,12 +293,18 @@ _ADOPTION = (
     _flag(
         "--adopt",
         is_flag=True,
-        help="Adopt countdowns from a built-in controller that cannot be switched off. Needs the component adopt.",
+        help="Take over countdowns from a built-in controller that cannot be switched off. Needs the component adopt.",
     ),
     _span(
         "--adopt-from",
         _DEFAULT.adoption.from_seconds,
-        "How much time must be left of a pod's countdown for the controller to adopt it.",
+        "Leave countdowns of shorter tolerances to the built-in controller.",
+    ),
+    _span(
+        "--adopt-before",
+        _DEFAULT.adoption.before_seconds,
+        "Take a countdown over at most this long before the built-in controller's timer ends; a third of the pod's"
+        " tolerance if that is less, and 10 s at least.",
     ),
 )
 

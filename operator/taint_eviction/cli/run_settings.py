@@ -51,7 +51,7 @@ def read_settings(flags: dict[str, Any]) -> Settings:
             linger_seconds=flags["linger"],
             whole_cluster_from=flags["whole_cluster_from"],
         ),
-        adoption=AdoptionSettings(flags["adopt"], flags["adopt_from"]),
+        adoption=AdoptionSettings(flags["adopt"], flags["adopt_from"], flags["adopt_before"]),
         election=ElectionSettings(
             enabled=elects,
             lease_duration_seconds=flags["leader_elect_lease_duration"],

@@ -95,19 +95,33 @@ def _headline(document: Mapping[str, Any]) -> list[str]:
     return lines + [_doubtful(f"rule {name} of the policy pauses evictions") for name in paused]
 
 
+_UNEXPLAINED = "tolerate a taint for 9223372036854775807 s, and nobody noted why: they stay"
+
+
 def _adoption(document: Mapping[str, Any]) -> list[str]:
-    """Return the state of adoption, if it is enabled."""
+    """Return which countdowns are taken over, if this controller does that or gives them back."""
     # A controller of another version may not know of it.
     if (adoption := document.get("adoption")) is None:
         return []
-    lines = [f"adoption: {many(adoption['adopted'], 'pod')} adopted"]
-    if adoption["refused"]:
-        first = adoption["refusedBecause"][0]
-        named = f"{first['namespace']}/{first['name']}: {first['text']}"
-        lines.append(_bad(f"adoption was refused for {many(adoption['refused'], 'pod')}") + f" ({named})")
+    lines = [f"countdowns taken over: those of {many(adoption['adopted'], 'pod')}"]
+    if not adoption.get("enabled", True):
+        lines.append(_doubtful("they are given back: this controller runs without --adopt"))
+    for count, because, said in (
+        ("refused", "refusedBecause", "could not be taken over"),
+        ("notGivenBack", "notGivenBackBecause", "cannot be given back"),
+    ):
+        if adoption.get(count):
+            first = adoption[because][0]
+            named = f"{first['namespace']}/{first['name']}: {first['text']}"
+            lines.append(_bad(f"the countdowns of {many(adoption[count], 'pod')} {said}") + f" ({named})")
+    for names, said in (("lostNotes", "lost their notes, which are written again"), ("unexplainedMarks", _UNEXPLAINED)):
+        if found := adoption.get(names):
+            lines.append(_doubtful(f"{many(len(found), 'pod')} {said}") + f" ({', '.join(found)})")
+    if problem := adoption.get("policyProblem"):
+        lines.append(_bad(problem))
     if stopped := adoption["stopped"]:
         why = ": ".join(filter(None, (stopped["since"] and f"since {stopped['since']}", stopped["reason"])))
-        lines.append(_doubtful("nothing is adopted: hand-back was ordered") + (f" ({why})" if why else ""))
+        lines.append(_doubtful("no more are taken over: hand-back was ordered") + (f" ({why})" if why else ""))
     return lines
 
 

@@ -1,99 +1,194 @@
-"""The note of the seconds that were taken from a pod's tolerations, and how they are given back.
-A countdown is adopted by removing ``tolerationSeconds`` from tolerations: the built-in controller then never ends it.
-The removed seconds are noted in an annotation of the pod. A note counts only for a toleration that has no seconds now.
-Anybody who may write the annotation may change it, but it grants nothing that the spec could not grant.
-This module does not define the JSON of a note (``adapters.adoption_patches``), nor when to adopt and to give back.
+"""A countdown taken over: the mark on a pod, the note beside it, whose word counts, and what is to be written next.
+
+The mark is MaxInt64 as ``tolerationSeconds``: the built-in controller then cancels its timer for good. The note keeps
+what the seconds were. A mark with a note counts as the noted seconds; everything else counts as the spec says. So
+anybody who may write the annotation may change it, but it grants nothing that the spec could not grant.
+
+    no mark --(late before the built-in one's timer)--> mark and note --(no taint needs it)--> no mark, no note
+
+Each arrow is one write. ``wanted_change`` says which one a pod needs now; ``countdowns`` says when it is late. This
+module does not define the JSON of a note (``adapters.adoption_patches``).
+
+Reference: ``getMinTolerationTime`` in pkg/controller/tainteviction: MaxInt64 means "for ever", as no seconds do.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import NamedTuple
 
-from taint_eviction.core.matching import matches
-from taint_eviction.core.objects import Taint, Toleration
+from taint_eviction.core.matching import matches, matching
+from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, Pod, Taint, Toleration
+
+# The controller's own pods, of all replicas: the controller must not take over its own countdown.
+_OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
 
 
-class AdoptedBy(Enum):
-    """Who took the seconds: the controller when a node was tainted, or an admission policy at creation."""
+class NotedToleration(NamedTuple):
+    """What identifies one toleration in a note. Its position does not: others may put tolerations before it.
 
-    CONTROLLER = "controller"
-    ADMISSION = "admission"
-
-
-class TolerationKey(NamedTuple):
-    """What identifies one toleration of a pod. Its position in the list does not: others may change the list.
-
-    ``toleration`` is without seconds. ``occurrence`` counts equal ones in the pod's order, from 0.
+    ``toleration`` is without seconds; ``occurrence`` counts the equal ones before it, ``among`` all equal ones.
     """
 
     toleration: Toleration
-    occurrence: int
+    occurrence: int = 0
+    among: int = 1
+
+
+Note = Mapping[NotedToleration, int]
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptionNote:
-    """The seconds that were taken from the tolerations of one pod: by the controller, and at the pod's creation."""
+class CountdownChange:
+    """What one write changes of a pod, by position in its list of tolerations.
 
-    by_controller: Mapping[TolerationKey, int]
-    by_admission: Mapping[TolerationKey, int] = field(default_factory=dict)
+    ``marks``: these become marks. ``returns``: these marks become the seconds again. ``noted``: the complete note
+    after the write, empty: the annotation goes.
+    """
 
-    @property
-    def seconds(self) -> Mapping[TolerationKey, int]:
-        """All noted seconds."""
-        return {**self.by_admission, **self.by_controller}
-
-    @property
-    def by(self) -> AdoptedBy:
-        """Who took the seconds: the controller, unless all were taken at creation."""
-        at_creation = self.by_admission and not self.by_controller
-        return AdoptedBy.ADMISSION if at_creation else AdoptedBy.CONTROLLER
+    marks: frozenset[int] = frozenset()
+    returns: Mapping[int, int] = field(default_factory=dict)
+    noted: Mapping[int, int] = field(default_factory=dict)
 
 
-def toleration_keys(tolerations: Sequence[Toleration]) -> Iterator[TolerationKey]:
-    """Yield the key of each toleration, in their order."""
-    seen: Counter[Toleration] = Counter()
-    for toleration in tolerations:
-        bare = replace(toleration, toleration_seconds=None)
-        yield TolerationKey(bare, seen[bare])
-        seen[bare] += 1
+# Whose word counts
 
 
-def seconds_at(tolerations: Sequence[Toleration], places: Collection[int]) -> dict[TolerationKey, int]:
-    """Return the note to write if the seconds of the tolerations at these positions are taken."""
+def is_finite(toleration: Toleration) -> bool:
+    """Return whether a toleration ends: it has seconds, and they are not the mark."""
+    return toleration.toleration_seconds not in (None, MARK_SECONDS)
+
+
+def noted_places(tolerations: Sequence[Toleration], note: Note) -> dict[int, int]:
+    """Return the noted seconds by the position of their mark.
+
+    Where the number of equal tolerations has changed, the notes go to the marks in order.
+    """
+    equal: dict[Toleration, list[int]] = defaultdict(list)
+    for place, each in enumerate(tolerations):
+        equal[_bare(each)].append(place)
+    by_toleration: dict[Toleration, list[NotedToleration]] = defaultdict(list)
+    for noted in sorted(note, key=lambda noted: noted.occurrence):
+        by_toleration[noted.toleration].append(noted)
+    found: dict[int, int] = {}
+    for toleration, noteds in by_toleration.items():
+        places = equal.get(toleration, [])
+        marked = [place for place in places if tolerations[place].toleration_seconds == MARK_SECONDS]
+        if all(noted.among == len(places) and noted.occurrence < noted.among for noted in noteds):
+            pairs = [(places[noted.occurrence], noted) for noted in noteds]
+        else:
+            pairs = list(zip(marked, noteds, strict=False))
+        found |= {place: note[noted] for place, noted in pairs if place in marked}
+    return found
+
+
+def note_of(tolerations: Sequence[Toleration], noted: Mapping[int, int]) -> dict[NotedToleration, int]:
+    """Return the note that says these seconds of the tolerations at these positions."""
+    bare = [_bare(each) for each in tolerations]
     return {
-        key: toleration.toleration_seconds
-        for place, (key, toleration) in enumerate(zip(toleration_keys(tolerations), tolerations, strict=True))
-        if place in places and toleration.toleration_seconds is not None
+        NotedToleration(bare[place], bare[:place].count(bare[place]), bare.count(bare[place])): seconds
+        for place, seconds in sorted(noted.items())
     }
 
 
-def seconds_to_return(tolerations: Sequence[Toleration], noted: Mapping[TolerationKey, int]) -> dict[int, int]:
-    """Return the noted seconds by the position of their toleration, for tolerations that have no seconds now."""
-    return {
-        place: noted[key]
-        for place, (key, toleration) in enumerate(zip(toleration_keys(tolerations), tolerations, strict=True))
-        if toleration.toleration_seconds is None and key in noted
-    }
-
-
-def with_seconds(tolerations: Sequence[Toleration], noted: Mapping[TolerationKey, int]) -> tuple[Toleration, ...]:
-    """Return the tolerations as if the noted seconds had never been taken."""
-    returned = seconds_to_return(tolerations, noted)
+def with_seconds(tolerations: Sequence[Toleration], seconds: Mapping[int, int]) -> tuple[Toleration, ...]:
+    """Return the tolerations with other seconds at some positions."""
     return tuple(
-        replace(toleration, toleration_seconds=returned[place]) if place in returned else toleration
-        for place, toleration in enumerate(tolerations)
+        replace(each, toleration_seconds=seconds[place]) if place in seconds else each
+        for place, each in enumerate(tolerations)
     )
 
 
-def builtin_seconds(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float | None:
-    """Return after how many seconds the built-in controller evicts a pod whose countdown it starts now; None: never.
+def _bare(toleration: Toleration) -> Toleration:
+    return replace(toleration, toleration_seconds=None)
 
-    That controller restarts the countdown with each change of the pod's tolerations, however old the taint is.
+
+# What the built-in controller does
+
+
+def first_matches(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> dict[Taint, int | None]:
+    """Return, for each NoExecute taint, the position of the first toleration that matches; None if none does."""
+    return {
+        taint: next((place for place, each in enumerate(tolerations) if matches(each, taint)), None)
+        for taint in taints
+        if taint.effect == NO_EXECUTE
+    }
+
+
+def builtin_seconds(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> float | None:
+    """Return after how many seconds the built-in controller evicts a pod whose countdown it starts now; None: never."""
+    least = None
+    for taint in taints:
+        if taint.effect == NO_EXECUTE:
+            fitting = matching(tolerations, taint)
+            seconds = fitting[0].toleration_seconds if fitting else 0
+            if seconds is not None and seconds != MARK_SECONDS:
+                least = seconds if least is None else min(least, seconds)
+    return None if least is None else float(max(0, least))
+
+
+# What is to be written
+
+
+def may_be_marked(pod: Pod) -> bool:
+    """Return whether the countdowns of a pod may be taken over at all; very long lists of tolerations may not."""
+    own = pod.labels.get(_OWN_LABEL[0]) == _OWN_LABEL[1]
+    never = pod.mirror or pod.terminating or pod.finished or own
+    return pod.node_name is not None and isinstance(pod.spec_tolerations, tuple) and not never
+
+
+def places_to_mark(pod: Pod, taints: Iterable[Taint]) -> frozenset[int]:
+    """Return the tolerations that keep the built-in one's timer running: all are marked, also those not due."""
+    places = first_matches(pod.spec_tolerations, taints).values()
+    return frozenset(place for place in places if place is not None and is_finite(pod.spec_tolerations[place]))
+
+
+def places_to_return(pod: Pod, taints: Iterable[Taint]) -> frozenset[int]:
+    """Return the marks with a note that are the first match of none of these taints any more."""
+    noted = () if pod.adoption is None else pod.adoption.noted
+    return frozenset(noted) - {*first_matches(pod.spec_tolerations, taints).values()}
+
+
+def lost_notes(pod: Pod, known: Note) -> dict[int, int]:
+    """Return the seconds of marks whose note is gone, as far as the note was ``known``."""
+    noted = () if pod.adoption is None else pod.adoption.noted
+    places = noted_places(pod.spec_tolerations, known)
+    return {place: seconds for place, seconds in places.items() if place not in noted}
+
+
+def known_note(pod: Pod) -> Note:
+    """Return the note of a pod, as far as it counts."""
+    noted = () if pod.adoption is None else pod.adoption.noted
+    return note_of(pod.spec_tolerations, {place: _seconds(pod, place) for place in noted})
+
+
+def unexplained_marks(pod: Pod) -> int:
+    """Count the marks without a note: the spec says "for ever", and nobody can tell who wrote that."""
+    if not isinstance(pod.spec_tolerations, tuple):
+        return 0
+    noted = () if pod.adoption is None else pod.adoption.noted
+    marks: int = sum(each.toleration_seconds == MARK_SECONDS for each in pod.spec_tolerations)
+    return marks - len(noted)
+
+
+def wanted_change(pod: Pod, marks: Iterable[int], returns: Iterable[int], known: Note) -> CountdownChange | None:
+    """Return the one write that a pod needs, None if it needs none.
+
+    ``marks`` and ``returns``: what is to be taken over and given back now. In the same write, a lost note that is
+    ``known`` is written again, and a void one is removed.
     """
-    first = [next((each for each in tolerations if matches(each, taint)), None) for taint in taints]
-    if None in first:
-        return 0.0
-    seconds = [each.toleration_seconds for each in first if each is not None and each.toleration_seconds is not None]
-    return float(max(0, min(seconds))) if seconds else None
+    noted = () if pod.adoption is None else pod.adoption.noted
+    before = {place: _seconds(pod, place) for place in noted}
+    given = {place: before[place] for place in returns if place in before}
+    taken = {place: _seconds(pod, place) for place in marks if is_finite(pod.spec_tolerations[place])}
+    lost = lost_notes(pod, known)
+    void = pod.adoption is not None and pod.adoption.void
+    if not (given or taken or lost or void):
+        return None
+    kept = {place: seconds for place, seconds in before.items() if place not in given}
+    return CountdownChange(frozenset(taken), given, kept | lost | taken)
+
+
+def _seconds(pod: Pod, place: int) -> int:
+    seconds: int | None = pod.tolerations[place].toleration_seconds
+    return MARK_SECONDS if seconds is None else seconds

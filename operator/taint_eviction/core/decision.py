@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from taint_eviction.core.instants import FAR_FUTURE_SECONDS, Sighting, TimeSource
 from taint_eviction.core.matching import matching
-from taint_eviction.core.objects import NO_EXECUTE, NOT_READY, OUT_OF_SERVICE, Pod, Taint, Toleration
+from taint_eviction.core.objects import (
+    MARK_SECONDS,
+    NO_EXECUTE,
+    NOT_READY,
+    OUT_OF_SERVICE,
+    Pod,
+    Taint,
+    Toleration,
+)
 
 
 class StayReason(Enum):
@@ -205,7 +213,10 @@ def _left_to_kubelet(verdict: TaintVerdict) -> TaintVerdict:
 
 
 def _spans(toleration: Toleration) -> float | None:
-    """Return for how many seconds a matching toleration tolerates, clamped to a sane range; None: indefinitely."""
-    if toleration.toleration_seconds is None:
+    """Return for how many seconds a matching toleration tolerates, clamped to a sane range; None: indefinitely.
+
+    MaxInt64 means indefinitely, too; where it is a mark, the noted seconds are here in its place.
+    """
+    if toleration.toleration_seconds in (None, MARK_SECONDS):
         return None
-    return float(min(max(toleration.toleration_seconds, 0), int(FAR_FUTURE_SECONDS)))
+    return float(min(max(toleration.toleration_seconds or 0, 0), int(FAR_FUTURE_SECONDS)))

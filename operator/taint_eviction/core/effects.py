@@ -183,7 +183,7 @@ class BreakerClosed:
 
 @dataclass(frozen=True, slots=True)
 class CountdownAdopted:
-    """This controller alone counts down for a pod: the seconds of ``tolerations`` tolerations were moved to a note."""
+    """This controller alone counts down for a pod: ``tolerations`` of its tolerations have a mark and a note now."""
 
     ref: PodRef
     node_name: str
@@ -192,7 +192,7 @@ class CountdownAdopted:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionRefused:
-    """A pod's countdown could not be adopted, for the ``tries``-th time: the built-in controller still counts down."""
+    """A pod's countdown could not be taken over before the built-in controller's timer, in ``tries`` tries."""
 
     ref: PodRef
     node_name: str
@@ -202,7 +202,7 @@ class AdoptionRefused:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """An adopted pod has its ``tolerationSeconds`` back. ``node_name`` is "" if the pod is not bound to a node."""
+    """A pod whose countdown was taken over has its ``tolerationSeconds`` back. ``node_name`` "": it is not bound."""
 
     ref: PodRef
     node_name: str

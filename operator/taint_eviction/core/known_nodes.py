@@ -80,12 +80,9 @@ class KnownNodes:
         known = None if name is None else self.known.get(name)
         return None if known is None else known.taints
 
-    def taints_that_matter(self, name: str, now: Moment) -> list[Taint] | None:
-        """Return a node's NoExecute taints, and those that would keep their start if set again; None: the node is not
-        known.
-        """
-        known = self.known.get(name)
-        return None if known is None else [*known.sightings, *self._outages.absent(name, now.at)]
+    def recently_removed(self, name: str, now: Moment) -> list[Taint]:
+        """Return the lifecycle taints of a node that were removed, and may be set again within one outage."""
+        return self._outages.recently_removed(name, now.at)
 
     def tainted(self) -> Iterator[str]:
         """Yield the names of the nodes that have a NoExecute taint."""

@@ -16,6 +16,9 @@ NO_EXECUTE = "NoExecute"
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 
+# The seconds that Kubernetes takes for "for ever": a countdown that was taken over is marked by them.
+MARK_SECONDS = 2**63 - 1
+
 # The NoExecute taints that the node lifecycle controller sets by itself.
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -89,8 +92,8 @@ class Toleration:
         key = self.key or "*"
         value = "" if self.operator == "Exists" else f" {self.operator or 'Equal'} {self.value!r}"
         effect = f":{self.effect}" if self.effect else ""
-        seconds = "indefinitely" if self.toleration_seconds is None else f"for {self.toleration_seconds} s"
-        return f"{key}{value}{effect} {seconds}"
+        for_ever = self.toleration_seconds in (None, MARK_SECONDS)
+        return f"{key}{value}{effect} {'indefinitely' if for_ever else f'for {self.toleration_seconds} s'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +179,14 @@ class PodDisruption(NamedTuple):
 
 
 class Adoption(NamedTuple):
-    """The adoption of a pod: seconds were taken from its tolerations. ``spec_tolerations`` are those in its spec now.
-    ``by_controller``: the positions of tolerations whose seconds are only in the note because the controller took them;
-    ``by_admission``: the same for seconds that were taken at the pod's creation.
+    """The note on a pod whose countdown was taken over. ``spec_tolerations`` are those in its spec now.
+    ``noted``: the positions of the marks that have a note; their seconds are in the pod's ``tolerations``. ``void``:
+    the annotation notes something else, too, or cannot be read.
     """
 
     spec_tolerations: Sequence[Toleration]
-    by_controller: tuple[int, ...] = ()
-    by_admission: tuple[int, ...] = ()
+    noted: tuple[int, ...] = ()
+    void: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +200,7 @@ class Pod:
     to hold its eviction (annotation taint-eviction/hold), None: not at all, infinite: indefinitely. ``controller``: the
     owner that recreates it, None: there is none. ``deletion_asked_at``: when its deletion was requested, None if
     that is unknown; ``disruption``: who was about to end it, None: nobody. No decision depends on these two.
-    ``tolerations`` are those that count: they include the seconds that ``adoption`` took from the spec, None: it took
-    none.
+    ``tolerations`` are those that count: a mark with a note has the noted seconds. ``adoption`` None: there is no note.
     """
 
     ref: PodRef

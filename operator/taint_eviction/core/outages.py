@@ -85,12 +85,12 @@ class Outages:
         """Do the same for a node that is ``undecided``, once all nodes have been observed after the gap."""
         return self._resumed(name, sightings, self._undecided.pop(name))
 
-    def absent(self, name: str, at: float) -> list[Taint]:
-        """Return the taints of a node that were removed, and would keep their start if they were set again now."""
+    def recently_removed(self, name: str, at: float) -> list[Taint]:
+        """Return the taints of a node that were removed not long ago, while it was not ready, as it has been since."""
         return [
             Taint(key, NO_EXECUTE, value)
             for (key, value), removed in self._removed.get(name, {}).items()
-            if self._is_one(name, removed, at)
+            if at - removed.there_at <= self._max_gap_seconds
         ]
 
     def undecided(self) -> list[str]:

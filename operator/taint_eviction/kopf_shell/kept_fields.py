@@ -28,7 +28,7 @@ _POD_METADATA = (
     "ownerReferences",
 )
 _HOLD = "taint-eviction/hold"
-_ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/adopted")
+_ANNOTATIONS = ("kubernetes.io/config.mirror", "taint-eviction/seconds")
 # The reader refuses longer annotations, also what is left of them here.
 _LONGEST_NOTE = 8192
 _CONDITION = ("type", "status", "reason", "lastTransitionTime")

@@ -1,123 +1,154 @@
-"""Adopts countdowns from a built-in controller that cannot be switched off, and gives them back.
+"""Takes countdowns over from a built-in controller that cannot be switched off, and gives them back.
 
-To adopt a countdown means to take ``tolerationSeconds`` from a pod's tolerations and to note them on the pod: the
-built-in controller cancels its timer, and this controller alone evicts the pod. Level-triggered: facts are hints, and
-all known pods are checked every few seconds. Only the leader changes pods, only after it has read the control state as
-leader, and not while people have ordered ``hand-back``; that order is confirmed once no change is under way.
-This module does not choose countdowns (``core.adopting``), nor make the changes (``ports.AdoptionDoor``).
+    countdown runs --(late: core.countdowns)--> mark and note --(no taint needs it: core.adoption)--> as before
+
+Level-triggered: each pass asks the core which countdowns are late and which marks are not needed any more, and begins
+as many writes as there is room for. What a write does is decided on the pod as it was just read. Only the leader
+changes pods, only after it has read the control state as leader, and not while people have ordered ``hand-back``; that
+order is confirmed once no change is under way. The state ConfigMap says that somebody adopts before the first mark is
+written, so that a leader that does not adopt knows that it has to give everything back.
+
+This module decides neither (``core``), and does not make the writes (``ports.AdoptionDoor``).
 """
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from taint_eviction.core.adopting import adoptable_until, may_have_back, places_to_adopt
+from taint_eviction.core.adoption import (
+    CountdownChange,
+    Note,
+    known_note,
+    lost_notes,
+    may_be_marked,
+    note_of,
+    places_to_mark,
+    places_to_return,
+    unexplained_marks,
+    wanted_change,
+)
 from taint_eviction.core.control_state import Pause
-from taint_eviction.core.decision import SeenTaint
-from taint_eviction.core.effects import AdoptionRefused, Cancelled, CountdownAdopted, Effect, GivenBack, NodeCleared
-from taint_eviction.core.facts import Fact, PodSeen
+from taint_eviction.core.countdowns import Countdowns, Late, MarkRate
+from taint_eviction.core.effects import AdoptionRefused, CountdownAdopted, GivenBack
+from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
-from taint_eviction.core.objects import Pod, PodRef
-from taint_eviction.core.pod_record import PodRecord
+from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE, Pod, PodRef, Taint
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
-from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, Gate
+from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, FailureReason, Gate
 from taint_eviction.settings import AdoptionSettings
 
 logger = logging.getLogger(__name__)
 
-# How often this process checks whether it leads, and whether people have ordered something.
-_NOTICE_SECONDS = 0.5
-
-# How long hints are gathered: the pods of one list come one by one, and the nearest deadline of all goes first.
+# How often this process checks whether it leads, whether people have ordered something, and what is late.
+_PASS_SECONDS = 0.5
+# A pass that something has caused comes this much later: the pods of one list come one by one.
 _GATHER_SECONDS = 0.02
 
-# How often all known pods are checked, and how many pods at a time.
-_LOOK_SECONDS = 10.0
-_AT_A_TIME = 500
-
-# A change that waits longer than this for an answer does not delay others; at most this many changes are under way,
-# half of them retries.
+# A write that waits longer than this for an answer does not delay others; at most this many writes are under way.
 _LENDS_SECONDS = 1.0
 _MAX_UNDER_WAY = 50
 
-# How often the adopted pods are listed, and how soon they are listed again after a countdown ended or a call failed.
-_LIST_SECONDS = 600.0
-_LIST_AGAIN_SECONDS = 5.0
+# A pod that was marked is not marked again sooner: somebody may set its seconds again and again.
+_AGAIN_SECONDS = 2.0
 
-_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 60.0
+# How soon a refused mark is tried again: at most, and in the last seconds before its timer.
+_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 30.0
+_LAST_SECONDS, _LAST_RETRY_SECONDS = 30.0, 2.0
+
+# The same for what is given back, and how often all marks are checked, whatever was seen.
+_FIRST_RETURN_SECONDS, _MAX_RETURN_SECONDS = 5.0, 300.0
+_CHECK_ALL_SECONDS = 30.0
+_AT_A_TIME = 500
+
+# How long a request may be decided after its sender is gone; a look that began later misses none.
+LATE_WRITE_SECONDS = 75.0
+_LOOK_SECONDS = 3600.0
+_LOOK_AGAIN_SECONDS = 5.0
+
+# The admission policy is checked this often; while it is not known whether it is in force, more often.
+_CHECK_POLICY_SECONDS, _RECHECK_POLICY_SECONDS = 3600.0, 10.0
+_UNKNOWN_FOR_SECONDS = 60.0
+
 _MAX_CONFIRM_SECONDS = 30.0
 
-# How many further countdowns of one pod are adopted at once: more taints on one node are rare.
-_MAX_AGAIN = 5
-_SET_AGAIN = "its tolerationSeconds are set again and again, by whom its managedFields say"
-
-
-class AdoptionHints:
-    """Collects hints from facts and effects about pods to check: a ``Reporter``.
-    ``seen``: pods whose spec has seconds. ``ended``: the taint of some countdown may be gone.
-    """
-
-    def __init__(self) -> None:
-        self.seen: set[PodRef] = set()
-        self.ended = False
-        self.changed = asyncio.Event()
-
-    def heard(self, fact: Fact) -> None:
-        """Take a hint from a fact."""
-        if isinstance(fact, PodSeen) and any(each.toleration_seconds is not None for each in fact.pod.spec_tolerations):
-            self.look_at(fact.pod.ref)
-
-    def report(self, effect: Effect, now: Moment) -> None:
-        """Take a hint from an effect."""
-        if isinstance(effect, Cancelled | NodeCleared):
-            self.ended = True
-
-    def look_at(self, ref: PodRef) -> None:
-        """Have a pod checked."""
-        self.seen.add(ref)
-        self.changed.set()
-
-    def take(self) -> set[PodRef]:
-        """Return the pods to check, and forget them."""
-        taken, self.seen = self.seen, set()
-        self.changed.clear()
-        return taken
+_NOT_IN_FORCE = (
+    "the admission policy that narrows the controller's rights is not in force, so no countdown is taken over"
+)
+_PUT_BACK = "its tolerationSeconds are there again: an admission plugin or a webhook has put them back"
+_NOT_NOTED = "an admission plugin or a webhook has removed the note"
+# Admission plugins refuse with any status; these words are theirs.
+_OF_ADMISSION = ("toleration", "plugin", "denied")
 
 
 @dataclass(slots=True)
 class _Refusal:
-    """A pod could not be changed, ``tries`` times so far; it is not tried again before ``retry_at``."""
+    """A write failed, ``tries`` times so far; it is not tried again before ``retry_at``.
+
+    ``too_late_at``: the built-in one's timer, if the write was a mark; ``told``: that it is too late was told.
+    """
 
     message: str
     tries: int
     retry_at: float
-
-    @classmethod
-    def after(cls, before: "_Refusal | None", message: str, now: float, first: float, longest: float) -> "_Refusal":
-        """Return the next refusal after one more failure: each wait is twice as long as the one before."""
-        tries = 1 if before is None else before.tries + 1
-        return cls(message, tries, now + min(first * 2 ** min(tries - 1, 30), longest))
+    too_late_at: float = math.inf
+    told: bool = False
 
 
-@dataclass(order=True, slots=True)
-class _Turn:
-    """A pod that waits to be adopted: first tries before retries, then the nearest deadline first."""
+@dataclass(frozen=True, slots=True)
+class _Carrier:
+    """A pod that has a note, or had one: as it was last seen, and the note as far as it is known."""
 
-    retry: bool
-    until: float
-    order: int
-    ref: PodRef = field(compare=False)
+    pod: Pod
+    note: Note
+
+
+class _Carriers:
+    """All pods that are known to have a note, on clean nodes, too."""
+
+    def __init__(self) -> None:
+        self.known: dict[PodRef, _Carrier] = {}
+        self._by_node: dict[str, set[PodRef]] = {}
+
+    def on_node(self, name: str) -> Collection[PodRef]:
+        """Return those that are bound to a node of this name."""
+        return self._by_node.get(name, ())
+
+    def put(self, pod: Pod) -> bool:
+        """Note a pod as it is; return whether it has a note, or a mark whose note is known."""
+        before = self.known.get(pod.ref)
+        if before is None and pod.adoption is None:
+            return False
+        if before is not None and (pod.resource_version or 0) < (before.pod.resource_version or 0):
+            return False
+        seconds = {} if before is None else lost_notes(pod, before.note)
+        note = {**note_of(pod.spec_tolerations, seconds), **known_note(pod)}
+        if not note and pod.adoption is None:
+            self.drop(pod.ref)
+            return False
+        self.known[pod.ref] = _Carrier(pod, note)
+        self._by_node.setdefault(pod.node_name or "", set()).add(pod.ref)
+        return True
+
+    def drop(self, ref: PodRef) -> None:
+        """Forget a pod that is gone, or has no note any more."""
+        carrier = self.known.pop(ref, None)
+        if carrier is not None:
+            name = carrier.pod.node_name or ""
+            self._by_node[name].discard(ref)
+            if not self._by_node[name]:
+                del self._by_node[name]
 
 
 class Adopter:
-    """Adopts and gives back for one controller.
+    """Takes over and gives back for one controller.
 
     ``state_read_at`` returns when the read of the control state in force was sent, None: it has never been read.
+    ``outage_gap_seconds``: for how long a lifecycle taint may be absent within one outage.
     """
 
     def __init__(
@@ -126,10 +157,10 @@ class Adopter:
         door: AdoptionDoor,
         node_reads: NodeReads,
         gate: Gate,
-        hints: AdoptionHints,
         *,
         state_read_at: Callable[[], float | None],
         settings: AdoptionSettings,
+        outage_gap_seconds: float,
     ) -> None:
         self._live = live
         self._clock = live.clock
@@ -138,50 +169,99 @@ class Adopter:
         self._door = door
         self._node_reads = node_reads
         self._gate = gate
-        self._hints = hints
         self._state_read_at = state_read_at
         self._settings = settings
+        self._outage_gap_seconds = outage_gap_seconds
         self._leads_since: float | None = None
-        self._taints: dict[str, tuple[SeenTaint, ...] | None] = {}
-        self._turns: asyncio.PriorityQueue[_Turn] = asyncio.PriorityQueue()
-        # The nearest deadline of each waiting pod, by which it waits for its turn, and the pods whose turn it is.
-        self._waiting: dict[PodRef, float] = {}
-        self._under_way: dict[PodRef, bool] = {}  # Whether each is a retry.
-        self._order = itertools.count()
+        self._changed = asyncio.Event()
+        self._in_force: bool | None = None
+        self._policy_problem = ""
+        # Countdowns that run.
+        self._countdowns = Countdowns(self._nodes, self._pods, settings.before_seconds, settings.from_seconds)
+        self._rate = MarkRate()
+        self._queue: deque[Late] = deque()
+        self._asked_at = self._next_at = -math.inf
+        self._rests_until: dict[PodRef, float] = {}
         self._refusals: dict[PodRef, _Refusal] = {}
-        self._kept: dict[PodRef, _Refusal] = {}  # Pods that could not be given back.
-        self._adoptions: dict[PodRef, int] = {}
-        self._changing = 0
+        self._told_namespaces: set[str] = set()
+        self._unanswered = False
+        # Marks with notes.
+        self._carriers = _Carriers()
+        self._to_check: set[PodRef] = set()
+        self._kept: dict[PodRef, _Refusal] = {}
+        self._under_way: dict[PodRef, float] = {}  # Since when.
+        live.follow(self._observed)
+
+    # For people
 
     @property
     def enabled(self) -> bool:
-        """Return whether countdowns are adopted at all."""
+        """Return whether countdowns are taken over at all."""
         return self._settings.enabled
 
     @property
     def stopped_by(self) -> Pause | None:
-        """The order to stop adoption, None: there is none."""
+        """The order to take nothing over, None: there is none."""
         control_state = self._suspension.control_state
         return None if control_state is None else control_state.no_adoption
 
+    @property
+    def gives_all_back(self) -> bool:
+        """Return whether somebody took countdowns over, and this process does not: it gives all of them back."""
+        control_state = self._suspension.control_state
+        return not self.enabled and control_state is not None and control_state.adopts
+
+    @property
+    def policy_problem(self) -> str:
+        """Why nothing is taken over although it should be: the admission policy; "" if it is in force."""
+        return self._policy_problem
+
     def adopted_count(self) -> int:
-        """Count the adopted pods of tainted nodes."""
-        adoptions = (record.pod.adoption for record in self._pods.known.values())
-        return sum(each is not None and bool(each.by_controller or each.by_admission) for each in adoptions)
+        """Count the pods that have a mark with a note."""
+        return sum(bool(each.note) for each in self._carriers.known.values())
 
     def refused(self) -> Mapping[PodRef, str]:
-        """Return the pods that could not be adopted so far, and why."""
+        """Return the pods whose countdown could not be taken over so far, and why."""
         return {ref: refusal.message for ref, refusal in self._refusals.items()}
 
-    async def run(self) -> None:
-        """Run until cancelled; start this when the nodes are known."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_confirming(), name="confirm hand-back")
-            if self._settings.enabled:
-                group.create_task(self._keep_looking(), name="look for countdowns")
-                group.create_task(self._keep_giving_back(), name="give back")
-                for _ in range(self._settings.parallelism):
-                    group.create_task(self._keep_adopting(group), name="adopt")
+    def not_given_back(self) -> Mapping[PodRef, str]:
+        """Return the pods that could not be given back so far, and why."""
+        return {ref: refusal.message for ref, refusal in self._kept.items()}
+
+    def lost_notes(self) -> list[PodRef]:
+        """Return the pods that have a mark whose note is gone, though this process knows it."""
+        return [ref for ref, each in self._carriers.known.items() if lost_notes(each.pod, each.note)]
+
+    def unexplained(self) -> list[PodRef]:
+        """Return the pods that are watched and have marks of unknown origin."""
+        known = self._carriers.known
+        return [
+            record.ref
+            for record in self._pods.known.values()
+            if unexplained_marks(record.pod) and not (record.ref in known and known[record.ref].note)
+        ]
+
+    # What was seen
+
+    def _observed(self, fact: Fact, now: Moment) -> None:
+        """Follow a fact that the core has observed."""
+        match fact:
+            case PodSeen():
+                if self._carriers.put(fact.pod):
+                    self._check(fact.pod.ref)
+            case PodGone():
+                self._carriers.drop(fact.ref)
+            case NodeSeen():
+                self._check(*self._carriers.on_node(fact.node.name))
+        if self.enabled and self._countdowns.observed(fact, now):
+            self._next_at = -math.inf
+
+    def _check(self, *refs: PodRef) -> None:
+        if refs:
+            self._to_check.update(refs)
+            self._changed.set()
+
+    # What may be done
 
     def _may_change(self) -> bool:
         """Return whether this process may change pods at this very moment."""
@@ -193,249 +273,382 @@ class Adopter:
         read_at = self._state_read_at()
         return read_at is not None and read_at >= self._leads_since and self.stopped_by is None
 
-    # Which
+    def _may_mark(self) -> bool:
+        control_state = self._suspension.control_state
+        entered = control_state is not None and control_state.adopts
+        return self.enabled and self._may_change() and self._in_force is True and entered
 
-    async def _keep_looking(self) -> None:
-        looked_at = -math.inf
+    def _may_return(self) -> bool:
+        return self._may_change() and (self.enabled or self.gives_all_back)
+
+    async def run(self) -> None:
+        """Run until cancelled; start this when the nodes are known."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_confirming(), name="confirm hand-back")
+            group.create_task(self._keep_changing(group), name="take over and give back")
+            group.create_task(self._keep_looking(), name="look for notes")
+            if self.enabled:
+                group.create_task(self._keep_entering(), name="say that countdowns are taken over")
+                group.create_task(self._keep_checking_policy(), name="check the admission policy")
+
+    async def _keep_changing(self, group: asyncio.TaskGroup) -> None:
+        checked_all_at = -math.inf
         while True:
-            hinted = self._hints.take()
-            if not self._may_change():
-                looked_at = -math.inf
-                for memory in (self._refusals, self._kept, self._adoptions):
+            self._changed.clear()
+            if not self._may_return():
+                checked_all_at = -math.inf
+                self._next_at = -math.inf
+                self._queue.clear()
+                for memory in (self._refusals, self._kept, self._rests_until, self._told_namespaces):
                     memory.clear()
-            elif self._clock.now().at - looked_at >= _LOOK_SECONDS:
-                looked_at = self._clock.now().at
-                await self._look_through()
             else:
-                self._look([record for ref in hinted if (record := self._pods.find(ref)) is not None])
-                self._look_where_taints_changed()
+                self._begin_marks(group)
+                if self._clock.now().at - checked_all_at >= _CHECK_ALL_SECONDS:
+                    checked_all_at = self._clock.now().at
+                    self._to_check.update(self._carriers.known)
+                await self._begin_returns(group)
+            left = self._next_at - self._clock.now().at
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_NOTICE_SECONDS):
-                    await self._hints.changed.wait()
+                async with asyncio.timeout(min(_PASS_SECONDS, left) if left > 0 else _PASS_SECONDS):
+                    await self._changed.wait()
                     await asyncio.sleep(_GATHER_SECONDS)
 
-    def _look_where_taints_changed(self) -> None:
-        before = self._taints
-        self._taints = {name: self._nodes.taints_on(name) for name in self._nodes.tainted()}
-        for name in [name for name, taints in self._taints.items() if before.get(name) != taints]:
-            self._look(self._pods.on_node(name))
+    def _room(self) -> int:
+        """Return how many writes may begin now."""
+        now = self._clock.now().at
+        young = sum(now - since < _LENDS_SECONDS for since in self._under_way.values())
+        return min(self._settings.parallelism - young, _MAX_UNDER_WAY - len(self._under_way))
 
-    async def _look_through(self) -> None:
-        known = list(self._pods.known.values())
-        refs = {record.ref for record in known}
-        counting = {each.ref for each in known if each.ref in self._refusals and self._counts_down(each)}
-        self._refusals = {ref: refusal for ref, refusal in self._refusals.items() if ref in counting}
-        self._adoptions = {ref: count for ref, count in self._adoptions.items() if ref in refs}
-        for start in range(0, len(known), _AT_A_TIME):
-            self._look(known[start : start + _AT_A_TIME])
-            await asyncio.sleep(0)
+    # Taking over
 
-    def _counts_down(self, record: PodRecord) -> bool:
-        """Return whether a countdown of the pod is adopted, or is there to be adopted."""
-        return record.pod.adoption is not None or bool(self._to_adopt(record, record.pod))
+    def _begin_marks(self, group: asyncio.TaskGroup) -> None:
+        """Begin to mark what is late, nearest timer first."""
+        now = self._clock.now().at
+        self._tell_too_late(now)
+        if not self._may_mark():
+            return
+        if now >= max(self._next_at, self._asked_at + _PASS_SECONDS):
+            self._asked_at = now
+            passed_over = {ref for ref, until in self._rests_until.items() if until > now} | self._under_way.keys()
+            passed_over |= {ref for ref, refusal in self._refusals.items() if refusal.retry_at > now}
+            late, next_at = self._countdowns.late(now, self._rate.per_second, passed_over)
+            self._queue = deque(late)
+            # Those that were passed over come again; more facts and marks make it sooner.
+            self._next_at = -math.inf if late or passed_over else next_at
+        while self._queue and self._room() > 0:
+            ref = self._queue.popleft().ref
+            if ref not in self._under_way:
+                self._under_way[ref] = now
+                group.create_task(self._mark(ref), name=f"mark {ref}")
 
-    def _look(self, records: Collection[PodRecord]) -> None:
-        for record in records:
-            ref, until = record.ref, self._adoptable_until(record)
-            if until is not None and ref not in self._under_way and until < self._waiting.get(ref, math.inf):
-                self._waiting[ref] = until
-                self._turns.put_nowait(_Turn(ref in self._refusals, until, next(self._order), ref))
+    async def _mark(self, ref: PodRef) -> None:
+        marked: list[CountdownChange] = []
 
-    def _adoptable_until(self, record: PodRecord) -> float | None:
-        """Return the deadline of a pod that is to be adopted now, None: it is not to be adopted."""
-        if record.in_flight or record.deleted or not self._pods.knows(record):
-            return None
-        refusal = self._refusals.get(record.ref)
-        if refusal is not None and refusal.retry_at > self._clock.now().at:
-            return None
-        return self._ends_at(record, record.pod)
-
-    def _ends_at(self, record: PodRecord, pod: Pod) -> float | None:
-        earliest = self._clock.now().at + self._settings.from_seconds
-        return adoptable_until(pod, record.bound, self._nodes.taints_on(record.node_name) or (), earliest)
-
-    # Adopting
-
-    async def _keep_adopting(self, group: asyncio.TaskGroup) -> None:
-        """Adopt one pod after the other; a change that waits long for an answer continues beside the next."""
-        while True:
-            turn = await self._turns.get()
-            if self._waiting.get(turn.ref) != turn.until:
-                continue  # It has had another turn since, or has one with a nearer deadline.
-            del self._waiting[turn.ref]
-            record = self._pods.find(turn.ref)
-            if record is None or not self._may_change() or self._adoptable_until(record) is None:
-                continue
-            if turn.retry and sum(self._under_way.values()) >= _MAX_UNDER_WAY // 2:
-                self._look_later(turn.ref, _NOTICE_SECONDS)
-                continue
-            self._under_way[turn.ref] = turn.retry
-            task = group.create_task(self._adopt(record), name=f"adopt {turn.ref}")
-            await asyncio.wait([task], timeout=_LENDS_SECONDS)
-            while len(self._under_way) >= _MAX_UNDER_WAY:  # noqa: ASYNC110 - rare, and simpler than a condition
-                await asyncio.sleep(_NOTICE_SECONDS)
-
-    async def _adopt(self, record: PodRecord) -> None:
-        try:
-            await self._try_to_adopt(record)
-        finally:
-            del self._under_way[record.ref]
-
-    async def _try_to_adopt(self, record: PodRecord) -> None:
-        ref, node_name = record.ref, record.node_name
-        taken: Collection[int] = ()
-
-        def places(pod: Pod) -> Collection[int]:
+        def wanted(pod: Pod) -> CountdownChange | None:
             """Decide for the last time, on the pod as it was just read."""
-            nonlocal taken
-            taken = self._places(record, pod) if self._may_change() and pod.node_name == node_name else ()
-            return taken
+            marked[:] = []
+            record = self._pods.find(ref)
+            self._carriers.put(pod)
+            if not self._may_mark() or record is None or record.in_flight or record.deleted or not may_be_marked(pod):
+                return None
+            taints = [seen.taint for seen in self._nodes.taints_on(pod.node_name) or ()]
+            change = wanted_change(pod, places_to_mark(pod, taints), (), self._note_of(ref))
+            marked[:] = [] if change is None else [change]
+            return change
 
-        self._changing += 1
+        self._rate.begins(self._clock.now().at)
+        pod = None
         try:
-            if await self._node_reads.read(node_name) is None:
-                return
-            asked_at = self._clock.now().at
-            pod = await self._door.adopt(ref, places)
+            pod = await self._door.change(ref, wanted)
         except CallFailed as failure:
-            # The request may have taken effect.
-            self._hints.ended = self._hints.ended or bool(taken)
             if self._gate.may_act():
-                self._refuse(ref, node_name, str(failure), failure.retry_after_seconds)
-            return
-        finally:
-            self._changing -= 1
-        if pod is None:
-            return
-        self._live.observe(PodSeen(pod, asked_at=asked_at))
-        refused = self._refusals.pop(ref, None)
-        if taken or (refused is not None and pod.adoption is not None):
-            self._adopted(ref, node_name, pod, refused)
-        if self._may_have_back(pod):
-            self._hints.ended = True  # Its taint has gone meanwhile.
+                self._refuse(ref, failure)
         else:
-            self._hints.look_at(ref)  # Another taint may have come meanwhile.
+            if pod is not None:
+                self._marked(pod, marked)
+        finally:
+            del self._under_way[ref]
+            self._rate.ends(self._clock.now().at, done=pod is not None and bool(marked))
+            self._next_at = -math.inf
+            self._changed.set()
 
-    def _adopted(self, ref: PodRef, node_name: str, pod: Pod, refused: _Refusal | None) -> None:
-        self._live.tell(
-            CountdownAdopted(ref, node_name, 0 if pod.adoption is None else len(pod.adoption.by_controller))
-        )
-        again = self._adoptions[ref] = self._adoptions.get(ref, 0) + 1
-        if again > _MAX_AGAIN:
-            if refused is not None:
-                self._refusals[ref] = refused
-            self._refuse(ref, node_name, _SET_AGAIN)
+    def _note_of(self, ref: PodRef) -> Note:
+        carrier = self._carriers.known.get(ref)
+        return {} if carrier is None else carrier.note
 
-    def _places(self, record: PodRecord, pod: Pod) -> Collection[int]:
-        """Return the positions of the tolerations that lose their seconds, for the pod as it is now."""
-        if record.in_flight or record.deleted or self._ends_at(record, pod) is None:
-            return ()
-        return self._to_adopt(record, pod)
+    def _marked(self, pod: Pod, marked: Collection[CountdownChange]) -> None:
+        """Note what a write, or its decision to write nothing, has shown."""
+        ref, tolerations = pod.ref, pod.spec_tolerations
+        self._rests_until[ref] = self._clock.now().at + _AGAIN_SECONDS
+        for change in marked:
+            if any(tolerations[place].toleration_seconds != MARK_SECONDS for place in change.marks):
+                self._refuse(ref, CallFailed(_PUT_BACK, reason=FailureReason.FORBIDDEN))
+                return
+            if pod.adoption is None or not change.noted.keys() <= {*pod.adoption.noted}:
+                self._refuse(ref, CallFailed(_NOT_NOTED, reason=FailureReason.FORBIDDEN))
+                return
+        self._carriers.put(pod)
+        self._check(ref)
+        refused = self._refusals.pop(ref, None)
+        self._unanswered = False
+        self._told_namespaces.discard(ref.key.namespace)
+        # After a lost answer, the read shows that the write was made.
+        if marked or (refused is not None and pod.adoption is not None):
+            noted = () if pod.adoption is None else pod.adoption.noted
+            self._live.tell(CountdownAdopted(ref, pod.node_name or "", len(noted)))
 
-    def _to_adopt(self, record: PodRecord, pod: Pod) -> Collection[int]:
-        seen = self._nodes.taints_on(record.node_name) or ()
-        return places_to_adopt(pod.spec_tolerations, [each.taint for each in seen])
-
-    def _refuse(self, ref: PodRef, node_name: str, message: str, retry_after_seconds: float | None = None) -> None:
+    def _refuse(self, ref: PodRef, failure: CallFailed) -> None:
         before, now = self._refusals.get(ref), self._clock.now().at
-        refusal = _Refusal.after(before, message, now, _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
-        refusal.retry_at = max(refusal.retry_at, now + min(retry_after_seconds or 0.0, _MAX_RETRY_SECONDS))
-        self._refusals[ref] = refusal
-        self._look_later(ref, refusal.retry_at - now)
-        if before is None:
-            self._live.tell(AdoptionRefused(ref, node_name, message, refusal.tries))
+        tries = 1 if before is None else before.tries + 1
+        timer_at = self._countdowns.timer_at(ref)
+        left = timer_at - now
+        wait = min(_FIRST_RETRY_SECONDS * 2 ** min(tries - 1, 30), _MAX_RETRY_SECONDS)
+        if left > 0:
+            # In the last seconds it is tried often, and a longer wait ends when they begin.
+            wait = min(wait, max(_LAST_RETRY_SECONDS, left - _LAST_SECONDS))
+        told = before is not None and before.told and left <= 0
+        self._refusals[ref] = _Refusal(str(failure), tries, now + wait, timer_at, told)
+        self._tell_refused(ref, failure)
 
-    def _look_later(self, ref: PodRef, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds, self._hints.look_at, ref)
+    def _tell_refused(self, ref: PodRef, failure: CallFailed) -> None:
+        """Log a refusal: what admission refuses once per namespace, that the API server does not answer once."""
+        text = str(failure)
+        busy = failure.may_pass or failure.reason in (
+            FailureReason.NO_ANSWER,
+            FailureReason.UNAUTHORIZED,
+            FailureReason.CONFLICT,
+        )
+        if busy and not any(word in text.lower() for word in _OF_ADMISSION):
+            if not self._unanswered:
+                logger.warning("the API server does not let countdowns be taken over at present (%s): %s", ref, text)
+            self._unanswered = True
+        elif ref.key.namespace not in self._told_namespaces:
+            self._told_namespaces.add(ref.key.namespace)
+            logger.warning(
+                "countdowns in namespace %s cannot be taken over (%s, and perhaps others): %s",
+                ref.key.namespace,
+                ref,
+                text,
+            )
+
+    def _tell_too_late(self, now: float) -> None:
+        """Tell once of each pod that could not be taken over before its timer."""
+        for ref, refusal in list(self._refusals.items()):
+            record = self._pods.find(ref)
+            waits = record is not None and not record.deleted and self._countdowns.timer_at(ref) < math.inf
+            # The built-in one's clock may be a little ahead of this one's sight.
+            if now >= refusal.too_late_at - (0.0 if waits else _PASS_SECONDS) and not refusal.told:
+                refusal.told = True
+                node_name = "" if record is None else record.node_name
+                self._live.tell(AdoptionRefused(ref, node_name, refusal.message, refusal.tries))
+            if not waits:
+                del self._refusals[ref]
+        for ref in [ref for ref, until in self._rests_until.items() if until <= now]:
+            del self._rests_until[ref]
 
     # Giving back
 
-    async def _keep_giving_back(self) -> None:
-        listed_at, again_at = -math.inf, -math.inf
-        while True:
-            now = self._clock.now().at
-            if not self._may_change():
-                listed_at = again_at = -math.inf
-            elif now >= again_at or (self._hints.ended and now >= listed_at + _LIST_AGAIN_SECONDS):
-                listed_at, self._hints.ended = now, False
-                again_at = await self._give_back_what_may()
-            await asyncio.sleep(_NOTICE_SECONDS)
+    async def _begin_returns(self, group: asyncio.TaskGroup) -> None:
+        """Begin to give back the marks that are not needed any more, and to mend notes."""
+        now = self._clock.now().at
+        retried = {ref for ref, refusal in self._kept.items() if refusal.retry_at <= now}
+        to_check, self._to_check = self._to_check | retried, set()
+        for number, ref in enumerate(to_check):
+            if number % _AT_A_TIME == _AT_A_TIME - 1:
+                await asyncio.sleep(0)
+            carrier, kept = self._carriers.known.get(ref), self._kept.get(ref)
+            if carrier is None or not self._returns(carrier.pod):
+                self._kept.pop(ref, None)
+            elif kept is not None and kept.retry_at > now:
+                pass
+            elif ref in self._under_way or self._room() <= 0 or self._rests_until.get(ref, now) > now:
+                self._to_check.add(ref)
+            else:
+                self._under_way[ref] = now
+                group.create_task(self._return(ref), name=f"give back {ref}")
 
-    async def _give_back_what_may(self) -> float:
-        """Give back each adopted pod whose countdown is no longer needed; return when to do so again at the latest."""
-        room, now = asyncio.Semaphore(self._settings.parallelism), self._clock.now().at
+    def _returns(self, pod: Pod) -> CountdownChange | None:
+        """Return what is to be given back of a pod, or mended of its note; None: nothing."""
+        taints = self._taints_that_matter(pod)
+        if taints is None or pod.terminating:
+            return None
+        return wanted_change(pod, (), places_to_return(pod, taints), self._note_of(pod.ref))
 
-        async def give_back(ref: PodRef) -> None:
-            async with room:
-                if self._may_change():
-                    await self._give_back(ref)
+    def _taints_that_matter(self, pod: Pod) -> list[Taint] | None:
+        """Return the taints of a pod's node, and those that may come back within one outage; None: leave the pod."""
+        if self.gives_all_back or pod.node_name is None:
+            return []
+        now, known = self._clock.now(), self._nodes.known.get(pod.node_name)
+        if known is None:
+            return None
+        taints = [*known.sightings, *self._nodes.recently_removed(pod.node_name, now)]
+        since = now.at if self._leads_since is None else self._leads_since
+        if not known.live_node.is_ready and now.at - since < self._outage_gap_seconds:
+            # One may have been removed before this process could see it.
+            taints += [Taint(key, NO_EXECUTE) for key in LIFECYCLE_KEYS]
+        return taints
+
+    async def _return(self, ref: PodRef) -> None:
+        given: list[CountdownChange] = []
+
+        def wanted(pod: Pod) -> CountdownChange | None:
+            self._carriers.put(pod)
+            change = self._returns(pod) if self._may_return() else None
+            given[:] = [] if change is None else [change]
+            return change
 
         try:
-            pods = {pod.ref: pod for pod in await self._door.list_adopted()}
+            carrier = self._carriers.known[ref]
+            if not self.gives_all_back and carrier.pod.node_name is not None:
+                await self._node_reads.read(carrier.pod.node_name)
+            pod = await self._door.change(ref, wanted)
         except CallFailed as failure:
-            logger.warning("the adopted pods cannot be listed, so none is given back: %s", failure)
-            return now + _LIST_AGAIN_SECONDS
-        may = [ref for ref, pod in pods.items() if self._may_have_back(pod)]
-        self._kept = {ref: self._kept[ref] for ref in may if ref in self._kept}
-        due = [ref for ref in may if ref not in self._kept or self._kept[ref].retry_at <= now]
-        await asyncio.gather(*(give_back(ref) for ref in due))
-        return min(
-            [now + _LIST_SECONDS, *(max(each.retry_at, now + _LIST_AGAIN_SECONDS) for each in self._kept.values())]
-        )
-
-    def _may_have_back(self, pod: Pod) -> bool:
-        """Return whether the seconds of a pod may be given back. A pod on an unknown node is left as it is."""
-        if pod.node_name is None:
-            return may_have_back(pod, ())
-        taints = self._nodes.taints_that_matter(pod.node_name, self._clock.now())
-        return taints is not None and not pod.terminating and may_have_back(pod, taints)
-
-    async def _give_back(self, ref: PodRef) -> None:
-        given: list[Pod] = []
-
-        def wanted(pod: Pod) -> bool:
-            given[:] = [pod] if self._may_change() and self._may_have_back(pod) else []
-            return bool(given)
-
-        self._changing += 1
-        try:
-            asked_at = self._clock.now().at
-            pod = await self._door.give_back(ref, wanted)
-        except CallFailed as failure:
-            now, before = self._clock.now().at, self._kept.get(ref)
-            self._kept[ref] = _Refusal.after(before, str(failure), now, _LIST_AGAIN_SECONDS, _LIST_SECONDS)
-            level = logging.WARNING if before is None else logging.DEBUG
-            logger.log(level, "%s keeps its adopted countdown, though no taint matches it: %s", ref, failure)
-            return
+            self._keep(ref, failure)
+        else:
+            self._kept.pop(ref, None)
+            if pod is None:
+                self._carriers.drop(ref)
+            else:
+                self._returned(pod, given)
         finally:
-            self._changing -= 1
-        self._kept.pop(ref, None)
-        self._adoptions.pop(ref, None)
-        if pod is not None and given:
-            if self._live.controller.watches(pod.node_name):
-                self._live.observe(PodSeen(pod, asked_at=asked_at))
-            self._live.tell(GivenBack(ref, pod.node_name or ""))
+            del self._under_way[ref]
+            self._changed.set()
 
-    # Hand-back
+    def _returned(self, pod: Pod, given: Collection[CountdownChange]) -> None:
+        lost = any(lost_notes(pod, note_of(pod.spec_tolerations, change.noted)) for change in given)
+        if pod.adoption is None and not lost:
+            self._carriers.drop(pod.ref)
+        else:
+            self._carriers.put(pod)
+            self._to_check.add(pod.ref)
+            if lost:
+                self._keep(pod.ref, CallFailed(_NOT_NOTED, reason=FailureReason.FORBIDDEN))
+        if any(change.returns for change in given):
+            self._live.tell(GivenBack(pod.ref, pod.node_name or ""))
+
+    def _keep(self, ref: PodRef, failure: CallFailed) -> None:
+        now, before = self._clock.now().at, self._kept.get(ref)
+        tries = 1 if before is None else before.tries + 1
+        wait = min(_FIRST_RETURN_SECONDS * 2 ** min(tries - 1, 30), _MAX_RETURN_SECONDS)
+        self._kept[ref] = _Refusal(str(failure), tries, now + wait)
+        level = logging.WARNING if before is None else logging.DEBUG
+        logger.log(level, "%s cannot be given back to the built-in controller: %s", ref, failure)
+
+    # Looking for notes
+
+    async def _keep_looking(self) -> None:
+        """Look when this process begins to lead, once more when no late write can follow, and then every hour."""
+        led_since: float | None = None
+        look_at = -math.inf
+        while True:
+            await asyncio.sleep(_PASS_SECONDS)
+            if not self._may_return():
+                led_since = None
+                continue
+            now, since = self._clock.now().at, self._leads_since
+            if since != led_since:
+                led_since, look_at = since, -math.inf
+            if since is None or now < look_at:
+                continue
+            try:
+                found = await self._look()
+            except CallFailed as failure:
+                logger.warning("the pods with a note cannot be listed: %s", failure)
+                look_at = now + _LOOK_AGAIN_SECONDS
+                continue
+            no_late_write = now >= since + LATE_WRITE_SECONDS
+            if no_late_write and not found and self.gives_all_back:
+                await self._leave()
+            every = LATE_WRITE_SECONDS if self.gives_all_back else _LOOK_SECONDS
+            look_at = now + every if no_late_write else since + LATE_WRITE_SECONDS
+
+    async def _look(self) -> bool:
+        """Find the pods that have a note, on all nodes; return whether there is one."""
+        began_at = self._clock.now().at
+        found = set(await self._door.list_noted())
+        for ref in [ref for ref in self._carriers.known if ref not in found]:
+            record = self._pods.find(ref)
+            if record is None or record.seen_at < began_at:
+                await self._see(ref)
+        for ref in found:
+            if ref not in self._carriers.known:
+                await self._see(ref)
+        return bool(found)
+
+    async def _see(self, ref: PodRef) -> None:
+        """Read a pod that no watch brings."""
+        with contextlib.suppress(CallFailed):
+            pod = await self._door.change(ref, lambda _: None)
+            if pod is None:
+                self._carriers.drop(ref)
+            elif self._carriers.put(pod):
+                self._check(ref)
+
+    async def _leave(self) -> None:
+        try:
+            await self._door.write_adopts(False)
+        except CallFailed as failure:
+            logger.warning("that nothing is taken over any more cannot be written: %s", failure)
+        else:
+            logger.info("all countdowns that were taken over have been given back")
+
+    # What the ConfigMap says
+
+    async def _keep_entering(self) -> None:
+        """Say in the state ConfigMap that countdowns are taken over, before the first one is."""
+        wait = _PASS_SECONDS
+        while True:
+            await asyncio.sleep(wait)
+            control_state = self._suspension.control_state
+            if not self._may_change() or control_state is None or control_state.adopts:
+                wait = _PASS_SECONDS
+                continue
+            try:
+                await self._door.write_adopts(True)
+            except CallFailed as failure:
+                level = logging.WARNING if wait == _PASS_SECONDS else logging.DEBUG
+                logger.log(level, "no countdown is taken over, since that cannot be written: %s", failure)
+            wait = min(2 * wait, _MAX_CONFIRM_SECONDS)
 
     async def _keep_confirming(self) -> None:
-        """Confirm each order to stop adoption, even if adoption is disabled: ``hand-back`` waits for that."""
+        """Confirm each order to take nothing over, even if that is disabled: ``hand-back`` waits for that."""
         confirmed: tuple[Pause, str] | None = None
-        wait = _NOTICE_SECONDS
+        wait = _PASS_SECONDS
         while True:
             await asyncio.sleep(wait)
             control_state = self._suspension.control_state
             if control_state is None or control_state.no_adoption is None or not self._gate.may_act():
-                confirmed, wait = None, _NOTICE_SECONDS
+                confirmed, wait = None, _PASS_SECONDS
                 continue
             order = (control_state.no_adoption, control_state.no_adoption_confirmed_by)
-            if order == confirmed or self._changing:
+            if order == confirmed or self._under_way:
                 continue
             try:
                 await self._door.confirm_no_adoption()
             except CallFailed as failure:
-                level = logging.WARNING if wait == _NOTICE_SECONDS else logging.DEBUG
+                level = logging.WARNING if wait == _PASS_SECONDS else logging.DEBUG
                 logger.log(level, "that nothing is adopted any more cannot be written: %s", failure)
                 wait = min(2 * wait, _MAX_CONFIRM_SECONDS)
             else:
-                confirmed, wait = order, _NOTICE_SECONDS
+                confirmed, wait = order, _PASS_SECONDS
+
+    # The admission policy
+
+    async def _keep_checking_policy(self) -> None:
+        began_at, told = self._clock.now().at, ""
+        while True:
+            problem = ""
+            try:
+                self._in_force = await self._door.policy_in_force()
+                problem = "" if self._in_force else _NOT_IN_FORCE
+            except CallFailed as failure:
+                # Only a definite answer ends what is known.
+                if self._in_force is None and self._clock.now().at - began_at >= _UNKNOWN_FOR_SECONDS:
+                    problem = f"whether the admission policy is in force is not known, nothing is taken over: {failure}"
+            if problem and problem != told:
+                logger.error("%s", problem)
+            elif told and self._in_force:
+                logger.info("the admission policy is in force: countdowns are taken over")
+            self._policy_problem = told = problem
+            self._changed.set()
+            await asyncio.sleep(_CHECK_POLICY_SECONDS if self._in_force else _RECHECK_POLICY_SECONDS)

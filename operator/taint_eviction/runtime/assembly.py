@@ -13,7 +13,7 @@ from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NOT_READY, UNREACHABLE
-from taint_eviction.runtime.adopter import Adopter, AdoptionHints
+from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.dry_run import DryRunWriter
@@ -80,10 +80,7 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
     """Build a controller on these ports; ``rng`` randomizes waits."""
     control_state_known = None if doors.control_state is not None else ControlState()
     controller = make_controller(settings, control_state_known, doors.identity)
-    hints, reporters, heard = AdoptionHints(), tuple(doors.reporters), doors.heard
-    if settings.adoption.enabled and doors.adoption is not None and not settings.dry_run:
-        reporters, heard = (*reporters, hints), _hinting(hints, heard)
-    live = LiveController(controller, doors.clock, reporters, heard, doors.began, doors.attempted)
+    live = LiveController(controller, doors.clock, doors.reporters, doors.heard, doors.began, doors.attempted)
     node_reads = NodeReads(doors.reader, live, settings.node_read_seconds)
     evictor = Evictor(
         live,
@@ -122,19 +119,11 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
             doors.adoption,
             node_reads,
             doors.gate,
-            hints,
             state_read_at=lambda: control_state.read_at,
             settings=settings.adoption,
+            outage_gap_seconds=settings.outage_gap_seconds,
         )
     return Assembled(live, driver, Engine(live, watching, driver, control_state, adopter), control_state, adopter)
-
-
-def _hinting(hints: AdoptionHints, heard: Callable[[Fact, Moment], None]) -> Callable[[Fact, Moment], None]:
-    def both(fact: Fact, now: Moment) -> None:
-        hints.heard(fact)
-        heard(fact, now)
-
-    return both
 
 
 def make_controller(settings: Settings, control_state: ControlState | None, identity: str) -> Controller:

@@ -42,6 +42,7 @@ class LiveController:
         self._heard = heard
         self._began = began
         self._attempted = attempted
+        self._followers: list[Callable[[Fact, Moment], None]] = []
         self.changed = asyncio.Event()
         self.taints_changed = asyncio.Event()
 
@@ -50,8 +51,14 @@ class LiveController:
         now = self.clock.now()
         self._heard(fact, now)
         self._report(self.controller.observe(fact, now), now)
+        for follow in self._followers:
+            follow(fact, now)
         if isinstance(fact, PodsSwept):
             self.changed.set()  # Evictions may have waited for the end of this list.
+
+    def follow(self, observed: Callable[[Fact, Moment], None]) -> None:
+        """Have a function called with each fact, after the core has observed it."""
+        self._followers.append(observed)
 
     def order(self, control_state: ControlState) -> None:
         """Apply what people have ordered."""

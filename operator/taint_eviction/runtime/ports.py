@@ -5,11 +5,12 @@ Every call to the outside ends in bounded time and raises nothing but ``CallFail
 (None), not a failure.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from taint_eviction.core.adoption import CountdownChange
 from taint_eviction.core.control_state import ControlState, Latch, Pause, PauseScope
 from taint_eviction.core.effects import Block, Effect
 from taint_eviction.core.instants import Moment
@@ -135,29 +136,30 @@ class ClusterWriter(Protocol):
         ...
 
 
-# Returns, for a pod as it was just read, the positions of the tolerations that are to lose their seconds; () for none.
-PlacesToAdopt = Callable[[Pod], Collection[int]]
+# Returns what is to be changed of a pod as it was just read, None: nothing.
+WantedChange = Callable[[Pod], CountdownChange | None]
 
 
 class AdoptionDoor(Protocol):
-    """Takes ``tolerationSeconds`` from pods' tolerations, notes them on the pod, and gives them back.
+    """Marks countdowns that are taken over, notes their seconds on the pod, and gives them back.
 
     Each change is made to exactly the pod that was read just before, and to no other version of it.
     """
 
-    async def adopt(self, ref: PodRef, places: PlacesToAdopt) -> Pod | None:
-        """Read the pod, and take the seconds at the positions ``places``; return the changed pod. None: it is gone."""
+    async def change(self, ref: PodRef, wanted: WantedChange) -> Pod | None:
+        """Read the pod, and change what is ``wanted``; return the pod after that, None: it is gone."""
         ...
 
-    async def list_adopted(self) -> list[Pod]:
-        """List the pods that have the adoption label, on all nodes."""
+    async def list_noted(self) -> list[PodRef]:
+        """List the pods that have a note, on all nodes."""
         ...
 
-    async def give_back(self, ref: PodRef, wanted: Callable[[Pod], bool]) -> Pod | None:
-        """Read the pod, and if ``wanted`` returns True, give it the noted seconds back; return the pod after that.
+    async def policy_in_force(self) -> bool:
+        """Return whether the admission policy narrows this account's rights; raise ``CallFailed``: not known."""
+        ...
 
-        None: it is gone.
-        """
+    async def write_adopts(self, adopts: bool) -> None:
+        """Write into the control state whether somebody takes countdowns over."""
         ...
 
     async def confirm_no_adoption(self) -> None:

@@ -154,10 +154,14 @@ class ResetCondition:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Kill the controller (with replicas: this one) and start it again ``after_seconds`` later."""
+    """Kill the controller (with replicas: this one) and start it again ``after_seconds`` later.
+
+    ``adopts``: whether it takes countdowns over from then on, None: as before.
+    """
 
     after_seconds: float
     replica: int = 1
+    adopts: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

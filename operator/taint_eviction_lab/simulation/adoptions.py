@@ -1,5 +1,6 @@
 """The ``AdoptionDoor`` of one controller process: production's own, over calls to the simulated cluster.
-Notes, patches, and the handling of conflicts are production's. Here its requests become calls, with all their faults.
+Marks, notes, patches, and the handling of conflicts are production's. Here its requests become calls, with all their
+faults.
 """
 
 from collections.abc import Callable
@@ -9,14 +10,14 @@ import orjson
 
 from fake_apiserver.records import Selection
 from fake_apiserver.resources import RESOURCES
-from fake_apiserver.selectors import parse_label_selector
 from fake_apiserver.status import StatusError
 from taint_eviction.adapters.adoptions import Adoptions
 from taint_eviction.adapters.answers import Outcome, outcome_of, read_refusal
 from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.adapters.malformed import MalformedObjects
+from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.objects import MARK_SECONDS, NamespacedName
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
@@ -33,6 +34,7 @@ def simulated_adoptions(world: World, calls: SimulatedCalls, control_state: Simu
         cast(ApiCalls, _Requests(world, calls)),
         MalformedObjects(lambda kind: None),
         cast(StateConfigMap, SimulatedControlStateStore(calls, control_state)),
+        cast(OwnPolicy, _InForce()),
         calls.name,
     )
 
@@ -46,7 +48,7 @@ class _Refused(CallFailed):
 
 
 class _Requests:
-    """Takes requests as ``ApiCalls`` does: to get and patch a pod, and to list pods by label."""
+    """Takes requests as ``ApiCalls`` does: to get and patch a pod, and to list the metadata of all pods."""
 
     def __init__(self, world: World, calls: SimulatedCalls) -> None:
         self._cluster = world.cluster
@@ -63,7 +65,7 @@ class _Requests:
             case "patch":
                 kind, act = _kind_of(patch), lambda: self._writes.change(key, patch)
             case _:
-                kind, act = CallKind.LIST_ADOPTED, lambda: self._list(str((call.query or {})["labelSelector"]))
+                kind, act = CallKind.LIST_ADOPTED, self._list
         subject = str(key) if call.name else ""
         uid = next((each["value"] for each in patch if each["path"] == "/metadata/uid"), "")
         try:
@@ -81,15 +83,15 @@ class _Requests:
             body = {**body, "items": []}
         return ApiAnswer(Outcome.DONE, 200, body, None)
 
-    def _list(self, label_selector: str) -> JsonObject:
-        labelled = Selection(RESOURCES["pods"], labels=parse_label_selector(label_selector))
+    def _list(self) -> JsonObject:
         version = str(self._cluster.store.resource_version)
-        return {"metadata": {"resourceVersion": version}, "items": self._cluster.bodies(labelled)}
+        bodies = self._cluster.bodies(Selection(RESOURCES["pods"]))
+        return {"metadata": {"resourceVersion": version}, "items": [{"metadata": body["metadata"]} for body in bodies]}
 
 
 def _kind_of(patch: list[JsonObject]) -> CallKind:
-    taken = any(each["op"] == "remove" and each["path"].endswith("/tolerationSeconds") for each in patch)
-    return CallKind.ADOPT if taken else CallKind.GIVE_BACK
+    marked = any(each["path"].endswith("/tolerationSeconds") and each["value"] == MARK_SECONDS for each in patch)
+    return CallKind.ADOPT if marked else CallKind.GIVE_BACK
 
 
 def _carried_out(call: ApiRequest, act: Callable[[], Any]) -> Any:
@@ -98,3 +100,11 @@ def _carried_out(call: ApiRequest, act: Callable[[], Any]) -> Any:
     except StatusError as error:
         outcome = outcome_of(error.code, read_refusal(orjson.dumps(error.body())), call.resource, call.name)
         raise _Refused(ApiAnswer(outcome, error.code, None, failure_of(error))) from error
+
+
+class _InForce:
+    """The admission policy, which is in force: simulated accounts have all rights."""
+
+    async def in_force(self) -> bool:
+        """Return whether it is."""
+        return True

@@ -121,6 +121,14 @@ class SimulatedControlState:
         if self.control_state is not None and self.control_state.breaker_epoch == stated_epoch:
             self.control_state = self.control_state.with_breaker_epoch(round(epoch, 6))
 
+    def write_adopts(self, adopts: bool) -> None:
+        """Store whether somebody takes countdowns over."""
+        before = self.control_state or ControlState()
+        if before.adopts != adopts:
+            self.control_state = replace(before, adopts=adopts)
+            what = What.ADOPTS if adopts else What.ADOPTS_NO_MORE
+            self._timeline.add(TimelineEntry(virtual_now(), what, ADOPTION))
+
     def confirm_no_adoption(self, holder: str) -> None:
         """Store that this process adopts nothing, if that is still ordered."""
         state = self.control_state
@@ -198,6 +206,10 @@ class SimulatedControlStateStore:
     async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
         """Remove pauses that have ended by themselves."""
         await self._write(lambda: self._control_state.end_pauses(ended))
+
+    async def write_adopts(self, adopts: bool) -> None:
+        """Store whether somebody takes countdowns over."""
+        await self._write(lambda: self._control_state.write_adopts(adopts))
 
     async def confirm_no_adoption(self, holder: str) -> None:
         """Store that this process adopts nothing, if that is still ordered."""

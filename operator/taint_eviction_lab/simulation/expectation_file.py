@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from taint_eviction.core.objects import MARK_SECONDS
 from taint_eviction.files.marked_yaml import Marked, described
 from taint_eviction_lab.simulation.action_file import ActionReading
 from taint_eviction_lab.simulation.expectations import (
@@ -140,7 +141,9 @@ class ExpectationReading(ActionReading):
     def _has_seconds(self, at: Marked) -> Claim | None:
         return HasSeconds(
             tuple(
-                None if item.value == "none" else self.whole_number(item, "tolerationSeconds")
+                None
+                if item.value == "none"
+                else (MARK_SECONDS if item.value == "mark" else self.whole_number(item, "tolerationSeconds"))
                 for item in self.items(at, "tolerationSeconds")
             )
         )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.timeline import BY_BUILT_IN, BY_EVICTION, Timeline, TimelineEntry, What
 
 _EARLY_SECONDS = 0.001
@@ -225,14 +226,14 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class HasSeconds:
-    """At the end the pod's tolerations have these seconds, in their order; None: a toleration without seconds."""
+    """At the end the pod's tolerations have these seconds, in their order; None: none, MaxInt64: a mark."""
 
     seconds: tuple[int | None, ...]
 
     def check(self, history: PodTimeline) -> tuple[str, str, bool]:
         """Compare."""
         expected, seen = (
-            ", ".join("none" if each is None else str(each) for each in seconds) or "no tolerations"
+            ", ".join(kube.seconds_text(each) for each in seconds) or "no tolerations"
             for seconds in (self.seconds, history.seconds)
         )
         return f"tolerationSeconds: {expected}", f"tolerationSeconds: {seen}", self.seconds == history.seconds

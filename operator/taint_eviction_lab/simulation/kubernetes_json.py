@@ -7,6 +7,7 @@ empty.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from taint_eviction.core.objects import MARK_SECONDS
 from taint_eviction.core.text import JsonObject as JsonObject  # noqa: PLC0414 - other modules import it from here
 
 HOLD_ANNOTATION = "taint-eviction/hold"
@@ -142,6 +143,11 @@ def condition_status(pod: Mapping[str, Any], kind: str = CONDITION_TYPE) -> str 
 def toleration_seconds(pod: Mapping[str, Any]) -> tuple[int | None, ...]:
     """Return the seconds of the pod's tolerations, in their order; None for a toleration without seconds."""
     return tuple(each.get("tolerationSeconds") for each in list_in(part_of(pod, "spec"), "tolerations"))
+
+
+def seconds_text(seconds: int | None) -> str:
+    """Return a toleration's seconds for people: ``none``, or ``mark`` for MaxInt64."""
+    return "none" if seconds is None else "mark" if seconds == MARK_SECONDS else str(seconds)
 
 
 def tells_when_bound(pod: Mapping[str, Any]) -> bool:

@@ -11,11 +11,11 @@ from fake_apiserver.defaults import add_default_tolerations
 from fake_apiserver.eviction import bind
 from fake_apiserver.kubelet import fresh_pod
 from fake_apiserver.patching import json_patch
-from taint_eviction.adapters.adoption_patches import ADOPTED, read_note, return_patch
+from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION, change_patch, read_note
 from taint_eviction.adapters.condition_patches import mark_patch
 from taint_eviction.adapters.json_fields import Unreadable
 from taint_eviction.adapters.taints_and_tolerations import read_tolerations
-from taint_eviction.core.adoption import AdoptedBy, seconds_to_return
+from taint_eviction.core.adoption import CountdownChange, noted_places
 from taint_eviction.core.objects import NamespacedName, PodRef
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import kubernetes_json as kube
@@ -106,16 +106,15 @@ def _recreate_pod(cluster: SimulatedCluster, action: do.RecreatePod) -> None:
 
 
 def _as_created(pod: JsonObject) -> JsonObject:
-    """Return the pod with the seconds that the controller took, and without its note and label."""
+    """Return the pod with the noted seconds in place of their marks, and without its note."""
     try:
-        note = read_note(kube.annotations_of(pod).get(ADOPTED))
+        note = read_note(kube.annotations_of(pod).get(NOTE_ANNOTATION))
     except Unreadable:
         return pod
     tolerations, complaints = read_tolerations(kube.list_in(kube.part_of(pod, "spec"), "tolerations"))
-    if note.by is not AdoptedBy.CONTROLLER or complaints:
+    if complaints or not note:
         return pod
-    patch = return_patch(pod["metadata"], seconds_to_return(tolerations, note.seconds))
-    return json_patch(pod, patch)
+    return json_patch(pod, change_patch(pod, tolerations, CountdownChange(returns=noted_places(tolerations, note))))
 
 
 def _mark_as_built_in(cluster: SimulatedCluster, key: NamespacedName) -> None:

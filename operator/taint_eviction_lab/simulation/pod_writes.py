@@ -14,7 +14,7 @@ from fake_apiserver.registry import WriteOptions
 from fake_apiserver.resources import RESOURCES
 from fake_apiserver.status import StatusError
 from fake_apiserver.strategic import strategic_merge_patch
-from taint_eviction.adapters.adoption_patches import ADOPTED, JsonPatch
+from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION, JsonPatch
 from taint_eviction.adapters.answers import (
     Outcome,
     failure_reason,
@@ -27,7 +27,7 @@ from taint_eviction.adapters.answers import (
 from taint_eviction.adapters.api_calls import FIELD_MANAGER
 from taint_eviction.adapters.condition_patches import mark_patch, unmark_patch
 from taint_eviction.adapters.evictions import block_of, eviction_body
-from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.core.objects import MARK_SECONDS, NamespacedName, Pod, PodRef
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction_lab.simulation import kubernetes_json as kube
 from taint_eviction_lab.simulation.cluster import SimulatedCluster
@@ -66,18 +66,19 @@ class PodWrites:
         """Change the pod by a JSON patch that adopts its countdown, or gives it back; raise ``StatusError``."""
         record = self._cluster.record("pods", key.name, key.namespace)
         before = self._cluster.recorder.body(record)
-        written = self._cluster.registry.patch(record, lambda pod: json_patch(pod, patch), self._changing)
-        after = self._cluster.recorder.body(written)
-        noted, notes = (
-            kube.part_of(kube.part_of(pod, "metadata"), "annotations").get(ADOPTED) for pod in (before, after)
+        changed = self._cluster.registry.patch(record, lambda pod: json_patch(pod, patch), self._changing)
+        after = self._cluster.recorder.body(changed)
+        was_noted, is_noted = (
+            kube.part_of(kube.part_of(pod, "metadata"), "annotations").get(NOTE_ANNOTATION) for pod in (before, after)
         )
         ref = PodRef(key, after["metadata"]["uid"])
-        # What was noted at the pod's creation stays noted when the controller gives back what it took.
-        returned = any(each["op"] == "add" and each["path"].endswith("/tolerationSeconds") for each in patch)
-        if noted is not None and (notes is None or returned):
-            self._note(What.GIVEN_BACK, ref, f"seconds {_seconds_of(after)}")
-        elif notes != noted:
+        written = [each["value"] for each in patch if each["path"].endswith("/tolerationSeconds")]
+        if MARK_SECONDS in written:
             self._note(What.ADOPTED, ref, f"seconds {_seconds_of(after)}, not {_seconds_of(before)}")
+        elif written:
+            self._note(What.GIVEN_BACK, ref, f"seconds {_seconds_of(after)}")
+        elif was_noted != is_noted:
+            self._note(What.NOTED, ref, str(is_noted))
         return after
 
     def mark(self, ref: PodRef, since_epoch: float | None) -> JsonObject | None:
@@ -185,4 +186,4 @@ def failure_of(error: StatusError) -> CallFailed:
 
 def _seconds_of(pod: JsonObject) -> str:
     """List the seconds of the pod's tolerations, for people."""
-    return ", ".join("none" if each is None else str(each) for each in kube.toleration_seconds(pod))
+    return ", ".join(map(kube.seconds_text, kube.toleration_seconds(pod)))

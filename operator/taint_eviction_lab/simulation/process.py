@@ -62,7 +62,8 @@ class Surroundings:
     """The surroundings of a process: the world, the host, its settings, the state of watches, and further reporters.
 
     ``seed`` decides everything random, as the lengths of waits. ``own_faults`` apply only to its calls. ``lease`` None:
-    ``gate`` decides whether it acts; otherwise the election decides.
+    ``gate`` decides whether it acts; otherwise the election decides. ``adoption``: countdowns may be taken over in this
+    world, by this process or another one; without it, nothing of that is simulated.
     """
 
     world: World
@@ -76,6 +77,7 @@ class Surroundings:
     control_state: SimulatedControlState
     lease: SimulatedLease | None = None
     reporters: Callable[[Timeline, Gate], Iterable[Reporter]] = no_reporters
+    adoption: bool = False
 
 
 class ControllerProcess(Killable):
@@ -112,9 +114,7 @@ class ControllerProcess(Killable):
             reporters=reporters,
             identity=name,
             control_state=SimulatedControlStateStore(calls, surroundings.control_state),
-            adoption=simulated_adoptions(world, calls, surroundings.control_state)
-            if settings.adoption.enabled
-            else None,
+            adoption=simulated_adoptions(world, calls, surroundings.control_state) if surroundings.adoption else None,
             heard=(lambda _fact, _now: None) if self._shadow is None else self._shadow.observed,
         )
         self.freezer = Freezer()

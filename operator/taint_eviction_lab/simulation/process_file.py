@@ -43,13 +43,14 @@ class ProcessReading(ObjectReading):
         return self.text(fields["by"], "by") if "by" in fields else do.KUBECTL
 
     def restart(self, at: Marked) -> do.Action | None:
-        """Read ``restart``: nothing, or ``after`` and ``replica``."""
+        """Read ``restart``: nothing, or ``after``, ``replica`` and ``adopt``."""
         if at.value is None:
             return do.Restart(0.0)
-        fields = self.needed(at, ("after", "replica"), (), "restart")
+        fields = self.needed(at, ("after", "replica", "adopt"), (), "restart")
         if fields is None:
             return None
-        return do.Restart(self._optional_seconds(fields, "after") or 0.0, self._replica(fields) or 1)
+        adopts = self.boolean(fields["adopt"], "adopt") if "adopt" in fields else None
+        return do.Restart(self._optional_seconds(fields, "after") or 0.0, self._replica(fields) or 1, adopts)
 
     def freeze(self, at: Marked) -> do.Action | None:
         """Read ``freeze``."""

@@ -67,6 +67,7 @@ class SimulatedReplica:
             control_state,
             lease,
             reporters,
+            settings.adoption.enabled,
         )
         self._incarnations = 0
         self._starting: asyncio.TimerHandle | None = None
@@ -96,9 +97,14 @@ class SimulatedReplica:
             await process.kill()
             self._timeline.add(TimelineEntry(virtual_now(), What.KILLED, self._process_name))
 
-    async def restart(self, after_seconds: float) -> None:
-        """End the process and start another one ``after_seconds`` later."""
+    async def restart(self, after_seconds: float, adopts: bool | None = None) -> None:
+        """End the process and start another one ``after_seconds`` later; ``adopts`` None: it adopts if this one did."""
         await self.kill()
+        if adopts is not None:
+            settings = self._surroundings.settings
+            adoption = dataclasses.replace(settings.adoption, enabled=adopts)
+            settings = dataclasses.replace(settings, adoption=adoption)
+            self._surroundings = dataclasses.replace(self._surroundings, settings=settings)
         if after_seconds > 0:
             self._starting = asyncio.get_running_loop().call_later(after_seconds, self.start)
         else:

@@ -36,7 +36,7 @@ _WORLD = (
     "builtIn",
 )
 _OTHERS = ("workers", "wholeClusterFrom", "evictFinished", "dryRun", "honourHolds", "gracefulShutdown", "breaker")
-_ADOPTION = ("adopt", "adoptFrom")
+_ADOPTION = ("adopt", "adoptFrom", "adoptBefore")
 
 SETTINGS = frozenset(
     {
@@ -164,7 +164,8 @@ class SettingsReading(LifecycleReading):
     def _adoption(self, fields: Fields) -> AdoptionSettings:
         default = AdoptionSettings()
         enabled = self.boolean(fields["adopt"], "adopt") if "adopt" in fields else default.enabled
-        return replace(default, enabled=enabled, **self._spans(fields, {"adoptFrom": "from_seconds"}))
+        spans = self._spans(fields, {"adoptFrom": "from_seconds", "adoptBefore": "before_seconds"})
+        return replace(default, enabled=enabled, **spans)
 
     def _spans(self, fields: Fields, names: dict[str, str]) -> dict[str, Any]:
         return {own: self.seconds(fields[name], name, 0.0) for name, own in names.items() if name in fields}

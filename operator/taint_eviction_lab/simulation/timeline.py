@@ -38,6 +38,7 @@ class What(Enum):
     MARKED = "marked"
     UNMARKED = "unmarked"
     ADOPTED = "adopted"
+    NOTED = "noted"
     GIVEN_BACK = "given back"
     CALL_FAILED = "call failed"
     GONE = "gone"
@@ -47,6 +48,9 @@ class What(Enum):
     ADOPTION_ENDED = "adoption ended"
     ADOPTION_ALLOWED = "adoption allowed"
     ADOPTION_CONFIRMED = "adoption's end confirmed"
+    # The control state says that somebody adopts, or that nobody does any more.
+    ADOPTS = "adopts"
+    ADOPTS_NO_MORE = "adopts no more"
     # Reports of the controller.
     TAINTED = "tainted"
     CLEARED = "cleared"

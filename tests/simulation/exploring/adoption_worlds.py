@@ -13,12 +13,14 @@ JsonObject = dict[str, Any]
 _SHARE = 0.3
 _CALLS = ("adopt", "adopt", "giveBack", "listAdopted", "readPod", "readNode")
 _SHORT = re.compile(r"(?P<what>[^ :]+) for (?!ever)(?P<span>.+)")
-_NOTE = "taint-eviction/adopted"
+_NOTE = "taint-eviction/seconds"
 _NOTES = (
     "nonsense",
-    '{"by": "controller"}',
-    '{"by": "nobody", "tolerations": []}',
-    '{"by": "controller", "tolerations": [{"key": "a", "operator": "Exists", "occurrence": 0, "seconds": "1"}]}',
+    "{}",
+    "[]",
+    '[{"key": "a", "operator": "Exists", "effect": "NoExecute", "seconds": "1"}]',
+    '[{"key": "a", "operator": "Exists", "effect": "NoExecute", "seconds": 15}]',
+    None,
 )
 
 

@@ -20,7 +20,9 @@ from taint_eviction_lab.simulation.virtual_clock import date_of, virtual_now
 NEVER = math.inf
 OWN_REASON = "DeletionByTaintManager"
 
-_ADOPTED = "taint-eviction/adopted"
+_NOTE = "taint-eviction/seconds"
+# MaxInt64 seconds mean "for ever", unless a note says what they were.
+MARK = 2**63 - 1
 _LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 TaintIdentity = tuple[str, str, str]
@@ -103,38 +105,50 @@ def _number(text: str) -> int | None:
     return int(text) if -(2**63) <= int(text) < 2**63 else None
 
 
-def note_of(body: dict[str, Any]) -> dict[str, Any] | None:
+def note_of(body: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Read the note on a pod about the seconds of its tolerations; return None if there is none or it is malformed."""
-    metadata = body.get("metadata", {})
-    annotations = metadata.get("annotations")
-    text = annotations.get(_ADOPTED) if isinstance(annotations, dict) else None
+    metadata = body.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    text = annotations.get(_NOTE) if isinstance(annotations, dict) else None
     try:
         note = json.loads(text or "")
-        sensible = note["by"] in ("controller", "admission") and all(
-            type(each[field]) is int for each in note["tolerations"] for field in ("occurrence", "seconds")
+        sensible = all(
+            type(each.get(field, 0)) is int and each["effect"] == "NoExecute"
+            for each in note
+            for field in ("occurrence", "among", "seconds")
         )
-    except (TypeError, ValueError, LookupError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return note if sensible else None
+    return note if sensible and isinstance(note, list) and all("seconds" in each for each in note) else None
 
 
 def counted(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tolerations of a pod as they count: with the noted seconds if the spec has none."""
+    """Return the tolerations of a pod as they count: with the noted seconds in place of their marks."""
     written = (body.get("spec") or {}).get("tolerations")
     tolerations = written if isinstance(written, list) else []
-    note = note_of(body)
-    if note is None:
-        return tolerations
-    noted = {(*_identity(each), each["occurrence"]): each["seconds"] for each in note["tolerations"]}
-    seen: dict[tuple[str, ...], int] = {}
-    found = []
-    for each in tolerations:
-        identity = _identity(each)
-        number = seen.get(identity, 0)
-        seen[identity] = number + 1
-        has = each.get("tolerationSeconds") is not None
-        seconds = None if has else noted.get((*identity, number))
-        found.append(each if seconds is None else {**each, "tolerationSeconds": seconds})
+    noted = noted_places(body)
+    return [
+        {**each, "tolerationSeconds": noted[place]} if place in noted else each
+        for place, each in enumerate(tolerations)
+    ]
+
+
+def noted_places(body: dict[str, Any]) -> dict[int, int]:
+    """Return the noted seconds by the position of their mark in the pod's tolerations."""
+    tolerations = (body.get("spec") or {}).get("tolerations") or []
+    found: dict[int, int] = {}
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for each in note_of(body) or []:
+        groups.setdefault(_identity(each), []).append(each)
+    for identity, notes in groups.items():
+        equal = [place for place, each in enumerate(tolerations) if _identity(each) == identity]
+        marks = [place for place in equal if tolerations[place].get("tolerationSeconds") == MARK]
+        if all(each.get("among", 1) == len(equal) for each in notes):
+            places = [(equal[each.get("occurrence", 0)], each["seconds"]) for each in notes]
+            found |= {place: seconds for place, seconds in places if place in marks}
+        else:
+            notes.sort(key=lambda each: each.get("occurrence", 0))
+            found |= dict(zip(marks, [each["seconds"] for each in notes], strict=False))
     return found
 
 
@@ -156,7 +170,7 @@ def tolerated_for(pod: PodState, key: str, value: str) -> float:
     if not fitting:
         return 0.0
     seconds = fitting[0].get("tolerationSeconds")
-    return math.inf if seconds is None else float(max(0, seconds))
+    return math.inf if seconds in (None, MARK) else float(max(0, seconds))
 
 
 def due_at(node: NodeState | None, pod: PodState, at_the_latest: bool = False) -> float:

@@ -1,0 +1,268 @@
+"""The built-in controller's timers, as far as they can be known from here, and which countdowns are late enough.
+
+A timer of the built-in controller is never moved later once it is armed, whatever changes; only a moment at which no
+first match of the node's taints is finite cancels it. So *its timer* is the earliest moment at which it can fire: the
+least, over all moments since the pod was bound or last had no finite first match for 10 s, of that moment plus the
+least finite seconds matched then.
+
+``Countdowns`` follows the facts that the core has just observed. It reads no clock and changes no pod (``adoption``
+says what to write, ``runtime.adopter`` writes it). The answers to this controller's own writes are no facts here: a
+mark counts as cancelling a timer only once a watch or a list has brought it.
+
+Reference: ``processPodOnNode`` in pkg/controller/tainteviction.
+"""
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from taint_eviction.core.adoption import builtin_seconds, first_matches, is_finite, may_be_marked
+from taint_eviction.core.decision import SeenTaint
+from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
+from taint_eviction.core.instants import Moment
+from taint_eviction.core.known_nodes import KnownNodes
+from taint_eviction.core.known_pods import KnownPods
+from taint_eviction.core.objects import NamespacedName, PodRef, Taint, Toleration
+from taint_eviction.core.pod_record import PodRecord
+
+# For so long no first match must be finite, before the next countdown gets a timer of its own: the built-in controller
+# may miss a moment that is shorter.
+_CLEAR_SECONDS = 10.0
+
+# A countdown is taken over this long before its timer, at least, and a third of its tolerance, at most.
+_LEAST_BEFORE_SECONDS = 10.0
+_SHARE = 1 / 3
+
+# Marks a second: what is assumed until there is a figure, what is assumed at least, and of how many seconds' marking
+# the figure is made.
+_ASSUMED_RATE, _LEAST_RATE = 20.0, 5.0
+_RATE_SECONDS, _LEAST_RATE_SECONDS = 10.0, 1.0
+# Other calls need time, too: so many times what the marks before a countdown need is planned for them.
+_ROOM = 2.0
+
+
+@dataclass(slots=True)
+class _Countdown:
+    """What is known of the timer of one pod, and of its predecessors under the name: timers go by names.
+
+    ``seconds``: the least finite seconds that a taint of the node matches now, None: none. ``timer_at`` with
+    ``tolerance_seconds``: its timer, infinite: none is armed. ``clear_at``: since when nothing finite has matched.
+    ``from_beginning``: this process has seen all moments that count.
+    """
+
+    ref: PodRef
+    tolerations: Sequence[Toleration]
+    seconds: float | None = None
+    timer_at: float = math.inf
+    tolerance_seconds: float = 0.0
+    clear_at: float | None = None
+    from_beginning: bool = True
+
+    def goes_on(self, seconds: float | None, now: float) -> None:
+        """Note what matches from now on."""
+        self.seconds = seconds
+        if seconds is None:
+            self.clear_at = now if self.clear_at is None else self.clear_at
+            return
+        if self.clear_at is not None and now - self.clear_at >= _CLEAR_SECONDS:
+            self.timer_at, self.from_beginning = math.inf, True
+        self.clear_at = None
+        self.may_fire(now + seconds, seconds)
+
+    def may_fire(self, at: float, tolerance_seconds: float) -> None:
+        """Note a moment at which a timer may fire."""
+        if at < self.timer_at:
+            self.timer_at, self.tolerance_seconds = at, tolerance_seconds
+
+    def is_over(self, now: float) -> bool:
+        """Return whether no timer can be armed any more."""
+        return self.clear_at is not None and now - self.clear_at >= _CLEAR_SECONDS
+
+
+class Late(NamedTuple):
+    """A countdown that is to be taken over now, before ``timer_at``."""
+
+    timer_at: float
+    ref: PodRef
+
+
+class MarkRate:
+    """How many marks a second this process has written, over its last 10 s of marking."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._since_at = 0.0
+        self._busy_seconds = 0.0
+        # When the marks were written, in seconds of marking.
+        self._marks: deque[float] = deque()
+
+    def begins(self, now: float) -> None:
+        """Note that a mark is about to be written."""
+        if self._under_way == 0:
+            self._since_at = now
+        self._under_way += 1
+
+    def ends(self, now: float, done: bool) -> None:
+        """Note that a write has ended; ``done``: it marked a pod."""
+        self._under_way -= 1
+        self._busy_seconds += now - self._since_at
+        self._since_at = now
+        if done:
+            self._marks.append(self._busy_seconds)
+        while self._marks and self._marks[0] < self._busy_seconds - _RATE_SECONDS:
+            self._marks.popleft()
+
+    @property
+    def per_second(self) -> float:
+        """Return the rate; an assumed one until there is a figure."""
+        if self._busy_seconds < _LEAST_RATE_SECONDS:
+            return _ASSUMED_RATE
+        return max(_LEAST_RATE, len(self._marks) / min(self._busy_seconds, _RATE_SECONDS))
+
+
+class Countdowns:
+    """The timers of the pods of tainted nodes."""
+
+    def __init__(self, nodes: KnownNodes, pods: KnownPods, before_seconds: float, from_seconds: float) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._before_seconds = before_seconds
+        self._from_seconds = from_seconds
+        self._countdowns: dict[NamespacedName, _Countdown] = {}
+        # By node: its taints as last seen, and when those were found that had been there before.
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        self._found: dict[str, dict[Taint, float]] = {}
+
+    # What was seen
+
+    def observed(self, fact: Fact, now: Moment) -> bool:
+        """Follow a fact that the core has observed; return whether a countdown may have changed."""
+        match fact:
+            case NodeSeen():
+                return self._node_seen(fact, now)
+            case NodesSwept():
+                for name in [name for name in self._taints if self._nodes.taints_on(name) is None]:
+                    del self._taints[name], self._found[name]
+            case PodSeen():
+                return self._pod_seen(fact, now)
+            case PodGone() if (countdown := self._of(fact.ref)) is not None:
+                countdown.goes_on(None, now.at)
+        return False
+
+    def _node_seen(self, fact: NodeSeen, now: Moment) -> bool:
+        name = fact.node.name
+        seen = self._nodes.taints_on(name) or ()
+        taints, before = tuple(each.taint for each in seen), self._taints.get(name)
+        found = {taint: at for taint, at in self._found.get(name, {}).items() if taint in taints}
+        if fact.after_gap or (before is None and fact.asked_at is not None):
+            found = dict.fromkeys(taints, now.at)  # Others may have come and gone before, or meanwhile.
+        self._taints[name], self._found[name] = taints, found
+        if taints == before and not fact.after_gap:
+            return False
+        for record in self._pods.on_node(name):
+            if not may_be_marked(record.pod):
+                continue
+            countdown = self._follow(record, record.pod.spec_tolerations, seen, now)
+            if countdown is not None and fact.after_gap and taints:
+                countdown.from_beginning = False
+        return True
+
+    def _pod_seen(self, fact: PodSeen, now: Moment) -> bool:
+        record, pod = self._pods.find(fact.pod.ref), fact.pod
+        if record is None or pod.node_name is None or pod.node_name != record.pod.node_name or not may_be_marked(pod):
+            return False
+        before = self._of(pod.ref)
+        if before is not None and before.tolerations == pod.spec_tolerations:
+            return False
+        taints = self._nodes.taints_on(pod.node_name) or ()
+        countdown = self._follow(record, pod.spec_tolerations, taints, now)
+        if countdown is not None and before is not None and fact.asked_at is not None:
+            countdown.from_beginning = False  # A list shows a change that the watch has not brought.
+        if record.pod.spec_tolerations != pod.spec_tolerations:
+            self._follow(record, record.pod.spec_tolerations, taints, now)  # The fact is older than what is known.
+        return countdown is not None
+
+    def _follow(
+        self, record: PodRecord, tolerations: Sequence[Toleration], seen: tuple[SeenTaint, ...], now: Moment
+    ) -> _Countdown | None:
+        """Note which taints of its node a pod's tolerations match now; None: nothing about it matters."""
+        countdown = self._countdowns.get(record.ref.key)
+        if countdown is None and not seen:
+            return None
+        seconds = builtin_seconds(tolerations, [each.taint for each in seen])
+        if countdown is not None:
+            countdown.ref, countdown.tolerations = record.ref, tolerations
+            countdown.goes_on(seconds, now.at)
+            return countdown
+        countdown = self._countdowns[record.ref.key] = _Countdown(record.ref, tolerations, seconds)
+        if seconds is None:
+            countdown.clear_at = now.at
+            return countdown
+        bound_at, dated = now.at, False
+        if record.bound is not None:
+            bound_at, dated = record.bound.start_at, record.bound.object_time is not None
+        first = first_matches(tolerations, [each.taint for each in seen])
+        for taint, since in seen:
+            place = first[taint]
+            tolerance = 0 if place is None else tolerations[place].toleration_seconds
+            if place is None or is_finite(tolerations[place]):
+                tolerance = max(0, tolerance or 0)
+                countdown.may_fire(max(since.start_at, bound_at) + tolerance, tolerance)
+        found = self._found.get(record.node_name, {})
+        # A pod that was bound later has had no moment before.
+        countdown.from_beginning = not any(
+            taint in found and not (dated and bound_at >= found[taint]) for taint in first
+        )
+        return countdown
+
+    def _of(self, ref: PodRef) -> _Countdown | None:
+        countdown = self._countdowns.get(ref.key)
+        return countdown if countdown is not None and countdown.ref == ref else None
+
+    # What is late
+
+    def timer_at(self, ref: PodRef) -> float:
+        """Return a pod's timer; infinite: none is armed."""
+        countdown = self._of(ref)
+        return math.inf if countdown is None or countdown.seconds is None else countdown.timer_at
+
+    def late(self, now: float, rate: float, passed_over: Collection[PodRef]) -> tuple[list[Late], float]:
+        """Return the countdowns that are to be taken over now, nearest timer first, and when the next one will be.
+
+        ``passed_over`` are not returned now, though they count among those that are to be taken over.
+        """
+        waiting = sorted(self._running(now))
+        timers = [timer_at for timer_at, _, _ in waiting]
+        found: list[Late] = []
+        next_at = math.inf
+        for timer_at, ref, late_at in waiting:
+            if ref in passed_over:
+                continue
+            begins_at = late_at - _ROOM * bisect_right(timers, timer_at) / rate
+            if begins_at <= now:
+                found.append(Late(timer_at, ref))
+            else:
+                next_at = min(next_at, begins_at)
+        return found, next_at
+
+    def _running(self, now: float) -> Iterator[tuple[float, PodRef, float]]:
+        """Yield each countdown that this controller takes over: its timer, and the latest moment to begin."""
+        for key, countdown in list(self._countdowns.items()):
+            ref, record = countdown.ref, self._pods.known.get(key)
+            if record is None or record.ref != ref:
+                countdown.goes_on(None, now)
+                record = None
+            if countdown.seconds is None:
+                if countdown.is_over(now) and (record is None or not self._nodes.taints_on(record.node_name)):
+                    del self._countdowns[key]
+            elif record is not None and self._can_be_taken_over(record, countdown.seconds):
+                before = max(_LEAST_BEFORE_SECONDS, min(self._before_seconds, countdown.tolerance_seconds * _SHARE))
+                yield countdown.timer_at, ref, countdown.timer_at - before if countdown.from_beginning else -math.inf
+
+    def _can_be_taken_over(self, record: PodRecord, seconds: float) -> bool:
+        # A taint that nothing tolerates leaves no countdown.
+        long_enough = seconds > 0 and seconds >= self._from_seconds
+        return long_enough and may_be_marked(record.pod) and not (record.in_flight or record.deleted)
