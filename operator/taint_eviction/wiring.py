@@ -304,7 +304,7 @@ def _reporters(
         reporters.append(BreakerEventReporter(recorder, state))
     if not dry_run or settings.dry_run_events:
         reporters.append(EventReporter(recorder, dry_run, settings.event_reasons))
-    return [LogReporter(gate, dry_run), LeaderReporter(gate, reporters)]
+    return [LogReporter(gate, dry_run, settings.breaker.enabled), LeaderReporter(gate, reporters)]
 
 
 def _process_state(

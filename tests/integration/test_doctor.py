@@ -630,3 +630,21 @@ async def test_monitoring_in_kube_system_counts_for_the_namespaces_that_it_names
     add_monitoring(at, NAMESPACE, NAMESPACE, looks_in)
     found = (await findings(tmp_path, "--lease-namespace", "elsewhere"))["alerts"]
     assert found["state"] == state
+
+
+@pytest.mark.parametrize(
+    ("argument", "added"), [("--breaker", ""), ("--no-leader-elect", ", although no replica has --breaker")]
+)
+async def test_an_open_breaker_is_reported_above_all_where_no_replica_has_one(
+    at: ClientStage, tmp_path: Path, argument: str, added: str
+) -> None:
+    """It holds all evictions in both cases."""
+    install(at)
+    add_replica(at, "three", "n3", __version__, argument)
+    latch = '{"open": true, "since": "2030-01-01T00:00:00Z", "cause": "a wave", "controller": "one_1"}'
+    metadata = {"name": NAME, "namespace": NAMESPACE}
+    at.server.create("configmaps", {"metadata": metadata, "data": {"breaker": latch}})
+    found = (await findings(tmp_path))["breaker"]
+    opened = "the circuit breaker is open: no pod is evicted (since 2030-01-01T00:00:00Z, by one_1: a wave)"
+    assert (found["state"], found["found"]) == ("wrong", opened + added)
+    assert "taint-eviction breaker reset" in found["advice"]

@@ -336,3 +336,13 @@ def test_a_storm_ends_though_nothing_more_happens(caplog: pytest.LogCaptureFixtu
 
     play()
     assert "the storm is over: node-7: 50 pods evicted in 0.9 s, 0 refused" in caplog.messages
+
+
+def test_a_breaker_that_is_open_where_none_is_configured_says_what_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    """A manifest was rolled back in the middle of an incident; the next process says so at its start."""
+    with caplog.at_level(logging.INFO):
+        LogReporter(NoElection(), has_breaker=False).report(BreakerOpened(Latch(NOW.server_epoch, "a wave")), NOW)
+    assert caplog.messages == [
+        "the circuit breaker is open: no pod is evicted (since 2024-05-01T10:00:00Z: a wave), although no breaker is"
+        " configured: it holds until taint-eviction breaker reset"
+    ]

@@ -99,7 +99,8 @@ def test_all_that_holds_evictions_is_in_the_headline() -> None:
     )
     on.brain.order(control_state, moment(0))
     assert headline(on) == [
-        f"the circuit breaker is open (since {SINCE}: 3 of 3 nodes); see taint-eviction breaker",
+        f"the circuit breaker is open (since {SINCE}: 3 of 3 nodes), although no breaker is configured: only"
+        " taint-eviction breaker reset closes it; see taint-eviction breaker",
         f"all evictions are paused (since {SINCE}: upgrade)",
         "evictions of node n1 are paused (until 2030-03-17T17:47:40Z, by ann)",
         "rule db of the policy pauses evictions",

@@ -18,6 +18,8 @@ from taint_eviction.adapters.installed_replicas import CONTROLLER, Replica, name
 from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.preflight import allowed, needed_rights
+from taint_eviction.adapters.state_config_map import StateConfigMap
+from taint_eviction.adapters.status_document import bracketed
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
 from taint_eviction.runtime.clock import ServerClock
@@ -85,6 +87,7 @@ class Installation:
             ("replicas", self._apart(replicas, unread)),
             ("leader", self._leader(replicas)),
             ("rights", self._rights(replicas, unread, dry_run, adopts)),
+            ("breaker", self._breaker(replicas)),
             ("built-in controller", self._built_in(dry_run, adopts)),
             ("adoption", self._adoption(replicas, adopts, unread)),
             ("admission policy", self._admission_policy(replicas)),
@@ -217,6 +220,23 @@ class Installation:
             advice = "apply the ClusterRole and Role of the manifests with which it was installed"
             return [CheckResult("rights", State.WRONG, f"{who} may not {', '.join(missing)}", advice)]
         return [CheckResult("rights", State.FINE, f"{who} may do all that is needed")]
+
+    async def _breaker(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+        """Report a circuit breaker that is open, above all where no replica has one: it holds there, too."""
+        try:
+            control_state = await StateConfigMap(self._calls, *self._lease).read()
+        except CallFailed as error:
+            raise NotChecked(f"ConfigMap {self._lease} cannot be read: {error}") from None
+        latch = None if control_state is None else control_state.latch
+        if latch is None:
+            return []
+        why = bracketed(latch.since_epoch, latch.cause, by=latch.controller)
+        said = f"the circuit breaker is open: no pod is evicted{why}"
+        advice = "look at taint-eviction breaker, then end it: taint-eviction breaker reset"
+        if replicas and not any(replica.breaker for replica in replicas):
+            said += ", although no replica has --breaker"
+            advice += "; without --breaker nothing else closes it"
+        return [CheckResult("breaker", State.WRONG, said, advice)]
 
     async def _built_in(self, dry_run: bool, adopts: bool) -> list[CheckResult]:
         if dry_run:

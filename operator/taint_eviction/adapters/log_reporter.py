@@ -48,10 +48,14 @@ logger = logging.getLogger(__name__)
 
 
 class LogReporter:
-    """Writes the log. ``gate`` tells whether this replica is a standby. ``dry_run`` marks each line."""
+    """Writes the log. ``gate`` tells whether this replica is a standby. ``dry_run`` marks each line.
 
-    def __init__(self, gate: Gate, dry_run: bool = False) -> None:
+    ``has_breaker``: this process has a circuit breaker. Without one it still obeys a breaker that is found open.
+    """
+
+    def __init__(self, gate: Gate, dry_run: bool = False, has_breaker: bool = True) -> None:
         self._gate = gate
+        self._has_breaker = has_breaker
         self._prefix = "dry run: " if dry_run else ""
         self._storm = EvictionStorm(self._stormed)
 
@@ -275,7 +279,9 @@ class LogReporter:
             case Resumed(scope):
                 self._warn("%s are no longer paused", scope, what="resumed", **scope_named(scope))
             case BreakerOpened(latch):
-                why = bracketed(latch.since_epoch, latch.cause)
+                why = bracketed(latch.since_epoch, latch.cause, by=latch.controller)
+                if not self._has_breaker:
+                    why += ", although no breaker is configured: it holds until taint-eviction breaker reset"
                 self._warn(
                     "the circuit breaker is open: no pod is evicted%s", why, what="breaker_opened", cause=latch.cause
                 )

@@ -202,7 +202,7 @@ def _uncounted(status: Status, now: Moment) -> list[JsonObject]:
 def _latch(latch: Latch | None) -> JsonObject:
     if latch is None:
         return {"open": False, "since": None, "cause": None}
-    return {"open": True, "since": epoch_text(latch.since_epoch), "cause": latch.cause}
+    return {"open": True, "since": epoch_text(latch.since_epoch), "cause": latch.cause, "by": latch.controller or None}
 
 
 def _thresholds(policy: BreakerPolicy) -> list[str]:
@@ -367,7 +367,7 @@ def _said(hold: WaitReason, pending: Pending, status: Status) -> str:
     """Return since when and why the pod is held, if a person has ordered it."""
     pod, control_state, latch = pending.record.pod, status.control_state or ControlState(), status.breaker.latch
     pauses = {
-        WaitReason.BREAKER_OPEN: None if latch is None else Pause(latch.since_epoch, latch.cause),
+        WaitReason.BREAKER_OPEN: None if latch is None else Pause(latch.since_epoch, latch.cause, by=latch.controller),
         WaitReason.PAUSED: control_state.cluster,
         WaitReason.NODE_PAUSED: control_state.nodes.get(pod.node_name or ""),
         WaitReason.NAMESPACE_PAUSED: control_state.namespaces.get(pod.ref.key.namespace),

@@ -132,7 +132,7 @@ def held_back(control_state: ControlState, how: str = "") -> list[str]:
 
 def breaker(verb: str, latch: Latch) -> str:
     """Return a sentence on the state of the breaker (``verb``: is or was), since when and why."""
-    return f"the circuit breaker {verb}{bracketed(latch.since_epoch, latch.cause)}"
+    return f"the circuit breaker {verb}{bracketed(latch.since_epoch, latch.cause, by=latch.controller)}"
 
 
 def _subject(scope: PauseScope) -> str:

@@ -44,8 +44,9 @@ _FLAGS = (
 def doctor(**flags: Any) -> None:
     """Check what an installation needs: versions, replicas, leader, rights, clock, metrics, alerts.
 
-    Also checks whether the built-in controller is active as well. Says what to do about everything that is wrong. Reads
-    with your rights and changes nothing. What you may not read is unchecked, and counts as neither right nor wrong.
+    Also checks whether the circuit breaker is open, and whether the built-in controller is active as well. Says what to
+    do about everything that is wrong. Reads with your rights and changes nothing. What you may not read is unchecked,
+    and counts as neither right nor wrong.
 
     Exit codes: 0 nothing is wrong; 1 something is; 2 wrong usage; 3 the API server cannot be reached.
     """

@@ -151,8 +151,13 @@ def _what(document: Mapping[str, Any]) -> str:
 def breaker_line(breaker: Mapping[str, Any]) -> str:
     """Return whether the breaker is open, since when and why; or what it counts, and when it opens."""
     if breaker["open"]:
-        since = f"since {breaker['since']}: " if breaker["since"] else ""
-        return _bad("the circuit breaker is open") + f" ({since}{breaker['cause']}); see taint-eviction breaker"
+        # A controller of an earlier version does not say who opened it.
+        told = ", ".join(f"{word} {breaker[word]}" for word in ("since", "by") if breaker.get(word))
+        why = ": ".join(filter(None, (told, breaker["cause"])))
+        line = _bad("the circuit breaker is open") + f" ({why})"
+        if not breaker["enabled"]:
+            line += ", although no breaker is configured: only taint-eviction breaker reset closes it"
+        return f"{line}; see taint-eviction breaker"
     if not breaker["enabled"]:
         return "circuit breaker: off"
     seen = f"{breaker['newlyTaintedNodes']} of {many(breaker['totalNodes'], 'node')} newly tainted"
