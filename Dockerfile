@@ -1,4 +1,4 @@
-#   docker build --tag taint-eviction:0.2.0 .
+#   docker build --tag registry.invalid/taint-eviction:0.2.0 .
 #
 # By tag it is what Debian and Python have fixed since; by digest it is what was tested:
 #

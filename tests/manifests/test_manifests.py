@@ -209,8 +209,8 @@ def test_flow_schemas_put_the_controller_before_ordinary_workloads(build: str) -
 
 @pytest.mark.parametrize("build", WITH_PODS)
 def test_the_image_is_this_version_of_no_particular_registry(build: str) -> None:
-    """Tag and version label are the package's version; the operator chooses the registry."""
-    assert container(build)["image"] == f"taint-eviction:{__version__}"
+    """Tag and version label are the package's version; the registry is a name that nobody can own (RFC 2606)."""
+    assert container(build)["image"] == f"registry.invalid/taint-eviction:{__version__}"
     assert pod(build)["metadata"]["labels"]["app.kubernetes.io/version"] == __version__
 
 
