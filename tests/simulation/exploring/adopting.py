@@ -94,7 +94,7 @@ class AdoptionJudge:
         self._control_states: dict[str, ControlState] = {}
         # What the built-in controller's latest process has seen (nodes by name, pods by key), and which pods it has
         # begun to delete.
-        self._seen_nodes: dict[str, JsonObject] = {}
+        self._seen_nodes: dict[str, tuple[float, JsonObject]] = {}
         self._seen_pods: dict[str, tuple[float, JsonObject]] = {}
         self._went_for: set[str] = set()
         self._built_in = ""
@@ -113,7 +113,6 @@ class AdoptionJudge:
                 self._breach("control state unknown", trace, "whether pods may be adopted was never read")
             elif control_state.no_adoption is not None:
                 self._breach("adoption was stopped", trace, "it had read that nothing is to be adopted")
-        elif trace.phase is Phase.CARRIED_OUT:
             now = self._control_state() or ControlState()
             if now.no_adoption is not None and now.no_adoption_confirmed_by == trace.process:
                 self._breach("adoption was stopped", trace, "it had confirmed that it adopts nothing")
@@ -168,7 +167,7 @@ class AdoptionJudge:
         if "namespace" in metadata:
             self._seen_pods[f"{metadata['namespace']}/{metadata['name']}"] = (trace.at, body)
         else:
-            self._seen_nodes[metadata["name"]] = body
+            self._seen_nodes[metadata["name"]] = (trace.at, body)
 
     def _check_goes_for(self, trace: Trace) -> None:
         """Check that the built-in controller does not begin to delete a pod that it has seen adopted.
@@ -183,8 +182,10 @@ class AdoptionJudge:
         if seen_at > trace.at - _HANDLED_SECONDS or note_of(pod) is None:
             return
         uid = pod["metadata"]["uid"]
-        node = self._seen_nodes.get(pod["spec"].get("nodeName") or "")
-        if node is None or uid in self._truth.gone or self._truth.names.get(uid) != trace.subject:
+        node_seen_at, node = self._seen_nodes.get(pod["spec"].get("nodeName") or "", (NEVER, {}))
+        if uid in self._truth.gone or self._truth.names.get(uid) != trace.subject:
+            return
+        if node_seen_at > trace.at - _HANDLED_SECONDS:
             return
         if all(_tolerates_for_ever(pod, taint) for taint in node.get("spec", {}).get("taints") or []):
             self._breach("adopted, but evicted", trace, f"{uid} was adopted, as was seen at {seen_at:.3f}")

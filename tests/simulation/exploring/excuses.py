@@ -41,7 +41,8 @@ class Disturbances:
     """The faults of one scenario.
 
     ``steady``: nothing takes the Lease from a leader that runs. ``watched``: no watch of nodes has a gap while its
-    process runs. ``behind_seconds``: how far a watch of nodes lags at most.
+    process runs. ``behind_seconds``: how far a watch of nodes lags at most. ``late_seconds``: how long a request
+    travels at most.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -54,6 +55,8 @@ class Disturbances:
         lags = [action.by_seconds for action in actions if isinstance(action, do.LagWatches) and action.watches.nodes]
         freezes = [action.for_seconds for action in actions if isinstance(action, do.Freeze)]
         self.behind_seconds = max(lags, default=0.0) + max(freezes, default=0.0)
+        calls = [action.fault.delay_seconds for action in actions if isinstance(action, do.DisturbCalls)]
+        self.late_seconds = max(calls, default=0.0)
         self._unjudged = holds_back(scenario)
 
     def excuse(self, at: float, pod: str, node: str) -> Excuse:

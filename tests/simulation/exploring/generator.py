@@ -7,6 +7,7 @@ part of a document is a valid document: shrinking depends on this.
 import random
 
 from tests.simulation.exploring.adoption_worlds import add_adoption
+from tests.simulation.exploring.late_requests import add_late_adoptions, late_requests
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
 from tests.simulation.exploring.out_of_service import add_out_of_service
 from tests.simulation.exploring.quarters import Quarter
@@ -31,6 +32,7 @@ def made_up(seed: int) -> JsonObject:
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
     add_adoption(document, seed)
+    add_late_adoptions(document, seed)
     return document
 
 
@@ -89,6 +91,7 @@ class _Author:
             faults = RandomFaults(rng, self._replicas, self._span)
             steps += [{"at": self._at(), **faults.one()} for _ in range(rng.choice(FEW if restraints.kinds else MANY))]
             steps += restraints.faults()
+            steps += late_requests(self._seed, steps, self._replicas)
         worlds = Worlds(self._seed, mild=self._mild, kinds=restraints.kinds, settings=settings)
         quarter = worlds.quarter(_last(steps))
         steps += quarter.steps

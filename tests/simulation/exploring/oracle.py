@@ -2,10 +2,11 @@
 
 It knows the truth (``truth``) and, from the traces of calls, what each process has seen. It never asks the controller.
 
-Safety, at each write: the pod was due at some moment between the live read of its node and the arrival of its DELETE,
-by states that the process can have seen; the read was fresh; the UID is right; the process does not delete a pod again
-that it knows to be deleted or terminating; it sends only within its own leadership, and while no other process leads;
-the call changes nothing else. ``handling`` and ``suspending`` judge how and whether the pod may be evicted now.
+A request may outlive its sender, so a call is judged by when it was sent: by then the pod was due, by states of its
+node and of itself that the process can have seen; the read was fresh; the process does not delete a pod again that it
+knows to be deleted or terminating; it sends only within its own leadership, and while no other process leads. What the
+call changes is judged when it arrives: the UID is right, and nothing else changes. ``handling`` and ``suspending``
+judge how and whether the pod may be evicted now.
 Liveness, after faults have stopped: every due pod is gone unless something holds it back, no other pod hangs in
 Terminating, and no pod that stays has the condition.
 """
@@ -86,6 +87,7 @@ class ExplorationOracle:
         self._recovery = 1.1 * settings.watch.resync_seconds + _RECOVERY_SECONDS
         self._seen: dict[str, Seen] = {}
         self._dead: set[str] = set()
+        self._marked_by_the_dead: set[str] = set()
         self._writing: Trace | None = None
 
     def killed(self, process: str, at: float) -> None:
@@ -130,11 +132,13 @@ class ExplorationOracle:
                     self._check_sent(trace, seen)
             case Phase.ARRIVED:
                 if trace.call in ENDS:
-                    self._check_end_of_pod(trace, seen)
+                    self._note_end_of_pod(trace)
                 self._writing = trace if trace.call in (*_POD_WRITES, *CHANGES) else None
             case Phase.CARRIED_OUT:
                 seen.carried_out[trace.number] = trace.at
                 self._writing = None
+                if trace.call is CallKind.MARK and trace.process in self._dead:
+                    self._marked_by_the_dead.add(trace.uid)
             case Phase.REFUSED:
                 self._writing = None
             case Phase.ANSWERED:
@@ -203,32 +207,34 @@ class ExplorationOracle:
             self._break("deleted again", trace, "its deletion had been answered with success")
         if trace.uid in seen.terminating:
             self._break("deleted again", trace, "it had been seen terminating")
+        if states and trace.uid not in self.truth.gone:
+            self._check_end_of_pod(trace, seen)
 
-    def _check_end_of_pod(self, trace: Trace, seen: Seen) -> None:
+    def _note_end_of_pod(self, trace: Trace) -> None:
         self.deletes_arrived += 1
         if trace.uid not in self.truth.pods:
             self._break("another UID", trace, f"there has never been a pod {trace.uid!r}")
-            return
-        if trace.uid in self.truth.gone:
-            return
+
+    def _check_end_of_pod(self, trace: Trace, seen: Seen) -> None:
+        """Check that a call is punctual, that its node was just read, and that the pod is due."""
         node, basis = self.truth.pods[trace.uid][-1].node or "", seen.bases[trace.number]
         self._check_punctual(trace, node)
-        if not self._is_fresh(self._seen[trace.process].reads.get(node, []), basis):
+        if not self._is_fresh(seen.reads.get(node, []), basis):
             self._break("no fresh read", trace, f"no read of node {node} serves a call sent at {basis.sent_at:.3f}")
         read = basis.node or Read(trace.at, trace.at)
         # The version of a read tells what it showed: a write at the same instant may have come before or after it.
         nodes = [
             state for state in (read.state, *self.truth.node_states(node, read.so_at)) if isinstance(state, NodeState)
         ]
-        nodes += self._as_it_may_seem(self._seen[trace.process], node, read)
+        nodes += self._as_it_may_seem(seen, node, read)
         # A pod that is already Terminating was due, or somebody else deleted it: another rule judges a second DELETE.
         states = (basis.pod.state, *self.truth.pod_states(trace.uid, basis.pod.so_at))
         pods = [state for state in states if isinstance(state, PodState) and not state.terminating]
         earliest = min((due_at(state, pod) for state in nodes for pod in pods), default=NEVER if pods else 0.0)
-        if earliest > basis.sent_at + TICK:
+        if earliest > trace.at + TICK:
             when = "never" if earliest == NEVER else f"at {earliest:.3f}"
             since = f"its node since {read.so_at:.3f} and itself since {basis.pod.so_at:.3f}"
-            self._break("not due", trace, f"sent at {basis.sent_at:.3f}; by {since} due {when}")
+            self._break("not due", trace, f"by {since} due {when}")
 
     def _as_it_may_seem(self, seen: Seen, node: str, read: Read) -> list[NodeState]:
         """Return how a node may seem to a process that has waited in vain for its watch to reach a read's version.
@@ -295,7 +301,7 @@ class ExplorationOracle:
                 at > now
                 and pod.marked
                 and self.truth.marked_at[uid] > self.restarted_at
-                and uid not in self.adoption.marked
+                and uid not in self._marked_by_the_dead | self.adoption.marked
             ):
                 self._end("condition left", now, uid, f"on {pod.node}, marked at {self.truth.marked_at[uid]:.3f}")
 

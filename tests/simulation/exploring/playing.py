@@ -114,10 +114,12 @@ class _Playing:
         for built_in in self._stage.built_ins:
             # Its watches are undisturbed: whether it ignores a note is judged by what it has seen.
             built_in.nodes, built_in.pods = Streams(), Streams()
+        disturbances = Disturbances(scenario)
+        self._late_seconds = disturbances.late_seconds
         self._oracle = ExplorationOracle(
             settings,
             lambda: self._stage.control_state.control_state,
-            Disturbances(scenario),
+            disturbances,
             calm_until=calm_until(scenario),
         )
         self._stage.cluster.recorder.subscribe(self._oracle.notice)
@@ -149,9 +151,9 @@ class _Playing:
             await self._perform([step for step in scenario.steps if step.at >= 0])
             stage.make_peace()
             if not holds_back(scenario):
-                self._oracle.peace_at = virtual_now()
+                self._oracle.peace_at = virtual_now() + self._late_seconds
             adopts = scenario.settings.adoption.enabled
-            await sleep_until(virtual_now() + (GIVEN_BACK_SECONDS if adopts else PEACE_SECONDS))
+            await sleep_until(virtual_now() + self._late_seconds + (GIVEN_BACK_SECONDS if adopts else PEACE_SECONDS))
             stage.busy()
             self._oracle.check_end(virtual_now())
             seconds = virtual_now()

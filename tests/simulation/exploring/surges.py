@@ -281,8 +281,8 @@ class SurgeJudge:
             tolerated_for(pod, key, value) <= 0 for pod in pods for key, value, _ in node.taints
         )
 
-    def check_closed(self, trace: Trace, latch: Latch, reset_at: float) -> None:
-        """Check that the cause is gone if the breaker closed by itself: nodes and pods that have long been so count.
+    def cause(self, trace: Trace, latch: Latch, reset_at: float) -> str:
+        """Return what keeps the breaker from closing by itself, "" for nothing: what has long been so counts.
 
         ``reset_at``: when the breaker was last closed before, by a person or by itself: taints of that time are known.
         Taints without a date that the process found at its start count only if a pod proves that they are new: the
@@ -304,8 +304,8 @@ class SurgeJudge:
             if any(due_at(node, pod) < NEVER and _counts(found, node, pod) for pod in pods):
                 still_there.append(node)
         by_people, by_lifecycle = _counted(still_there)
-        if self._is_surge(by_people, by_lifecycle, len(self._truth.nodes)):
-            self._breach("closed too early", trace, f"{by_people} and {by_lifecycle} nodes still count")
+        is_surge = self._is_surge(by_people, by_lifecycle, len(self._truth.nodes))
+        return f"{by_people} and {by_lifecycle} nodes still count" if is_surge else ""
 
     def _is_surge(self, by_people: int, by_lifecycle: int, total: int) -> bool:
         lifecycle = self._policy.lifecycle_nodes

@@ -30,7 +30,10 @@ _CLOSED = '{"open": false, "reset": '
 
 @dataclass
 class _ControlStateRead:
-    """What one process knows of the control state, None until it has read it. ``latch``: the breaker is open for it."""
+    """What one process knows of the control state, None until it has read it. ``latch``: the breaker is open for it.
+
+    ``causes``: what still kept the breaker open when each of its writes was sent.
+    """
 
     control_state: ControlState | None = None
     so_at: float = -NEVER
@@ -41,6 +44,7 @@ class _ControlStateRead:
     hindered_at: float = -NEVER
     under_way: dict[int, float] = field(default_factory=dict)
     so: dict[int, float] = field(default_factory=dict)
+    causes: dict[int, str] = field(default_factory=dict)
 
 
 class SuspensionJudge:
@@ -107,6 +111,8 @@ class SuspensionJudge:
             self._read_control_state(trace, read)
         elif trace.call is CallKind.WRITE_CONTROL_STATE and trace.phase is Phase.SENT:
             self._check_dry(trace)
+            if (latch := self._history[-1][1].latch) is not None and not latch.unreadable:
+                read.causes[trace.number] = self._surges.cause(trace, latch, self._reset_before())
         elif trace.call is CallKind.WRITE_CONTROL_STATE and trace.phase is Phase.CARRIED_OUT:
             self._check_written(trace, read)
         elif trace.phase is Phase.SENT and trace.call in (*ENDS, CallKind.MARK, CallKind.UNMARK):
@@ -170,9 +176,9 @@ class SuspensionJudge:
             read.latch = after.latch
             self._surges.check_opened(trace, after.latch)
         if after.latch is None and before.latch is not None and after.reset_epoch != before.reset_epoch:
-            if not before.latch.unreadable:
-                self._surges.check_closed(trace, before.latch, self._reset_before())
-            elif read.latch == before.latch:
+            if cause := read.causes.get(trace.number, ""):
+                self._breach("closed too early", trace, cause)
+            elif before.latch.unreadable and read.latch == before.latch:
                 self._breach("closed too early", trace, "its value was unreadable, and only a person may correct it")
 
     def _reset_before(self) -> float:
