@@ -8,7 +8,7 @@ import pytest
 
 from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.breaker import Breaker, TaintSurge
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.decision import Evict
 from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.effects import Effect, Eviction, Failed
@@ -205,5 +205,12 @@ def dated_ahead_counts_as_dated(patch: pytest.MonkeyPatch) -> None:
 
 
 def unreadable_values_stay(patch: pytest.MonkeyPatch) -> None:
-    """An unreadable value holds evictions back although somebody has corrected it: only a reset ends that."""
+    """An unreadable value holds evictions back although somebody has corrected it: only a restart ends that."""
+    read = Breaker.read
+
+    def keep(self: Breaker, stored: Latch | None, reset_epoch: float | None) -> None:
+        if self.latch is None or not self.latch.unreadable or stored is not None:
+            read(self, stored, reset_epoch)
+
+    patch.setattr(Breaker, "read", keep)
     patch.setattr(Breaker, "correct", lambda _: None)

@@ -17,12 +17,17 @@ from taint_eviction_lab.simulation.scenario import Scenario
 _LEASE = frozenset({CallKind.READ_LEASE, CallKind.WRITE_LEASE})
 _CONTROL_STATE = frozenset({CallKind.READ_CONTROL_STATE})
 _NODE_READS = frozenset({CallKind.READ_NODE})
+_TAKING_BACK = frozenset({CallKind.UNMARK})
 # A leader stays the leader with calls up to this slow; a watch that lags no more than this counts as undisturbed.
 _SLOWEST_SECONDS, _FARTHEST_BEHIND_SECONDS = 4.5, 3.0
 # How long an eviction waits at most for the watch of nodes to reach the version of a live read.
 _CATCH_UP_SECONDS = 5.0
 # How long hanging calls of other pods can use all workers: each attempt holds one for a second, in three rounds.
 _WITHOUT_WORKERS_SECONDS = 2.0
+# What a watch that lags has delayed is over this long after its lag has changed.
+_LAGGED_SECONDS = 10.0
+# The watch of nodes runs again this long after it was cut for a moment; and how soon one temporary failure is retried.
+_SHORT_CUT_SECONDS, _WATCHED_AGAIN_SECONDS, _ONE_RETRY_SECONDS = 1.0, 5.0, 1.0
 # How long the election of the first leader may take besides its calls, and the time between two tries.
 _ELECTION_SECONDS, _BETWEEN_TRIES_SECONDS = 3.0, 4.4
 
@@ -66,11 +71,13 @@ class Disturbances:
         # The first election and the first read of the control state may use slow calls, too.
         over_at = _ELECTION_SECONDS + 3.0 * self._slowest if self._slowest else -math.inf
         late_seconds = 0.0
-        for step in self._steps:
-            if step.at <= at:
-                over_at = max(over_at, self._over_at(step, pod, node))
-                late_seconds += _late_seconds(step.action, pod, node)
-        return Excuse(over_at, late_seconds)
+        begun = [step for step in self._steps if step.at <= at]
+        for step in begun:
+            over_at = max(over_at, self._over_at(step, pod, node))
+            late_seconds += _late_seconds(step.action, pod, node)
+        if any(_takes_workers(step.action) for step in begun):
+            late_seconds += _WITHOUT_WORKERS_SECONDS
+        return Excuse(over_at, late_seconds + _behind_seconds(begun, at))
 
     def _over_at(self, step: do.ScenarioStep, pod: str, node: str) -> float:
         settings = self._settings
@@ -84,6 +91,8 @@ class Disturbances:
                 return self._over_for(calls, step.at, pod, node)
             case do.LagWatches(by_seconds=seconds, watches=do.Watches(pods=False)):
                 return math.inf if seconds > _FARTHEST_BEHIND_SECONDS else -math.inf
+            case do.CutWatches(for_seconds=seconds, watches=do.Watches(pods=False)) if seconds <= _SHORT_CUT_SECONDS:
+                return step.at + seconds + _WATCHED_AGAIN_SECONDS
             case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():
                 return math.inf
             case do.Outage() | do.Partition() | do.Freeze() | do.StepHostClock():
@@ -94,6 +103,8 @@ class Disturbances:
         """Return until when calls that fail, hang or are slow excuse late evictions."""
         picked, slow = action.picked, action.fault
         if slow == CallFault(connect_seconds=slow.connect_seconds, date_ahead_seconds=slow.date_ahead_seconds):
+            return -math.inf
+        if picked.calls <= _TAKING_BACK or _fails_once(action):
             return -math.inf
         if (
             not _concerns(picked.pattern, pod, node)
@@ -111,14 +122,28 @@ class Disturbances:
 def _late_seconds(action: do.Action, pod: str, node: str) -> float:
     """Return how much later evictions may be because of an action."""
     match action:
-        case do.LagWatches(by_seconds=seconds):
-            return seconds + _CATCH_UP_SECONDS
+        case do.DisturbCalls(picked=picked) if _fails_once(action) and _concerns(picked.pattern, pod, node):
+            return _ONE_RETRY_SECONDS
         case do.DisturbCalls(picked=picked, fault=slow) if _concerns(picked.pattern, pod, node):
             # One read before the condition, one before the deletion, and each of them may be repeated.
             return 4.0 * _slow_seconds(action, _NODE_READS) + 2.0 * slow.connect_seconds
-        case do.DisturbCalls(fault=CallFault(hangs=True)):
-            return _WITHOUT_WORKERS_SECONDS
     return 0.0
+
+
+def _behind_seconds(begun: list[do.ScenarioStep], at: float) -> float:
+    """Return how much later evictions may be because a watch lags, or has lagged a moment ago."""
+    lags = [(step.at, step.action.by_seconds) for step in begun if isinstance(step.action, do.LagWatches)]
+    ends = [*(began_at + _LAGGED_SECONDS for began_at, _ in lags[1:]), math.inf]
+    return max(
+        (by + _CATCH_UP_SECONDS for (_, by), end in zip(lags, ends, strict=False) if by and at < end), default=0.0
+    )
+
+
+def _takes_workers(action: do.Action) -> bool:
+    match action:
+        case do.DisturbCalls(picked=picked, fault=CallFault(hangs=True)):
+            return not picked.calls <= _TAKING_BACK
+    return False
 
 
 def _slow_seconds(action: do.Action, calls: frozenset[CallKind]) -> float:
@@ -128,6 +153,14 @@ def _slow_seconds(action: do.Action, calls: frozenset[CallKind]) -> float:
             seconds = slow.delay_seconds + slow.back_seconds
             return seconds if seconds <= _SLOWEST_SECONDS else 0.0
     return 0.0
+
+
+def _fails_once(action: do.Action) -> bool:
+    """Return whether an action lets one call of one pod fail for a moment."""
+    match action:
+        case do.DisturbCalls(picked=picked, fault=CallFault(fails=True, status=503, retry_after_seconds=None)):
+            return picked.times == 1 and "/" in picked.pattern and "*" not in picked.pattern
+    return False
 
 
 def _concerns(pattern: str, pod: str, node: str) -> bool:

@@ -7,6 +7,7 @@ part of a document is a valid document: shrinking depends on this.
 import random
 
 from tests.simulation.exploring.adoption_worlds import add_adoption
+from tests.simulation.exploring.hanging_worlds import HangingWorlds
 from tests.simulation.exploring.late_requests import add_late_adoptions, late_requests
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
 from tests.simulation.exploring.out_of_service import add_out_of_service
@@ -95,6 +96,9 @@ class _Author:
         worlds = Worlds(self._seed, mild=self._mild, kinds=restraints.kinds, settings=settings)
         quarter = worlds.quarter(_last(steps))
         steps += quarter.steps
+        if self._mild:
+            quarter += (hanging := HangingWorlds(self._seed, settings).quarter(_last(steps)))
+            steps += hanging.steps
         if rng.random() < 0.75:
             steps += restraints.let_go(_last(steps) + 1.0)
         quarter += (afterthought := worlds.afterthought(_last(steps)))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tests.simulation.exploring.restraining import JsonObject
 
-_SHARE, _SHARE_OF_ADOPTIONS = 0.35, 0.5
+_SHARE = 0.35
 _CALLS = (
     ["delete"],
     ["evict"],
@@ -36,8 +36,8 @@ def late_requests(seed: int, steps: list[JsonObject], replicas: int) -> list[Jso
 
 def add_late_adoptions(document: JsonObject, seed: int) -> None:
     """Let requests that adopt or give back outlive their senders, in some of the documents that adopt."""
-    rng, settings = random.Random(f"late adoptions {seed}"), document["settings"]
-    if settings.get("adopt") and rng.random() < _SHARE_OF_ADOPTIONS:
+    rng, settings = random.Random(f"late adoption {seed}"), document["settings"]
+    if settings.get("adopt") and rng.random() < _SHARE:
         late = _late(rng, _CALLS_OF_ADOPTION, document["timeline"], settings["replicas"])
         document["timeline"] = sorted([*document["timeline"], *late], key=lambda step: float(step["at"]))
 

@@ -32,10 +32,12 @@ _CLOSED = '{"open": false, "reset": '
 class _ControlStateRead:
     """What one process knows of the control state, None until it has read it. ``latch``: the breaker is open for it.
 
-    ``causes``: what still kept the breaker open when each of its writes was sent.
+    ``lost``: what it knew of an object that was deleted. ``causes``: what still kept the breaker open when each of its
+    writes was sent.
     """
 
     control_state: ControlState | None = None
+    lost: ControlState | None = None
     so_at: float = -NEVER
     answered_at: float = -NEVER
     known_at: float = NEVER
@@ -140,15 +142,24 @@ class SuspensionJudge:
                 if trace.at > read.under_way.pop(trace.number, trace.at) + _SLOW_SECONDS:
                     read.hindered_at = trace.at
                 read.known_at = min(read.known_at, trace.at)
-                read.control_state, read.so_at = _known(trace.body, read.control_state), read.so[trace.number]
-                self._take_latch(read, read.control_state, trace)
-                known, answered_at = read.control_state, read.answered_at
+                self._take_control_state(read, trace.body)
+                read.so_at = read.so[trace.number]
+                known, answered_at = read.control_state or ControlState(), read.answered_at
+                self._take_latch(read, known, trace)
                 read.answered_at = trace.at
                 self._handling.interrupt(trace.process, lambda *of: _paused(known, *of) is not None)
                 if read.latch is not None:
                     # The process may have closed the breaker since the previous answer, and not written that yet.
                     until = answered_at if self._settings.breaker.closes_by_itself else NEVER
                     self._handling.interrupt(trace.process, lambda *_: True, until)
+
+    def _take_control_state(self, read: _ControlStateRead, answer: ControlState | None) -> None:
+        """Note what a process has read; what it knew of an object that was deleted stays in force."""
+        if answer is not None and not answer.recreated:
+            read.lost, read.control_state = None, answer
+            return
+        read.lost = read.lost or read.control_state or ControlState()
+        read.control_state = read.lost if answer is None else answer.with_lost(read.lost)
 
     def _take_latch(self, read: _ControlStateRead, control_state: ControlState, trace: Trace) -> None:
         reset = -NEVER if control_state.reset_epoch is None else control_state.reset_epoch
@@ -160,7 +171,9 @@ class SuspensionJudge:
         if reset not in (-NEVER, read.reset_epoch):
             read.reset_epoch = reset
             self._surges.reset(trace, reset)
-        if read.latch is not None and reset >= read.latch.since_epoch - TICK:
+        # A latch that names no controller is a person's: whoever closes it, dates do not count.
+        by_a_person = read.latch is not None and not read.latch.controller and control_state.reset_epoch is not None
+        if by_a_person or (read.latch is not None and reset >= read.latch.since_epoch - TICK):
             read.latch = None
         if control_state.latch is not None:
             read.latch = control_state.latch
@@ -169,8 +182,8 @@ class SuspensionJudge:
         before = self._history[-1][1]
         self.evaluate(trace.at)
         after = self._history[-1][1]
-        known = read.control_state or ControlState()
-        if after.pauses() not in (before.pauses(), before.with_lost(known).pauses()):
+        lost = read.lost or read.control_state or ControlState()
+        if after.pauses() not in (before.pauses(), before.with_lost(lost).pauses()):
             self._breach("wrote something else", trace, "a pause was changed")
         if after.latch is not None and before.latch is None:
             read.latch = after.latch
@@ -178,8 +191,8 @@ class SuspensionJudge:
         if after.latch is None and before.latch is not None and after.reset_epoch != before.reset_epoch:
             if cause := read.causes.get(trace.number, ""):
                 self._breach("closed too early", trace, cause)
-            elif before.latch.unreadable and read.latch == before.latch:
-                self._breach("closed too early", trace, "its value was unreadable, and only a person may correct it")
+            elif not before.latch.controller and read.latch == before.latch:
+                self._breach("closed too early", trace, "a person opened it, or its value was unreadable")
 
     def _reset_before(self) -> float:
         """Return when the breaker was closed the previous time; a date ahead counts from when it was written."""
@@ -210,7 +223,7 @@ class SuspensionJudge:
         if any(way.exempt for way in ways) and not self._surges.holds_exempt(trace):
             return
         by_itself = self._settings.breaker.closes_by_itself
-        if read.latch is not None and (read.latch.unreadable or not by_itself):
+        if read.latch is not None and (read.latch.unreadable or not read.latch.controller or not by_itself):
             since = read.latch.since_epoch - server_time(0.0)
             self._breach("breaker open", trace, f"{trace.process} knows that it has been since {since:.3f}")
         self._surges.check_sent(trace)
@@ -258,14 +271,6 @@ class SuspensionJudge:
         ways = self._handling.ways(uid, NEVER, due_by)
         by_rule = bool(ways) and all(way.paused for way in ways)
         return self._settings.dry_run or paused or by_rule or control_state.latch is not None
-
-
-def _known(answer: ControlState | None, before: ControlState | None) -> ControlState:
-    """Return what a process knows after a read; what it knew of an object that was deleted stays in force."""
-    if answer is not None and not answer.recreated:
-        return answer
-    known = before or ControlState()
-    return known if answer is None else answer.with_lost(known)
 
 
 def _paused(control_state: ControlState, node: str, namespace: str) -> str | None:
