@@ -1,6 +1,7 @@
 """Live reads of nodes, shared: one read serves the call it was made for, and every call that starts within a second.
 The second counts from when the read was sent: its answer shows the state at some unknown moment since then. An answer
-is an observation like any other, so later decisions use it.
+is an observation like any other, so later decisions use it; for each later call that it serves it is observed again,
+since a watch that lags may have brought an older state meanwhile.
 
 An answer ahead of the watch does not show whether a taint without ``timeAdded`` was removed and set again meanwhile. So
 the read waits up to a few seconds for the watch to catch up, and is then repeated; the second answer counts.
@@ -21,9 +22,13 @@ _CHECK_SECONDS = 0.05
 
 @dataclass(slots=True, eq=False)
 class _Read:
-    """A read, under way or answered, and how many callers wait for it; when the last one leaves, it is cancelled."""
+    """A read, under way or answered, and how many callers wait for it; when the last one leaves, it is cancelled.
+
+    ``node``: the answer.
+    """
 
     sent_at: float
+    node: Node | None = None
     task: asyncio.Task[bool] = field(init=False)
     waiting: int = 0
 
@@ -47,6 +52,8 @@ class NodeReads:
         now = self._clock.now().at
         if read is None or not self._serves(read, now):
             read = self._begin(name, now)
+        elif read.node is not None and self._nodes.is_behind(read.node):
+            self._live.observe(NodeSeen(read.node, asked_at=read.sent_at))
         read.waiting += 1
         try:
             return read.sent_at if await asyncio.shield(read.task) else None
@@ -82,6 +89,7 @@ class NodeReads:
             self._live.observe(NodeGone(name, asked_at=read.sent_at))
         else:
             self._live.observe(NodeSeen(node, asked_at=read.sent_at))
+        read.node = node
         return node
 
     async def _until_watched(self, node: Node) -> None:
