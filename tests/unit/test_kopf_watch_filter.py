@@ -408,3 +408,19 @@ def test_labels_and_holds_that_no_setting_uses_are_cut_off() -> None:
     before = line("ADDED", pod(1, labels={"app": "web", "hash": "1"}))
     after = line("MODIFIED", pod(2, labels={"app": "web", "hash": "2"}, annotations={"taint-eviction/hold": "true"}))
     assert seen(watch_filter, before, after) == [("ADDED", "1"), ("BOOKMARK", "2")]
+
+
+def test_an_object_that_vanished_in_a_gap_is_not_remembered_as_shown() -> None:
+    """A list that is complete without it is the last that is heard of it; an incomplete list proves nothing."""
+    watch_filter = WatchFilter("Pod")
+    both: list[Any] = [pod(1, uid="vanished"), pod(1, uid="stays")]
+    listed(watch_filter, *both)
+    watch_filter.end_list()
+    listed(watch_filter, both[1])
+    assert filtered(watch_filter, line("DELETED", pod(2, uid="vanished")))[0] == [("DELETED", "2")]
+    listed(watch_filter, *both)
+    watch_filter.end_list()
+    listed(watch_filter, both[1])
+    watch_filter.end_list()
+    told, direct = filtered(watch_filter, line("DELETED", pod(3, uid="vanished")), line("DELETED", pod(4, uid="stays")))
+    assert (told, direct) == ([("DELETED", "4")], [("DELETED", "3")])

@@ -77,6 +77,19 @@ async def test_a_deleted_lease_is_created_again_by_the_next_renewal() -> None:
 
 
 @virtually
+async def test_a_standby_does_not_take_a_deleted_lease_before_the_old_one_is_over() -> None:
+    """Its holder acts until its next renewal; if it is gone, the standby leads when the duration is over."""
+    lease = Lease(record("b"))
+    a = Candidate(lease)
+    async with a.standing():
+        at(3, lease.delete)
+        await until(14.9)
+        assert (a.acts, lease.record) == (False, None)
+        await until(20)
+        assert (a.acts, a.elector.holder) == (True, "a")
+
+
+@virtually
 async def test_anothers_lease_observed_is_lost_at_once() -> None:
     """Whoever wrote it over: the first renewal sees it, and nothing is done after that."""
     lease = Lease()

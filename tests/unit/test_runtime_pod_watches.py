@@ -329,3 +329,19 @@ async def test_forty_nodes_at_once_start_a_few_at_a_time() -> None:
         assert (len(known(it)), len(it.watcher.starts)) == (40, 2)
         await until(11)
         assert len(it.watcher.starts) == 40
+
+
+@virtually
+async def test_newly_tainted_nodes_are_watched_by_themselves_while_the_watch_of_all_pods_fails() -> None:
+    """Otherwise a pod that is bound after the one list of its node would not be seen until that watch is up."""
+    it, watches = following(whole_cluster_from=2)
+    it.api.ever["LIST pods"] = refused(500)
+    it.sees(*tainted(2))
+    async with running(watches.run()):
+        await until(5)
+        assert it.watcher.open == set()
+        await until(12)
+        assert it.watcher.open == scopes("n0", "n1")
+        it.api.ever.clear()
+        await until(30)
+        assert it.watcher.open == {ALL}

@@ -71,6 +71,8 @@ class WatchFilter:
         self._passed: dict[str, bytes] = {}
         # The UIDs of objects that Kopf was shown, and whose end it was not shown.
         self._shown: set[str] = set()
+        # The UIDs of the list that is being received.
+        self._listed: set[str] = set()
         self._bookmarks = 0
         self._reached: str | None = None
         # By UID: the version of what was passed on last and the listener has not seen yet.
@@ -120,6 +122,7 @@ class WatchFilter:
     def begin_list(self) -> None:
         """Forget what was passed on before: it may be gone since."""
         self._passed.clear()
+        self._listed.clear()
         self._under_way.clear()
         self._waiting.clear()  # The objects of a list that failed half way were never shown.
         self._reached = None  # Versions may be lower than before, if the storage was restored.
@@ -133,6 +136,7 @@ class WatchFilter:
         except (KeyError, TypeError, AttributeError):
             kept.append(item)  # The listener has to see, and to report, that it is malformed.
             return
+        self._listed.add(uid)
         if not wanted:
             return
         self._passed[uid] = digest
@@ -141,6 +145,11 @@ class WatchFilter:
             version = body["metadata"].get("resourceVersion")
             self._under_way[uid] = version
             kept.append(self._shortened(body, uid, version))
+
+    def end_list(self) -> None:
+        """Note that the list is complete: what it lacks ended in a gap, and Kopf is not shown that."""
+        self._shown &= self._listed
+        self._listed.clear()
 
     def filter(self, lines: Iterable[bytes]) -> tuple[list[bytes], list[JsonObject]]:
         """Return the lines for Kopf, and the events that go to the listener directly.

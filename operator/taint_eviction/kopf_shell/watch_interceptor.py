@@ -143,7 +143,9 @@ class WatchInterceptor:
     def _note_page(self, _status: int, page: Any) -> Any:
         if isinstance(page, dict):
             metadata = page.get("metadata")
-            self._listed = self._listed or not (isinstance(metadata, dict) and metadata.get("continue"))
+            if not (isinstance(metadata, dict) and metadata.get("continue")):
+                self._watch_filter.end_list()
+                self._listed = True
         return page
 
     def _opened(self) -> None:

@@ -6,8 +6,7 @@ After a pause (no work was in flight), a few workers start and more follow (``sl
 of CPU deletes the first pods, instead of marking twenty before it deletes any. While many calls have waited long for an
 answer, few workers start as well: the API server is busy enough.
 Invariants: never two pieces of work for one pod at a time (the core hands out none that is in flight), never more
-pieces that hold a worker than there are workers, and never more retries in flight, waiting ones included, than half the
-number of workers.
+pieces that hold a worker than there are workers, and never more retries that hold one than half the number of workers.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ class Driver:
         self._gate = gate
         self.workers = Workers(workers, live.changed.set, _MAX_LENT)
         self._slow_start = SlowStart(_FIRST_WORKERS, workers, live.changed.set)
-        self._running: dict[asyncio.Task[None], bool] = {}  # Whether each is a retry or a take-back.
+        self._running: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._bug: BaseException | None = None
         self._last_beat_at = live.clock.now().at
@@ -103,13 +102,13 @@ class Driver:
         free = self._free()
         if free <= 0:
             return _LONGEST_WAIT_SECONDS
-        free_for_retries = max(0, self._allowed() // 2 - sum(self._running.values()))
+        free_for_retries = max(0, self._allowed() // 2 - self.workers.retrying)
         begun = self._live.take_due(free, free_for_retries)
         for work in begun:
             is_retry = not isinstance(work, Eviction) or work.tries > 0
-            worker = self.workers.assign()
+            worker = self.workers.assign(is_retry=is_retry)
             task = asyncio.create_task(self._carry_out(work, worker), name=f"evict {work.ref}")
-            self._running[task] = is_retry
+            self._running.add(task)
             free_for_retries -= is_retry
             task.add_done_callback(functools.partial(self._ended, worker))
             self._slow_start.begin()
@@ -143,7 +142,7 @@ class Driver:
             self._live.settle(work, outcome)
 
     def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:
-        del self._running[task]
+        self._running.discard(task)
         self._slow_start.let_more()
         worker.leave()
         if not task.cancelled() and (bug := task.exception()) is not None:

@@ -197,7 +197,9 @@ class Elector:
         record = await self._store.read()
         if record is not None and (self._seen is None or record.version != self._seen.version):
             self._note(record)
-        if record is not None and record.holder not in ("", self.identity) and self._is_running(record):
+        # A lease that somebody has deleted is still running: its holder knows nothing of that before its next renewal.
+        held = self._seen if record is None else record
+        if held is not None and held.holder not in ("", self.identity) and self._is_running(held):
             return False
         return await self._write(record)
 

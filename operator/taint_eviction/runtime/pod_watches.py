@@ -3,7 +3,9 @@ nodes are tainted.
 
 The cost grows with the tainted nodes, not with the cluster. A node whose last taint is removed stays watched for a
 while, so that a flapping taint costs nothing. On a switch between single watches and the watch of all pods, the new
-watches are listed before the old ones end. The switch back happens at fewer nodes, so that the two do not alternate.
+watches are listed before the old ones end. While the watch of all pods does not come up, newly tainted nodes get
+watches of their own, so that pods that are bound to them later are seen. The switch back happens at fewer nodes, so
+that the two do not alternate.
 This module does not restart watches (``supervised_watch``) and does not know how to watch (``ports.Watcher``).
 """
 
@@ -18,18 +20,25 @@ from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
 # Single watches replace the watch of all pods below this share of the threshold.
 _SWITCH_BACK_SHARE = 0.75
 
+# How long a newly tainted node waits for the watch of all pods before it gets one of its own.
+_UNCOVERED_SECONDS = 10.0
+
 # The longest wait before lingering nodes and the switch are checked again.
 _CHECK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class _WatchedNode:
-    """A node whose pods are watched. ``clean_since`` None: it is tainted. ``single``: it has a watch of its own."""
+    """A node whose pods are watched. ``clean_since`` None: it is tainted. ``single``: it has a watch of its own.
+
+    ``uncovered_since``: since when it has had neither that nor the watch of all pods, None: it has one.
+    """
 
     watch: SupervisedWatch
     task: asyncio.Task[None]
     single: bool
     clean_since: float | None = None
+    uncovered_since: float | None = None
 
 
 class PodWatches:
@@ -99,7 +108,9 @@ class PodWatches:
 
     def _watch(self, name: str, single: bool) -> None:
         watch = SupervisedWatch(PodsScope(name), self._doors)
-        self._watched[name] = _WatchedNode(watch, self._start(watch, single), single)
+        watched = self._watched[name] = _WatchedNode(watch, self._start(watch, single), single)
+        if not single:
+            watched.uncovered_since = self._clock.now().at
 
     def _start(self, watch: SupervisedWatch, watching: bool) -> asyncio.Task[None]:
         work = watch.run() if watching else watch.list_once()
@@ -119,12 +130,23 @@ class PodWatches:
             watch = SupervisedWatch(PodsScope(None), self._doors)
             self._all_pods = watch, self._start(watch, True)
         if not self._all_pods[0].watching.is_set():
+            self._cover()
             return
         for watched in self._watched.values():
+            watched.uncovered_since = None
             if watched.single:
                 watched.single = False
                 watched.task.cancel()
                 watched.task = self._start(watched.watch, False)
+
+    def _cover(self) -> None:
+        """Watch nodes by themselves that the watch of all pods has not covered for too long."""
+        now = self._clock.now().at
+        for watched in self._watched.values():
+            if watched.uncovered_since is not None and now - watched.uncovered_since >= _UNCOVERED_SECONDS:
+                watched.single, watched.uncovered_since = True, None
+                watched.task.cancel()
+                watched.task = self._start(watched.watch, True)
 
     def _to_single(self, all_pods: tuple[SupervisedWatch, asyncio.Task[None]]) -> None:
         for watched in self._watched.values():

@@ -4,6 +4,9 @@ An attempt holds a worker from its start and takes it again before each step. If
 worker is lent, so that a call without an answer does not hold up other attempts. A bounded number is lent at a time:
 the service accounts of kube-system share one flow of API Priority and Fairness.
 
+Retries never hold more than half of the workers: they wait longer for theirs. While a retry waits for an answer and has
+lent its worker, it does not count against that half.
+
 Does not choose what is attempted, nor when (``driver``). Invariant: no more workers are taken than exist.
 """
 
@@ -42,13 +45,18 @@ class Workers:
         return len(self._busy) + max(0, len(self._waiting_long) - self._max_lent)
 
     @property
+    def retrying(self) -> int:
+        """Count the workers that retries hold, and those beyond ``max_lent``, whoever holds them."""
+        return sum(worker.is_retry for worker in self._busy) + max(0, len(self._waiting_long) - self._max_lent)
+
+    @property
     def lent(self) -> int:
         """Count the workers that are lent."""
         return min(len(self._waiting_long), self._max_lent)
 
-    def assign(self) -> "Worker":
+    def assign(self, *, is_retry: bool = False) -> "Worker":
         """Assign a worker that is free."""
-        worker = Worker(self)
+        worker = Worker(self, is_retry)
         self._hold(worker)
         return worker
 
@@ -91,9 +99,12 @@ class Workers:
         self._timer = loop.call_at(next(iter(self._busy.values())), self._lend) if self._busy else None
 
     def _grant(self) -> None:
-        while self._returning and self.taken < self.number:
-            worker = next(iter(self._returning))
-            granted = self._returning.pop(worker)
+        for worker, granted in list(self._returning.items()):
+            if self.taken >= self.number:
+                break
+            if worker.is_retry and self.retrying >= self.number // 2:
+                continue
+            del self._returning[worker]
             if not granted.cancelled():
                 self._hold(worker)
                 granted.set_result(None)
@@ -101,9 +112,10 @@ class Workers:
 
 
 class Worker:
-    """The claim of one attempt to a worker."""
+    """The claim of one attempt to a worker; ``is_retry``: the attempt was made before, or takes something back."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, is_retry: bool) -> None:
+        self.is_retry = is_retry
         self._workers = workers
 
     async def take(self) -> None:

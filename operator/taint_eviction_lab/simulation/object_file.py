@@ -4,6 +4,7 @@ Fields that decide are checked; other fields of Kubernetes are accepted as they 
 scenario. An object under ``verbatim`` is accepted however malformed it is, to test the controller with it.
 """
 
+import itertools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -86,11 +87,31 @@ class ObjectReading(TaintReading):
             body = self._assemble(parts, {"spec": self._pod_spec, "status": self._pod_status})
             if (hold := body["metadata"].pop("hold", None)) is not None:
                 body = kube.with_annotations(body, {kube.HOLD_ANNOTATION: hold})
-            found = self._named(parts, body, at.line, "a pod")
+            found = self._bound(self._named(parts, body, at.line, "a pod"), parts)
         for body in found:
             body["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)
             self.pod_names.add(NamespacedName(body["metadata"]["namespace"], body["metadata"]["name"]))
         return found
+
+    def _bound(self, pods: list[JsonObject], parts: Mapping[str, Mapping[str, Marked]]) -> list[JsonObject]:
+        """Bind pods in turn to the nodes of a range."""
+        at = parts["spec"].get("nodeName")
+        if at is None or not isinstance(at.value, str):
+            return pods
+        nodes = self._expanded(at, at.value)
+        for node in nodes:
+            self._nodes_used.append((node, at.line))
+        return [
+            {**body, "spec": {**body["spec"], "nodeName": node}}
+            for body, node in zip(pods, itertools.cycle(nodes), strict=False)
+        ]
+
+    def _expanded(self, at: Marked, name: str) -> list[str]:
+        try:
+            return short_forms.expand_range(name)
+        except ValueError as expected:
+            self.problem(at.line, f"{name!r} is not {expected}")
+            return []
 
     def _verbatim(self, at: Marked) -> JsonObject | None:
         if not isinstance(at.value, dict) or "verbatim" not in at.value:
@@ -141,11 +162,7 @@ class ObjectReading(TaintReading):
             if at is None:
                 self.problem(line, f"{what} lacks 'name'")
             return []
-        try:
-            names = short_forms.expand_range(name)
-        except ValueError as expected:
-            self.problem(at.line, f"{name!r} is not {expected}")
-            return []
+        names = self._expanded(at, name)
         return [{**body, "metadata": {**body["metadata"], "name": each}} for each in names]
 
     def _metadata(self, name: str, value: Marked) -> Any:
@@ -187,7 +204,7 @@ class ObjectReading(TaintReading):
         if name == "tolerations":
             return [self.toleration(item) for item in self.items(value, name)]
         if name == "nodeName":
-            return self.use_node(value, name)
+            return self.text(value, name)
         if name == "terminationGracePeriodSeconds":
             return self.whole_number(value, name, 0)
         return value.plain()
