@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.property.strategies import examples
-from tests.unit.builders import moment, pod, ref
+from tests.unit.builders import decided, moment, pod, ref
 from tests.unit.hints import hints, waiting_uids
 
 from taint_eviction.core import fair_queue
-from taint_eviction.core.effects import TakeBack
+from taint_eviction.core.effects import Eviction
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.fair_queue import FlowKey
@@ -243,7 +243,7 @@ class LimitsMachine(RuleBasedStateMachine):
                 return
             record, tokens = taken
             assert isinstance(record.state, Queued)
-            record.state = InFlight(TakeBack(record.ref, "", 0), record.state.schedule, tokens)
+            record.state = InFlight(Eviction(record.ref, "", decided(), False, 0), record.state.schedule, tokens)
             uid = record.ref.uid
             key, fire_at = before[uid]
             assert key.exempt == any(other.exempt for other, _ in before.values())

@@ -70,10 +70,10 @@ def late_worker_settles_its_successor(patch: pytest.MonkeyPatch) -> None:
     """W3: the end of an eviction is recorded by name, although the name may belong to another UID by then."""
     done = Attempts._done
 
-    def settle_by_name(self: Attempts, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
+    def settle_by_name(self: Attempts, record: PodRecord, work: Eviction, now: Moment) -> list[Effect]:
         effects = done(self, record, work, now)
         known = self._pods.known.get(work.ref.key)
-        if isinstance(work, Eviction) and known is not None and known.ref.uid != work.ref.uid and not known.in_flight:
+        if known is not None and known.ref.uid != work.ref.uid and not known.in_flight:
             self._queue.cancel(known)
             known.state, known.decision = Deleted(now.at), None
         return effects

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from taint_eviction.core.breaker_policy import BreakerPolicy
 from taint_eviction.core.control_state import ControlState, Latch
 from taint_eviction.core.controller import Controller
-from taint_eviction.core.decision import DecisionPolicy, SeenTaint
+from taint_eviction.core.decision import DecisionPolicy, Evict, SeenTaint, TaintVerdict
 from taint_eviction.core.effects import Done, Effect, Eviction, TakeBack, Work, WorkOutcome
 from taint_eviction.core.facts import Fact, NodeSeen, PodGone, PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment, Sighting, TimeSource
@@ -222,3 +222,9 @@ class Stage:
 
 async def at_once() -> None:
     """Have nothing against a call that ends a pod."""
+
+
+def decided(at: float = 0.0) -> Evict:
+    """Make a decision to evict a pod that does not tolerate a taint."""
+    verdict = TaintVerdict(taint(), None, None, at, TimeSource.FIRST_SIGHT, at)
+    return Evict(at, verdict, (verdict,))

@@ -214,14 +214,17 @@ def test_a_condition_is_taken_back_while_the_deadline_is_far() -> None:
     assert not eviction.marked
 
 
-def test_an_eviction_that_comes_due_waits_for_the_take_back_in_flight() -> None:
-    """A pod has only one piece of work in flight, even if its deadline comes during a slow take-back."""
+def test_an_eviction_that_comes_due_overtakes_the_take_back_in_flight() -> None:
+    """A call that hangs delays no eviction; whatever it brings later changes nothing."""
     stage = marked_and_put_off(15)
-    work = stage.take_take_back()
-    assert stage.at(15).take() == []
-    assert not stage.decide_again(work)
-    stage.settle(work, CalledOff())
-    assert stage.take_eviction().decision.fire_at == 15
+    overtaken = stage.take_take_back()
+    eviction = stage.at(15).take_eviction()
+    assert eviction.decision.fire_at == 15
+    assert not stage.decide_again(overtaken)
+    stage.settle(overtaken, CalledOff())
+    assert stage.decide_again(eviction)
+    stage.settle(eviction, Done())
+    assert stage.at(1000).take() == []
 
 
 def test_a_due_eviction_replaces_the_take_back_that_waits() -> None:

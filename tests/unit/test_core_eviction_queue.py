@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from tests.unit.builders import moment, pod, ref
+from tests.unit.builders import decided, moment, pod, ref
 from tests.unit.hints import hints, waiting_uids
 
-from taint_eviction.core.effects import TakeBack
+from taint_eviction.core.effects import Eviction
 from taint_eviction.core.eviction_queue import EvictionQueue
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.fair_queue import FlowKey
@@ -64,7 +64,7 @@ class Wanted:
         while (taken := self.queue.take(now, retry)) is not None:
             record, tokens = taken
             assert isinstance(record.state, Queued)
-            record.state = InFlight(TakeBack(record.ref, "n1", 0), record.state.schedule, tokens)
+            record.state = InFlight(Eviction(record.ref, "n1", decided(), False, 0), record.state.schedule, tokens)
             begun.append(record.ref.uid)
         return begun
 

@@ -414,13 +414,13 @@ def test_an_object_that_vanished_in_a_gap_is_not_remembered_as_shown() -> None:
     """A list that is complete without it is the last that is heard of it; an incomplete list proves nothing."""
     watch_filter = WatchFilter("Pod")
     both: list[Any] = [pod(1, uid="vanished"), pod(1, uid="stays")]
-    listed(watch_filter, *both)
+    listed(watch_filter, {"items": both})
     watch_filter.end_list()
-    listed(watch_filter, both[1])
+    listed(watch_filter, {"items": both[1:]})
     assert filtered(watch_filter, line("DELETED", pod(2, uid="vanished")))[0] == [("DELETED", "2")]
-    listed(watch_filter, *both)
+    listed(watch_filter, {"items": both})
     watch_filter.end_list()
-    listed(watch_filter, both[1])
+    listed(watch_filter, {"items": both[1:]})
     watch_filter.end_list()
     told, direct = filtered(watch_filter, line("DELETED", pod(3, uid="vanished")), line("DELETED", pod(4, uid="stays")))
     assert (told, direct) == ([("DELETED", "4")], [("DELETED", "3")])

@@ -42,7 +42,9 @@ class AttemptsUnderWay:
     async def carry_out(self, work: Work, worker: Worker) -> WorkOutcome:
         """Do it, in so many seconds more."""
         self.begun.append((now(), work.ref.uid))
-        self.doubles += [other.ref.uid for other in self.under_way if other.ref.uid == work.ref.uid]
+        if isinstance(work, Eviction):
+            evictions = [other for other in self.under_way if isinstance(other, Eviction)]
+            self.doubles += [other.ref.uid for other in evictions if other.ref.uid == work.ref.uid]
         self.under_way.append(work)
         self.most = max(self.most, self.it.driver.workers.taken)
         self.max_retries = max(self.max_retries, self.it.driver.workers.retrying)

@@ -127,6 +127,22 @@ async def test_a_standby_says_once_who_leads(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages[3:] == ["a no longer leads", "a is a standby: b leads"]
 
 
+@virtually
+async def test_an_api_server_that_is_away_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """And when it is back; not at each of forty tries."""
+    caplog.set_level(logging.INFO)
+    a = Candidate(Lease(record("b")))
+    async with a.standing():
+        await until(1)
+        a.store.cut(refused(503))
+        await until(120)
+        a.store.ever.clear()
+        await until(130)
+    away = [message for message in caplog.messages if message.startswith("the lease")]
+    assert len([message for message in away if "503" in message]) == 2
+    assert away[-1] == "the lease can be read and written again"
+
+
 # Acquiring
 
 

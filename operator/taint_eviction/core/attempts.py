@@ -1,7 +1,8 @@
 """What is in flight: work that begins, what is asked and noted before each of its calls, and how it ends.
 
-Invariants: of one pod at most one piece of work is in flight, and while it is, nothing else of it is scheduled; work
-belongs to a record, and so to a UID, so what ends late touches only what is its own.
+Invariants: of one pod at most one eviction is in flight, and while it is, nothing else of it is scheduled. A take-back
+of its condition runs beside whatever the pod waits for, and is overtaken by the pod's eviction: what it brings then
+changes nothing. Work belongs to a record, and so to a UID, so what ends late touches only what is its own.
 
 Errors: what the world does wrong arrives as a ``WorkOutcome``; settling what is not in flight is a ``ValueError``.
 """
@@ -91,6 +92,7 @@ class Attempts:
         tries = record.failures.tries if record.failures else 0
         work = Eviction(record.ref, record.node_name, decision, record.pod.marked, tries, by_eviction_api)
         self._take_backs.cancel(record)
+        record.taking_back = None
         record.state = InFlight(work, state.schedule, tokens)
         return work
 
@@ -100,19 +102,21 @@ class Attempts:
         known = self._pods.knows(record)
         work = TakeBack(ref, record.node_name if known else "", record.condition.tries)
         self._take_backs.cancel(record)
-        self._queue.cancel(record)  # If it is to be evicted later, settling schedules it again.
-        record.state = InFlight(work)
+        record.taking_back = work
         return work
 
     # Before each call
 
     def recheck(self, work: Work, now: Moment) -> CalledOff | Suspended | None:
         """Say what keeps ``work``, in flight, from going on by what is known now; to be asked just before each call."""
-        record, state = self._in_flight(work.ref)
+        if isinstance(work, TakeBack) and not self._goes_on(work):
+            return CalledOff()
+        record = self._record(work.ref)
         decision = self._deciding.decide(record, now) if self._pods.knows(record) else None
         due = isinstance(decision, Evict) and decision.fire_at <= now.at
         if isinstance(work, TakeBack):
             return CalledOff() if due else None
+        _, state = self._in_flight(work.ref)
         if not isinstance(decision, Evict) or not due:
             return CalledOff()
         if decision.fire_at != work.decision.fire_at:
@@ -134,15 +138,28 @@ class Attempts:
         self._queue.send(state.tokens or (), now.at)
 
     def _in_flight(self, ref: PodRef) -> tuple[PodRecord, InFlight]:
-        record = self._pods.find(ref)
-        if record is None or not isinstance(record.state, InFlight):
+        record = self._record(ref)
+        if not isinstance(record.state, InFlight):
             raise ValueError(f"{ref} ({ref.uid}) is not in flight")
         return record, record.state
+
+    def _record(self, ref: PodRef) -> PodRecord:
+        record = self._pods.find(ref)
+        if record is None:
+            raise ValueError(f"{ref} ({ref.uid}) is not in flight")
+        return record
+
+    def _goes_on(self, work: TakeBack) -> bool:
+        """Return whether a take-back was not overtaken."""
+        record = self._pods.find(work.ref)
+        return record is not None and record.taking_back is work
 
     # How it ended
 
     def settle(self, work: Work, outcome: WorkOutcome, now: Moment) -> list[Effect]:
         """Take in how a piece of work that ``take_due`` began has ended, and decide anew on its pod."""
+        if isinstance(work, TakeBack):
+            return self._settle_take_back(work, outcome, now) if self._goes_on(work) else []
         record, state = self._in_flight(work.ref)
         if state.work is not work:
             raise ValueError(f"{work.ref} ({work.ref.uid}) is settled but not in flight")
@@ -158,19 +175,33 @@ class Attempts:
                 return self._let_go(record, work, now, has_condition=False)
             case CalledOff() | CutOff() | Suspended():
                 return self._resume(record, work, now)
-            case Failed() if isinstance(work, TakeBack):
-                if not self._pods.is_gone(record):
-                    self._take_backs.want_again(record, outcome.retry_at, work.tries + 1)
-                return self._resume(record, work, now)
             case Failed():
                 return self._failed(record, work, outcome, now)
             case _:
                 assert_never(outcome)
 
-    def _done(self, record: PodRecord, work: Work, now: Moment) -> list[Effect]:
+    def _settle_take_back(self, work: TakeBack, outcome: WorkOutcome, now: Moment) -> list[Effect]:
+        record = self._record(work.ref)
+        record.taking_back = None
+        match outcome:
+            case Done():
+                self._take_backs.forget(record)
+                return self._resume(record, work, now, has_condition=False)
+            case PodIsGone() if self._pods.knows(record):
+                return self._deciding.lose(work.ref, now)
+            case PodIsGone():
+                return self._let_go(record, work, now, has_condition=False)
+            case CalledOff() | CutOff() | Suspended():
+                return self._resume(record, work, now)
+            case Failed():
+                if not self._pods.is_gone(record):
+                    self._take_backs.want_again(record, outcome.retry_at, work.tries + 1)
+                return self._resume(record, work, now)
+            case _:
+                assert_never(outcome)
+
+    def _done(self, record: PodRecord, work: Eviction, now: Moment) -> list[Effect]:
         self._take_backs.forget(record)
-        if isinstance(work, TakeBack):
-            return self._resume(record, work, now, has_condition=False)
         decision = record.decision or work.decision
         self._queue.forget(record)
         record.decision, record.failures, record.asked = None, None, False

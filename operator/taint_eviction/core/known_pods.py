@@ -103,7 +103,8 @@ class KnownPods:
 
     def close(self, record: PodRecord) -> None:
         """End the record of a pod that is no longer known, unless something of it is unfinished."""
-        if not (self.knows(record) or record.in_flight or record.condition.take_back_at is not None):
+        unfinished = record.in_flight or record.taking_back or record.condition.take_back_at is not None
+        if not (self.knows(record) or unfinished):
             self._forget_aside(record)
 
     def _forget_aside(self, record: PodRecord) -> None:

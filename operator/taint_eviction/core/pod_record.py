@@ -16,7 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from taint_eviction.core.decision import Evict, StayReason
-from taint_eviction.core.effects import Work
+from taint_eviction.core.effects import Eviction, TakeBack
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Sighting
@@ -97,13 +97,13 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A worker is working on the pod.
-    ``schedule``: that of the eviction, None: the work takes a condition back. ``tokens``: its tokens from the limits,
-    None: the policy has changed since it began.
+    """A worker is evicting the pod.
+    ``schedule``: that of the eviction. ``tokens``: its tokens from the limits, None: the policy has changed since it
+    began.
     """
 
-    work: Work
-    schedule: Schedule | None = None
+    work: Eviction
+    schedule: Schedule
     tokens: tuple[Token, ...] | None = ()
     step: Step = Step.BEGUN
 
@@ -163,7 +163,8 @@ class PodRecord:
     ``decision``: the decision to evict it, None: it stays. ``turn``: its order among the pods that wait in the same
     place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, and since
     when the deadline has been known; None: it need not settle. ``asked``: its deletion was requested, so if the pod is
-    seen terminating the request took effect, even if no answer came. ``reported_fire_at``: the deadline of the eviction
+    seen terminating the request took effect, even if no answer came. ``taking_back``: its condition is being taken
+    back, beside whatever its state is; None: it is not. ``reported_fire_at``: the deadline of the eviction
     that was last reported as done.
     """
 
@@ -180,6 +181,7 @@ class PodRecord:
         "schedule_turn",
         "seen_at",
         "state",
+        "taking_back",
         "turn",
     )
 
@@ -196,6 +198,7 @@ class PodRecord:
         self.asked = False
         self.reported_fire_at: float | None = None
         self.condition = NO_CONDITION
+        self.taking_back: TakeBack | None = None
 
     @property
     def node_name(self) -> str:

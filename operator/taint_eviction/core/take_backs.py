@@ -22,8 +22,8 @@ class TakeBacks:
         record.condition = Condition(True, before.take_back_at, before.tries, before.turn)
 
     def want(self, record: PodRecord, at: float) -> None:
-        """Schedule the take-back of a pod's condition for ``at``, unless it is already scheduled."""
-        if record.condition.take_back_at is None:
+        """Schedule the take-back of a pod's condition for ``at``, unless it is already scheduled or under way."""
+        if record.condition.take_back_at is None and record.taking_back is None:
             self._schedule(record, at, record.condition.tries)
 
     def want_again(self, record: PodRecord, at: float, tries: int) -> None:

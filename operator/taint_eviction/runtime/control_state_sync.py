@@ -19,13 +19,11 @@ from dataclasses import dataclass, replace
 from taint_eviction.core.control_state import ControlState, Pause, PauseScope
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.pause_ends import PauseEnds
+from taint_eviction.runtime.lasting_failure import LastingFailure
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import CallFailed, ControlStateStore, Gate
 
 logger = logging.getLogger(__name__)
-
-# A failure that lasts is logged again after this time.
-_REPEAT_SECONDS = 60.0
 
 # A smaller difference between clocks is not logged.
 _TOLERATED_AHEAD_SECONDS = 2.0
@@ -47,28 +45,6 @@ class _Date:
 
     stated_epoch: float
     epoch: float
-
-
-class _Failure:
-    """A failure that lasts: logged when it begins, and after each minute. ``since_at`` None: there is none."""
-
-    def __init__(self) -> None:
-        self.since_at: float | None = None
-        self._logged_at = 0.0
-
-    def goes_on(self, at: float) -> bool:
-        """Note that the failure begins or lasts; return whether to log that."""
-        if self.since_at is None:
-            self.since_at = at
-        elif at - self._logged_at < _REPEAT_SECONDS:
-            return False
-        self._logged_at = at
-        return True
-
-    def ends(self) -> bool:
-        """Note that there is no failure; return whether there was one."""
-        lasted, self.since_at = self.since_at is not None, None
-        return lasted
 
 
 class ControlStateSync:
@@ -98,7 +74,12 @@ class ControlStateSync:
         self._read_at: float | None = None
         self._written_at = -math.inf
         self._began_at = live.clock.now().at
-        self._unread, self._unwritten, self._unended, self._unkept = _Failure(), _Failure(), _Failure(), _Failure()
+        self._unread, self._unwritten, self._unended, self._unkept = (
+            LastingFailure(),
+            LastingFailure(),
+            LastingFailure(),
+            LastingFailure(),
+        )
         # As the cluster has it, or had it before its object was deleted.
         self._kept = ControlState()
         # When the object that a leader has taken over was last found, or taken over here; infinite: there is none.

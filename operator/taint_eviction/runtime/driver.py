@@ -5,7 +5,8 @@ that a stepped or suspended clock is noticed, and that ``beat_age_seconds`` show
 After a pause (no work was in flight), a few workers start and more follow (``slow_start``): an API server that is short
 of CPU deletes the first pods, instead of marking twenty before it deletes any. While many calls have waited long for an
 answer, few workers start as well: the API server is busy enough.
-Invariants: never two pieces of work for one pod at a time (the core hands out none that is in flight), never more
+An eviction overtakes a take-back of its pod's condition, which is cancelled: a call that hangs delays no eviction.
+Invariants: never two evictions of one pod at a time (the core hands out none that is in flight), never more
 pieces that hold a worker than there are workers, and never more retries that hold one than half the number of workers.
 """
 
@@ -13,7 +14,8 @@ import asyncio
 import contextlib
 import functools
 
-from taint_eviction.core.effects import CutOff, Eviction, Work, WorkOutcome
+from taint_eviction.core.effects import CutOff, Eviction, TakeBack, Work, WorkOutcome
+from taint_eviction.core.objects import PodRef
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.ports import Gate
@@ -44,6 +46,7 @@ class Driver:
         self.workers = Workers(workers, live.changed.set, _MAX_LENT)
         self._slow_start = SlowStart(_FIRST_WORKERS, workers, live.changed.set)
         self._running: set[asyncio.Task[None]] = set()
+        self._taking_back: dict[PodRef, asyncio.Task[None]] = {}
         self._stopping = False
         self._bug: BaseException | None = None
         self._last_beat_at = live.clock.now().at
@@ -109,6 +112,10 @@ class Driver:
             worker = self.workers.assign(is_retry=is_retry)
             task = asyncio.create_task(self._carry_out(work, worker), name=f"evict {work.ref}")
             self._running.add(task)
+            if isinstance(work, TakeBack):
+                self._taking_back[work.ref] = task
+            elif (overtaken := self._taking_back.pop(work.ref, None)) is not None:
+                overtaken.cancel()  # The core has forgotten it.
             free_for_retries -= is_retry
             task.add_done_callback(functools.partial(self._ended, worker))
             self._slow_start.begin()
@@ -139,6 +146,8 @@ class Driver:
         try:
             outcome = await self._evictor.carry_out(work, worker)
         finally:
+            if self._taking_back.get(work.ref) is asyncio.current_task():
+                del self._taking_back[work.ref]
             self._live.settle(work, outcome)
 
     def _ended(self, worker: Worker, task: asyncio.Task[None]) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from taint_eviction.core.instants import Moment
+from taint_eviction.runtime.lasting_failure import LastingFailure
 from taint_eviction.runtime.ports import CallFailed, Clock, FailureReason
 from taint_eviction.settings import ElectionSettings
 
@@ -90,6 +91,7 @@ class Elector:
         self._seen: LeaseRecord | None = None
         self._seen_at = 0.0
         self._renewed_at = float("-inf")
+        self._failing = LastingFailure()
         # The leader as last logged by this process as a standby.
         self._logged_leader = ""
 
@@ -176,16 +178,26 @@ class Elector:
 
     async def _attempt(self, max_seconds: float) -> bool:
         """Try once to acquire or renew the lease, in at most ``max_seconds``; return whether it is held now."""
+        began_at = self._clock.now().at
         try:
             async with asyncio.timeout(max_seconds):
-                return await self._acquire_or_renew()
+                held = await self._acquire_or_renew()
         except TimeoutError:
-            logger.warning("the lease: no answer within %.1f s", max_seconds)
+            self._log_failure(began_at, f"no answer within {max_seconds:.1f} s")
             return False
         except CallFailed as failure:
-            level = logging.INFO if failure.reason is FailureReason.CONFLICT else logging.WARNING
-            logger.log(level, "the lease: %s", failure)
+            if failure.reason is FailureReason.CONFLICT:
+                logger.info("the lease: %s", failure)
+            else:
+                self._log_failure(began_at, str(failure))
             return False
+        if self._failing.ends():
+            logger.info("the lease can be read and written again")
+        return held
+
+    def _log_failure(self, at: float, why: str) -> None:
+        if self._failing.goes_on(at):
+            logger.warning("the lease: %s", why)
 
     async def _acquire_or_renew(self) -> bool:
         if self.leading and self._seen is not None and self._seen.holder == self.identity:
