@@ -21,7 +21,11 @@ def timed(queue: EvictionQueue) -> dict[str, TimedWorkerQueue]:
 
 def fair(queue: EvictionQueue) -> dict[str, FairQueue]:
     """The queues that wait for a turn."""
-    return {"queued": queue._due_first, "queued again": queue._due_again}
+    return {
+        "queued": queue._due_first,
+        "queued again": queue._due_again,
+        "queued unanswered": queue._due_unanswered,
+    }
 
 
 def places(queue: EvictionQueue, uid: str) -> list[str]:

@@ -49,9 +49,11 @@ class Wanted:
         rule: str = "",
         retry: bool = False,
         anew_at: float | None = None,
+        unanswered: bool = False,
     ) -> None:
         """Schedule a pod's eviction."""
-        self.queue.schedule(self.record(uid), Schedule(FlowKey(on, "shop", rule), fire_at, retry, anew_at), now)
+        schedule = Schedule(FlowKey(on, "shop", rule), fire_at, retry, anew_at, unanswered)
+        self.queue.schedule(self.record(uid), schedule, now)
 
     def forget(self, uid: str) -> None:
         """Forget a pod's eviction."""
@@ -592,3 +594,13 @@ def test_a_retry_begins_once_its_node_is_no_longer_held() -> None:
     it.held.clear()
     it.queue.reconsider()
     assert it.take(6, retry=True) == ["a"]
+
+
+def test_retries_after_a_call_without_an_answer_come_last() -> None:
+    """Their calls may hang again, and the workers for retries are few."""
+    it = Wanted()
+    it.want("hung", 1, retry=True, unanswered=True)
+    it.want("refused", 2, on="n2", retry=True)
+    assert it.next_at(10) == 1
+    assert it.take(10, retry=True) == ["refused", "hung"]
+    assert it.next_at(10) is None

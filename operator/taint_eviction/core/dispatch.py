@@ -97,7 +97,8 @@ class Dispatch:
         fire_at = decision.due_at
         if failures is not None:
             fire_at = max(fire_at, failures.next_try_at(handling, now.at))
-        return Schedule(_flow(record, handling), fire_at, failures is not None, anew_at)
+        unanswered = failures is not None and failures.unanswered
+        return Schedule(_flow(record, handling), fire_at, failures is not None, anew_at, unanswered)
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
         verdict = decision.deciding

@@ -280,13 +280,14 @@ class Suspended:
 class Failed:
     """The attempt failed and is retried at ``retry_at``. ``message`` is the server's own if it gave one.
     ``block``: a budget forbids the eviction for now. None: the attempt failed for another reason. ``denied``: an
-    admission webhook or policy of somebody else denied the request.
+    admission webhook or policy of somebody else denied the request. ``unanswered``: no answer came.
     """
 
     message: str
     retry_at: float
     block: Block | None = None
     denied: bool = False
+    unanswered: bool = False
 
     @property
     def refuses(self) -> bool:

@@ -62,7 +62,10 @@ class EvictionQueue:
         self._has_moved = False
         self._turns = itertools.count(1)
         self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
-        self._due_first, self._due_again = (FairQueue(is_suspended, self._limits.buckets) for _ in range(2))
+        # First tries, retries after an answer, and retries after a call without one, which may hang again.
+        self._due_first, self._due_again, self._due_unanswered = (
+            FairQueue(is_suspended, self._limits.buckets) for _ in range(3)
+        )
         # When another taint begins to govern a pod, which may then belong in another flow.
         self._governed_anew = TimedWorkerQueue()
 
@@ -95,7 +98,7 @@ class EvictionQueue:
             case Retrying(schedule=schedule):
                 self._retries.cancel(record.ref)
             case Queued(schedule=schedule):
-                (self._due_again if schedule.retry else self._due_first).discard(record.ref)
+                self._due(schedule).discard(record.ref)
             case _:
                 return
         if schedule.governed_anew_at is not None:
@@ -111,6 +114,11 @@ class EvictionQueue:
         record.state, record.turn = state, next(self._turns)
         self.place(record.ref, state)
 
+    def _due(self, schedule: Schedule) -> FairQueue:
+        if not schedule.retry:
+            return self._due_first
+        return self._due_unanswered if schedule.unanswered else self._due_again
+
     # Hints
 
     def place(self, ref: PodRef, state: WaitingState) -> None:
@@ -123,7 +131,7 @@ class EvictionQueue:
             case Retrying():
                 self._retries.schedule(ref, state.at)
             case Queued(schedule):
-                (self._due_again if schedule.retry else self._due_first).add(ref, schedule.flow, schedule.fire_at)
+                self._due(schedule).add(ref, schedule.flow, schedule.fire_at)
             case _:
                 assert_never(state)
 
@@ -173,8 +181,14 @@ class EvictionQueue:
         return at if at is None or at < self._unlisted_since else at + self._more_seconds
 
     def take(self, now: float, retry: bool, only_exempt: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
-        """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin."""
-        taken = (self._due_again if retry else self._due_first).take(now, only_exempt)
+        """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin.
+
+        Retries after a call without an answer come last, so that calls that hang again hold up no others.
+        """
+        if retry:
+            taken = self._due_again.take(now, only_exempt) or self._due_unanswered.take(now, only_exempt)
+        else:
+            taken = self._due_first.take(now, only_exempt)
         if taken is None:
             return None
         ref, tokens = taken
@@ -197,8 +211,8 @@ class EvictionQueue:
             self._freed(token.bucket)
 
     def _freed(self, bucket: TokenBucket) -> None:
-        self._due_first.freed(bucket)
-        self._due_again.freed(bucket)
+        for queue in (self._due_first, self._due_again, self._due_unanswered):
+            queue.freed(bucket)
 
     # Questions
 
@@ -214,8 +228,9 @@ class EvictionQueue:
         if not stopped:
             instants.append(self._due_first.next_at(now, only_exempt))
         if retries:
-            again = None if stopped else self._due_again.next_at(now, only_exempt)
-            instants += [self._retries.next_fire_at(), again]
+            instants.append(self._retries.next_fire_at())
+            if not stopped:
+                instants += [queue.next_at(now, only_exempt) for queue in (self._due_again, self._due_unanswered)]
         return min((instant for instant in instants if instant is not None), default=None)
 
     # What else may change
@@ -227,8 +242,8 @@ class EvictionQueue:
             if isinstance(record.state, Settling) and self._is_suspended(record.state.schedule.flow):
                 self._settling.cancel(entry.ref)
                 self._enter(record, Queued(record.state.schedule))
-        self._due_first.reconsider()
-        self._due_again.reconsider()
+        for queue in (self._due_first, self._due_again, self._due_unanswered):
+            queue.reconsider()
 
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
         """Apply another policy's limits; evictions that were begun but not sent begin again under them."""

@@ -27,6 +27,7 @@ class FailedAttempts:
     asked the eviction API; ``refused``: budgets or admission refused it. ``ask_again_at``: when a budget may be asked
     again. ``refused_seconds``: for how long the pod has been refused, up to the last refusal at ``refused_at`` (None:
     there is none since the sum began anew). ``planned_seconds``: the pauses that were planned since then.
+    ``unanswered``: the last call had no answer.
     """
 
     since_at: float
@@ -40,6 +41,7 @@ class FailedAttempts:
     refused_seconds: float = 0.0
     refused_at: float | None = None
     planned_seconds: float = 0.0
+    unanswered: bool = False
 
     def and_then(self, work: Eviction, outcome: Failed, sent: bool, now: Moment) -> "FailedAttempts":
         """Return these attempts and one more; ``sent``: the request that ends the pod was being sent."""
@@ -53,6 +55,7 @@ class FailedAttempts:
             block=outcome.block,
             asked=work.by_eviction_api and sent,
             refused=refused,
+            unanswered=outcome.unanswered,
             ask_again_at=self.ask_again_at if outcome.block is None else outcome.retry_at,
         )
 

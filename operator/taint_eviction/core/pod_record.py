@@ -52,13 +52,14 @@ class Step(Enum):
 class Schedule(NamedTuple):
     """The flow in which an eviction waits, and when it is to begin.
     ``retry``: it has failed before. ``governed_anew_at``: when another taint will govern how the pod is evicted
-    (``governing``), if it still waits then; None: never.
+    (``governing``), if it still waits then; None: never. ``unanswered``: the last call of a retry had no answer.
     """
 
     flow: FlowKey
     fire_at: float
     retry: bool
     governed_anew_at: float | None
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

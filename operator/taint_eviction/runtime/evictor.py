@@ -29,7 +29,7 @@ from taint_eviction.core.objects import Pod, PodRef
 from taint_eviction.runtime.backoff import backoff_seconds, blocked_seconds
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
-from taint_eviction.runtime.ports import CallFailed, ClusterReader, ClusterWriter, Gate
+from taint_eviction.runtime.ports import CallFailed, ClusterReader, ClusterWriter, FailureReason, Gate
 from taint_eviction.runtime.workers import Worker
 from taint_eviction.settings import RetrySettings
 
@@ -92,7 +92,8 @@ class Evictor:
                 wait = blocked_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
             else:
                 wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
-            return Failed(str(failure), self._clock.now().at + wait, failure.block, failure.denied)
+            unanswered = failure.reason is FailureReason.NO_ANSWER
+            return Failed(str(failure), self._clock.now().at + wait, failure.block, failure.denied, unanswered)
 
     async def _evict(self, work: Eviction, worker: Worker) -> WorkOutcome:
         await self._decide_again(work, worker)
