@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parent
 _MISTAKE = re.compile(r"^#define (\w+) \(MISTAKE == (\d+)\) */\* (.+) \*/$", re.MULTILINE)
 _MOVE = re.compile(r"^\s*@ (\w+)(?: (\d+))?$", re.MULTILINE)
 _MAX_MEGABYTES = 4000
+_WALK_STEPS = 3000
 
 Bounds = Mapping[str, int]
 
@@ -57,17 +58,17 @@ def _visit(model: str, bounds: tuple[tuple[str, int], ...]) -> Visit:
     defines = [f"-D{name}={value}" for name, value in bounds]
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(FOLDER / f"{model}.pml", folder)
-        _run(folder, "spin", "-a", *defines, f"{model}.pml")
+        run(folder, "spin", "-a", *defines, f"{model}.pml")
         # Without partial-order reduction: the properties are about every state, and a search by depth needs none.
         how = ["-DSAFETY", "-DBFS", "-DNOREDUCE", f"-DMEMLIM={_MAX_MEGABYTES}"]
-        _run(folder, "gcc", "-O2", "-w", *how, "-o", "pan", "pan.c")
-        said = _run(folder, "./pan", "-w22")
+        run(folder, "gcc", "-O2", "-w", *how, "-o", "pan", "pan.c")
+        said = run(folder, "./pan", "-w22")
         found = re.search(r"assertion violated (.+) \(at depth", said)
         if found is None and ("Search not completed" in said or "errors: 0" not in said):
             raise RuntimeError(f"the search was not completed:\n{said}")
         moves: tuple[Move, ...] = ()
         if found is not None:
-            trail = _run(folder, "spin", "-t", *defines, f"{model}.pml")
+            trail = run(folder, "spin", "-t", *defines, f"{model}.pml")
             moves = tuple(Move(name, int(of or 0)) for name, of in _MOVE.findall(trail))
         return Visit(
             states=int(float(_one(r"([\d.e+]+) states, stored", said))),
@@ -85,8 +86,18 @@ def _one(pattern: str, text: str) -> str:
     return found[1]
 
 
-def _run(folder: str, *command: str) -> str:
+def run(folder: str, *command: str) -> str:
+    """Run a command in a folder and return what it printed."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def walk(model: str, bounds: Bounds, seed: int) -> tuple[Move, ...]:
+    """Walk through a model at random, and return the moves."""
+    defines = [f"-D{name}={value}" for name, value in bounds.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(FOLDER / f"{model}.pml", folder)
+        said = run(folder, "spin", f"-n{seed}", f"-u{_WALK_STEPS}", *defines, f"{model}.pml")
+    return tuple(Move(name, int(of or 0)) for name, of in _MOVE.findall(said))

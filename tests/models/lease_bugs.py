@@ -1,0 +1,97 @@
+"""The mistakes of the model ``lease``, put into the code one at a time."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from taint_eviction.core.effects import Work
+from taint_eviction.runtime.evictor import Evictor
+from taint_eviction.runtime.leadership import Elector, LeaseRecord, NoElection
+from taint_eviction_lab.simulation.lease import SimulatedLease
+from taint_eviction_lab.simulation.replica import SimulatedReplica
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def no_fence(patch: pytest.MonkeyPatch) -> None:
+    """Whether a process leads is checked when an eviction begins, and not again before its requests."""
+    recheck = Evictor._recheck
+
+    def without_the_gate(self: Evictor, work: Work) -> None:
+        gate, self._gate = self._gate, NoElection()
+        try:
+            recheck(self, work)
+        finally:
+            self._gate = gate
+
+    patch.setattr(Evictor, "_recheck", without_the_gate)
+
+
+def clock_stops(patch: pytest.MonkeyPatch) -> None:
+    """The elector's clock stands still while its process is suspended."""
+    freeze = SimulatedReplica.freeze
+
+    def freeze_with_its_clock(self: SimulatedReplica, for_seconds: float) -> None:
+        elector = getattr(self.process, "_elector", None)
+
+        def go_on() -> None:
+            if elector is not None:
+                elector._renewed_at += for_seconds
+                elector._seen_at += for_seconds
+
+        asyncio.get_running_loop().call_later(for_seconds - 0.001, go_on)
+        freeze(self, for_seconds)
+
+    patch.setattr(SimulatedReplica, "freeze", freeze_with_its_clock)
+
+
+def counted_from_answer(patch: pytest.MonkeyPatch) -> None:
+    """The renew deadline counts from when the answer of a renewal arrives."""
+    write = Elector._write
+
+    async def counting(self: Elector, before: LeaseRecord | None) -> bool:
+        held = await write(self, before)
+        self._renewed_at = self._clock.now().at
+        return held
+
+    patch.setattr(Elector, "_write", counting)
+
+
+def lease_no_longer(patch: pytest.MonkeyPatch) -> None:
+    """A standby takes the Lease half a renew deadline after it last saw a change, though the leader may act longer."""
+
+    def is_running(self: Elector, record: LeaseRecord) -> bool:
+        return self._clock.now().at < self._seen_at + self._settings.renew_deadline_seconds / 2
+
+    patch.setattr(Elector, "_is_running", is_running)
+
+
+def times_believed(patch: pytest.MonkeyPatch) -> None:
+    """A standby believes the times in the Lease, by a wall clock that is ten seconds ahead."""
+
+    def is_running(self: Elector, record: LeaseRecord) -> bool:
+        return self._clock.now().server_epoch + 10 < record.renewed_epoch + record.duration_seconds
+
+    patch.setattr(Elector, "_is_running", is_running)
+
+
+def untested(patch: pytest.MonkeyPatch) -> None:
+    """Writes of the Lease do not name the version that was read."""
+    swap = SimulatedLease.swap
+
+    def blindly(self: SimulatedLease, record: LeaseRecord) -> LeaseRecord:
+        return swap(self, replace(record, version="" if self.record is None else self.record.version))
+
+    patch.setattr(SimulatedLease, "swap", blindly)
+
+
+LEASE_BUGS: Mapping[str, Patch] = {
+    "NO_FENCE": no_fence,
+    "CLOCK_STOPS": clock_stops,
+    "COUNTED_FROM_ANSWER": counted_from_answer,
+    "LEASE_NO_LONGER": lease_no_longer,
+    "TIMES_BELIEVED": times_believed,
+    "UNTESTED": untested,
+}
