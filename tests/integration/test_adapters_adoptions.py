@@ -7,6 +7,7 @@ from typing import Any, cast
 import orjson
 import pytest
 from tests.stage.client import ClientStage, client_stage
+from tests.unit.builders import EPOCH
 
 from fake_apiserver import pod_object
 from taint_eviction.adapters.adoption_patches import MAX_NOTE, NOTE_ANNOTATION
@@ -15,6 +16,7 @@ from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.adoption import CountdownChange, wanted_change
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.objects import MARK_SECONDS, NamespacedName, Pod, PodRef
 from taint_eviction.runtime.ports import CallFailed
 
@@ -155,17 +157,24 @@ async def test_a_note_that_would_be_too_long_is_not_written(at: ClientStage) -> 
         await adoptions(at).change(ref, lambda pod: wanted_change(pod, range(len(many)), (), {}))
 
 
-async def test_nothing_is_confirmed_that_is_not_ordered(at: ClientStage) -> None:
-    """Without an order to adopt nothing, the leader writes no ConfigMap."""
-    await adoptions(at).confirm_no_adoption()
-    assert at.server.get("configmaps", "taint-eviction-controller", "kube-system") is None
-
-
-async def test_the_config_map_says_that_somebody_adopts(at: ClientStage) -> None:
-    """The entry goes when nobody does any more."""
+async def test_nothing_is_confirmed_but_the_order_that_was_obeyed(at: ClientStage) -> None:
+    """A confirmation that comes late does not confirm another order."""
     state = StateConfigMap(at.calls, "kube-system", "taint-eviction-controller")
-    for adopts in (True, False):
-        await adoptions(at).write_adopts(adopts)
-        control_state = await state.read()
-        assert control_state is not None
-        assert control_state.adopts is adopts
+    await adoptions(at).confirm_no_adoption(Pause(EPOCH))
+    assert at.server.get("configmaps", "taint-eviction-controller", "kube-system") is None
+    await state.set_no_adoption(Pause(EPOCH + 60))
+    await adoptions(at).confirm_no_adoption(Pause(EPOCH))
+    assert (await state.read() or ControlState()).no_adoption_confirmed_by == ""
+    await adoptions(at).confirm_no_adoption(Pause(EPOCH + 60))
+    assert (await state.read() or ControlState()).no_adoption_confirmed_by == "replica-1"
+
+
+async def test_the_config_map_says_who_adopts(at: ClientStage) -> None:
+    """The entry goes when nobody does any more, but not with a removal that another replica's entry has overtaken."""
+    state = StateConfigMap(at.calls, "kube-system", "taint-eviction-controller")
+    await adoptions(at).write_adopter(2)
+    assert (await state.read() or ControlState()).adopter == "replica-1 2"
+    await adoptions(at).remove_adopter("replica-0 1")
+    assert (await state.read() or ControlState()).adopter == "replica-1 2"
+    await adoptions(at).remove_adopter("replica-1 2")
+    assert (await state.read() or ControlState()).adopter == ""

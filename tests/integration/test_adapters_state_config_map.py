@@ -466,7 +466,7 @@ async def test_nothing_is_written_to_a_config_map_that_this_version_does_not_und
         with pytest.raises(UnusableState, match=r"ConfigMap kube-system/orders has (format 2|1001 keys)"):
             await write
     await store.keep(FULL)
-    await store.confirm_no_adoption("somebody")
+    await store.confirm_no_adoption("somebody", PAUSE)
     assert (data(at), writes(at)) == (stands, [])
 
 
@@ -581,14 +581,14 @@ async def test_pauses_that_have_ended_are_removed_and_no_others(at: ClientStage)
 
 async def test_an_order_to_adopt_nothing_is_confirmed_once_and_removed_with_its_confirmation(at: ClientStage) -> None:
     """A new order is not confirmed yet, and no replica confirms what is not ordered."""
-    await state(at).confirm_no_adoption("replica-1")
+    await state(at).confirm_no_adoption("replica-1", PAUSE)
     assert at.server.get("configmaps", NAME, NAMESPACE) is None
     await state(at).set_no_adoption(PAUSE)
-    await state(at).confirm_no_adoption("replica-1")
+    await state(at).confirm_no_adoption("replica-1", PAUSE)
     assert await state(at).read() == ControlState(no_adoption=PAUSE, no_adoption_confirmed_by="replica-1")
     version = config_map(at)["metadata"]["resourceVersion"]
     await state(at).set_no_adoption(Pause(EPOCH, "another reason"))
-    await state(at).confirm_no_adoption("replica-1")
+    await state(at).confirm_no_adoption("replica-1", PAUSE)
     assert config_map(at)["metadata"]["resourceVersion"] == version
     await state(at).set_no_adoption(None)
     assert await state(at).read() == ControlState()

@@ -98,7 +98,7 @@ async def test_pods_get_back_their_tolerations_and_annotations(at: ClientStage, 
     """The note goes with the last mark, and the entry in the ConfigMap when nothing is left."""
     adopted(at, "web", note(300))
     adopted(at, "db", note(60))
-    await StateConfigMap(at.calls, NAMESPACE, NAME).write_adopts(True)
+    await StateConfigMap(at.calls, NAMESPACE, NAME).write_adopter("replica-1 1")
     result = await hand_back(tmp_path)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -108,7 +108,7 @@ async def test_pods_get_back_their_tolerations_and_annotations(at: ClientStage, 
         "2 pods have been given back",
         "nothing is adopted any more",
     ]
-    assert not orders(at).adopts
+    assert orders(at).adopter == ""
     for name, seconds in (("web", 300), ("db", 60)):
         found = pod(at, name)
         assert found["spec"]["tolerations"][0] == UNREACHABLE | {"tolerationSeconds": seconds}
@@ -209,7 +209,7 @@ async def test_nothing_is_given_back_before_the_leader_has_confirmed(at: ClientS
         await asyncio.sleep(0.05)
     assert ended.reason == "getting out"
     assert is_adopted(at, "web")
-    await StateConfigMap(at.calls, NAMESPACE, NAME).confirm_no_adoption("replica-1")
+    await StateConfigMap(at.calls, NAMESPACE, NAME).confirm_no_adoption("replica-1", ended)
     result = await running
     assert (result.exit_code, seconds_of(at, "web")) == (0, 300)
     assert "replica-1 leads, and no longer adopts pods" in result.stdout

@@ -24,7 +24,7 @@ timeline:
   - {{at: 5, pause: {{}}}}
   - {{at: 5, {fault}}}
   - {{at: 10, taint: "node-1 a=1:NoExecute"}}
-  - {{at: 55, untaint: node-1}}
+  - {{at: 62, untaint: node-1}}
 expect: {{web-0: {expected}}}
 """
 
@@ -43,7 +43,7 @@ def calls_failed(result: ReplayResult) -> list[str]:
 
 def test_the_timeline_shows_each_adoption_and_return() -> None:
     """The timeline has the change of a pod's seconds when it is adopted and when it is given back."""
-    result = play("annotate: {pod: web-0, annotations: {a: b}}", "{adopted: 49.9, givenBack: 55}")
+    result = play("annotate: {pod: web-0, annotations: {a: b}}", "{adopted: 49.9, givenBack: 62}")
     assert not result.broken
     whys = {entry.what: entry.why for entry in result.timeline if entry.subject == "default/web-0"}
     assert whys[What.ADOPTED] == "seconds mark, not 60"
@@ -56,7 +56,7 @@ def test_the_timeline_shows_each_adoption_and_return() -> None:
 def test_a_refused_patch_is_tried_again(status: int) -> None:
     """A patch that is refused with any of these statuses counts as a refusal, and the next try adopts the pod."""
     fault = f"refuse: {{call: adopt, status: {status}, times: 1, message: not now}}"
-    result = play(fault, "{adoptionRefused: [], adopted: 50.9, givenBack: 55}")
+    result = play(fault, "{adoptionRefused: [], adopted: 50.9, givenBack: 62}")
     assert not result.broken
     assert calls_failed(result) == [f"adopt: {status}"]
 
@@ -108,13 +108,12 @@ def test_a_confirmation_counts_only_for_a_current_order() -> None:
     """A confirmation without an order has no effect, and undoing an order removes its confirmation."""
 
     async def main() -> None:
-        timeline = Timeline()
+        timeline, order = Timeline(), Pause(1893456000.5)
         control_state = SimulatedControlState(timeline, production_parsing().control_state)
-        control_state.confirm_no_adoption("a")
+        control_state.confirm_no_adoption("a", order)
         assert control_state.control_state is None
         control_state.hand_back(undo=False)
-        control_state.confirm_no_adoption("a")
-        order = Pause(1893456000.5)
+        control_state.confirm_no_adoption("a", order)
         assert control_state.control_state == ControlState(no_adoption=order, no_adoption_confirmed_by="a")
         with pytest.raises(Impossible, match="nothing is adopted already"):
             control_state.hand_back(undo=False)

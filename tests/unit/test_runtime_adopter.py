@@ -38,7 +38,7 @@ class FakeDoor:
     def __init__(self, body: Body) -> None:
         self._wire = body.api
         self.pods: dict[PodRef, Pod] = {}
-        self.adopts: list[bool] = []
+        self.adopts: list[str] = []
         self.in_force = True
 
     async def change(self, ref: PodRef, wanted: Callable[[Pod], CountdownChange | None]) -> Pod | None:
@@ -61,11 +61,19 @@ class FakeDoor:
         """Answer."""
         return await self._wire.carry("POLICY", "", lambda: self.in_force)
 
-    async def write_adopts(self, adopts: bool) -> None:
-        """Note."""
-        await self._wire.carry("ADOPTS", str(adopts), lambda: self.adopts.append(adopts))
+    def adopter(self, term: int) -> str:
+        """Name."""
+        return f"me {term}"
 
-    async def confirm_no_adoption(self) -> None:
+    async def write_adopter(self, term: int) -> None:
+        """Note."""
+        await self._wire.carry("ADOPTS", "", lambda: self.adopts.append(self.adopter(term)))
+
+    async def remove_adopter(self, seen: str) -> None:
+        """Note."""
+        await self._wire.carry("ADOPTS NO MORE", seen, lambda: self.adopts.append(f"not {seen}"))
+
+    async def confirm_no_adoption(self, order: Pause) -> None:
         """Confirm."""
         await self._wire.carry("CONFIRM", "", lambda: None)
 
@@ -77,7 +85,7 @@ class AdoptingBody(Body):
         super().__init__()
         self.door = FakeDoor(self)
         self.state_read_at: float | None = 0.0
-        self.live.order(ControlState(adopts=True))
+        self.live.order(ControlState(adopter="me 1"))
         self.adopter = Adopter(
             self.live,
             self.door,
@@ -141,8 +149,8 @@ async def test_nothing_is_marked_before_the_control_state_says_that_somebody_ado
     async with running(it.adopter.run()):
         await until(25)
         assert it.sent() == []
-        assert it.door.adopts[0] is True
-        it.live.order(ControlState(adopts=True))
+        assert it.door.adopts[0] == "me 1"
+        it.live.order(ControlState(adopter="me 1"))
         await until(26)
         assert len(it.sent()) == 1
 
@@ -304,7 +312,7 @@ async def test_a_leader_without_the_flag_gives_everything_back_and_then_says_so(
         assert it.spec(ref()) == [300, 20, 200]
         assert it.door.adopts == []
         await until(80)
-        assert it.door.adopts == [False]
+        assert it.door.adopts == ["not me 1"]
         assert it.sent("POLICY") == []
 
 
@@ -328,7 +336,7 @@ async def test_hand_back_is_confirmed_once_no_change_is_under_way() -> None:
     it.shows(node(taint()), pod(tolerates(20)))
     async with running(it.adopter.run()):
         await until(12)
-        it.live.order(ControlState(adopts=True, no_adoption=ORDER))
+        it.live.order(ControlState(adopter="me 1", no_adoption=ORDER))
         await until(15)
         assert it.sent("CONFIRM") == []
         await until(30)

@@ -62,12 +62,12 @@ class AdoptionFindings:
             advice = (
                 "look at the leader's log, start it with --adopt (components/adopt), or run taint-eviction hand-back"
             )
-            if state.adopts and leads:
+            if state.adopter and leads:
                 advice = f"the leader gives them back; if that takes longer than two minutes, {advice}"
             found.append(
                 (False, f"the countdowns of {_named(pods.noted)} are taken over, and no replica adopts", advice)
             )
-        if pods.unexplained and (adopts or state.adopts):
+        if pods.unexplained and (adopts or state.adopter):
             said = f"{_named(pods.unexplained)} tolerate a taint for 9223372036854775807 s, and nobody noted why"
             advice = "a tenant may have written that; if not, set their tolerationSeconds as their owner has them"
             found.append((False, said, advice))

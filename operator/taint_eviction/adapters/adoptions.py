@@ -14,6 +14,7 @@ from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.adoption import CountdownChange, note_of
+from taint_eviction.core.control_state import Pause
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef
 from taint_eviction.runtime.ports import CallFailed, FailureReason, WantedChange
 
@@ -129,13 +130,21 @@ class Adoptions:
         """Ask whether this process's admission policy is in force."""
         return await self._policy.in_force()
 
-    async def write_adopts(self, adopts: bool) -> None:
-        """Write whether somebody takes countdowns over."""
-        await self._state.write_adopts(adopts)
+    async def write_adopter(self, term: int) -> None:
+        """Write that this process takes countdowns over."""
+        await self._state.write_adopter(self.adopter(term))
 
-    async def confirm_no_adoption(self) -> None:
+    def adopter(self, term: int) -> str:
+        """Return what says that this process takes countdowns over."""
+        return f"{self._holder} {term}"
+
+    async def remove_adopter(self, seen: str) -> None:
+        """Write that nobody takes countdowns over."""
+        await self._state.remove_adopter(seen)
+
+    async def confirm_no_adoption(self, order: Pause) -> None:
         """Write that this process takes nothing over."""
-        await self._state.confirm_no_adoption(self._holder)
+        await self._state.confirm_no_adoption(self._holder, order)
 
     def _pod(self, body: Body) -> Pod:
         return self._malformed.read_answer(read_pod, body)

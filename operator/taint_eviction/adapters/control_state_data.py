@@ -6,11 +6,11 @@ absent; without ``until`` it pauses until somebody resumes. The key ``breaker`` 
 ``{"open": true, "since": …, "cause": text, "controller": identity}`` or ``{"open": false, "reset": …}``, with
 microseconds. Without ``controller`` a person has opened it. The key
 ``no-adoption`` has the values of a pause; ``no-adoption-confirmed`` is the holder of the Lease that has confirmed it,
-as a string. The key ``adopts`` is there while somebody adopts, whatever its value is. The key ``format`` has the number
-of the format; the leader adds it, so it also says that a leader has taken the ConfigMap over. People also edit the
-ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot be parsed holds the evictions that
-its key is about: an attempt to pause must not be ignored. A ConfigMap in a newer format, or with more than ``MAX_KEYS``
-keys, is not read at all and holds everything.
+as a string. The key ``adopts`` says who takes countdowns over; while it is there, somebody does. The key ``format`` has
+the number of the format; the leader adds it, so it also says that a leader has taken the ConfigMap over. People also
+edit the ConfigMap by hand, often in a hurry. So reading never fails, and a value that cannot be parsed holds the
+evictions that its key is about: an attempt to pause must not be ignored. A ConfigMap in a newer format, or with more
+than ``MAX_KEYS`` keys, is not read at all and holds everything.
 """
 
 import re
@@ -28,6 +28,7 @@ BREAKER_KEY = "breaker"
 NO_ADOPTION_KEY = "no-adoption"
 CONFIRMED_KEY = "no-adoption-confirmed"
 ADOPTS_KEY = "adopts"
+_SOMEBODY = "somebody"
 FORMAT_KEY = "format"
 
 # The newest format that this version knows.
@@ -97,7 +98,7 @@ def read_control_state(config_map: Mapping[str, Any]) -> tuple[ControlState, lis
         {scope.name: pause for scope, pause in pauses.items() if scope.kind == kind} for kind in ("node", "namespace")
     )
     whole = pauses.get(EVERYTHING)
-    state = ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by, adoption.adopts)
+    state = ControlState(whole, nodes, namespaces, *breaker, adoption.ended, adoption.confirmed_by, adoption.adopter)
     return state, complaints
 
 
@@ -124,7 +125,7 @@ def has_format(config_map: Mapping[str, Any]) -> bool:
 class _Adoption(NamedTuple):
     ended: Pause | None
     confirmed_by: str
-    adopts: bool
+    adopter: str
     complaints: tuple[str, ...] = ()
 
 
@@ -134,7 +135,7 @@ def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
     Whatever ``adopts`` says, it is there because somebody adopts.
     """
     entries = dict(_entries(config_map))
-    adopts = ADOPTS_KEY in entries
+    adopter = one_line(str(entries[ADOPTS_KEY])) or _SOMEBODY if ADOPTS_KEY in entries else ""
     try:
         ended = _pause(_decoded(entries[NO_ADOPTION_KEY])) if NO_ADOPTION_KEY in entries else None
         problems: tuple[str, ...] = ()
@@ -142,9 +143,9 @@ def _adoption(config_map: Mapping[str, Any]) -> _Adoption:
         malformed = _malformed(NO_ADOPTION_KEY, entries[NO_ADOPTION_KEY], error)
         ended, problems = Pause(reason=malformed), (f"{malformed}; nothing is adopted",)
     try:
-        return _Adoption(ended, as_text(_decoded(entries.get(CONFIRMED_KEY, "null")), "its value"), adopts, problems)
+        return _Adoption(ended, as_text(_decoded(entries.get(CONFIRMED_KEY, "null")), "its value"), adopter, problems)
     except Unreadable as error:
-        return _Adoption(ended, "", adopts, (*problems, _malformed(CONFIRMED_KEY, entries[CONFIRMED_KEY], error)))
+        return _Adoption(ended, "", adopter, (*problems, _malformed(CONFIRMED_KEY, entries[CONFIRMED_KEY], error)))
 
 
 def _entries(config_map: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

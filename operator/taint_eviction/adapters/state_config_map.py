@@ -94,8 +94,8 @@ class StateConfigMap:
                 missing[BREAKER_KEY] = reset_text(merged.reset_epoch)
             if control_state.no_adoption is None and merged.no_adoption is not None:
                 missing[NO_ADOPTION_KEY] = pause_text(merged.no_adoption)
-            if merged.adopts and not control_state.adopts:
-                missing[ADOPTS_KEY] = "true"
+            if merged.adopter and not control_state.adopter:
+                missing[ADOPTS_KEY] = merged.adopter
             return {**missing, FORMAT_KEY: str(FORMAT)}
 
         await self._write(wanted, unless=lambda body: has_format(body) or unusable(body) is not None)
@@ -177,20 +177,28 @@ class StateConfigMap:
 
         await self._write(wanted)
 
-    async def confirm_no_adoption(self, holder: str) -> None:
-        """Write that this holder of the Lease adopts nothing, if that is still ordered."""
+    async def confirm_no_adoption(self, holder: str, order: Pause) -> None:
+        """Write that this holder of the Lease obeys the order to adopt nothing, if it is still this order."""
 
         def wanted(control_state: ControlState) -> _Changes:
-            obeys = control_state.no_adoption is not None and control_state.no_adoption_confirmed_by != holder
+            obeys = control_state.no_adoption == order and control_state.no_adoption_confirmed_by != holder
             return {CONFIRMED_KEY: confirmed_text(holder)} if obeys else {}
 
         await self._write(wanted, unless=lambda body: unusable(body) is not None)
 
-    async def write_adopts(self, adopts: bool) -> None:
-        """Write that countdowns are adopted, or that none is any more."""
+    async def write_adopter(self, adopter: str) -> None:
+        """Write who takes countdowns over from now on."""
 
         def wanted(control_state: ControlState) -> _Changes:
-            return {} if control_state.adopts == adopts else {ADOPTS_KEY: "true" if adopts else None}
+            return {} if control_state.adopter == adopter else {ADOPTS_KEY: adopter}
+
+        await self._write(wanted)
+
+    async def remove_adopter(self, seen: str) -> None:
+        """Write that nobody takes countdowns over, unless somebody else does so since ``seen``."""
+
+        def wanted(control_state: ControlState) -> _Changes:
+            return {ADOPTS_KEY: None} if seen and control_state.adopter == seen else {}
 
         await self._write(wanted)
 

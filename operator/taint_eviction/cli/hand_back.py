@@ -232,6 +232,6 @@ async def _conclude(on: Reached, total: Counter[GivingBack], failed: Mapping[str
             f"the controller keeps the right to change tolerations ({kept}): a request of a host that was cut off may"
             f" still arrive for {_CUT_OFF_MINUTES} min; then look again with taint-eviction hand-back --print"
         )
-    await on.state.write_adopts(False)
+    await on.state.remove_adopter((await on.state.read() or ControlState()).adopter)
     click.echo("nothing is adopted any more")
     return ExitCode.OK

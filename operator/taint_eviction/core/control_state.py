@@ -88,8 +88,8 @@ class ControlState:
     is open, None: the cluster has no record that it is. ``reset_epoch``: when a person last closed it, None: never.
     ``no_adoption``: no countdown may be adopted, regardless of the flags; ``no_adoption_confirmed_by``: the Lease
     holder that has confirmed this, "" while none has. ``recreated``: somebody deleted the object in the cluster and
-    created another one, which no leader has taken over yet. ``adopts``: somebody adopts, or has adopted; whoever leads
-    without adopting gives everything back.
+    created another one, which no leader has taken over yet. ``adopter``: who takes countdowns over, or did last, ""
+    for nobody; whoever leads without doing so gives everything back.
     """
 
     cluster: Pause | None = None
@@ -99,7 +99,7 @@ class ControlState:
     reset_epoch: float | None = None
     no_adoption: Pause | None = None
     no_adoption_confirmed_by: str = ""
-    adopts: bool = False
+    adopter: str = ""
     recreated: bool = False
 
     def pauses(self) -> dict[PauseScope, Pause]:
@@ -129,8 +129,8 @@ class ControlState:
 
     def with_lost(self, lost: "ControlState") -> "ControlState":
         """Return this state together with one whose object was deleted; where both say something, this one counts."""
-        adopts = self.adopts or lost.adopts
-        merged = replace(self.with_pauses({**lost.pauses(), **self.pauses()}), recreated=False, adopts=adopts)
+        adopter = self.adopter or lost.adopter
+        merged = replace(self.with_pauses({**lost.pauses(), **self.pauses()}), recreated=False, adopter=adopter)
         if self.breaker_epoch is None:
             merged = replace(merged, latch=lost.latch, reset_epoch=lost.reset_epoch)
         if self.no_adoption is None:

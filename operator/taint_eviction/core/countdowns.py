@@ -222,6 +222,11 @@ class Countdowns:
         countdown = self._countdowns.get(ref.key)
         return countdown if countdown is not None and countdown.ref == ref else None
 
+    def is_cancelled(self, ref: PodRef, now: float) -> bool:
+        """Return whether no timer of a pod can be armed any more: nothing finite has matched for 10 s."""
+        countdown = self._of(ref)
+        return countdown is None or self._pods.find(ref) is None or countdown.is_over(now)
+
     # What is late
 
     def timer_at(self, ref: PodRef) -> float:

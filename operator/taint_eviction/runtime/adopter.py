@@ -173,6 +173,7 @@ class Adopter:
         self._settings = settings
         self._outage_gap_seconds = outage_gap_seconds
         self._leads_since: float | None = None
+        self._term = 0  # How often this process has begun to lead.
         self._changed = asyncio.Event()
         self._in_force: bool | None = None
         self._policy_problem = ""
@@ -209,7 +210,7 @@ class Adopter:
     def gives_all_back(self) -> bool:
         """Return whether somebody took countdowns over, and this process does not: it gives all of them back."""
         control_state = self._suspension.control_state
-        return not self.enabled and control_state is not None and control_state.adopts
+        return not self.enabled and control_state is not None and bool(control_state.adopter)
 
     @property
     def policy_problem(self) -> str:
@@ -269,13 +270,13 @@ class Adopter:
             self._leads_since = None
             return False
         if self._leads_since is None:
-            self._leads_since = self._clock.now().at
+            self._leads_since, self._term = self._clock.now().at, self._term + 1
         read_at = self._state_read_at()
         return read_at is not None and read_at >= self._leads_since and self.stopped_by is None
 
     def _may_mark(self) -> bool:
         control_state = self._suspension.control_state
-        entered = control_state is not None and control_state.adopts
+        entered = control_state is not None and control_state.adopter == self._door.adopter(self._term)
         return self.enabled and self._may_change() and self._in_force is True and entered
 
     def _may_return(self) -> bool:
@@ -459,6 +460,8 @@ class Adopter:
             carrier, kept = self._carriers.known.get(ref), self._kept.get(ref)
             if carrier is None or not self._returns(carrier.pod):
                 self._kept.pop(ref, None)
+                if carrier is not None and self.enabled and not self._countdowns.is_cancelled(ref, now):
+                    self._to_check.add(ref)  # It is decided when the built-in controller has seen the mark.
             elif kept is not None and kept.retry_at > now:
                 pass
             elif ref in self._under_way or self._room() <= 0 or self._rests_until.get(ref, now) > now:
@@ -472,6 +475,9 @@ class Adopter:
         taints = self._taints_that_matter(pod)
         if taints is None or pod.terminating:
             return None
+        if self.enabled and not self._countdowns.is_cancelled(pod.ref, self._clock.now().at):
+            # The built-in controller may not have seen the mark yet, and would keep its timer.
+            return wanted_change(pod, (), (), self._note_of(pod.ref))
         return wanted_change(pod, (), places_to_return(pod, taints), self._note_of(pod.ref))
 
     def _taints_that_matter(self, pod: Pod) -> list[Taint] | None:
@@ -550,6 +556,8 @@ class Adopter:
                 led_since, look_at = since, -math.inf
             if since is None or now < look_at:
                 continue
+            control_state = self._suspension.control_state
+            adopter = "" if control_state is None else control_state.adopter
             try:
                 found = await self._look()
             except CallFailed as failure:
@@ -558,7 +566,7 @@ class Adopter:
                 continue
             no_late_write = now >= since + LATE_WRITE_SECONDS
             if no_late_write and not found and self.gives_all_back:
-                await self._leave()
+                await self._leave(adopter)
             every = LATE_WRITE_SECONDS if self.gives_all_back else _LOOK_SECONDS
             look_at = now + every if no_late_write else since + LATE_WRITE_SECONDS
 
@@ -584,9 +592,9 @@ class Adopter:
             elif self._carriers.put(pod):
                 self._check(ref)
 
-    async def _leave(self) -> None:
+    async def _leave(self, adopter: str) -> None:
         try:
-            await self._door.write_adopts(False)
+            await self._door.remove_adopter(adopter)
         except CallFailed as failure:
             logger.warning("that nothing is taken over any more cannot be written: %s", failure)
         else:
@@ -600,11 +608,12 @@ class Adopter:
         while True:
             await asyncio.sleep(wait)
             control_state = self._suspension.control_state
-            if not self._may_change() or control_state is None or control_state.adopts:
+            may = self._may_change() and control_state is not None
+            if not may or (control_state is not None and control_state.adopter == self._door.adopter(self._term)):
                 wait = _PASS_SECONDS
                 continue
             try:
-                await self._door.write_adopts(True)
+                await self._door.write_adopter(self._term)
             except CallFailed as failure:
                 level = logging.WARNING if wait == _PASS_SECONDS else logging.DEBUG
                 logger.log(level, "no countdown is taken over, since that cannot be written: %s", failure)
@@ -624,7 +633,7 @@ class Adopter:
             if order == confirmed or self._under_way:
                 continue
             try:
-                await self._door.confirm_no_adoption()
+                await self._door.confirm_no_adoption(control_state.no_adoption)
             except CallFailed as failure:
                 level = logging.WARNING if wait == _PASS_SECONDS else logging.DEBUG
                 logger.log(level, "that nothing is adopted any more cannot be written: %s", failure)

@@ -158,12 +158,24 @@ class AdoptionDoor(Protocol):
         """Return whether the admission policy narrows this account's rights; raise ``CallFailed``: not known."""
         ...
 
-    async def write_adopts(self, adopts: bool) -> None:
-        """Write into the control state whether somebody takes countdowns over."""
+    def adopter(self, term: int) -> str:
+        """Return what the control state says while this process takes countdowns over.
+
+        ``term``: how often it has begun to lead. Each leader writes it, even where another one has: a request to remove
+        the other's entry may still be under way.
+        """
         ...
 
-    async def confirm_no_adoption(self) -> None:
-        """Write into the control state that this process adopts nothing, if that is still ordered."""
+    async def write_adopter(self, term: int) -> None:
+        """Write that into the control state."""
+        ...
+
+    async def remove_adopter(self, seen: str) -> None:
+        """Write that nobody takes countdowns over, unless somebody else does so since ``seen``."""
+        ...
+
+    async def confirm_no_adoption(self, order: Pause) -> None:
+        """Write into the control state that this process adopts nothing, if it is still this order."""
         ...
 
 

@@ -121,18 +121,23 @@ class SimulatedControlState:
         if self.control_state is not None and self.control_state.breaker_epoch == stated_epoch:
             self.control_state = self.control_state.with_breaker_epoch(round(epoch, 6))
 
-    def write_adopts(self, adopts: bool) -> None:
-        """Store whether somebody takes countdowns over."""
+    def write_adopter(self, adopter: str) -> None:
+        """Store who takes countdowns over, "" for nobody."""
         before = self.control_state or ControlState()
-        if before.adopts != adopts:
-            self.control_state = replace(before, adopts=adopts)
-            what = What.ADOPTS if adopts else What.ADOPTS_NO_MORE
+        if before.adopter != adopter:
+            self.control_state = replace(before, adopter=adopter)
+            what = What.ADOPTS if adopter else What.ADOPTS_NO_MORE
             self._timeline.add(TimelineEntry(virtual_now(), what, ADOPTION))
 
-    def confirm_no_adoption(self, holder: str) -> None:
-        """Store that this process adopts nothing, if that is still ordered."""
+    def remove_adopter(self, seen: str) -> None:
+        """Store that nobody takes countdowns over, unless somebody else does so since ``seen``."""
+        if self.control_state is not None and self.control_state.adopter == seen:
+            self.write_adopter("")
+
+    def confirm_no_adoption(self, holder: str, order: Pause) -> None:
+        """Store that this process adopts nothing, if it is still this order."""
         state = self.control_state
-        if state is not None and state.no_adoption is not None and state.no_adoption_confirmed_by != holder:
+        if state is not None and state.no_adoption == order and state.no_adoption_confirmed_by != holder:
             self.control_state = replace(state, no_adoption_confirmed_by=holder)
             self._timeline.add(TimelineEntry(virtual_now(), What.ADOPTION_CONFIRMED, ADOPTION, why=f"by {holder}"))
 
@@ -207,13 +212,17 @@ class SimulatedControlStateStore:
         """Remove pauses that have ended by themselves."""
         await self._write(lambda: self._control_state.end_pauses(ended))
 
-    async def write_adopts(self, adopts: bool) -> None:
-        """Store whether somebody takes countdowns over."""
-        await self._write(lambda: self._control_state.write_adopts(adopts))
+    async def write_adopter(self, adopter: str) -> None:
+        """Store who takes countdowns over."""
+        await self._write(lambda: self._control_state.write_adopter(adopter))
 
-    async def confirm_no_adoption(self, holder: str) -> None:
-        """Store that this process adopts nothing, if that is still ordered."""
-        await self._write(lambda: self._control_state.confirm_no_adoption(holder))
+    async def remove_adopter(self, seen: str) -> None:
+        """Store that nobody takes countdowns over, unless somebody else does so since ``seen``."""
+        await self._write(lambda: self._control_state.remove_adopter(seen))
+
+    async def confirm_no_adoption(self, holder: str, order: Pause) -> None:
+        """Store that this process adopts nothing, if it is still this order."""
+        await self._write(lambda: self._control_state.confirm_no_adoption(holder, order))
 
     async def _write(self, act: Callable[[], None]) -> None:
         """Carry out a write; after a conflict with another one, send it again."""
