@@ -169,10 +169,18 @@ def build(
         *measured,
         policy_invalid=policy_invalid,
         credential_failures=connection.failures,
+        certificate_ends=connection.certificate_ends,
         adopter=assembled.adopter,
     )
     metrics.read_from(readings)
-    health = Health(driver, elector, control_state, policy_invalid)
+    health = Health(
+        driver,
+        elector,
+        control_state,
+        policy_invalid,
+        restart_helps=connection.restart_helps,
+        connection_warnings=connection.warnings,
+    )
     checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
     servers = [] if probe_listen is None else [ProbeServer(probe_listen, checks)]
     if listen is not None:
@@ -194,6 +202,7 @@ def build(
         servers=servers,
         tasks={
             "events": recorder.run,
+            "certificates": connection.tell_ends,
             "time": lambda: keep_asking(clock, ask),
             "lag": lambda: measure_loop_lag(clock, metrics.loop_lagged),
             **({} if policy is None else {"policy": policy.run}),

@@ -100,7 +100,7 @@ def metrics_page() -> str:
 
 def _readings() -> Readings:
     numbers: dict[str, Callable[[], Any]] = dict.fromkeys(Readings.__dataclass_fields__, lambda: 0)
-    for name in ("watch_ages", "blocked", "waiting", "newly_tainted", "pauses"):
+    for name in ("watch_ages", "blocked", "waiting", "newly_tainted", "pauses", "certificate_ends"):
         numbers[name] = dict
     return Readings(**numbers)
 

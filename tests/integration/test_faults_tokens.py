@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from kubernetes.aio.client import Configuration
-from tests.stage.controlled import QUICK_KOPF, controlling
+from tests.stage.controlled import QUICK_KOPF, controlling, plain_connection
 from tests.stage.objects import KEY, add_nodes, add_pod, deleted, is_leaving, write_kubeconfig
 from tests.stage.waiting import until
 
@@ -222,7 +222,7 @@ async def test_delete_that_waited_for_credentials_is_decided_again() -> None:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
         source = HeldBack()
-        connection = Connection(Configuration(host=server.url), source, "the test", None, in_cluster=False)
+        connection = plain_connection(Configuration(host=server.url), source)
         async with controlling(server, connection=connection) as running:
 
             def hold_back(request: LoggedRequest) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from kubernetes.aio.client import Configuration
 from tests.stage.clocks import HandClock
+from tests.stage.controlled import plain_connection
 from tests.stage.replicas import Line
 from tests.stage.waiting import PATIENCE_SECONDS
 from tests.unit.builders import at_once
@@ -22,7 +23,7 @@ from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.api_reader import ApiReader
 from taint_eviction.adapters.api_writer import ApiWriter
-from taint_eviction.adapters.credentials import Connection, with_kubeconfig
+from taint_eviction.adapters.credentials import with_kubeconfig
 from taint_eviction.adapters.fence import changes_pod, ends_pod
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.adapters.malformed import MalformedObjects
@@ -92,7 +93,7 @@ async def fenced_stage(call_timeout_seconds: float = PATIENCE_SECONDS) -> AsyncI
         uid = server.create("pods", pod_object("default", "web", "n1"))["metadata"]["uid"]
         configuration, tokens = Configuration(), SlowTokens()
         configuration.host = server.url
-        connection = Connection(configuration, tokens, "a test", None, in_cluster=False)
+        connection = plain_connection(configuration, tokens)
         counted: list[tuple[str, str, str]] = []
         api = connection.api_client(may_act=lambda: tokens.leading)
         calls = ApiCalls(api, call_timeout_seconds, lambda *_: None, lambda *count: counted.append(count))

@@ -84,6 +84,7 @@ def measured() -> dict[str, Labels]:
             lost_notes=lambda: 1,
             adoption_policy_unconfirmed=lambda: 1,
             credential_failures=lambda: 3,
+            certificate_ends=lambda: {"client": 2e9},
         )
     )
     metrics.evicted(0.1, "maintenance", "shop")
@@ -173,6 +174,7 @@ def test_the_page_puts_an_address_into_every_link_to_the_runbook() -> None:
 NOT_SHOWN = {
     "taint_eviction_controller_pod_deletions_total": "Kubernetes' own name for attempts_total{outcome=evicted}",
     "taint_eviction_controller_pod_deletion_duration_seconds": "Kubernetes' own name for lateness_seconds",
+    "taint_eviction_controller_certificate_end_timestamp_seconds": "most certificates are renewed; `status` warns",
 }
 
 

@@ -21,7 +21,8 @@ from tests.stage.waiting import PATIENCE_SECONDS, free_port, until
 from fake_apiserver import ApiServer
 from taint_eviction.adapters.credentials import Connection
 from taint_eviction.adapters.http_port import Address
-from taint_eviction.adapters.token_sources import FixedAuthorization
+from taint_eviction.adapters.tls import CurrentTls, TlsFiles
+from taint_eviction.adapters.token_sources import FixedAuthorization, TokenSource
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.settings import ElectionSettings, RetrySettings, Settings, WatchSettings
@@ -86,7 +87,13 @@ class Controlled:
 
 def connection_to(server: ApiServer) -> Connection:
     """Return a connection to the server, without credentials."""
-    return Connection(Configuration(host=server.url), FixedAuthorization(None), "the test", None, in_cluster=False)
+    return plain_connection(Configuration(host=server.url), FixedAuthorization(None))
+
+
+def plain_connection(configuration: Configuration, source: TokenSource, **tls: Any) -> Connection:
+    """Return a connection with these credentials; ``tls`` are the fields of ``TlsFiles``."""
+    current = CurrentTls(lambda: TlsFiles(**{"authorities": None, **tls}), ServerClock())
+    return Connection(configuration, source, "the test", None, in_cluster=False, tls=current)
 
 
 @contextlib.asynccontextmanager

@@ -29,6 +29,7 @@ READINGS = Readings(
     lost_notes=lambda: 1,
     adoption_policy_unconfirmed=lambda: 1,
     credential_failures=lambda: 3,
+    certificate_ends=lambda: {"client": 2e9},
 )
 
 
@@ -107,6 +108,7 @@ def test_states_are_read_when_they_are_scraped() -> None:
     assert sample(metrics, prefix + "orders_age_seconds") == 1.5
     assert sample(metrics, prefix + "breaker_unwritten_seconds") == 2.5
     assert sample(metrics, prefix + "credential_failures_total") == 3
+    assert sample(metrics, prefix + "certificate_end_timestamp_seconds", certificate="client") == 2e9
     assert sample(metrics, prefix + "policy_invalid") == 0
     assert sample(metrics, prefix + "ready_out_of_service_nodes") == 2
     assert sample(metrics, prefix + "watch_age_seconds", kind="nodes") == 1

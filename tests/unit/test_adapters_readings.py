@@ -50,6 +50,7 @@ def readings(stage: Stage, gate: FakeGate) -> Readings:
         None,
         policy_invalid=lambda: False,
         credential_failures=lambda: 0,
+        certificate_ends=dict,
         adopter=None,
     )
 

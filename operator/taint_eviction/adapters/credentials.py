@@ -6,10 +6,12 @@ Order: a kubeconfig that is named (flag or KUBECONFIG), then the service account
 Reference: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/
 """
 
+import asyncio
 import contextlib
+import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,15 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 from taint_eviction import __version__
 from taint_eviction.adapters import kubeconfig as kubeconfigs
 from taint_eviction.adapters.fence import fenced_requests
-from taint_eviction.adapters.sessions import AuthorizationMiddleware, environment_proxy, make_connector, make_session
+from taint_eviction.adapters.kubernetes_times import format_rfc3339
+from taint_eviction.adapters.sessions import (
+    AuthorizationMiddleware,
+    environment_proxy,
+    make_connector,
+    make_session,
+    with_tls,
+)
+from taint_eviction.adapters.tls import CurrentTls, TlsFiles, soon
 from taint_eviction.adapters.token_sources import (
     CredentialsError,
     FixedAuthorization,
@@ -33,6 +43,12 @@ from taint_eviction.adapters.token_sources import (
 from taint_eviction.runtime.ports import Clock
 
 USER_AGENT = f"taint-eviction-controller/{__version__}"
+logger = logging.getLogger(__name__)
+
+# How often the log says that a certificate ends soon.
+_TELL_SECONDS = 6 * 3600.0
+# Refusals that last this long do not pass by themselves.
+_REFUSED_SECONDS = 60.0
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 __all__ = ["Connection", "CredentialsError", "find_connection", "in_cluster", "with_kubeconfig"]
@@ -41,34 +57,84 @@ __all__ = ["Connection", "CredentialsError", "find_connection", "in_cluster", "w
 class Connection:
     """An API server and the way to log in. Use it within one event loop, and close it in the end.
 
-    ``url`` does not end with a slash. All connections share ``ssl_context``. ``namespace`` is that of this process's
-    pod or of the context, None if unknown. ``source`` has the current credentials; ``where`` names it in messages;
-    ``user`` is the user's name in the kubeconfig.
+    ``url`` does not end with a slash. ``tls`` has the certificates for new connections. ``namespace`` is that of this
+    process's pod or of the context, None if unknown. ``source`` has the current credentials; ``where`` names it in
+    messages; ``user`` is the user's name in the kubeconfig. ``written`` returns what is written now of what is read
+    only at the start, and raises ``CredentialsError``.
     """
 
     def __init__(
-        self, configuration: Configuration, source: TokenSource, where: str, namespace: str | None, in_cluster: bool
+        self,
+        configuration: Configuration,
+        source: TokenSource,
+        where: str,
+        namespace: str | None,
+        in_cluster: bool,
+        *,
+        tls: CurrentTls,
+        written: Callable[[], object] = lambda: None,
     ) -> None:
-        # Many clusters have certificate authorities without key identifiers. Go accepts them, Python 3.13 does not.
-        configuration.disable_strict_ssl_verification = True
-        try:
-            # The client builds the SSL context from the configuration, and makes the calls.
-            self._client = ApiClient(configuration)
-        except (OSError, ValueError) as error:
-            raise CredentialsError(f"{where}: its certificates cannot be used: {error}") from error
+        self._client = ApiClient(configuration)
         self.source = source
+        self.tls = tls
         self.url: str = configuration.host.rstrip("/")
         if not self.url.startswith(("https://", "http://")):
             raise CredentialsError(f"{where}: the server {self.url!r} is not an http or https URL")
-        self.ssl_context: ssl.SSLContext = self._client.rest_client.ssl_context
         self.where = where
         self.user = "the pod's service account" if in_cluster else ""
         self.namespace = namespace
         self.in_cluster = in_cluster
+        self._clock = tls.clock
+        self._written, self._at_start = written, written()
+        self._refused_at: float | None = None
         # As in kubectl, the proxy of the environment counts if the kubeconfig names none.
         proxy = configuration.proxy or environment_proxy(self.url)
-        self._authorize = AuthorizationMiddleware(source, self.url, proxy, configuration.tls_server_name)
+        self._authorize = AuthorizationMiddleware(source, self.url, proxy, configuration.tls_server_name, self._heard)
         self._connector: aiohttp.TCPConnector | None = None
+
+    def _heard(self, accepted: bool) -> None:
+        if accepted:
+            self._refused_at = None
+            return
+        self.tls.refused()
+        if self._refused_at is None:
+            self._refused_at = self._clock.now().at
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The TLS context for new connections."""
+        return self.tls.current()
+
+    def restart_helps(self) -> str | None:
+        """Return why a new process would get on: everything is refused for a minute, and the kubeconfig now names
+        something else that is read only at the start; else None.
+        """
+        if self._refused_at is None or self._clock.now().at - self._refused_at < _REFUSED_SECONDS:
+            return None
+        try:
+            same = self._written() == self._at_start
+        except CredentialsError:
+            return None
+        return None if same else f"the API server refuses the credentials, and {self.where} has changed since the start"
+
+    def certificate_ends(self) -> dict[str, float]:
+        """Return when the client's certificate, and the authority that ends last, end, in seconds since the epoch."""
+        return {name: life.ends_epoch for name, life in self.tls.lives().items()}
+
+    async def tell_ends(self) -> None:
+        """Log which certificates end soon, at the start and every few hours, until cancelled."""
+        while True:
+            for warning in self.warnings():
+                logger.warning(warning)
+            await asyncio.sleep(_TELL_SECONDS)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield which certificates end soon, or have ended."""
+        now = self._clock.now().server_epoch
+        for name, life in self.tls.lives().items():
+            if soon(life, now):
+                verb = "ended" if life.ends_epoch <= now else "ends"
+                yield f"the certificate ({name}) of {self.where} {verb} at {format_rfc3339(life.ends_epoch)}"
 
     @property
     def connector(self) -> aiohttp.TCPConnector:
@@ -79,21 +145,23 @@ class Connection:
 
     def failures(self) -> int:
         """Return how often the credentials could not be read or renewed."""
-        return self.source.failures
+        return self.source.failures + self.tls.failures
 
     def make_session(
         self, *, listen_in: aiohttp.ClientMiddlewareType | None = None, **options: Any
     ) -> aiohttp.ClientSession:
         """Make a session; the caller closes it. ``listen_in`` is a middleware outside of all others."""
         middlewares = (self._authorize,) if listen_in is None else (listen_in, self._authorize)
-        return make_session(self.connector, middlewares, USER_AGENT, **options)
+        request_class = with_tls(options.pop("request_class", aiohttp.ClientRequest), self.tls.current)
+        return make_session(self.connector, middlewares, USER_AGENT, request_class=request_class, **options)
 
     @contextlib.asynccontextmanager
     async def separate_session(self) -> AsyncIterator[aiohttp.ClientSession]:
         """Make a session with connections of its own; a balancer chooses a server for each."""
         connector = make_connector(self.ssl_context)
         try:
-            async with make_session(connector, (self._authorize,), USER_AGENT) as session:
+            request_class = with_tls(aiohttp.ClientRequest, self.tls.current)
+            async with make_session(connector, (self._authorize,), USER_AGENT, request_class=request_class) as session:
                 yield session
         finally:
             await connector.close()
@@ -149,24 +217,40 @@ async def with_kubeconfig(paths: str, context: str | None, clock: Clock) -> Conn
     first = await loader.load(clock.now())
     if not loader.configuration.host or "server" not in selected.cluster:
         raise CredentialsError(f"{selected.where}: its cluster has no server")
-    file = kubeconfigs.token_file(selected)
+
+    def again() -> kubeconfigs.Selected:
+        return kubeconfigs.select(selected.files, selected.context)
 
     async def renew() -> Renewed:
-        before = loader.configuration.cert_file
-        renewed = await loader.load(clock.now())
-        if loader.configuration.cert_file not in (None, before):
-            # New connections use the certificate; open ones stay as they were authenticated.
-            connection.ssl_context.load_cert_chain(loader.configuration.cert_file, loader.configuration.key_file)
+        # An auth provider keeps what it has renewed in its loader.
+        renewing = loader if loader.provider is not None else kubeconfigs.Loader(again())
+        renewed = await renewing.load(clock.now())
+        if renewing.certificate is not None:
+            tls.give(*renewing.certificate)
         return renewed
 
+    try:
+        tls = CurrentTls(lambda: kubeconfigs.read_tls(again()), clock)
+        if loader.certificate is not None:
+            tls.give(*loader.certificate)
+    except CredentialsError as error:
+        raise CredentialsError(f"{selected.where}: {error}") from error
     source: TokenSource
-    if "exec" in selected.user or loader.provider is not None:
-        source = RenewedAuthorization(renew, first, clock)
-    elif file is not None:
+    if (file := kubeconfigs.token_file(selected)) is not None and "exec" not in selected.user:
         source = TokenFile(file, clock)
+    elif first.value is not None or "exec" in selected.user or loader.provider is not None:
+        source = RenewedAuthorization(renew, first, clock)
     else:
-        source = FixedAuthorization(first.value)
-    connection = Connection(loader.configuration, source, selected.where, selected.namespace, in_cluster=False)
+        source = FixedAuthorization(None)
+    connection = Connection(
+        loader.configuration,
+        source,
+        selected.where,
+        selected.namespace,
+        in_cluster=False,
+        tls=tls,
+        written=lambda: kubeconfigs.read_at_start(again()),
+    )
     connection.user = selected.user_name
     return connection
 
@@ -188,8 +272,16 @@ def in_cluster(
         raise CredentialsError(
             f"cannot log in as this pod's service account: {error} Check automountServiceAccountToken."
         ) from error
-    namespace = _namespace(service_account)
-    return Connection(configuration, TokenFile(token, clock), "the pod's service account", namespace, in_cluster=True)
+    where, namespace = "the pod's service account", _namespace(service_account)
+
+    def read() -> TlsFiles:
+        try:
+            return TlsFiles(authority.read_text("ascii"), paths=(authority,))
+        except (OSError, ValueError) as error:
+            raise CredentialsError(f"{authority} cannot be read: {error}") from error
+
+    tls = CurrentTls(read, clock)
+    return Connection(configuration, TokenFile(token, clock), where, namespace, in_cluster=True, tls=tls)
 
 
 def _namespace(service_account: Path) -> str | None:

@@ -1,8 +1,9 @@
 """Reads kubeconfig files with the loader of ``kubernetes.aio``: the API server and the way to log in.
 
-The loader knows the format: certificates in files or inline, proxies, passwords, auth providers. This module adds
-three things. It checks the files first, so that errors name the file and say what to do. It merges several files as
-kubectl does: the first file that sets a value wins. And it runs exec plugins with ``exec_plugin``.
+The loader knows the format: proxies, passwords, auth providers. This module adds four things. It checks the files
+first, so that errors name the file and say what to do. It merges several files as kubectl does: the first file that
+sets a value wins. It runs exec plugins with ``exec_plugin``. And it reads certificates itself, since the loader writes
+keys that are inline to temporary files, and reads nothing twice.
 
 Reference: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 """
@@ -17,9 +18,10 @@ from typing import Any
 import yaml
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import ConfigException
-from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, KubeConfigMerger
+from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
 from taint_eviction.adapters.exec_plugin import run_exec_plugin
+from taint_eviction.adapters.tls import TlsFiles
 from taint_eviction.adapters.token_sources import CredentialsError, Renewed
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.text import did_you_mean, one_line
@@ -29,6 +31,10 @@ _LOADER_ERRORS = (ConfigException, OSError, ValueError, TypeError, LookupError, 
 
 # An auth provider of the old kind does not say when its token expires: it is asked this often.
 _AUTH_PROVIDER_SECONDS = 60.0
+
+_TLS_FIELDS = [
+    f"{name}{data}" for name in ("certificate-authority", "client-certificate", "client-key") for data in ("", "-data")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Selected:
     user: Mapping[str, Any]
     user_directory: Path
     user_name: str = ""
+    cluster_directory: Path = Path()
 
     @property
     def where(self) -> str:
@@ -71,7 +78,7 @@ def select(paths: Sequence[Path], context: str | None) -> Selected:
         near = did_you_mean(name, contexts)
         raise CredentialsError(f'there is no context "{name}" in {where}{near}; there are: {_names(contexts)}')
     chosen, _ = contexts[name]
-    cluster, _ = _part(found, "clusters", "cluster", chosen, name)
+    cluster, cluster_file = _part(found, "clusters", "cluster", chosen, name)
     user, user_file = _part(found, "users", "user", chosen, name)
     namespace = chosen.get("namespace")
     return Selected(
@@ -82,6 +89,7 @@ def select(paths: Sequence[Path], context: str | None) -> Selected:
         user,
         user_file.absolute().parent,
         str(chosen.get("user", "")),
+        cluster_file.absolute().parent,
     )
 
 
@@ -139,10 +147,16 @@ class Loader(KubeConfigLoader):
     def __init__(self, selected: Selected) -> None:
         self._selected = selected
         self.expires_epoch: float | None = None
+        # The certificate and its key that the plugin has returned.
+        self.certificate: tuple[str, str] | None = None
         self.configuration = Configuration()
         files = os.pathsep.join(map(str, _mappings(selected.files)))
         try:
             merged = KubeConfigMerger(files).config  # type: ignore[no-untyped-call]
+            for part in ("cluster", "user"):
+                for entry in merged.value[f"{part}s"]:
+                    for field in _TLS_FIELDS:
+                        (entry.value.get(part) or {}).pop(field, None)
             super().__init__(  # type: ignore[no-untyped-call]
                 merged, active_context=selected.context, config_base_path=None
             )
@@ -162,14 +176,13 @@ class Loader(KubeConfigLoader):
         return Renewed(value.strip() if value else None, self.expires_epoch)
 
     async def load_from_exec_plugin(self) -> bool:
-        """Run the plugin: the loader calls this. Sets ``token``, or ``cert_file`` and ``key_file``."""
+        """Run the plugin: the loader calls this. Sets ``token``, or ``certificate``."""
         selected = self._selected
         answer = await run_exec_plugin(selected.user["exec"], cluster_info(selected), selected.user_directory)
         if answer.token is not None:
             self.token = f"Bearer {answer.token}"
         if answer.certificate is not None and answer.key is not None:
-            self.cert_file = _as_file(answer.certificate)
-            self.key_file = _as_file(answer.key)
+            self.certificate = answer.certificate, answer.key
         self.expires_epoch = answer.expires_epoch
         return True
 
@@ -180,12 +193,42 @@ def cluster_info(selected: Selected) -> dict[str, Any]:
     fields = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
     info = {field: cluster[field] for field in fields if field in cluster}
     if "certificate-authority" in cluster and "certificate-authority-data" not in cluster:
-        file = selected.user_directory / str(cluster["certificate-authority"])
+        file = selected.cluster_directory / str(cluster["certificate-authority"])
         try:
             info["certificate-authority-data"] = base64.b64encode(file.read_bytes()).decode()
         except OSError as error:
             raise CredentialsError(f"cannot read the certificate authority {file}: {error}") from error
     return info
+
+
+def read_tls(selected: Selected) -> TlsFiles:
+    """Return the certificates; raise ``CredentialsError``. As in kubectl, what is inline counts before a file."""
+    paths = list(selected.files)
+
+    def pem(part: Mapping[str, Any], field: str, directory: Path) -> str | None:
+        try:
+            if data := part.get(f"{field}-data"):
+                return base64.b64decode(data, validate=True).decode("ascii")
+            if not (name := part.get(field)):
+                return None
+            paths.append(directory / name)
+            return paths[-1].read_text("ascii")
+        except (OSError, ValueError, TypeError) as error:
+            raise CredentialsError(f"{selected.where}: {field} cannot be read: {one_line(error)}") from error
+
+    return TlsFiles(
+        pem(selected.cluster, "certificate-authority", selected.cluster_directory),
+        pem(selected.user, "client-certificate", selected.user_directory),
+        pem(selected.user, "client-key", selected.user_directory),
+        not selected.cluster.get("insecure-skip-tls-verify"),
+        tuple(paths),
+    )
+
+
+def read_at_start(selected: Selected) -> object:
+    """Return what is read only at the start: which server is asked, and in which way the user logs in."""
+    cluster = {field: value for field, value in selected.cluster.items() if field not in _TLS_FIELDS}
+    return cluster, sorted(set(selected.user) & {"exec", "auth-provider", "tokenFile", "token", "username"})
 
 
 def token_file(selected: Selected) -> Path | None:
@@ -197,9 +240,3 @@ def token_file(selected: Selected) -> Path | None:
 def _mappings(paths: Sequence[Path]) -> list[Path]:
     # The loader's merger fails on empty files.
     return [path for path in paths if _read_file(path)]
-
-
-def _as_file(pem: str) -> str:
-    """Write a PEM to a private temporary file, which the SSL library can read. It is removed at exit."""
-    held: Any = FileOrData({"pem-data": pem}, "pem", base64_file_content=False)  # type: ignore[no-untyped-call]
-    return str(held.as_file())

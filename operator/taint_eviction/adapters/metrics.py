@@ -54,7 +54,8 @@ class Readings:
     ``newly_tainted``: nodes that the breaker counts, by who tainted them. ``pauses``: pauses in force, by scope.
     ``orders_age_seconds``: seconds since pauses and latch were last read. ``breaker_unwritten_seconds``: for how long
     the breaker's state could not be written. ``policy_invalid``: the configuration file was rejected, and the previous
-    one is in force. ``credential_failures``: how often credentials could not be read or renewed.
+    one is in force. ``credential_failures``: how often credentials could not be read or renewed. ``certificate_ends``:
+    when the client's certificate, and the authority that ends last, are no longer valid, in seconds since the epoch.
     ``adopted``: pods whose countdown is taken over; ``adoption_refused``, ``not_given_back``: pods that could not be
     changed. ``lost_notes``: pods with a mark whose note is gone, though it is known. ``adoption_policy_unconfirmed``:
     no countdown is taken over, since the admission policy is not known to be in force.
@@ -81,6 +82,7 @@ class Readings:
     breaker_unwritten_seconds: Callable[[], float]
     policy_invalid: Callable[[], bool]
     credential_failures: Callable[[], float]
+    certificate_ends: Callable[[], Mapping[str, float]]
     ready_out_of_service: Callable[[], float]
     adopted: Callable[[], float]
     adoption_refused: Callable[[], float]
@@ -263,6 +265,11 @@ class Metrics:
                 readings.newly_tainted,
             ),
             "pauses": ("Pauses in force, by scope.", "scope", readings.pauses),
+            "certificate_end_timestamp_seconds": (
+                "When a certificate of the connection to the API server ends: the client's, and the authority's.",
+                "certificate",
+                readings.certificate_ends,
+            ),
         }
         for name, (text, label, read) in by_label.items():
             self.registry.register(_ByLabel(f"{PREFIX}_{name}", text, label, read))

@@ -22,6 +22,7 @@ def readings_of(
     *,
     policy_invalid: Callable[[], bool],
     credential_failures: Callable[[], int],
+    certificate_ends: Callable[[], Mapping[str, float]],
     adopter: Adopter | None,
 ) -> Readings:
     """Return the readings of one controller; ``control_state`` None: evictions cannot be paused.
@@ -76,6 +77,7 @@ def readings_of(
         breaker_unwritten_seconds=lambda: 0.0 if control_state is None else control_state.unwritten_seconds(),
         policy_invalid=policy_invalid,
         credential_failures=credential_failures,
+        certificate_ends=certificate_ends,
         ready_out_of_service=status.ready_out_of_service_count,
         adopted=of_leader(Adopter.adopted_count),
         adoption_refused=of_leader(lambda it: len(it.refused())),

@@ -10,7 +10,7 @@ import socket
 import ssl
 import urllib.request
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import aiohttp
@@ -56,16 +56,23 @@ class AuthorizationMiddleware:
 
     Only requests to the API server at ``url`` get the token: a redirect must not carry it elsewhere. They also get
     ``proxy`` and ``tls_server_name``, None for none: aiohttp accepts these for a request only, and the other users of a
-    session do not know them.
+    session do not know them. ``heard`` is called with whether the API server, or the client, accepts the other side:
+    False after a 401 and after a certificate that cannot be verified.
     """
 
     def __init__(
-        self, source: TokenSource, url: str, proxy: str | None = None, tls_server_name: str | None = None
+        self,
+        source: TokenSource,
+        url: str,
+        proxy: str | None = None,
+        tls_server_name: str | None = None,
+        heard: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._source = source
         self._origin = URL(url).origin()
         self._proxy = URL(proxy) if proxy else None
         self._tls_server_name = tls_server_name
+        self._heard = heard
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -83,6 +90,17 @@ class AuthorizationMiddleware:
         if self._tls_server_name is not None:
             request.server_hostname = self._tls_server_name
         sent = await self._authorize(request, None)
+        try:
+            answer = await self._send(request, handler, sent)
+        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError):
+            self._heard(False)
+            raise
+        self._heard(answer.status != 401)
+        return answer
+
+    async def _send(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType, sent: str | None
+    ) -> aiohttp.ClientResponse:
         if ends_pod(request.method, request.url):
             return await self._send_once(request, handler, sent)
         answer = await handler(request)
@@ -141,6 +159,22 @@ def environment_proxy(url: str) -> str | None:
     if parsed.host is None or urllib.request.proxy_bypass(parsed.host):
         return None
     return urllib.request.getproxies().get(parsed.scheme)
+
+
+def with_tls(
+    request_class: type[aiohttp.ClientRequest], current: Callable[[], ssl.SSLContext]
+) -> type[aiohttp.ClientRequest]:
+    """Return a class of requests that use the current TLS context.
+
+    aiohttp keeps connections by their context, so that a request with a new one uses none of the old connections: an
+    API server checks the client's certificate of an open connection with each request.
+    """
+
+    class CurrentTlsRequest(request_class):  # type: ignore[valid-type, misc]
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "ssl": current()})
+
+    return CurrentTlsRequest
 
 
 def make_session(

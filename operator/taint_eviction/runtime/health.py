@@ -1,6 +1,6 @@
 """How a running controller is doing: for the liveness probe, and for people who ask for its status."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
@@ -18,7 +18,8 @@ class Health:
     """Judges the parts of one controller.
 
     ``elector`` None: it runs alone. ``control_state`` None: evictions cannot be paused. ``policy_invalid`` returns
-    whether the policy file is rejected.
+    whether the policy file is rejected. ``restart_helps`` returns why a new process would get on with the API server
+    where this one does not, None: it would not. ``connection_warnings`` yields what is wrong with the connection.
     """
 
     def __init__(
@@ -27,11 +28,16 @@ class Health:
         elector: Elector | None,
         control_state: ControlStateSync | None,
         policy_invalid: Callable[[], bool],
+        *,
+        restart_helps: Callable[[], str | None],
+        connection_warnings: Callable[[], Iterable[str]],
     ) -> None:
         self._driver = driver
         self._elector = elector
         self._control_state = control_state
         self._policy_invalid = policy_invalid
+        self._restart_helps = restart_helps
+        self._connection_warnings = connection_warnings
 
     def liveness(self) -> tuple[bool, str]:
         """Return whether the loop still runs, and if not, why; an unreachable API server is no reason to restart."""
@@ -39,12 +45,15 @@ class Health:
             return False, f"the driving loop has not run for {age:.0f} s"
         if self._elector is not None and (expired := self._elector.expired_seconds()) > _MAX_EXPIRED_SECONDS:
             return False, f"believes to lead though its lease expired {expired:.0f} s ago"
+        if (why := self._restart_helps()) is not None:
+            return False, why
         return True, "ok"
 
     def warnings(self) -> Iterator[str]:
         """Yield what is wrong although the controller works, one sentence each."""
         if self._policy_invalid():
             yield "the policy file is rejected, and the previous policy stays in force: see the log"
+        yield from self._connection_warnings()
         if self._control_state is None:
             return
         if (age := self._control_state.age_seconds()) > _CONTROL_STATE_OLD_SECONDS:
