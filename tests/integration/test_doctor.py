@@ -445,6 +445,30 @@ async def test_replicas_with_two_leases_are_reported_as_wrong(at: ClientStage, t
     assert (found["state"], found["found"]) == ("wrong", f"replicas of Leases {NAMESPACE}/other and {NAMESPACE}/{NAME}")
 
 
+@pytest.mark.parametrize(
+    ("spec", "ahead", "said"),
+    [
+        ({"leaseDurationSeconds": 2**31 - 1}, 0.0, "is held by one_1 for 2147483647 s (leaseDurationSeconds)"),
+        ({"holderIdentity": "thief_1", "leaseDurationSeconds": 2**31 - 1}, -86_400.0, "was renewed 864"),
+        ({"holderIdentity": "thief_1"}, 0.0, "is held by thief_1, which is none of the replicas (one, two)"),
+        ({"holderIdentity": "thief"}, 0.0, "is held by thief, which is none of the replicas (one, two)"),
+        ({}, 2e9, " s in the future"),
+    ],
+)
+async def test_a_lease_that_no_replica_has_written_so_is_reported_as_wrong(
+    at: ClientStage, tmp_path: Path, spec: dict[str, Any], ahead: float, said: str
+) -> None:
+    """Whoever may write it can stop all evictions for 68 years."""
+    install(at)
+    at.server.delete("leases", NAME, NAMESPACE)
+    add_lease(at, NAME, ahead)
+    at.server.patch("leases", NAME, {"spec": spec}, NAMESPACE)
+    found = (await findings(tmp_path))["leader"]
+    assert found["state"] == "wrong"
+    assert found["found"].startswith(f"the Lease {NAMESPACE}/{NAME} ")
+    assert said in found["found"]
+
+
 @pytest.mark.parametrize("names", [("LEASE_NAME", "LEASE_NAMESPACE"), ("STATE_NAME", "STATE_NAMESPACE")])
 async def test_the_lease_is_found_by_the_variables_of_the_other_commands(
     at: ClientStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]

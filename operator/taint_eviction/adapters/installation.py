@@ -4,7 +4,7 @@ the check is unchecked, never wrong.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -22,6 +22,7 @@ from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.adapters.status_document import bracketed
 from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.policy import EvictionMode, EvictionPolicy
+from taint_eviction.core.text import one_line
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.ports import CallFailed
 from taint_eviction.settings import AdoptionSettings, ControlStateSettings, ElectionSettings, Settings
@@ -31,6 +32,9 @@ _FIRST_MINOR, _LAST_MINOR = 29, 37
 # Times in managedFields are whole seconds.
 _TOLERATED_SKEW_SECONDS = 3.0
 _LEASES = "coordination.k8s.io/v1"
+# Nobody lets a Lease last longer: it is the time without evictions after a crash.
+_MAX_LEASE_SECONDS = 3600.0
+_MAX_HOLDER = 120
 _MONITORING = "monitoring.coreos.com/v1"
 _KUBE_SYSTEM = "kube-system"
 
@@ -192,10 +196,29 @@ class Installation:
             advice = "nothing evicts; look at the log of the controller, and at --lease-namespace of this command"
             return [CheckResult("leader", State.WRONG, f"nobody holds the {what}", advice)]
         silent = self._server_clock.now().server_epoch - (parse_rfc3339(spec.get("renewTime")) or 0.0)
-        if silent > 2 * float(spec.get("leaseDurationSeconds") or 15):
+        if silent > 2 * min(_lease_seconds(spec), _MAX_LEASE_SECONDS):
             advice = "its holder is gone, and no other replica has taken over; look at the log of the controller"
             return [CheckResult("leader", State.WRONG, f"the {what} was renewed {silent:.0f} s ago", advice)]
+        if (stolen := self._stolen(spec, replicas, silent)) is not None:
+            advice = (
+                "no replica leads while it lasts; see who wrote it (kubectl get --show-managed-fields), and delete it:"
+                f" kubectl -n {self._lease.namespace} delete lease {self._lease.name}"
+            )
+            return [CheckResult("leader", State.WRONG, f"the {what} {stolen}", advice)]
         return [CheckResult("leader", State.FINE, str(spec["holderIdentity"]))]
+
+    def _stolen(self, spec: Mapping[str, Any], replicas: Sequence[Replica], silent: float) -> str | None:
+        """Return what no replica writes into its Lease; None: any may have written it."""
+        holder, seconds = one_line(str(spec["holderIdentity"]), _MAX_HOLDER), _lease_seconds(spec)
+        if seconds > _MAX_LEASE_SECONDS:
+            return f"is held by {holder} for {seconds:.0f} s (leaseDurationSeconds)"
+        if -silent > _MAX_LEASE_SECONDS:
+            return f"is held by {holder}, who renewed it {-silent:.0f} s in the future"
+        # On its host's network a replica is named by the host. Another one may have just taken over or ended.
+        names = [replica.name for replica in replicas if not replica.host_network]
+        if len(names) < len(replicas) or not names or holder.rpartition("_")[0] in names:
+            return None
+        return f"is held by {holder}, which is none of the replicas ({', '.join(names)})"
 
     async def _rights(self, replicas: Sequence[Replica], unread: str, dry_run: bool, adopts: bool) -> list[CheckResult]:
         """Check the rights of the replicas' user; without replicas, those of the current user."""
@@ -403,3 +426,8 @@ def built_in_active(pod: object) -> bool:
     if f"-{CONTROLLER}" in controllers:
         return False
     return CONTROLLER in controllers or "*" in controllers
+
+
+def _lease_seconds(spec: Mapping[str, Any]) -> float:
+    seconds = spec.get("leaseDurationSeconds")
+    return float(seconds) if isinstance(seconds, int) and seconds > 0 else 15.0
