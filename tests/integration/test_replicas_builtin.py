@@ -78,6 +78,18 @@ def test_conditions_reset_by_the_disruption_controller_are_not_counted() -> None
     assert on.sees("again", (OURS, condition(on.now())), (BUILTIN, reset), (OURS, condition(on.now(2)))) == 0
 
 
+@pytest.mark.parametrize("kubelet", ["kubelet", "k3s"])
+def test_conditions_that_a_kubelet_writes_back_are_not_counted(kubelet: str) -> None:
+    """A drain overwrites our condition's reason, and the kubelet's next patch of the status has its older copy."""
+    on, at = Marks(), Marks().now()
+    drained = condition(at, reason="EvictionByEvictionAPI")
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": at}
+    back = {"status": {"conditions": [*condition(at)["status"]["conditions"], ready]}}
+    ours, drain = (OURS, condition(at)), ("kube-apiserver", drained)
+    assert on.sees("drained", ours, drain) == 0
+    assert on.sees("written-back", ours, drain, (kubelet, back)) == 0
+
+
 def test_conditions_older_than_this_process_are_not_counted() -> None:
     """Cancelled evictions leave conditions behind, long after the built-in controller was switched off."""
     on = Marks()

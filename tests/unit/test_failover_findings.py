@@ -110,6 +110,18 @@ def test_a_lease_that_is_renewed_is_later_news_than_the_condition() -> None:
     assert causes(find(case)) == [Cause.PAST_GRACE_PERIOD]
 
 
+def test_a_lease_that_is_dated_ahead_proves_nothing() -> None:
+    """The clock of the dead node was 20 minutes ahead: the condition counts, with the advice for a dead node."""
+    case = FailoverCase(pod(), NOW, node("Unknown"), lease=lease(-1192))
+    [found] = find(case)
+    assert found.text == f"the kubelet of n1 is silent: its condition Ready is Unknown since {ago(400)}"
+    assert found.command == f"kubectl taint nodes n1 {OUT_OF_SERVICE}=nodeshutdown:NoExecute"
+    alive = FailoverCase(pod(), NOW, node("True"), lease=lease(-1192))
+    assert causes(find(alive)) == [Cause.PAST_GRACE_PERIOD]
+    assert "is alive" not in find(alive)[0].text
+    assert causes(find(FailoverCase(pod(), NOW, node("Unknown"), lease=lease(-4)))) == [Cause.PAST_GRACE_PERIOD]
+
+
 @pytest.mark.parametrize("ready", ["True", "False"])
 def test_a_lease_alone_takes_no_node_out(ready: str) -> None:
     """The kubelet may come back, or its clock be wrong: then it lives, and is late."""
@@ -230,8 +242,18 @@ def test_finalizers_of_kubernetes_are_known(name: str, says: str) -> None:
 def test_finalizers_alone_keep_a_pod_that_the_kubelet_has_ended() -> None:
     """Its grace period is 0 then, and neither kubelet nor PodGC can do more."""
     ended = pod(finalizers=["example.com/x"], deletionGracePeriodSeconds=0)
-    for where in (node(), node("Unknown"), None):
+    for where in (node(), node("False"), None):
         assert causes(find(FailoverCase(ended, NOW, where))) == [Cause.FINALIZER]
+
+
+@pytest.mark.parametrize("renewed", [None, lease(400), lease(-1192)])
+def test_containers_of_a_forced_deletion_may_still_run_where_the_kubelet_is_silent(renewed: NodeLease | None) -> None:
+    """A forced deletion sets the grace period to 0, too: that comes before the finalizer."""
+    forced = pod(finalizers=["example.com/x"], deletionGracePeriodSeconds=0)
+    case = FailoverCase(forced, NOW, node("Unknown"), lease=renewed)
+    assert causes(find(case)) == [Cause.KUBELET_SILENT, Cause.FINALIZER]
+    assert "its containers may still run on n1" in find(case)[0].text
+    assert "out-of-service" not in find(case)[0].command
 
 
 # Volumes

@@ -1,9 +1,12 @@
 """Detects another controller that evicts for NoExecute taints: the built-in one of kube-controller-manager.
 
 That controller sets the condition DisruptionTarget with the taint manager's reason, and the pod's ``managedFields``
-name the writer. In most clusters it is kube-controller-manager; single-binary distributions such as k3s write their own
-name, so every manager except this controller counts. Conditions older than this process do not count: an eviction that
-was cancelled leaves its condition on the pod.
+name the writer. In most clusters it is kube-controller-manager; others have other names, so every manager except this
+controller counts. A kubelet does not: where somebody has overwritten this controller's condition, as a drain does, a
+kubelet's patch of the status may write its older copy back, and the kubelet owns it then. A kubelet is known by the
+conditions Ready and ContainersReady, not by its name. (k3s is one binary with one name for both. So its built-in
+controller is not detected once its kubelet has reported on the pod.)
+Conditions older than this process do not count: an eviction that was cancelled leaves its condition on the pod.
 
 This module reads raw JSON. No decision depends on it.
 """
@@ -24,6 +27,8 @@ _LOG_SECONDS = 3600.0
 # Pods that were counted. When an entry is dropped, its pod has long been deleted.
 _REMEMBERED = 4096
 _OWNED = f'k:{{"type":"{CONDITION_TYPE}"}}'
+# Conditions that kubelets alone own.
+_OF_KUBELETS = frozenset(f'k:{{"type":"{kind}"}}' for kind in ("Ready", "ContainersReady"))
 
 
 class BuiltinController:
@@ -74,6 +79,7 @@ def _another_owner(metadata: Mapping[str, Any]) -> str:
         owned = ((entry.get("fieldsV1") or {}).get("f:status") or {}).get("f:conditions") or {}
         # A manager that resets a condition, as the disruption controller of the same binary does, does not own its
         # reason.
-        if "f:reason" in owned.get(_OWNED, {}) and entry.get("manager") != FIELD_MANAGER:
+        is_other = entry.get("manager") != FIELD_MANAGER and not _OF_KUBELETS & owned.keys()
+        if is_other and "f:reason" in owned.get(_OWNED, {}):
             return str(entry.get("manager"))
     raise KeyError(_OWNED)

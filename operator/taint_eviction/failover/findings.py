@@ -41,7 +41,13 @@ class FailoverCase:
         """Return whether the kubelet is silent. A renewed Lease is more recent than the condition Ready."""
         if self.node is None:
             return False
-        return self.node.ready == "Unknown" if self.lease is None else self.lease.expired(self.now_epoch)
+        lease = self.proof
+        return self.node.ready == "Unknown" if lease is None else lease.expired(self.now_epoch)
+
+    @property
+    def proof(self) -> NodeLease | None:
+        """The node's Lease, unless it is dated ahead: then the condition Ready counts."""
+        return self.lease if self.lease is not None and self.lease.proves(self.now_epoch) else None
 
     @property
     def dead(self) -> bool:
@@ -49,8 +55,8 @@ class FailoverCase:
         return self.node_gone or (self.silent and self.node is not None and not self.node.ready_by_kubelet)
 
     @property
-    def kubelet_done(self) -> bool:
-        """Return whether neither the kubelet nor PodGC has anything left to do: finalizers alone keep the pod."""
+    def only_finalizers(self) -> bool:
+        """Return whether finalizers keep the pod object: the kubelet has ended the pod, or somebody has forced that."""
         return self.pod.grace_seconds == 0 and bool(self.pod.finalizers)
 
 
@@ -67,7 +73,10 @@ def find(case: FailoverCase) -> tuple[Finding, ...]:
     """Return what holds a pod; nothing if its deletion was not requested."""
     if case.pod.deletion_epoch is None:
         return ()
-    ends = () if case.kubelet_done else (*_node(case), *_grace(case, case.pod.deletion_epoch))
+    if not case.only_finalizers:
+        ends: tuple[Finding, ...] = (*_node(case), *_grace(case, case.pod.deletion_epoch))
+    else:
+        ends = tuple(_still_running(case))
     return (*ends, *_finalizers(case), *_volumes(case), *_replacement(case))
 
 
@@ -81,9 +90,16 @@ def _node(case: FailoverCase) -> Iterator[Finding]:
     if taken_out:
         yield wording.out_of_service(node)
     if case.silent:
-        yield wording.kubelet_silent(node, case.lease, case.now_epoch, taken_out=bool(taken_out))
+        yield wording.kubelet_silent(node, case.proof, case.now_epoch, taken_out=bool(taken_out))
     if node.out_of_service and node.is_ready:
         yield wording.out_of_service_but_ready(node)
+
+
+def _still_running(case: FailoverCase) -> Iterator[Finding]:
+    """Yield that containers may still run: a silent kubelet has not ended them, whatever the grace period says."""
+    node = case.node
+    if case.silent and node is not None and not node.out_of_service:
+        yield wording.may_still_run(node, case.proof, case.now_epoch)
 
 
 def _grace(case: FailoverCase, ends_epoch: float) -> Iterator[Finding]:
@@ -93,7 +109,7 @@ def _grace(case: FailoverCase, ends_epoch: float) -> Iterator[Finding]:
     if case.now_epoch < ends_epoch:
         yield wording.grace_period(ends_epoch, case.now_epoch)
     else:
-        lease = None if case.silent else case.lease
+        lease = None if case.silent else case.proof
         yield wording.past_grace_period(case.pod, case.node, lease, ends_epoch, case.now_epoch)
 
 

@@ -13,6 +13,8 @@ from taint_eviction.core.text import one_line
 
 # The duration that the kubelet sets, which also counts if a Lease has none.
 _LEASE_SECONDS = 40.0
+# Clocks of nodes differ a little. A Lease that is dated further ahead says nothing about when it was renewed.
+_TOLERATED_AHEAD_SECONDS = 5.0
 
 Body = Mapping[str, Any]
 
@@ -39,8 +41,8 @@ class PodObject:
     """A pod; times are seconds since the epoch, None where absent.
 
     ``deletion_epoch`` is the end of its grace period, None: its deletion was not requested. ``grace_seconds`` is 0 once
-    the kubelet has ended its containers, or somebody forced its deletion. ``waiting`` and ``running`` are containers,
-    the former with the reason; ``unscheduled`` is the scheduler's message.
+    the kubelet has ended its containers, and also if somebody forced its deletion. ``waiting`` and ``running`` are
+    containers, the former with the reason; ``unscheduled`` is the scheduler's message.
     """
 
     namespace: str
@@ -95,6 +97,10 @@ class NodeLease:
 
     renewed_epoch: float
     duration_seconds: float
+
+    def proves(self, now_epoch: float) -> bool:
+        """Return whether its date says anything: not if the node's clock is ahead."""
+        return self.renewed_epoch <= now_epoch + _TOLERATED_AHEAD_SECONDS
 
     def expired(self, now_epoch: float) -> bool:
         """Return whether the kubelet should have renewed the Lease by now."""

@@ -81,6 +81,17 @@ def kubelet_silent(node: NodeObject, lease: NodeLease | None, now_epoch: float, 
     )
 
 
+def may_still_run(node: NodeObject, lease: NodeLease | None, now_epoch: float) -> Finding:
+    """A grace period of 0 is either the kubelet's last word or that of somebody who forced the deletion."""
+    text = f"its containers may still run on {node.name}: its grace period is 0, which a forced deletion sets, too, and"
+    text += f" the kubelet is silent: {'; '.join(_signs(node, lease, now_epoch))}"
+    does = (
+        f"bring {node.name} back, or make sure that its machine is off, before the finalizer goes: another pod of the"
+    )
+    does += " name would run beside it"
+    return Finding(Cause.KUBELET_SILENT, text, does, _command("kubectl", "describe", "node", node.name))
+
+
 def _signs(node: NodeObject, lease: NodeLease | None, now_epoch: float) -> list[str]:
     signs = []
     if lease is not None:

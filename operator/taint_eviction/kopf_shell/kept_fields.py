@@ -37,6 +37,7 @@ _NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")
 _OWNER_REFERENCE = ("kind", "name", "uid", "controller")
 _DISRUPTION_TARGET = "DisruptionTarget"
 _OWNED_DISRUPTION_TARGET = f'k:{{"type":"{_DISRUPTION_TARGET}"}}'
+_OWNED_BY_KUBELETS = tuple(f'k:{{"type":"{kind}"}}' for kind in ("Ready", "ContainersReady"))
 
 
 def node_fields(body: JsonObject) -> JsonObject:
@@ -140,11 +141,14 @@ def _taints_write(entry: Any) -> JsonObject | None:
 
 
 def _disruption_target_write(entry: Any) -> JsonObject | None:
-    """Return who wrote the reason of DisruptionTarget; not when, since that changes with other conditions."""
-    owned = _at(entry, "fieldsV1", "f:status", "f:conditions", _OWNED_DISRUPTION_TARGET)
-    if "f:reason" not in owned:
+    """Return who wrote the reason of DisruptionTarget, and whether it is a kubelet, which owns other conditions, too;
+    not when, since that changes with other conditions.
+    """
+    owned = _at(entry, "fieldsV1", "f:status", "f:conditions")
+    if "f:reason" not in _at(owned, _OWNED_DISRUPTION_TARGET):
         return None
-    fields: JsonObject = {"f:status": {"f:conditions": {_OWNED_DISRUPTION_TARGET: {"f:reason": {}}}}}
+    kept: JsonObject = {name: {} for name in _OWNED_BY_KUBELETS if name in owned}
+    fields: JsonObject = {"f:status": {"f:conditions": {_OWNED_DISRUPTION_TARGET: {"f:reason": {}}, **kept}}}
     return {**_picked(entry, ("manager",)), "fieldsV1": fields}
 
 
