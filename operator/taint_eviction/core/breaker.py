@@ -133,6 +133,10 @@ class Breaker:
         """Note that a person knows of all pods that are due at the next count."""
         self._known_due = math.inf
 
+    def know_more(self, pods: int) -> None:
+        """Note that a person knows of so many more due pods: those that a pause has held until now."""
+        self._known_due += pods
+
     def count_due(self, due: int) -> None:
         """Note how many pods are due. A person knows of at most that many from now on."""
         self._known_due = min(self._known_due, due)

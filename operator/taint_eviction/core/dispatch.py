@@ -153,7 +153,7 @@ class Dispatch:
         """Apply what people have ordered."""
         before, effects = self._suspension.control_state, self._suspension.order(control_state, now)
         if control_state != before:
-            self._queue.reconsider()
+            self._breaker.know_more(self._queue.reconsider())
             self._breaker.unready.news = True
         self.advance(now)
         self._breaker.count_due(self._queue.due(exempt=False))

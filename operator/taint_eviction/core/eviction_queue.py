@@ -235,15 +235,16 @@ class EvictionQueue:
 
     # What else may change
 
-    def reconsider(self) -> None:
-        """Check again which flows are held."""
+    def reconsider(self) -> int:
+        """Check again which flows are held; return how many first tries are held no longer."""
         for entry in list(self._settling):
             record = self._pods.known[entry.ref.key]
             if isinstance(record.state, Settling) and self._is_suspended(record.state.schedule.flow):
                 self._settling.cancel(entry.ref)
                 self._enter(record, Queued(record.state.schedule))
-        for queue in (self._due_first, self._due_again, self._due_unanswered):
+        for queue in (self._due_again, self._due_unanswered):
             queue.reconsider()
+        return self._due_first.reconsider()
 
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
         """Apply another policy's limits; evictions that were begun but not sent begin again under them."""

@@ -170,16 +170,23 @@ class FairQueue:
         call = self._next_call()
         return None if call is None else max(now, call[0])
 
-    def reconsider(self) -> None:
-        """Check again for every flow whether it is held, and what limits it."""
+    def reconsider(self) -> int:
+        """Check again for every flow whether it is held, and what limits it. Return how many pods are held no longer;
+        exempt ones do not count.
+        """
         self._ready, self._kept, self._calls, self._suspended, self.exempt = [], {}, [], 0, 0
+        released = 0
         for flow in self._flows.values():
+            was_suspended = flow.suspended
             flow.suspended, flow.place, flow.keeper, flow.called_by = self._is_suspended(flow.key), None, None, None
             if flow.suspended:
                 self._suspended += flow.live
             elif flow.key.exempt:
                 self.exempt += flow.live
+            elif was_suspended:
+                released += flow.live
             self._put(flow)
+        return released
 
     # The places of flows
 

@@ -5,7 +5,7 @@ and why; it decides on no pod. As long as the control state is not known, all ev
 from collections.abc import Callable, Mapping
 
 from taint_eviction.core.breaker import Breaker
-from taint_eviction.core.control_state import ControlState
+from taint_eviction.core.control_state import EVERYTHING, ControlState
 from taint_eviction.core.effects import BreakerClosed, BreakerOpened, Effect, Paused, Resumed
 from taint_eviction.core.fair_queue import FlowKey
 from taint_eviction.core.instants import Moment
@@ -60,8 +60,8 @@ class Suspension:
         self.control_state = control_state
         effects: list[Effect] = [Paused(scope, pause) for scope, pause in after.items() if scope not in before]
         resumed = [scope for scope in before if scope not in after]
-        if resumed:
-            self._breaker.know_backlog()
+        if EVERYTHING in resumed:
+            self._breaker.know_backlog()  # Whatever is due was held by that pause.
         effects += [Resumed(scope) for scope in resumed]
         self._breaker.date_back(now.server_epoch)
         return effects + self._noting_breaker(lambda: self._take_latch(control_state))
