@@ -150,3 +150,27 @@ def test_a_taint_in_a_wrong_form_is_refused_with_the_right_one(text: str) -> Non
     """The message has the form and an example."""
     with pytest.raises(WrongChange, match=r"is not NODE=KEY.*as in node-1=maintenance=now:NoExecute"):
         read_taint(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("node-1=k=v:NoExcute", "did you mean 'NoExecute'?"),
+        ("node-1=k:noexecute", "did you mean 'NoExecute'?"),
+        ("node-1=k:NoExecute-", "did you mean --untaint node-1=k:NoExecute?"),
+    ],
+)
+def test_a_taint_that_is_misspelt_gets_a_suggestion(text: str, meant: str) -> None:
+    """An effect, or kubectl's form of a removal."""
+    with pytest.raises(WrongChange) as error:
+        read_taint(text)
+    assert str(error.value).endswith(f"; {meant}")
+
+
+def test_the_effect_of_a_removal_that_is_misspelt_gets_a_suggestion() -> None:
+    """With and without kubectl's final minus; what resembles nothing gets none."""
+    for text in ("node-1=k:NoExcute", "node-1=k:NoExcute-"):
+        with pytest.raises(WrongChange, match=r"did you mean 'NoExecute'\?$"):
+            read_untaint(text)
+    with pytest.raises(WrongChange, match=r"maintenance:NoExecute$"):
+        read_untaint("node-1=k:XX")

@@ -6,7 +6,7 @@ Each function raises ``ValueError`` with the valid form.
 import re
 
 from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
-from taint_eviction.core.text import JsonObject
+from taint_eviction.core.text import JsonObject, did_you_mean, one_line
 from taint_eviction.files.durations import parse_seconds
 
 EFFECTS = (NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE)
@@ -24,7 +24,8 @@ def parse_taint(text: str) -> JsonObject:
     body, colon, effect = text.rpartition(":")
     key, equals, value = body.partition("=")
     if not colon or effect not in EFFECTS or not _KEY.fullmatch(key):
-        raise ValueError(f"a taint (key=value:Effect or key:Effect, where Effect is one of {', '.join(EFFECTS)})")
+        form = f"a taint (key=value:Effect or key:Effect, where Effect is one of {', '.join(EFFECTS)})"
+        raise ValueError(form + meant(text))
     return {"key": key, "value": value, "effect": effect} if equals else {"key": key, "effect": effect}
 
 
@@ -33,8 +34,18 @@ def parse_taint_removal(text: str) -> tuple[str, str]:
     body, _, effect = text.removesuffix("-").partition(":")
     key = body.partition("=")[0]
     if not _KEY.fullmatch(key) or (effect and effect not in EFFECTS):
-        raise ValueError("the key of a taint, or key:Effect")
+        raise ValueError(f"the key of a taint, or key:Effect{meant(text.removesuffix('-'))}")
     return key, effect
+
+
+def meant(text: str, untaint: str = "untaint ") -> str:
+    """Return a suggestion for a taint that cannot be read: for a misspelt effect, or for a removal in kubectl's form;
+    "" if there is none. ``untaint``: how a removal is written here.
+    """
+    effect = text.rpartition(":")[2]
+    if effect.removesuffix("-") in EFFECTS:
+        return f"; did you mean {untaint}{one_line(text).removesuffix('-')}?" if effect.endswith("-") else ""
+    return did_you_mean(effect.removesuffix("-"), EFFECTS)
 
 
 def parse_toleration(text: str) -> JsonObject:
@@ -49,7 +60,8 @@ def parse_toleration(text: str) -> JsonObject:
     body, _, effect = what.partition(":")
     key, equals, value = body.partition("=")
     if (key != "*" and not _KEY.fullmatch(key)) or (effect and effect not in EFFECTS):
-        raise ValueError("a toleration (key, key=value or *, perhaps :Effect, perhaps 'for 30s' or 'indefinitely')")
+        form = "a toleration (key, key=value or *, perhaps :Effect, perhaps 'for 30s' or 'indefinitely')"
+        raise ValueError(form + (did_you_mean(effect, EFFECTS) if effect not in EFFECTS else ""))
     toleration: JsonObject = {"operator": "Exists"} if key == "*" else {"key": key, "operator": "Exists"}
     if equals:
         toleration |= {"operator": "Equal", "value": value}

@@ -75,7 +75,7 @@ def read_taint(text: str, chosen: bool = False) -> tuple[str, Taint]:
     try:
         parsed = short_forms.parse_taint(rest)
     except ValueError:
-        raise WrongChange(f"{text!r} is not {_TAINT_FORM}") from None
+        raise WrongChange(f"{text!r} is not {_TAINT_FORM}{short_forms.meant(text, '--untaint ')}") from None
     if not node or not _KEY.fullmatch(parsed["key"]) or not _VALUE.fullmatch(parsed.get("value", "")):
         raise WrongChange(f"{text!r} is not {_TAINT_FORM}")
     return node, Taint(parsed["key"], parsed["effect"], parsed.get("value", ""))
@@ -89,7 +89,7 @@ def read_untaint(text: str, chosen: bool = False) -> tuple[str, str, str]:
     try:
         key, effect = short_forms.parse_taint_removal(rest)
     except ValueError:
-        raise WrongChange(f"{text!r} is not {_UNTAINT_FORM}") from None
+        raise WrongChange(f"{text!r} is not {_UNTAINT_FORM}{short_forms.meant(text.removesuffix('-'))}") from None
     if not node:
         raise WrongChange(f"{text!r} is not {_UNTAINT_FORM}")
     return node, key, effect
