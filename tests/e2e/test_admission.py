@@ -274,6 +274,11 @@ class TriedCalls:
             "note void": await create("note-void", "a", [NOT_READY, maintenance], **with_note),
             "finished": await create("finished", "a", [maintenance]),
             "leaving": await create("leaving", "a", [maintenance], finalizers=["example.com/keep"]),
+            "large": await create(
+                *("large", "a", [marked]),
+                labels={f"{number:05}-{'x' * 50}": "y" * 60 for number in range(5000)},
+                annotations={NOTE: noted(300), **{f"a{number}": "z" * 5000 for number in range(50)}},
+            ),
             "many tolerations": await create(
                 "many", "a", [{**MAINTENANCE, "key": f"k{number}", "tolerationSeconds": 9} for number in range(5000)]
             ),
@@ -336,6 +341,9 @@ class TriedCalls:
             "condition of a pod that leaves": await self.condition("leaving", "False"),
             "condition of a finished pod": await self.condition("finished", "True"),
             "condition of a pod with many tolerations": await self.condition("many tolerations", "True"),
+            "condition of a large pod": await self.condition("large", "True"),
+            "deletion of a large pod": await self.delete("large", **self.uid("large")),
+            "giving back to a large pod": await self.patch("large", seconds(0, 300), REMOVE_NOTE),
             "deletion": await self.delete("plain", **self.uid("plain")),
             "deletion of a finished pod": await self.delete("finished", **self.uid("finished")),
             "deletion of a pod with many tolerations": await self.delete(
@@ -344,7 +352,7 @@ class TriedCalls:
             "deletion with more time": await self.delete("plain", **self.uid("plain"), gracePeriodSeconds=60),
             "eviction": await self.evict("plain", **self.uid("plain")),
             "giving back": await self.patch("adopted", seconds(0, 300), seconds(1, 60), REMOVE_NOTE),
-            "giving back one": await self.patch("adopted", seconds(0, -5)),
+            "giving back one": await self.patch("adopted", seconds(0, -5), replace(NOTE_PATH, noted(60))),
             "removal of a void note": await self.patch("note void", REMOVE_NOTE),
             "removal of a note": await self.patch("adopted", REMOVE_NOTE),
             "owners of fields": await self.patch("adopted", replace("/metadata/managedFields", managers)),
