@@ -496,10 +496,49 @@ def pauses(config_map: Json) -> list[str]:
     return [key for key in config_map.get("data") or {} if key.startswith("pause")]
 
 
-async def token_of(installed: Installed) -> str:
-    """Return a token of the account."""
-    account = installed.one("ServiceAccount")["metadata"]["name"]
-    path = f"/api/v1/namespaces/{installed.namespace}/serviceaccounts/{account}/token"
+@pytest.mark.parametrize("installed", ["base", "namespace"], indirect=True)
+async def test_an_operator_pauses_and_resumes_and_creates_nothing(
+    installed: Installed, cluster: ClusterUnderTest, config: Path, tmp_path: Path
+) -> None:
+    """The Role of the page on security suffices: the manifests bring the ConfigMap that these commands write."""
+    page = (MANIFESTS.parent / "docs/security.md").read_text()
+    [text] = re.findall(r"^```yaml\n(.*?kind: Role\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    namespace, name = installed.namespace, f"{cluster.prefix}-operator"
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    made = {
+        "serviceaccounts": {"metadata": {"name": name}},
+        "roles": yaml.safe_load(text) | {"metadata": {"name": name, "namespace": namespace}},
+        "rolebindings": {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]},
+    }
+    apis = {"serviceaccounts": "/api/v1"}
+    paths = {
+        kind: f"{apis.get(kind, '/apis/rbac.authorization.k8s.io/v1')}/namespaces/{namespace}/{kind}" for kind in made
+    }
+    try:
+        for kind, body in made.items():
+            await cluster.call("POST", paths[kind], body)
+        token = await token_of(installed, name)
+        own = await asyncio.to_thread(write_own_kubeconfig, config, tmp_path, token)
+        where = ("--kubeconfig", str(own), "--state-namespace", namespace, "--state-name", installed.lease)
+        state = f"/api/v1/namespaces/{namespace}/configmaps/{installed.lease}"
+        await output_of("pause", *where)
+        assert pauses(await cluster.call("GET", state)) == ["pause"]
+        await output_of("resume", "--yes", *where)
+        assert not pauses(await cluster.call("GET", state))
+        bearer = {"Impersonate-User": f"system:serviceaccount:{namespace}:{name}"}
+        created = f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All"
+        with pytest.raises(AssertionError, match="cannot create resource"):
+            await cluster.call("POST", created, {"metadata": {"name": "aws-auth"}}, headers=bearer)
+    finally:
+        for path in paths.values():
+            await cluster.call("DELETE", f"{path}/{name}", fine=(404,))
+
+
+async def token_of(installed: Installed, account: str | None = None) -> str:
+    """Return a token of an account in the controller's namespace; None: of the controller's own."""
+    name = account or installed.one("ServiceAccount")["metadata"]["name"]
+    path = f"/api/v1/namespaces/{installed.namespace}/serviceaccounts/{name}/token"
     made = await installed.cluster.call("POST", path, {"spec": {"expirationSeconds": 3600}})
     token: str = made["status"]["token"]
     return token
