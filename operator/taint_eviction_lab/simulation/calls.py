@@ -81,13 +81,22 @@ class _Lines:
 
     def __init__(self, clocks: ServerClocks) -> None:
         self._clocks = clocks
+        self._chosen = 0
         self._opened = 0
         self._idle: deque[_Line] = deque()
 
     def open(self, *, kept: bool) -> _Line:
         """Open a connection; a balancer chooses the server."""
         self._opened += 1
-        return _Line(self._opened, self._clocks.connect(), kept)
+        return _Line(self._opened, self._choose(), kept)
+
+    def _choose(self) -> int:
+        self._chosen = self._clocks.after(self._chosen)
+        return self._chosen
+
+    def date(self, line: _Line) -> int:
+        """Return the ``Date`` of an answer given now on a connection."""
+        return self._clocks.date(self._choose() if self._clocks.per_request else line.server)
 
     def take(self) -> _Line:
         """Return a connection for a call."""
@@ -210,7 +219,7 @@ class SimulatedCalls:
     def _arrive(self, journey: _Journey, act: Callable[[], object]) -> None:
         """Let a call arrive at the API server, and send its answer on the way back."""
         fault = journey.fault
-        date = self._world.cluster.clocks.date(journey.line.server) + fault.date_ahead_seconds
+        date = self._lines.date(journey.line) + fault.date_ahead_seconds
         fails = fault.fails or fault.hangs
         self._trace(journey, Phase.ARRIVED, None)
         answer = _refusal(fault) if fails and not fault.takes_effect else _outcome(act)

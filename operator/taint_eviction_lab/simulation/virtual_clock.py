@@ -56,17 +56,14 @@ RIGHT_CLOCKS = ClockSettings()
 
 
 class ServerClocks:
-    """The clocks of the API servers, and the balancer before them, which chooses servers in turn.
-
-    It chooses one for each connection, or for each request (``per_request``). The first server handles all writes of
-    other clients.
+    """The clocks of the API servers behind a balancer, which chooses one for each connection of a process, in turn, or
+    for each request (``per_request``). The first server handles all writes of other clients.
     """
 
     def __init__(self, servers: int = 1, per_request: bool = False) -> None:
         self._ahead_seconds = [0.0] * servers
-        self._per_request = per_request
+        self.per_request = per_request
         self._away_until = [-math.inf] * servers
-        self._chosen = 0
 
     def step(self, seconds: float, server: int | None) -> None:
         """Set the clock of a server (counted from 1) forward, or back if negative; None: of all servers."""
@@ -82,18 +79,15 @@ class ServerClocks:
         """Return whether a server (counted from 0) is away."""
         return virtual_now() < self._away_until[server]
 
-    def connect(self) -> int:
-        """Choose the server (counted from 0) of a new connection; if all are away, one that will not answer."""
-        for _ in self._ahead_seconds:
-            self._chosen = (self._chosen + 1) % len(self._ahead_seconds)
-            if not self.is_away(self._chosen):
-                break
-        return self._chosen
+    def after(self, server: int) -> int:
+        """Return the server whose turn it is after this one (counted from 0), passing over those that are away."""
+        number = len(self._ahead_seconds)
+        turns = [(server + turn) % number for turn in range(1, number + 1)]
+        return next((turn for turn in turns if not self.is_away(turn)), turns[0])
 
     def date(self, server: int) -> int:
-        """Return the ``Date`` of an answer given now on a connection to ``server`` (counted from 0)."""
-        answering = self.connect() if self._per_request else server
-        return date_of(virtual_now() + self._ahead_seconds[answering])
+        """Return the ``Date`` of an answer given now by ``server`` (counted from 0)."""
+        return date_of(virtual_now() + self._ahead_seconds[server])
 
     def epoch(self) -> float:
         """Return the time by which objects are dated: seconds since the epoch."""
