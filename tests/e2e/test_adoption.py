@@ -1,181 +1,185 @@
-"""Adopted countdowns beside the built-in controller, if one runs: it ends none of them, and all guards hold pods.
+"""Countdowns taken over beside the real built-in controller, by the controller's own account under its policy.
 
-The embedded API server has no built-in controller; there the same must happen.
+The tests need a cluster whose kube-controller-manager runs its taint-eviction-controller, and a user that may install
+manifests and create tokens. They take half a minute each: a countdown is taken over late.
 """
 
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.e2e.cluster import ClusterUnderTest, Json, WatchedPod
-from tests.e2e.conftest import Order, Start, own_controller
+from tests.e2e import test_admission as admission
+from tests.e2e.cluster import STRATEGIC, ClusterUnderTest, Json, WatchedPod
+from tests.stage.processes import RunningController, output_of, running_controller
+from tests.stage.waiting import free_port
 
-from taint_eviction.runtime.clock import read_monotonic
+from taint_eviction.core.objects import MARK_SECONDS
 
-KEY = "taint-eviction-test/maintenance"
-ADOPTED = "taint-eviction/seconds"
-# Only a process that holds the Lease adopts.
-ELECTED = ("--leader-elect", "--adopt")
-ADOPTING = (*ELECTED, "--adopt-from=1s")
-# These tests take long, and replays show the same in virtual time.
-real_only = pytest.mark.parametrize("config", [pytest.param("real", marks=pytest.mark.e2e)], indirect=True)
-# Half a second for the watch, half a second until the leader evaluates, and more on a busy machine.
-_SOON_SECONDS = 5.0
+pytestmark = admission.pytestmark
+config, installed = admission.config, admission.installed
+
+KEY, OTHER = "taint-eviction-test/maintenance", "taint-eviction-test/other"
+NOTE = "taint-eviction/seconds"
 
 
-def tolerates(seconds: int | None, key: str = KEY) -> Json:
-    """Return a toleration; None: indefinitely."""
-    toleration = {"key": key, "operator": "Exists", "effect": "NoExecute"}
-    return toleration if seconds is None else {**toleration, "tolerationSeconds": seconds}
+def tolerates(seconds: int, key: str = KEY) -> Json:
+    """Return a toleration."""
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
 
 
-def is_adopted(pod: WatchedPod) -> bool:
+def seconds_of(pod: WatchedPod) -> list[int | None]:
+    """Return the seconds of a pod's tolerations of the test's keys."""
+    tolerations = pod.body["spec"]["tolerations"]
+    return [each.get("tolerationSeconds") for each in tolerations if each.get("key") in (KEY, OTHER)]
+
+
+def is_noted(pod: WatchedPod) -> bool:
     """Return whether a pod had a note when it was last seen."""
-    return ADOPTED in (pod.body["metadata"].get("annotations") or {})
+    return NOTE in (pod.body["metadata"].get("annotations") or {})
 
 
-def seconds_of(pod: WatchedPod) -> list[Any]:
-    """Return the seconds of a pod's tolerations for the test's key."""
-    return [each.get("tolerationSeconds") for each in pod.body["spec"]["tolerations"] if each.get("key") == KEY]
+@dataclass
+class Adopting:
+    """An installation of overlays/managed, whose controllers run outside the cluster with its account's token."""
+
+    made: admission.Installed
+    admin: Path
+    own: Path
+
+    @contextlib.asynccontextmanager
+    async def controller(self, *, adopts: bool = True) -> AsyncIterator[RunningController]:
+        """Run a controller until the end of the block."""
+        flags = [flag for flag in self.made.flags if adopts or flag != "--adopt"]
+        where = ("--leader-elect-resource-namespace", self.made.namespace)
+        async with running_controller(
+            self.own, "--leader-elect", *flags, *where, listen=f"127.0.0.1:{free_port()}"
+        ) as running:
+            await running.until(running.leads)
+            if adopts:
+                await self.made.cluster.eventually(self.state, lambda found: "adopts" in (found.get("data") or {}))
+            yield running
+            assert await running.end() == 0, running.lines[-5:]
+
+    @property
+    def state(self) -> str:
+        """The path of the state ConfigMap."""
+        return f"/api/v1/namespaces/{self.made.namespace}/configmaps/{self.made.lease}"
+
+    async def order(self, *words: str) -> str:
+        """Run a command as an administrator, and return what it prints."""
+        named = ("--state-namespace", self.made.namespace, "--state-name", self.made.lease)
+        return await output_of(*words, "--kubeconfig", str(self.admin), *named)
 
 
-def comparable(body: Json) -> Json:
-    """Return a pod without the fields that each of its changes changes."""
-    left_out = ("generation", "resourceVersion", "managedFields")
-    metadata = {field: value for field, value in body["metadata"].items() if field not in left_out}
-    for field in ("labels", "annotations"):
-        metadata.setdefault(field, {})
-    return {"metadata": metadata, "spec": body["spec"]}
+@pytest.fixture
+async def adopting(installed: admission.Installed, cluster: ClusterUnderTest, config: Path, tmp_path: Path) -> Adopting:
+    """Install, with evictions paused and a running pod on which the policy can be tried."""
+    own = admission.write_own_kubeconfig(config, tmp_path, await admission.token_of(installed))
+    await admission.in_force(installed)
+    await cluster.create_node("asked")
+    await cluster.create_pod("asked", "asked")
+    running = f"/api/v1/namespaces/{cluster.prefix}/pods/asked/status"
+    await cluster.call("PATCH", running, {"status": {"phase": "Running"}}, headers=STRATEGIC)
+    made = Adopting(installed, config, own)
+    await made.order("pause")
+    return made
 
 
-async def adopted(cluster: ClusterUnderTest, pod: WatchedPod) -> None:
-    """Wait until a pod is adopted."""
-    await cluster.until(lambda: is_adopted(pod), _SOON_SECONDS)
+managed = pytest.mark.parametrize("installed", ["managed, all three"], indirect=True)
 
 
-@real_only
-async def test_an_adopted_pod_is_evicted_at_its_own_deadline(cluster: ClusterUnderTest, start: Start) -> None:
-    """The seconds of all matching tolerations are noted; another toleration keeps its seconds."""
-    await start(*ADOPTING)
-    await cluster.create_node("a")
-    others = tolerates(30, "taint-eviction-test/other")
-    pod = await cluster.create_pod("pod", "a", [tolerates(4), tolerates(60), others])
-    began = read_monotonic()
-    await cluster.taint("a", KEY)
-    await adopted(cluster, pod)
-    assert seconds_of(pod) == [None, None]
-    assert others in pod.body["spec"]["tolerations"]
-    # Nothing sets timeAdded, so the countdown begins when the taint was first seen.
-    assert 4.0 <= await cluster.evicted(pod) - began < 7.0
+@managed
+async def test_no_timer_of_the_built_in_controller_outlives_the_marks(
+    adopting: Adopting, cluster: ClusterUnderTest
+) -> None:
+    """Two tolerations of 25 and 1,000 s, a taint whose value changes, and the plain case: a pause holds them all."""
+    async with adopting.controller():
+        for node in ("b", "c"):
+            await cluster.create_node(node)
+        plain = await cluster.create_pod("plain", "a", [tolerates(30)])
+        two = await cluster.create_pod("two", "b", [tolerates(25), tolerates(1000, OTHER)])
+        rewritten = await cluster.create_pod("rewritten", "c", [tolerates(30)])
+        for node in ("a", "b", "c"):
+            await cluster.taint(node, KEY)
+        await cluster.taint("b", OTHER)
+        await cluster.stays(plain, 8.0)
+        assert not any(is_noted(pod) for pod in (plain, two, rewritten))
+        await cluster.taint("c", KEY, "another")
+        await cluster.stays(plain, 30.0)
+        assert seconds_of(two) == [MARK_SECONDS, MARK_SECONDS]
+        for pod in (plain, two, rewritten):
+            assert is_noted(pod)
+            assert pod.evicted_at is None
+        await adopting.order("resume", "--yes")
+        await cluster.evicted(plain)
 
 
-@real_only
-async def test_a_pause_holds_an_adopted_pod(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
-    """The built-in controller, which knows no pauses, does not evict the pod, either."""
-    await start(*ADOPTING)
-    await order("pause")
-    await cluster.create_node("a")
-    pod = await cluster.create_pod("pod", "a", [tolerates(5)])
-    await cluster.taint("a", KEY)
-    await adopted(cluster, pod)
-    await cluster.stays(pod, 6.0)
-    await order("resume", "--yes")
-    await cluster.evicted(pod)
-
-
-@real_only
-async def test_a_budget_holds_an_adopted_pod(cluster: ClusterUnderTest, start: Start) -> None:
-    """The pod is evicted once the budget allows a disruption."""
-    await start(*ADOPTING, "--eviction-mode=evict", "--retry-max=2s")
-    for node in ("a", "b"):
-        await cluster.create_node(node)
-    budget = await cluster.create_budget("guard", "db", min_available=2)
-    pods = [await cluster.create_pod(f"db-{node}", node, [tolerates(4)], labels={"app": "db"}) for node in ("a", "b")]
-    for pod in pods:
-        await cluster.make_ready(pod.name)
-    try:
-        await cluster.eventually(budget, lambda found: found.get("status", {}).get("currentHealthy") == 2)
-    except TimeoutError:
-        pytest.skip("nobody fills in the status of budgets here: the cluster has no disruption controller")
-    await cluster.taint("a", KEY)
-    await adopted(cluster, pods[0])
-    await cluster.stays(pods[0], 8.0)
-    await cluster.relax_budget(budget, min_available=1)
-    await cluster.evicted(pods[0])
-
-
-@real_only
-async def test_an_open_breaker_holds_adopted_pods(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
-    """A surge opens the breaker before the first pod is evicted."""
-    await start(*ADOPTING, "--breaker", "--breaker-nodes=2")
-    pods = []
-    for node in ("a", "b", "c"):
-        await cluster.create_node(node)
-        pods.append(await cluster.create_pod(f"pod-{node}", node, [tolerates(4)]))
-    for node in ("a", "b", "c"):
-        await cluster.taint(node, KEY)
-    for pod in pods:
-        await adopted(cluster, pod)
-    await cluster.stays(pods[0], 8.0)
-    await order("breaker", "reset", "--yes")
-    for pod in pods:
-        await cluster.evicted(pod)
-
-
-@real_only
-async def test_an_adopted_pod_is_restored_when_the_taint_is_removed(cluster: ClusterUnderTest, start: Start) -> None:
-    """The pod gets back its seconds, labels and annotations."""
-    await start(*ADOPTING)
-    await cluster.create_node("a")
-    pod = await cluster.create_pod("pod", "a", [tolerates(300), tolerates(20)], labels={"app": "web"})
-    before = comparable(pod.body)
-    await cluster.taint("a", KEY)
-    await adopted(cluster, pod)
-    await cluster.untaint("a", KEY)
-    await cluster.until(lambda: not is_adopted(pod), 15.0)
-    assert comparable(pod.body) == before
-
-
-@real_only
-async def test_the_next_process_continues_from_the_note(cluster: ClusterUnderTest, config: Path, start: Start) -> None:
-    """It evicts a pod whose time ran out while no process ran; the built-in controller did not evict this pod."""
-    async with own_controller(config, cluster.prefix, *ADOPTING):
-        await cluster.create_node("a")
-        pod = await cluster.create_pod("pod", "a", [tolerates(6)])
+@managed
+async def test_a_blip_costs_no_write_and_the_seconds_come_back(adopting: Adopting, cluster: ClusterUnderTest) -> None:
+    """A node that is back before its pods are late changes none of them; afterwards they are as they were."""
+    async with adopting.controller():
+        pod = await cluster.create_pod("pod", "a", [tolerates(30), tolerates(7, OTHER)])
+        version = pod.body["metadata"]["resourceVersion"]
         await cluster.taint("a", KEY)
-        await adopted(cluster, pod)
-    await cluster.stays(pod, 6.0)
-    await start(*ADOPTING)
-    await cluster.evicted(pod)
+        await cluster.stays(pod, 10.0)
+        await cluster.untaint("a", KEY)
+        await cluster.stays(pod, 12.0)
+        assert pod.body["metadata"]["resourceVersion"] == version
+        before = (pod.body["spec"], pod.body["metadata"].get("annotations"))
+        await cluster.taint("a", KEY)
+        await cluster.until(lambda: is_noted(pod), 25.0)
+        assert seconds_of(pod) == [MARK_SECONDS, 7]
+        await cluster.untaint("a", KEY)
+        await cluster.until(lambda: not is_noted(pod), 20.0)
+        assert (pod.body["spec"], pod.body["metadata"].get("annotations") or None) == before
 
 
-@real_only
-async def test_hand_back_ends_adoption(cluster: ClusterUnderTest, start: Start, order: Order) -> None:
-    """The leader confirms, the pod gets back its seconds, and no pod is adopted before the undo."""
-    await start(*ADOPTING)
-    await cluster.create_node("a")
-    pod = await cluster.create_pod("pod", "a", [tolerates(300)])
-    before = comparable(pod.body)
-    await cluster.taint("a", KEY)
-    await adopted(cluster, pod)
-    told = await order("hand-back", "--yes")
-    assert "leads, and no longer adopts pods" in told
-    assert comparable(pod.body) == before
-    later = await cluster.create_pod("later", "a", [tolerates(300)])
-    with pytest.raises(TimeoutError):
-        await cluster.until(lambda: is_adopted(later), 3.0)
-    await order("hand-back", "--undo")
-    await cluster.until(lambda: is_adopted(later) and is_adopted(pod), 15.0)
+@managed
+async def test_an_owner_who_removes_the_seconds_keeps_the_pod(adopting: Adopting, cluster: ClusterUnderTest) -> None:
+    """That is the known rescue; the void note goes."""
+    async with adopting.controller():
+        pod = await cluster.create_pod("pod", "a", [tolerates(30)])
+        await cluster.taint("a", KEY)
+        await cluster.until(lambda: is_noted(pod), 25.0)
+        place = [each.get("key") for each in pod.body["spec"]["tolerations"]].index(KEY)
+        path = f"/api/v1/namespaces/{cluster.prefix}/pods/pod"
+        patch = [{"op": "remove", "path": f"/spec/tolerations/{place}/tolerationSeconds"}]
+        await cluster.call("PATCH", path, patch, headers=admission.JSON_PATCH)
+        await adopting.order("resume", "--yes")
+        await cluster.until(lambda: not is_noted(pod), 10.0)
+        await cluster.stays(pod, 15.0)
+        assert seconds_of(pod) == [None]
 
 
-@real_only
-async def test_a_pod_with_too_little_time_is_not_adopted(cluster: ClusterUnderTest, start: Start) -> None:
-    """A pod that does not tolerate the taint is not adopted, either; both are evicted."""
-    await start(*ELECTED, "--adopt-from=10s")
-    await cluster.create_node("a")
-    short = await cluster.create_pod("short", "a", [tolerates(3)])
-    none = await cluster.create_pod("none", "a")
-    await cluster.taint("a", KEY)
-    for pod in (none, short):
-        await cluster.evicted(pod)
-        assert not is_adopted(pod)
+@managed
+async def test_a_leader_without_the_flag_gives_everything_back(adopting: Adopting, cluster: ClusterUnderTest) -> None:
+    """Another overlay leaves the component's right; the entry goes when no late write can follow."""
+    async with adopting.controller():
+        pod = await cluster.create_pod("pod", "a", [tolerates(300)])
+        short = await cluster.create_pod("short", "a", [tolerates(15)])
+        await cluster.taint("a", KEY)
+        await cluster.until(lambda: is_noted(short), 15.0)
+    async with adopting.controller(adopts=False):
+        await cluster.until(lambda: not is_noted(short), 20.0)
+        assert (seconds_of(short), seconds_of(pod)) == ([15], [300])
+        await cluster.eventually(adopting.state, lambda found: "adopts" not in found["data"], 100.0)
+
+
+@managed
+async def test_hand_back_takes_the_right_away(adopting: Adopting, cluster: ClusterUnderTest) -> None:
+    """It ends with a look at every pod, 75 s after the last request may have been sent."""
+    async with adopting.controller():
+        pod = await cluster.create_pod("pod", "a", [tolerates(30)])
+        await cluster.taint("a", KEY)
+        await cluster.until(lambda: is_noted(pod), 25.0)
+        told = await adopting.order("hand-back", "--yes")
+        assert "leads, and no longer adopts pods" in told
+        assert "removed ClusterRoleBinding" in told
+        assert "nothing is adopted any more" in told
+        assert not is_noted(pod)
+        names = [document["metadata"]["name"] for document in adopting.made.documents]
+        adopt = next(name for name in names if "controller-adopt" in name)
+        path = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{adopt}"
+        assert await cluster.call("GET", path, fine=(404,)) is None

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shlex
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -291,3 +293,24 @@ async def test_undo_allows_the_controller_to_adopt_again(at: ClientStage, tmp_pa
     assert (result.exit_code, result.stdout.split(",")[0]) == (0, "the controller may adopt again")
     assert orders(at) == ControlState()
     assert is_adopted(at, "web")
+
+
+async def test_the_program_in_the_documentation_prints_the_same_commands(at: ClientStage, tmp_path: Path) -> None:
+    """It needs Python's standard library only, and works where this project is gone."""
+    adopted(at, "web", note(2**62 + 1))
+    adopted(at, "db", note(60))
+    adopted(at, "garbled", "nonsense")
+    page = Path(__file__).parents[2] / "docs/install/managed-control-planes.md"
+    program = page.read_text().partition("<!-- giving-back -->\n```python\n")[2].partition("```")[0]
+    pods = {"items": [pod(at, name) for name in ("web", "db", "garbled")]}
+    run = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], input=orjson.dumps(pods), capture_output=True, check=True
+    )
+    assert b"default/garbled: the note cannot be read" in run.stderr
+    lines = run.stdout.decode().splitlines()
+    assert [shlex.split(line)[:8] for line in lines] == [
+        ["kubectl", "patch", "pod", "-n", "default", name, "--type=json", "-p"] for name in ("web", "db")
+    ]
+    for name, line, seconds in zip(("web", "db"), lines, (2**62 + 1, 60), strict=True):
+        at.server.update("pods", json_patch(pod(at, name), orjson.loads(shlex.split(line)[8])))
+        assert (seconds_of(at, name), is_adopted(at, name)) == (seconds, False)

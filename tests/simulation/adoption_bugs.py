@@ -59,12 +59,6 @@ def orders_do_not_stop_adoption(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Adopter, "stopped_by", None)
 
 
-def adopted_before_the_control_state_is_read(patch: pytest.MonkeyPatch) -> None:
-    """A new leader changes pods at once, before it has read the control state."""
-    patch.setattr(Adopter, "_may_change", lambda self: self._gate.may_act() and self.stopped_by is None)
-    patch.setattr(Adopter, "_may_mark", lambda self: self._may_change())
-
-
 def adopted_without_leading(patch: pytest.MonkeyPatch) -> None:
     """All replicas take countdowns over."""
     patch.setattr(

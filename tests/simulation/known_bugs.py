@@ -213,7 +213,6 @@ KNOWN_BUGS: dict[str, Patch] = {
     "noted-by-place": adoption.notes_name_places,
     "notes-ignored": adoption.notes_do_not_count,
     "adopted-when-stopped": adoption.orders_do_not_stop_adoption,
-    "adopted-unread": adoption.adopted_before_the_control_state_is_read,
     "standbys-adopt": adoption.adopted_without_leading,
     "adopted-late": adoption.adopted_by_our_deadline,
     "adopted-once": adoption.adopted_once,

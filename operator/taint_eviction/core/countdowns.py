@@ -13,7 +13,6 @@ Reference: ``processPodOnNode`` in pkg/controller/tainteviction.
 """
 
 import math
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -172,8 +171,10 @@ class Countdowns:
 
     def _pod_seen(self, fact: PodSeen, now: Moment) -> bool:
         record, pod = self._pods.find(fact.pod.ref), fact.pod
-        if record is None or pod.node_name is None or pod.node_name != record.pod.node_name or not may_be_marked(pod):
+        if record is None or pod.node_name is None or pod.node_name != record.pod.node_name:
             return False
+        if not may_be_marked(pod):
+            return self._countdowns.pop(pod.ref.key, None) is not None
         before = self._of(pod.ref)
         if before is not None and before.tolerations == pod.spec_tolerations:
             return False
@@ -239,35 +240,47 @@ class Countdowns:
 
         ``passed_over`` are not returned now, though they count among those that are to be taken over.
         """
-        waiting = sorted(self._running(now))
-        timers = [timer_at for timer_at, _, _ in waiting]
+        waiting = sorted(self._running(now), key=_timer_of)
+        room = _ROOM * len(waiting) / rate
         found: list[Late] = []
-        next_at = math.inf
-        for timer_at, ref, late_at in waiting:
-            if ref in passed_over:
-                continue
-            begins_at = late_at - _ROOM * bisect_right(timers, timer_at) / rate
-            if begins_at <= now:
-                found.append(Late(timer_at, ref))
-            else:
+        next_at = later_at = math.inf
+        # From the latest timer on, since those with the same timer count together.
+        for count in range(len(waiting), 0, -1):
+            countdown = waiting[count - 1]
+            timer_at = countdown.timer_at
+            if timer_at < later_at:
+                later_at, room = timer_at, _ROOM * count / rate
+            begins_at = -math.inf
+            if countdown.from_beginning:
+                share = countdown.tolerance_seconds * _SHARE
+                begins_at = timer_at - max(_LEAST_BEFORE_SECONDS, min(self._before_seconds, share)) - room
+            if begins_at > now:
                 next_at = min(next_at, begins_at)
+            elif countdown.ref not in passed_over and self._is_free(countdown.ref):
+                found.append(Late(timer_at, countdown.ref))
+        found.reverse()
         return found, next_at
 
-    def _running(self, now: float) -> Iterator[tuple[float, PodRef, float]]:
-        """Yield each countdown that this controller takes over: its timer, and the latest moment to begin."""
+    def _running(self, now: float) -> Iterator[_Countdown]:
+        """Yield each countdown that this controller takes over."""
+        known, from_seconds = self._pods.known, self._from_seconds
         for key, countdown in list(self._countdowns.items()):
-            ref, record = countdown.ref, self._pods.known.get(key)
-            if record is None or record.ref != ref:
+            record = known.get(key)
+            if record is None or (record.ref is not countdown.ref and record.ref != countdown.ref):
                 countdown.goes_on(None, now)
                 record = None
-            if countdown.seconds is None:
+            seconds = countdown.seconds
+            if seconds is None:
                 if countdown.is_over(now) and (record is None or not self._nodes.taints_on(record.node_name)):
                     del self._countdowns[key]
-            elif record is not None and self._can_be_taken_over(record, countdown.seconds):
-                before = max(_LEAST_BEFORE_SECONDS, min(self._before_seconds, countdown.tolerance_seconds * _SHARE))
-                yield countdown.timer_at, ref, countdown.timer_at - before if countdown.from_beginning else -math.inf
+            elif seconds > 0 and seconds >= from_seconds:  # A taint that nothing tolerates leaves no countdown.
+                yield countdown
 
-    def _can_be_taken_over(self, record: PodRecord, seconds: float) -> bool:
-        # A taint that nothing tolerates leaves no countdown.
-        long_enough = seconds > 0 and seconds >= self._from_seconds
-        return long_enough and may_be_marked(record.pod) and not (record.in_flight or record.deleted)
+    def _is_free(self, ref: PodRef) -> bool:
+        """Return whether nobody is evicting the pod already."""
+        record = self._pods.find(ref)
+        return record is not None and not (record.in_flight or record.deleted)
+
+
+def _timer_of(countdown: _Countdown) -> float:
+    return countdown.timer_at

@@ -97,12 +97,12 @@ def _recreated(rng: random.Random, last: float, _: int) -> tuple[str, JsonObject
 
 
 def _further(rng: random.Random, _last: float, _: int) -> tuple[str, JsonObject, list[JsonObject]]:
-    """Let a second countdown of a pod begin after its first one is adopted."""
+    """Let another countdown of a pod begin after its first one is taken over."""
     at = round(rng.uniform(6.0, 9.0), 3)
-    again = {"pod": "adopt-more", "tolerations": ["a for 20", "b for 30"]}
+    again = {"pod": "adopt-more", "tolerations": ["a for 200", "b for 30"]}
     more: JsonObject = rng.choice(({"taint": "adopt-more b=1:NoExecute"}, {"tolerate": again}))
-    steps: list[JsonObject] = [{"at": at, "taint": "adopt-more a=1:NoExecute"}, {"at": at + 2.0, **more}]
-    tolerations = ["a for 120", "b for 30"]
+    steps: list[JsonObject] = [{"at": at, "taint": "adopt-more a=1:NoExecute"}, {"at": at + 32.0, **more}]
+    tolerations = ["a for 45", "b for 30"]
     return "adopt-more", {"name": "adopt-more", "nodeName": "adopt-more", "tolerations": tolerations}, steps
 
 

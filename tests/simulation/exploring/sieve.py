@@ -75,7 +75,7 @@ _UNKNOWN = (
 )
 _LATE = ("lag nodes", "drop")
 RIGHTLY_DIFFERENT = {
-    "adopt-a-copy-of-an-adopted-pod": RightDifference("adopted pods are listed every ten minutes", ("",)),
+    "adopt-a-copy-of-an-adopted-pod": RightDifference("notes are looked for every hour", ("",)),
     "adopt-from-a-span-of-its-own": RightDifference("after a crash too little is left to be adopted", ("",)),
     "adopt-under-a-budget": RightDifference(_IN_TIME, ("crash", "lag", "drop")),
     "breaker-closes-by-itself": RightDifference(
