@@ -166,3 +166,18 @@ def test_a_denial_by_404_does_not_look_like_a_pod_that_is_gone() -> None:
     details = {"kind": "pods", "name": "web-0"}
     assert outcome_of(404, Refusal("NotFound", "", details), "pods", "web-0") is Outcome.ABSENT
     assert outcome_of(404, Refusal("NotFound", "", details, denied=True), "pods", "web-0") is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("message", "evacuates"),
+    [
+        ('admission webhook "virt" denied the request: Eviction triggered evacuation of VMI "shop/vm"', True),
+        ('admission webhook "virt" denied the request: Evacuation in progress: Evicting', True),
+        ('admission webhook "virt" denied the request: not today', False),
+        ("Evacuation in progress", False),
+    ],
+)
+def test_a_virtual_machine_that_moves_away_is_known_by_the_words_of_its_webhook(message: str, evacuates: bool) -> None:
+    """KubeVirt's; the words alone, without a webhook, are somebody else's."""
+    body = json.dumps({"kind": "Status", "code": 429, "message": message}).encode()
+    assert read_refusal(body).evacuates is evacuates

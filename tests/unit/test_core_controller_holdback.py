@@ -1326,3 +1326,42 @@ def test_a_swapped_taint_leaves_the_patience_with_a_budget_as_it_is() -> None:
     stage.at(2).sees(node(taint("k2")))
     assert stage.next_at() == 3
     assert not stage.at(3).take_eviction().by_eviction_api
+
+
+# Virtual machines that move away
+
+
+def moving(retry_at: float) -> Failed:
+    """The answer of KubeVirt's webhook."""
+    return Failed("Eviction triggered evacuation", retry_at, denied=True, evacuates=True)
+
+
+def test_refusals_of_a_pod_whose_virtual_machine_moves_away_add_nothing_to_its_patience() -> None:
+    """Nor do its budget's, for half an hour from the first answer; it is asked for every 30 s at most."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    assert attempt(stage, moving(11)) is True
+    assert stage.next_at() == 40
+    for at in (40, 100, 400, 1809):
+        assert attempt(stage.at(at), blocked(at + 5)) is True
+        assert stage.next_at() == at + 30
+    assert attempt(stage.at(1839), blocked(1900)) is True
+    assert stage.next_at() == 1899
+    assert attempt(stage.at(1899), Done()) is False
+
+
+def test_the_time_for_a_virtual_machine_to_move_away_is_never_renewed() -> None:
+    """It says so again after the half hour: then it refuses as any webhook does."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    assert attempt(stage, moving(11)) is True
+    assert attempt(stage.at(1810), moving(1811)) is True
+    assert stage.next_at() == 1811
+    assert attempt(stage.at(1870), moving(1871)) is True
+
+
+def test_another_leadership_hears_anew_that_a_virtual_machine_moves_away() -> None:
+    """It has heard nothing of the first time."""
+    stage = by_mode(EvictionMode.EVICT_THEN_DELETE, timeout=60)
+    assert attempt(stage, moving(11)) is True
+    stage.at(1900).evaluate(term=1)
+    assert attempt(stage, moving(1901)) is True
+    assert stage.next_at() == 1930

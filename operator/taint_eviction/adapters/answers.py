@@ -56,6 +56,8 @@ _UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\bprecondition.*\bUID\b
 # What admission says when it denies a request. The API server writes the words up to "request"; the rest is theirs.
 _WEBHOOK = re.compile(r'admission webhook "[^"]*" denied the request')
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']*)'[^:]*? denied request: (taint-eviction-controller: )?")
+# KubeVirt's webhook refuses a pod while it moves the virtual machine in it to another node.
+_EVACUATION = re.compile(r"Eviction triggered evacuation|Evacuation in progress")
 _OWN_POLICY = "taint-eviction-controller"
 _MAX_DENIAL = 10_000
 
@@ -63,7 +65,8 @@ _MAX_DENIAL = 10_000
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The ``Status`` object of a refusal, as far as it can be read; otherwise empty.
-    ``is_status``: the body is a ``Status``, so the API server itself refused. ``denied``: see ``is_denial``.
+    ``is_status``: the body is a ``Status``, so the API server itself refused. ``denied``: see ``is_denial``;
+    ``evacuates``: see ``is_evacuation``.
     """
 
     reason: str
@@ -71,6 +74,7 @@ class Refusal:
     details: Mapping[str, Any]
     is_status: bool = False
     denied: bool = False
+    evacuates: bool = False
 
     @property
     def causes(self) -> list[Mapping[str, Any]]:
@@ -100,6 +104,7 @@ def read_refusal(body: bytes) -> Refusal:
         details if isinstance(details, dict) else {},
         is_status=True,
         denied=isinstance(message, str) and is_denial(message),
+        evacuates=isinstance(message, str) and is_evacuation(message),
     )
 
 
@@ -113,6 +118,12 @@ def is_denial(message: str) -> bool:
     if _WEBHOOK.search(message):
         return True
     return any(own == "" and _OWN_POLICY not in name for name, own in _POLICY.findall(message))
+
+
+def is_evacuation(message: str) -> bool:
+    """Return whether a webhook denies an eviction because it moves the virtual machine in the pod away."""
+    message = message[:_MAX_DENIAL]
+    return _WEBHOOK.search(message) is not None and _EVACUATION.search(message) is not None
 
 
 def outcome_of(status: int, refusal: Refusal, plural: str, name: str) -> Outcome:

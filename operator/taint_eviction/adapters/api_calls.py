@@ -254,6 +254,7 @@ def _read(call: ApiRequest, status: int, headers: Mapping[str, str], body: Any, 
         retry_after_seconds=retry_after_seconds(headers, refusal),
         block=block_of(status, refusal),
         denied=refusal.denied,
+        evacuates=refusal.evacuates,
         may_pass=may_pass(status),
     )
     return ApiAnswer(outcome, status, None, failure, lacks_right=status == 403 and refusal.is_status)

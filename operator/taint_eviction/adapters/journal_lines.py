@@ -58,6 +58,7 @@ def _settings_as_words(settings: Settings) -> dict[str, Any]:
         "outageGap": settings.outage_gap_seconds,
         "evictionMode": policy.mode.value,
         "evictTimeout": policy.evict_timeout_seconds,
+        "backgroundTimeout": policy.background_timeout_seconds,
         "evictionsPerSecond": policy.total.per_second,
         "evictionsBurst": policy.total.burst,
         "evictionsPerSecondPerNode": policy.per_node.per_second,

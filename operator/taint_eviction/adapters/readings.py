@@ -37,7 +37,7 @@ def readings_of(
 
     def longest_blocked_seconds() -> float:
         now = clock.now().at
-        return max((now - each.since_at for each in failures(held=False)), default=0.0)
+        return max((now - each.since_at for each in failures(held=False) if not each.evacuates), default=0.0)
 
     def blocked() -> Mapping[str, float]:
         return Counter(each.block.reason.value for each in failures() if each.block is not None)

@@ -159,6 +159,12 @@ _DECIDING = (
         _DEFAULT.policy.evict_timeout_seconds,
         "With evict-then-delete: how long budgets, or admission, may refuse a pod before it is deleted.",
     ),
+    _span(
+        "--background-timeout",
+        _DEFAULT.policy.background_timeout_seconds,
+        "How long refusals do not count while KubeVirt moves the virtual machine in a pod away, from the first one; 0:"
+        " they count.",
+    ),
 )
 
 

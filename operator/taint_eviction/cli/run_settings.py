@@ -71,7 +71,11 @@ def read_deciding_settings(flags: dict[str, Any]) -> Settings:
         default_unreachable_seconds=flags["default_unreachable_seconds"],
         max_hold_seconds=flags["honour_holds"],
         wait_for_shutdown=flags["graceful_shutdown"] == SHUTDOWN_WAITS,
-        policy=EvictionPolicy(EvictionMode(flags["eviction_mode"]), flags["evict_timeout"]),
+        policy=EvictionPolicy(
+            EvictionMode(flags["eviction_mode"]),
+            flags["evict_timeout"],
+            background_timeout_seconds=flags["background_timeout"],
+        ),
     )
 
 

@@ -7,12 +7,15 @@ changes nothing. Work belongs to a record, and so to a UID, so what ends late to
 Errors: what the world does wrong arrives as a ``WorkOutcome``; settling what is not in flight is a ``ValueError``.
 """
 
+from dataclasses import replace
 from typing import assert_never
 
 from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import Evict, Stay, StayReason
 from taint_eviction.core.dispatch import Dispatch
 from taint_eviction.core.effects import (
+    Block,
+    BlockReason,
     CalledOff,
     Cancelled,
     CutOff,
@@ -35,6 +38,9 @@ from taint_eviction.core.limits import Token
 from taint_eviction.core.objects import PodRef
 from taint_eviction.core.pod_record import UNDECIDED, Deleted, InFlight, PodRecord, Queued, Step
 from taint_eviction.core.take_backs import TakeBacks
+
+# How often the eviction API is asked for a pod whose virtual machine moves away, at most.
+_EVACUATION_SECONDS = 30.0
 
 
 class Attempts:
@@ -211,6 +217,7 @@ class Attempts:
         return self._deciding.evicted(record, work.node_name, decision, now)
 
     def _failed(self, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> list[Effect]:
+        outcome = self._unless_evacuating(record, work, outcome, now)
         before = record.failures or FailedAttempts(now.at, 0, now.at, "")
         failures = record.failures = before.and_then(work, outcome, record.asked, now)
         if outcome.refuses:
@@ -233,6 +240,22 @@ class Attempts:
             )
             effects.append(refused)
         return effects
+
+    def _unless_evacuating(self, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> Failed:
+        """Return the outcome of an attempt, but no failure as long as the virtual machine in the pod moves away.
+
+        Its budget refuses the pod meanwhile, too. Asking more often does not hasten that.
+        """
+        if not (work.by_eviction_api and outcome.refuses):
+            return outcome
+        if outcome.evacuates and record.evacuating_since is None:
+            record.evacuating_since = now.at
+        since, seconds = record.evacuating_since, self._dispatch.policy.background_timeout_seconds
+        if since is None or now.at >= since + seconds:
+            return outcome
+        budget = outcome.block.budget if outcome.block is not None else ""
+        retry_at = max(outcome.retry_at, now.at + _EVACUATION_SECONDS)
+        return replace(outcome, block=Block(BlockReason.EVACUATION, budget), retry_at=retry_at)
 
     def _resume(self, record: PodRecord, work: Work, now: Moment, has_condition: bool = True) -> list[Effect]:
         """Decide anew on the pod of a piece of work that has ended; release it if it is no longer known."""

@@ -169,6 +169,7 @@ class Controller:
         if is_new:
             for record in self.pods:
                 record.failures = record.failures and record.failures.without_refusals
+                record.evacuating_since = None
         anew = self._deciding.redecide_governed_anew(now)
         effects = self._dispatch.evaluate(now)
         if is_new or effects:

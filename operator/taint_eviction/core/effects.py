@@ -23,6 +23,7 @@ class BlockReason(Enum):
     BUDGET_OVERLOADED = "budget_overloaded"
     BUDGET_NEGATIVE = "budget_negative"
     SEVERAL_BUDGETS = "several_budgets"
+    EVACUATION = "evacuation"
 
     @property
     def text(self) -> str:
@@ -36,6 +37,7 @@ _BLOCKS = {
     BlockReason.BUDGET_OVERLOADED: "its PodDisruptionBudget has too many disruptions under way",
     BlockReason.BUDGET_NEGATIVE: "its PodDisruptionBudget is exceeded already",
     BlockReason.SEVERAL_BUDGETS: "more than one PodDisruptionBudget covers it, which the eviction API always refuses",
+    BlockReason.EVACUATION: "the virtual machine in it is being moved to another node",
 }
 
 
@@ -281,6 +283,8 @@ class Failed:
     """The attempt failed and is retried at ``retry_at``. ``message`` is the server's own if it gave one.
     ``block``: a budget forbids the eviction for now. None: the attempt failed for another reason. ``denied``: an
     admission webhook or policy of somebody else denied the request. ``unanswered``: no answer came.
+    ``evacuates``: admission did so because it moves
+    the virtual machine in the pod away.
     """
 
     message: str
@@ -288,6 +292,7 @@ class Failed:
     block: Block | None = None
     denied: bool = False
     unanswered: bool = False
+    evacuates: bool = False
 
     @property
     def refuses(self) -> bool:

@@ -2,14 +2,15 @@
 A policy may use the eviction API first, and delete the pod once budgets, or admission, have refused it for long enough.
 This patience is the sum of the spans from one refusal to the next, whatever other answers lie between. A span counts
 at most the pauses that were planned within it and a few seconds for the calls: a stall, or a wait for a limit or a
-worker, adds nothing. A pause that would end the patience needs no other refusal, if no other answer has come since.
+worker, adds nothing, nor do refusals while the virtual machine in the pod moves away. A pause that would end the
+patience needs no other refusal, if no other answer has come since.
 """
 
 import math
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from taint_eviction.core.effects import Block, Eviction, Failed
+from taint_eviction.core.effects import Block, BlockReason, Eviction, Failed
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.policy import EvictionMode, Handling
 
@@ -26,7 +27,7 @@ class FailedAttempts:
     ``block``: a budget forbids it for now. None: the attempt failed for another reason. ``asked``: the last attempt
     asked the eviction API; ``refused``: budgets or admission refused it. ``ask_again_at``: when a budget may be asked
     again. ``refused_seconds``: for how long the pod has been refused, up to the last refusal at ``refused_at`` (None:
-    there is none since the sum began anew). ``planned_seconds``: the pauses that were planned since then.
+    there is none that counts since the sum began anew). ``planned_seconds``: the pauses that were planned since then.
     ``unanswered``: the last call had no answer.
     """
 
@@ -45,10 +46,11 @@ class FailedAttempts:
 
     def and_then(self, work: Eviction, outcome: Failed, sent: bool, now: Moment) -> "FailedAttempts":
         """Return these attempts and one more; ``sent``: the request that ends the pod was being sent."""
-        refused = work.by_eviction_api and outcome.refuses
+        evacuates = outcome.block is not None and outcome.block.reason is BlockReason.EVACUATION
+        refused = work.by_eviction_api and outcome.refuses and not evacuates
         after = self if work.by_eviction_api else self._after_deletion(now)
         return replace(
-            self._after_refusal(now) if refused else after,
+            self._after_refusal(now) if refused else replace(after, refused_at=None) if evacuates else after,
             tries=work.tries + 1,
             retry_at=outcome.retry_at,
             message=outcome.message,
@@ -81,6 +83,11 @@ class FailedAttempts:
         return self.refused_at is not None and self.refused_seconds + self._paused_seconds(now) > (
             seconds - _ROUNDING_SECONDS
         )
+
+    @property
+    def evacuates(self) -> bool:
+        """Return whether the last attempt was refused because the virtual machine in the pod moves away."""
+        return self.block is not None and self.block.reason is BlockReason.EVACUATION
 
     def after_pause(self, seconds: float) -> "FailedAttempts":
         """Return these attempts with a pause that is planned until the next one."""

@@ -165,7 +165,8 @@ class PodRecord:
     place; ``schedule_turn``: the order in which their schedules were made. ``known_since``: its deadline, and since
     when the deadline has been known; None: it need not settle. ``asked``: its deletion was requested, so if the pod is
     seen terminating the request took effect, even if no answer came. ``taking_back``: its condition is being taken
-    back, beside whatever its state is; None: it is not. ``reported_fire_at``: the deadline of the eviction
+    back, beside whatever its state is; None: it is not. ``evacuating_since``: when this leader first heard
+    that the virtual machine in it moves away, None: never. ``reported_fire_at``: the deadline of the eviction
     that was last reported as done.
     """
 
@@ -174,6 +175,7 @@ class PodRecord:
         "bound",
         "condition",
         "decision",
+        "evacuating_since",
         "failures",
         "known_since",
         "pod",
@@ -196,6 +198,7 @@ class PodRecord:
         self.turn = self.schedule_turn = 0
         self.known_since: tuple[float, float] | None = None
         self.failures: FailedAttempts | None = None
+        self.evacuating_since: float | None = None
         self.asked = False
         self.reported_fire_at: float | None = None
         self.condition = NO_CONDITION

@@ -136,9 +136,10 @@ class Handling:
 class EvictionPolicy:
     """The settings for all pods, and the rules for some.
     ``evict_timeout_seconds``: for how long EVICT_THEN_DELETE uses the eviction API while it refuses (see
-    ``failed_attempts``). ``total`` limits all evictions together, ``per_node`` those of each node,
-    ``per_namespace`` those of each namespace. ``out_of_service``: the policy applies to the pods of a node that is out
-    of service (see ``on``).
+    ``failed_attempts``). ``background_timeout_seconds``: for how long a pod whose virtual machine moves away does not
+    count as refused, from the first such answer; 0: it counts. ``total`` limits all evictions together, ``per_node``
+    those of each node, ``per_namespace`` those of each namespace. ``out_of_service``: the policy applies to the pods of
+    a node that is out of service (see ``on``).
     """
 
     mode: EvictionMode = EvictionMode.DELETE
@@ -148,6 +149,7 @@ class EvictionPolicy:
     per_namespace: Limit = UNLIMITED
     rules: tuple[PolicyRule, ...] = field(default=())
     out_of_service: bool = False
+    background_timeout_seconds: float = 1800.0
 
     def on(self, node: Node | None) -> "EvictionPolicy":
         """Return the policy that applies to the pods of a node; for a node that is out of service it differs."""
@@ -181,4 +183,6 @@ class EvictionPolicy:
         found = [problem for what, limit in limits.items() for problem in limit.problems(what)]
         if self.evict_timeout_seconds < 0:
             found.append(f"the evict timeout must not be negative, as {self.evict_timeout_seconds:g} s is")
+        if self.background_timeout_seconds < 0:
+            found.append(f"the background timeout must not be negative, as {self.background_timeout_seconds:g} s is")
         return found

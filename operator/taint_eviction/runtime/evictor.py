@@ -93,7 +93,8 @@ class Evictor:
             else:
                 wait = backoff_seconds(work.tries, failure.retry_after_seconds, self._retry, self._rng)
             unanswered = failure.reason is FailureReason.NO_ANSWER
-            return Failed(str(failure), self._clock.now().at + wait, failure.block, failure.denied, unanswered)
+            retry_at = self._clock.now().at + wait
+            return Failed(str(failure), retry_at, failure.block, failure.denied, unanswered, failure.evacuates)
 
     async def _evict(self, work: Eviction, worker: Worker) -> WorkOutcome:
         await self._decide_again(work, worker)

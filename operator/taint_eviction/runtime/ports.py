@@ -33,7 +33,8 @@ class CallFailed(Exception):
 
     The message is the server's own if it gave one. ``retry_after_seconds`` is what the server advised, None if
     it advised nothing. ``block`` says which budget refuses an eviction, None for any other failure. ``denied``: an
-    admission webhook, or a policy other than this controller's own, denied the request. ``may_pass``: the same call may
+    admission webhook, or a policy other than this controller's own, denied the request. ``evacuates``: it
+    did because it moves the virtual machine in the pod away. ``may_pass``: the same call may
     succeed a moment later.
     """
 
@@ -45,6 +46,7 @@ class CallFailed(Exception):
         retry_after_seconds: float | None = None,
         block: Block | None = None,
         denied: bool = False,
+        evacuates: bool = False,
         may_pass: bool = False,
     ) -> None:
         super().__init__(message)
@@ -52,6 +54,7 @@ class CallFailed(Exception):
         self.retry_after_seconds = retry_after_seconds
         self.block = block
         self.denied = denied
+        self.evacuates = evacuates
         self.may_pass = may_pass
 
 

@@ -26,7 +26,16 @@ _STATUS = re.compile(r"\(HTTP ([45][0-9]{2})\)$")
 # The settings of a journal that a scenario takes.
 _SETTINGS = (
     *("evictFinished", "defaultNotReadySeconds", "defaultUnreachableSeconds", "honourHolds"),
-    *("outageGap", "gracefulShutdown", "evictionMode", "evictTimeout", "workers", "retryFirst", "retryMost"),
+    *(
+        "outageGap",
+        "gracefulShutdown",
+        "evictionMode",
+        "evictTimeout",
+        "backgroundTimeout",
+        "workers",
+        "retryFirst",
+        "retryMost",
+    ),
     *("evictionsPerSecond", "evictionsPerSecondPerNode", "evictionsPerSecondPerNamespace"),
     *("evictionsBurst", "evictionsBurstPerNode", "evictionsBurstPerNamespace"),
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from taint_eviction.adapters.answers import failure_reason, is_denial, may_pass
+from taint_eviction.adapters.answers import failure_reason, is_denial, is_evacuation, may_pass
 from taint_eviction.core.control_state import ControlState
 from taint_eviction.core.objects import Node, Pod
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Ready
@@ -270,6 +270,7 @@ def _refusal(fault: CallFault) -> CallFailed:
         reason=FailureReason.NO_ANSWER if fault.status is None else failure_reason(fault.status),
         retry_after_seconds=fault.retry_after_seconds,
         denied=fault.status is not None and is_denial(fault.message or ""),
+        evacuates=fault.status is not None and is_evacuation(fault.message or ""),
         may_pass=fault.status is None or may_pass(fault.status),
     )
 

@@ -180,6 +180,7 @@ def failure_of(error: StatusError) -> CallFailed:
         retry_after_seconds=retry_after_seconds({}, refusal),
         block=block_of(error.code, refusal),
         denied=refusal.denied,
+        evacuates=refusal.evacuates,
         may_pass=may_pass(error.code),
     )
 

@@ -24,7 +24,7 @@ _DEFAULTS = {
 }
 _LIMITS = {"total": "", "per_node": "PerNode", "per_namespace": "PerNamespace"}
 _RATE, _BURST, _AT_ONCE = "evictionsPerSecond", "evictionsBurst", "evictionsAtOnce"
-_POLICY = ("evictionMode", "evictTimeout", "policy")
+_POLICY = ("evictionMode", "evictTimeout", "backgroundTimeout", "policy")
 _WORLD = (
     "replicas",
     "defaultTolerationSeconds",
@@ -182,6 +182,9 @@ class SettingsReading(LifecycleReading):
             changes["mode"] = next((each for each in EvictionMode if each.value == mode), EvictionMode.DELETE)
         if "evictTimeout" in fields:
             changes["evict_timeout_seconds"] = self.seconds(fields["evictTimeout"], "evictTimeout", 0.0)
+        if "backgroundTimeout" in fields:
+            seconds = self.seconds(fields["backgroundTimeout"], "backgroundTimeout", 0.0)
+            changes["background_timeout_seconds"] = seconds
         if "policy" in fields:
             changes["rules"] = self.rules(fields["policy"])
         return EvictionPolicy(**changes)
