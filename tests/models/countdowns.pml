@@ -50,13 +50,27 @@
 #define EVER 15              /* no seconds: the owner's "indefinitely" */
 #define NEVER 15
 #ifndef TRACE
+#define seen(what) true
 #define see(what) printf("@ %e\n", what)
 #define holds(property) assert(property)
+#define BEGIN skip;
+#define END
+#define TRACED 0
+#else                        /* accepts a trace: its moves in their order, with ticks and hidden moves in between */
+#define hidden(what) (what == tick || what == request_late || what == late_request_lost || what == leader_reads || \
+                      what == looks || what == sends_entry || what == sends_leave || what == sends_confirmation || \
+                      what == nothing_done || what == outdated)
+#define seen(what) (!violated && (hidden(what) || expected(what, 0)))
+#define see(what) if :: hidden(what) -> skip :: else -> at++ fi
+#define holds(property) violated = violated || !(property)
+#define TRACED 1
+#include "acceptor.h"
 #endif
 
 mtype = { taint_0, untaint_0, owner_short, owner_long, owner_ever, owner_removes_annotation, taint_1, untaint_1,
           built_in_sees, built_in_restarts, built_in_evicts, leader_with_flag, leader_without_flag, leader_ends,
-          leader_ends_request_late, request_late, answered, late_request_decided, late_request_lost, leader_reads,
+          leader_ends_request_late, request_late, answered, late_request_decided, outdated, marked, given_back,
+           entered_it, left_it, confirmed_it, refused, nothing_done, late_request_lost, leader_reads,
           sends_entry, sends_mark, sends_give_back, looks, sends_leave, sends_confirmation, evicts,
           hand_back_orders, hand_back_waits, hand_back_gives_back, hand_back_says_nothing_is_adopted, order_ends,
           tick };
@@ -134,7 +148,13 @@ inline leaderless() { up = 0; flag = 0; fresh = 0; heard = 0; this_order = 0; en
     knows = 0; clean = 0; age = 0;
     look = 0; quiet = 0; able = 0; owed = 0 }
 
-#define MOVE :: d_step
+#define owes (!TRACED && (idle && up && fresh && flag && !heard && !entered || idle && adopts && some(counts) \
+    && earliest <= BEFORE || idle && gives && knows && some(returns) || PEOPLE && gives && look == 0))
+/* What a request comes to: told apart in traces. */
+#define outcome(r, what) (!TRACED -> what : (r.kind == Enter -> entered_it : (!r.tested -> \
+    (r.kind == Mark || r.kind == Give -> refused : nothing_done) : (r.kind == Mark -> marked : (r.kind == Give -> \
+    given_back : (r.kind == Leave -> left_it : confirmed_it))))))
+#define MOVE(what, guard) :: d_step { (guard) && seen(what) -> see(what);
 inline properties() { holds(!(hand_back == Said && some(noted)));  /* P1 */
                       holds(!some(noted) || entry) }               /* P4 */
 inline give_up(k) {                  /* the answer does not come in time: the request stays under way */
@@ -148,82 +168,84 @@ inline owner_sets(j, s) { spec[j] = s; word[j] = s; undisturbed(); written() }
 inline undisturbed() { able = 0; owed = 0 }
 
 active proctype all_of_it() {
+    BEGIN
     d_step { each(spec[i] = (i == 0 -> LONG : SHORT); word[i] = spec[i]) }
     do
+    END
     /* The node and the owner. */
-    MOVE { !taint[0] -> see(taint_0); toggle(0) }
-    MOVE { taint[0] -> see(untaint_0); toggle(0) }
-    MOVE { TIMERS && OWNER && spec[0] != SHORT -> see(owner_short); owner_sets(0, SHORT) }
-    MOVE { OWNER && spec[0] != LONG -> see(owner_long); owner_sets(0, LONG) }
-    MOVE { OWNER && spec[0] != EVER -> see(owner_ever); owner_sets(0, EVER) }
-    MOVE { OWNER && note[0] != 0 -> see(owner_removes_annotation); note[0] = 0; if :: spec[0] == MARK ->
+    MOVE(taint_0, !taint[0]) toggle(0) }
+    MOVE(untaint_0, taint[0]) toggle(0) }
+    MOVE(owner_short, TIMERS && OWNER && spec[0] != SHORT) owner_sets(0, SHORT) }
+    MOVE(owner_long, OWNER && spec[0] != LONG) owner_sets(0, LONG) }
+    MOVE(owner_ever, OWNER && spec[0] != EVER) owner_sets(0, EVER) }
+    MOVE(owner_removes_annotation, OWNER && note[0] != 0) note[0] = 0; if :: spec[0] == MARK ->
            word[0] = MARK :: else fi; undisturbed(); written() }
 #if N == 2
-    MOVE { !taint[1] -> see(taint_1); toggle(1) }
-    MOVE { taint[1] -> see(untaint_1); toggle(1) }
+    MOVE(taint_1, !taint[1]) toggle(1) }
+    MOVE(untaint_1, taint[1]) toggle(1) }
 #endif
     /* The built-in controller. */
-    MOVE { stale -> see(built_in_sees); stale = 0; find_least();
+    MOVE(built_in_sees, stale) stale = 0; find_least();
            if :: least == NEVER -> timer = NEVER :: least != NEVER && timer == NEVER -> timer = least :: else fi }
-    MOVE { timer != NEVER -> see(built_in_restarts); timer = NEVER; stale = (stale ->
+    MOVE(built_in_restarts, timer != NEVER) timer = NEVER; stale = (stale ->
            stale : 1) }          /* it restarts */
-    MOVE { timer == 0 -> see(built_in_evicts); holds(able < ENOUGH); /* P3 */ gone = 1 }
+    MOVE(built_in_evicts, timer == 0) holds(able < ENOUGH); /* P3 */ gone = 1 }
     /* Leaders begin and die; requests are decided, late or lost. */
-    MOVE { !up -> see(leader_with_flag); leaderless(); up = 1; flag = 1; fresh = (OLD_ORDERS || !PEOPLE);
+    MOVE(leader_with_flag, !up) leaderless(); up = 1; flag = 1; fresh = (OLD_ORDERS || !PEOPLE);
            entered = !PEOPLE; knows = !PEOPLE; entry = (entry || !PEOPLE) }
-    MOVE { PEOPLE && !up -> see(leader_without_flag); leaderless(); up = 1; fresh = OLD_ORDERS }
-    MOVE { up && idle -> see(leader_ends); leaderless() }
-    MOVE { up && !idle && late[0].kind == 0 -> see(leader_ends_request_late); give_up(0); leaderless() }
-    MOVE { up && !idle && late[0].kind == 0 -> see(request_late); give_up(0); undisturbed() }
-    MOVE { !idle -> see(answered); if :: mine.kind == Enter -> entered = 1
+    MOVE(leader_without_flag, PEOPLE && !up) leaderless(); up = 1; fresh = OLD_ORDERS }
+    MOVE(leader_ends, up && idle) leaderless() }
+    MOVE((TRACED -> leader_ends : leader_ends_request_late), up && !idle && late[0].kind == 0) give_up(0);
+           leaderless() }
+    MOVE(request_late, up && !idle && late[0].kind == 0) give_up(0); undisturbed() }
+    MOVE(outcome(mine, answered), !idle) if :: mine.kind == Enter -> entered = 1
                        :: mine.kind == Mark && mine.tested -> knows = 1
                        :: mine.kind == Leave && mine.tested -> saw_entry = 0
                        :: !mine.tested -> undisturbed()
                        :: else fi;
                     decide(mine); forget(mine); properties() }
-    MOVE { late[0].kind != 0 -> see(late_request_decided); undisturbed(); decide(late[0]); forget(late[0]);
+    MOVE(outcome(late[0], late_request_decided), late[0].kind != 0) undisturbed(); decide(late[0]); forget(late[0]);
            properties() }
-    MOVE { late[0].kind != 0 -> see(late_request_lost); forget(late[0]) }
+    MOVE(outdated, TRACED && (mine.kind == Mark || mine.kind == Give) && mine.tested) mine.tested = 0 }
+    MOVE(late_request_lost, late[0].kind != 0) forget(late[0]) }
     /* The leader. */
-    MOVE { PEOPLE && up && (!fresh || heard != order || heard && !this_order || saw_entry != entry) ->
-           see(leader_reads); fresh = 1; heard = order; this_order = order; saw_entry = entry;
+    MOVE(leader_reads, PEOPLE && up && (!fresh || heard != order || heard && !this_order || saw_entry != entry))
+           fresh = 1; heard = order; this_order = order; saw_entry = entry;
                if :: ENTRY_FOUND && entry -> entered = 1 :: else fi }
-    MOVE { up && idle && fresh && flag && !heard && !entered -> see(sends_entry); send(Enter) }
-    MOVE { adopts && idle && some(counts) ->
-           see(sends_mark); send(Mark); find_least(); all = 0;
+    MOVE(sends_entry, up && idle && fresh && flag && !heard && !entered) send(Enter) }
+    MOVE(sends_mark, adopts && idle && some(counts))
+           send(Mark); find_least(); all = 0;
            each(if :: counts(i) && !(DUE_ONLY && (spec[i] != least || all)) ->
                       mine.which[i] = 1; mine.noted[i] = spec[i]; all = 1
                    :: else fi) }
-    MOVE { gives && idle && knows && some(returns) ->
-           see(sends_give_back); send(Give); each(if :: returns(i) -> mine.which[i] = 1;
+    MOVE(sends_give_back, gives && idle && (knows || TRACED) && some(returns))
+           send(Give); each(if :: returns(i)
+           -> mine.which[i] = 1;
                mine.noted[i] = note[i] :: else fi) }
-    MOVE { PEOPLE && gives && look == 0 -> see(looks); knows = some(noted);
+    MOVE(looks, PEOPLE && gives && look == 0) knows = some(noted);
            clean = ((age == WAIT || LEFT_EARLY) && !knows);
            look = (LOOKS_ONCE -> NEVER : (age == 0 -> WAIT : HOUR)) }
-    MOVE { gives && idle && !flag && clean && (age == WAIT || LEFT_EARLY) && saw_entry -> see(sends_leave);
+    MOVE(sends_leave, gives && idle && !flag && clean && (age == WAIT || LEFT_EARLY) && saw_entry)
            send(Leave) }
-    MOVE { up && idle && fresh && heard && !confirmed -> see(sends_confirmation); send(Confirm);
+    MOVE(sends_confirmation, up && idle && fresh && heard && !confirmed) send(Confirm);
            mine.tested = this_order }
-    MOVE { TIMERS && up && fresh && some(due) -> see(evicts); holds(some(passed)); /* P2 */ gone = 1 }
+    MOVE(evicts, TIMERS && up && fresh && some(due)) holds(some(passed)); /* P2 */ gone = 1 }
     /* People and hand-back. */
-    MOVE { PEOPLE && hand_back == Nobody -> see(hand_back_orders); hand_back = Ordered; order = 1; confirmed = 0;
+    MOVE(hand_back_orders, PEOPLE && hand_back == Nobody) hand_back = Ordered; order = 1; confirmed = 0;
            undisturbed() }
-    MOVE { hand_back == Ordered && (confirmed || !up || NOT_CONFIRMED) -> see(hand_back_waits);
+    MOVE(hand_back_waits, hand_back == Ordered && (confirmed || !up || NOT_CONFIRMED))
            hand_back = Counting; quiet = 0 }
-    MOVE { hand_back == Counting && some(noted) -> see(hand_back_gives_back); each(if :: noted(i) ->
+    MOVE(hand_back_gives_back, hand_back == Counting && some(noted)) each(if :: noted(i) ->
            spec[i] = note[i]; note[i] = 0 :: else fi);
            written(); holds(!some(wrong)) }
-    MOVE { hand_back == Counting && (quiet == WAIT || SAID_ONCE_CONFIRMED) && !some(noted) ->
-           see(hand_back_says_nothing_is_adopted); hand_back = Said }
-    MOVE { order -> see(order_ends); undisturbed(); this_order = ANY_ORDER; hand_back = Nobody; order = 0;
+    MOVE(hand_back_says_nothing_is_adopted, hand_back == Counting && (quiet == WAIT || SAID_ONCE_CONFIRMED) &&
+           !some(noted)) hand_back = Said }
+    MOVE(order_ends, order) undisturbed(); this_order = ANY_ORDER; hand_back = Nobody; order = 0;
            confirmed = 0; quiet = 0; if :: !ANY_ORDER -> overtaken(Confirm, Confirm) :: else fi }
     :: gone -> break
     /* Time. */
-    MOVE { timer != 0 && stale <= LAG && (idle || mine.age < 1) && (late[0].kind == 0 || late[0].age < LIFE) &&
-           !(idle && up && fresh && flag && !heard && !entered) &&
-           !(idle && adopts && some(counts) && earliest <= BEFORE) &&
-           !(idle && gives && knows && some(returns)) && !(PEOPLE && gives && look == 0) ->
-           see(tick); each(since[i] = (TIMERS && taint[i] && since[i] < LONG -> since[i] + 1 : since[i]));
+    MOVE(tick, timer != 0 && stale <= LAG && (idle || mine.age < 1) && (late[0].kind == 0 || late[0].age < LIFE)
+           && !owes) each(since[i] = (TIMERS && taint[i] && since[i] < LONG -> since[i] + 1 : since[i]));
            timer = (timer == NEVER -> NEVER : timer - 1); stale = (stale -> stale + 1 : 0);
            mine.age = mine.age + !idle; late[0].age = late[0].age + (late[0].kind != 0);
            age = (PEOPLE && up && age < WAIT -> age + 1 : age); look = (look == 0 || look == NEVER ->
