@@ -95,7 +95,7 @@ async def test_each_connection_has_one_vote(tmp_path: Path) -> None:
             await calls.make(ApiRequest("list", "nodes"))
         assert (balancer.connections, clock.anchored) == (1, False)
         await learn_time(clock, partial(ask_time, calls, connection))
-        assert balancer.connections == 10
+        assert balancer.connections == 11
         assert clock.host_offset_seconds() == pytest.approx(0.5, abs=1.0)
         assert clock.disagreement_seconds() == pytest.approx(HOUR, abs=1.5)
 

@@ -49,6 +49,16 @@ async def test_five_connections_within_a_second_suffice() -> None:
 
 
 @virtually
+async def test_votes_that_came_before_do_not_replace_them() -> None:
+    """Calls before the start open several connections within a moment: none falls close behind a second's beginning."""
+    servers = Servers()
+    for connection in range(100, 106):
+        servers.clock.heard_date(EPOCH + now() - 0.9, connection)
+    await learn_time(servers.clock, servers.ask)
+    assert (len(servers.asked_at), ahead(servers)) == (5, 0)
+
+
+@virtually
 async def test_ten_connections_are_asked_where_servers_disagree() -> None:
     """The lowest counts."""
     servers = Servers(lambda number: 3600 if number % 3 == 1 else 0)

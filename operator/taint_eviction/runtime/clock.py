@@ -149,8 +149,9 @@ class ServerClock:
         return self._decided
 
     def wait_for_votes(self) -> None:
-        """Set no anchor before enough connections have voted, until ``stop_waiting``."""
-        self._waits = True
+        """Set no anchor before enough connections have voted from now on, until ``stop_waiting``."""
+        self._waits, self._decided = True, False
+        self._connections.clear()
 
     def stop_waiting(self) -> None:
         """Use the votes that there are: the lowest of them if they disagree."""
