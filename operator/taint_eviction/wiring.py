@@ -44,7 +44,7 @@ from taint_eviction.core.effects import Work, WorkOutcome
 from taint_eviction.core.facts import Fact
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName
-from taint_eviction.core.pod_parts import PodParts
+from taint_eviction.core.pod_parts import PodParts, needed_keys
 from taint_eviction.core.status import Status
 from taint_eviction.kopf_shell.tuning import WatchTuning
 from taint_eviction.kopf_shell.watcher import KopfWatcher
@@ -57,6 +57,7 @@ from taint_eviction.runtime.health import Health
 from taint_eviction.runtime.leadership import Elector, NoElection
 from taint_eviction.runtime.lifecycle import Companions, Lifecycle
 from taint_eviction.runtime.live_controller import LiveController
+from taint_eviction.runtime.policy_changes import PolicyChanges
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.runtime.time_votes import keep_asking, learn_time
 from taint_eviction.settings import Settings
@@ -128,6 +129,7 @@ def build(
         return suspension.of_cluster(exempt=True) is None
 
     memory = OutcomeMemory()
+    parts = PodParts(needed_keys(settings.policy.label_keys), holds=settings.max_hold_seconds > 0)
     client = connection.api_client(may_act, may_evict)
     calls = ApiCalls(client, settings.call_timeout_seconds, clock.heard_date, metrics.called)
     ask = partial(ask_time, calls, connection)
@@ -153,13 +155,15 @@ def build(
         shadow=shadow,
         memory=memory,
         identity=identity,
+        parts=parts,
     )
     assembled = assemble(doors, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
     suspension = live.controller.suspension
     policy = None
     if policy_file is not None:
-        policy = PolicyFileFollower(policy_file, settings.policy, live.change_policy, metrics.policy_read)
+        changes = PolicyChanges(live.change_policy, parts, engine.list_pods_again)
+        policy = PolicyFileFollower(policy_file, settings.policy, changes.apply, metrics.policy_read)
 
     def policy_invalid() -> bool:
         return policy is not None and policy.invalid
@@ -229,11 +233,11 @@ def _doors(
     shadow: Shadow | None,
     memory: OutcomeMemory,
     identity: str,
+    parts: PodParts,
 ) -> Doors:
     expected = settings.dry_run or settings.adoption.enabled
     builtin = BuiltinController(clock, metrics.builtin_active, expected=expected)
     malformed = MalformedObjects(metrics.malformed)
-    parts = PodParts(holds=settings.max_hold_seconds > 0)
     observations = Observations(malformed, builtin.inspect, parts)
     state = NamespacedName(settings.election.lease_namespace, settings.control_state.name)
     store = StateConfigMap(calls, *state)

@@ -43,8 +43,12 @@ class FollowedFile:
         self.applied: list[EvictionPolicy] = []
         self.counted: list[str] = []
         self.follower = PolicyFileFollower(
-            self.disk.path, BASE, self.applied.append, self.counted.append, off_the_loop=self.disk.off_the_loop
+            self.disk.path, BASE, self.apply, self.counted.append, off_the_loop=self.disk.off_the_loop
         )
+
+    async def apply(self, policy: EvictionPolicy) -> None:
+        """Note a policy that is to be in force."""
+        self.applied.append(policy)
 
     @property
     def names(self) -> list[str]:
@@ -172,6 +176,10 @@ async def test_files_are_read_in_a_thread(tmp_path: Path) -> None:
     """The test uses a real loop, as in production."""
     (tmp_path / "policy.yaml").write_text(GOOD)
     applied = asyncio.get_running_loop().create_future()
-    follower = PolicyFileFollower(tmp_path / "policy.yaml", BASE, applied.set_result, lambda _: None)
+
+    async def apply(policy: EvictionPolicy) -> None:
+        applied.set_result(policy)
+
+    follower = PolicyFileFollower(tmp_path / "policy.yaml", BASE, apply, lambda _: None)
     async with running(follower.run()), asyncio.timeout(10):
         assert (await applied).rules[0].name == "NAME"

@@ -32,7 +32,8 @@ class OffTheLoop(Protocol):
 
 
 class PolicyFileFollower:
-    """Reads ``path`` every two seconds and passes each new policy to ``apply``, the first one at once.
+    """Reads ``path`` every two seconds and passes each new policy to ``apply``, the first one at once, which returns
+    when the policy is in force.
 
     ``base`` has the defaults for what the file does not set. A file that is unreadable or invalid is logged once with
     all its problems, and the previous policy stays in force. ``counted`` is called with "loaded" or "rejected" for each
@@ -43,7 +44,7 @@ class PolicyFileFollower:
         self,
         path: Path,
         base: EvictionPolicy,
-        apply: Callable[[EvictionPolicy], None],
+        apply: Callable[[EvictionPolicy], Awaitable[None]],
         counted: Callable[[str], None],
         *,
         off_the_loop: OffTheLoop = asyncio.to_thread,
@@ -62,7 +63,7 @@ class PolicyFileFollower:
         while True:
             news = await self._off_the_loop(self._read)
             if isinstance(news, EvictionPolicy):
-                self._accept(news)
+                await self._accept(news)
             elif news is not None:
                 self._reject(news)
             await asyncio.sleep(_EVERY_SECONDS)
@@ -84,9 +85,9 @@ class PolicyFileFollower:
         before, self._seen = self._seen, seen
         return seen != before
 
-    def _accept(self, policy: EvictionPolicy) -> None:
+    async def _accept(self, policy: EvictionPolicy) -> None:
         self.invalid = False
-        self._apply(policy)
+        await self._apply(policy)
         self._counted("loaded")
         logger.info("policy file %s is in force; rules: %d", self._path, len(policy.rules))
 

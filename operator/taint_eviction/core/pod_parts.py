@@ -4,7 +4,7 @@ Anybody who may create a pod decides how large the other parts are. This module 
 (``adapters.kubernetes_objects``, ``kopf_shell.kept_fields``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,6 +27,15 @@ class PodParts:
         if self.label_keys is None:
             return raw
         return {key: raw[key] for key in self.label_keys if key in raw} if raw else raw
+
+
+# The key of the label by which the controller knows its own pods.
+_OWN_KEY = "app.kubernetes.io/name"
+
+
+def needed_keys(rules_name: Collection[str]) -> frozenset[str]:
+    """Return the keys of the labels that are kept while the rules in force name these."""
+    return frozenset({_OWN_KEY, *rules_name})
 
 
 # Everything that any setting or rule could use: for people who ask what-if questions.

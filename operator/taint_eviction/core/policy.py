@@ -176,6 +176,11 @@ class EvictionPolicy:
         timeout = self.evict_timeout_seconds if rule.evict_timeout_seconds is None else rule.evict_timeout_seconds
         return Handling(rule, rule.mode or self.mode, timeout)
 
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """Return the keys of the pods' labels that its rules name."""
+        return frozenset(term.key for rule in self.rules for term in rule.pod_selector)
+
     def problems(self) -> list[str]:
         """Return everything that is wrong with it, one sentence each."""
         limits = {"all evictions": self.total, "evictions per node": self.per_node}

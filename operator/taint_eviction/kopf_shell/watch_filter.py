@@ -11,7 +11,7 @@ The filter does three things with the lines of a watch:
   nearly all events are such ends.
 
 Kopf also never sees what of an object is still long then: it decodes each line once more, and copies parts of the
-result. Such an object waits here, as JSON, until Kopf brings its identity (``whole``).
+result. Such an object waits here, as compressed JSON, until Kopf brings its identity (``whole``).
 
 The listener never sees anything wrong, but it does not see the newer resourceVersion of an unchanged object.
 ``progress`` says how far the watch has come. Lists are shown in full except for what the listener knows, so a fresh
@@ -19,6 +19,7 @@ list repairs whatever the watch has lost.
 """
 
 import contextlib
+import zlib
 from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import blake2b
@@ -80,6 +81,13 @@ class WatchFilter:
         # By UID: the version and the JSON of an object of which Kopf was shown the identity only.
         self._waiting: dict[str, tuple[str, bytes]] = {}
 
+    def is_known(self, event_type: str | None, body: JsonObject) -> bool:
+        """Return whether the listener has learnt this version, or a later one, while the event was under way.
+
+        It may know more of it then: more labels, where a policy has named them meanwhile.
+        """
+        return event_type != "DELETED" and self._known is not None and self._known(self._kind, body)
+
     def whole(self, body: JsonObject) -> JsonObject | None:
         """Return an object that Kopf brings, as the listener is to see it; None if a later version is under way."""
         metadata = body.get("metadata")
@@ -89,7 +97,7 @@ class WatchFilter:
         if version != metadata["resourceVersion"]:
             return None
         del self._waiting[metadata["uid"]]
-        found: JsonObject = orjson.loads(waiting)
+        found: JsonObject = orjson.loads(zlib.decompress(waiting))
         return found
 
     def _shortened(self, body: JsonObject, uid: str, version: str) -> JsonObject:
@@ -98,7 +106,7 @@ class WatchFilter:
         dumped = orjson.dumps(body)
         if len(dumped) <= _LONG:
             return body
-        self._waiting[uid] = version, dumped
+        self._waiting[uid] = version, zlib.compress(dumped, 1)
         identity = {name: body["metadata"][name] for name in _IDENTITY if name in body["metadata"]}
         return {**_kind(body), "metadata": {**identity, _WAITS: True}}
 

@@ -57,7 +57,7 @@ class WatchInterceptor:
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Report an event that Kopf's handler was given."""
         body = self._watch_filter.whole(event["object"])
-        if body is not None:
+        if body is not None and not self._watch_filter.is_known(event["type"], body):
             self._report_event({**event, "object": body})
         self._watch_filter.seen(event["object"])
         self._report_progress()

@@ -54,6 +54,10 @@ class Engine:
         self._tainted_at_start = self._controller.tainted_nodes()
         await self._pods.run()
 
+    async def list_pods_again(self) -> None:
+        """List all watched pods once more, until that has succeeded."""
+        await self._pods.list_again()
+
     def synced(self) -> bool:
         """Return whether all nodes, and the pods of nodes tainted then, have been listed; once true, always true."""
         if not self._synced and self._tainted_at_start is not None:

@@ -11,11 +11,14 @@ This module does not restart watches (``supervised_watch``) and does not know ho
 
 import asyncio
 import contextlib
+import logging
 from dataclasses import dataclass
 
 from taint_eviction.core.facts import PodsReleased
-from taint_eviction.runtime.ports import PodsScope
+from taint_eviction.runtime.ports import CallFailed, PodsScope
 from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
+
+logger = logging.getLogger(__name__)
 
 # Single watches replace the watch of all pods below this share of the threshold.
 _SWITCH_BACK_SHARE = 0.75
@@ -87,6 +90,22 @@ class PodWatches:
         watches = [watched.watch for watched in self._watched.values() if watched.single]
         watches += [self._all_pods[0]] if self._all_pods else []
         return max((watch.silent_seconds() for watch in watches), default=0.0)
+
+    async def list_again(self) -> None:
+        """List all watched pods once more; repeat that until it succeeds for all scopes."""
+        pause = self._settings.restart_max_seconds
+        while True:
+            try:
+                for watch in self._watches():
+                    await watch.list_again()
+                return
+            except CallFailed as reason:
+                logger.warning("the pods are listed again in %g s, since a list failed: %s", pause, reason)
+                await asyncio.sleep(pause)
+
+    def _watches(self) -> list[SupervisedWatch]:
+        single = [watched.watch for watched in self._watched.values()]
+        return single if self._all_pods is None else [*single, self._all_pods[0]]
 
     def _follow(self, tainted: frozenset[str], watch_all: bool) -> None:
         now = self._clock.now().at

@@ -62,6 +62,8 @@ class SupervisedWatch:
         self._doors = doors
         self._listener = ObservingListener(scope, doors.live, doors.interpret)
         self._failures = 0
+        # Held while the scope is listed and what was listed is observed.
+        self._listing = asyncio.Lock()
 
     @property
     def watching(self) -> asyncio.Event:
@@ -97,7 +99,17 @@ class SupervisedWatch:
     async def _list_first(self) -> int | None:
         """List before a watch starts, or instead of it."""
         first = not self.listed.is_set()
-        return await self._resync.resync(self.scope, first=first, again=self._failures > 0, after_gap=True)
+        async with self._listing:
+            return await self._resync.resync(self.scope, first=first, again=self._failures > 0, after_gap=True)
+
+    async def list_again(self) -> None:
+        """List once more, so that nothing stays as an earlier list read it; nothing if no list has succeeded.
+
+        Raises ``CallFailed`` if the list fails.
+        """
+        async with self._listing:
+            if self.listed.is_set():
+                await self._resync.resync(self.scope)
 
     async def _watch(self, since: int | None) -> None:
         tasks = [asyncio.create_task(self._stay_fresh(), name=f"resync {self.scope}")]
@@ -141,7 +153,8 @@ class SupervisedWatch:
             after_gap = after_gap or self._listener.gap.is_set()
             self._listener.gap.clear()
             try:
-                await self._resync.resync(self.scope, after_gap=after_gap)
+                async with self._listing:
+                    await self._resync.resync(self.scope, after_gap=after_gap)
                 pause, after_gap = self._resync_pause(), False
             except CallFailed as reason:
                 logger.warning("the periodic list of %s failed: %s", self.scope, reason)

@@ -1,0 +1,29 @@
+"""Applies a changed policy: pods keep only labels that rules name, so new keys are read before a rule uses them."""
+
+from collections.abc import Awaitable, Callable
+
+from taint_eviction.core.pod_parts import PodParts, needed_keys
+from taint_eviction.core.policy import EvictionPolicy
+
+
+class PolicyChanges:
+    """``change`` puts a policy in force, ``parts`` says what all readers read of pods, and ``list_again`` returns once
+    all watched pods were listed again.
+    """
+
+    def __init__(
+        self, change: Callable[[EvictionPolicy], None], parts: PodParts, list_again: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._change = change
+        self._parts = parts
+        self._list_again = list_again
+
+    async def apply(self, policy: EvictionPolicy) -> None:
+        """Put the policy in force; if it names labels that were not kept, list the pods first."""
+        needed, kept = needed_keys(policy.label_keys), self._parts.label_keys
+        if kept is not None and not needed <= kept:
+            self._parts.label_keys = needed | kept
+            await self._list_again()
+        self._change(policy)
+        if kept is not None:
+            self._parts.label_keys = needed

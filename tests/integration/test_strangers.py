@@ -1,0 +1,104 @@
+"""What the owners of pods write into them costs the controller little, and others nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.stage.objects import KEY, add_nodes, add_pod, deleted, is_leaving, tolerates, write_kubeconfig
+from tests.stage.processes import RunningController, running_controller
+from tests.stage.waiting import PATIENCE_SECONDS, free_port
+
+from fake_apiserver import ApiServer
+
+# The most that the process may ever need.
+MOST_MEGABYTES = 250.0
+
+LABELS = {f"label-{number}": f"value-of-this-label-{number:040}" for number in range(16_000)}
+TOLERATIONS = [
+    {"key": f"key-{number}", "operator": "Equal", "value": f"value-{number}", "effect": "NoExecute"}
+    for number in range(10_000)
+]
+
+
+def megabytes(of: RunningController, field: str) -> float:
+    """Return a field of the process's status: VmHWM is the most memory that it ever had, VmRSS what it has."""
+    status = Path(f"/proc/{of.process.pid}/status")
+    if not status.exists():
+        pytest.skip("the memory of processes is read as Linux tells it")
+    [line] = [line for line in status.read_text().splitlines() if line.startswith(field)]
+    return int(line.split()[1]) / 1024
+
+
+async def knows(run: RunningController, pods: int) -> bool:
+    """Return whether this many pods have a deadline, as the metrics say."""
+    _, text = await run.get("/metrics")
+    return f"\ntaint_eviction_controller_pending_evictions {pods:.1f}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("count", "metadata", "tolerations"),
+    [(100, {"labels": LABELS}, []), (60, {}, TOLERATIONS)],
+    ids=["100 pods of 16,000 labels", "60 pods of 10,000 tolerations"],
+)
+async def test_large_pods_of_a_tainted_node_need_little_memory_and_give_it_back(
+    tmp_path: Path, count: int, metadata: dict[str, Any], tolerations: list[dict[str, Any]]
+) -> None:
+    """From a list, from a watch that shows a change of each, and once they are gone."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        names = [f"large-{number}" for number in range(count)]
+        for name in names:
+            add_pod(server, name, "n1", *tolerations, tolerates(3600), **metadata)
+        config = write_kubeconfig(tmp_path / "config", server)
+        async with running_controller(config, listen=f"127.0.0.1:{free_port()}") as run:
+            before = megabytes(run, "VmRSS")
+            server.taint("n1", KEY)
+            await run.until(lambda: knows(run, count))
+            await run.until(lambda: server.watches.select(resource="pods", node="n1"))
+            for name in names:
+                server.patch("pods", name, {"status": {"startTime": "2024-05-01T10:00:00Z"}})
+            add_pod(server, "last", "n1")
+            await deleted(server, "last")
+            for name in names:
+                server.delete("pods", name, grace_period_seconds=0)
+            await run.until(lambda: knows(run, 0))
+            assert megabytes(run, "VmHWM") < MOST_MEGABYTES
+            assert megabytes(run, "VmRSS") < before + 60
+
+
+async def test_a_rule_that_names_a_new_label_counts_for_pods_that_were_known_before(tmp_path: Path) -> None:
+    """Their labels were not kept, so they are listed again before the policy is in force."""
+    policy = tmp_path / "policy.yaml"
+    head = "apiVersion: taint-eviction/v1\nkind: EvictionPolicy\nrules: "
+    policy.write_text(head + "[]\n")
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        server.taint("n1", KEY)
+        for name in ("web", "other"):
+            add_pod(server, name, "n1", tolerates(3600), labels={"app": name})
+        config = write_kubeconfig(tmp_path / "config", server)
+        listen = f"127.0.0.1:{free_port()}"
+        async with running_controller(config, "--config", str(policy), listen=listen) as run:
+            await run.until(lambda: knows(run, 2))
+            policy.write_text(head + "[{name: web, match: {podSelector: {matchLabels: {app: web}}}, pause: true}]\n")
+            await run.until(lambda: run.said("is in force; rules: 1"))
+            for name in ("web", "other"):
+                server.patch("pods", name, {"spec": {"tolerations": []}})
+            await deleted(server, "other")
+            assert not is_leaving(server, "web")
+            assert len(server.requests.select(verb="list", resource="pods")) >= 3
+
+
+async def test_a_hold_of_many_digits_stops_nothing(tmp_path: Path) -> None:
+    """Not where holds are honoured, either: there it counts as true."""
+    async with ApiServer(seed=1) as server:
+        add_nodes(server, "n1")
+        server.taint("n1", KEY)
+        for number in range(20):
+            add_pod(server, f"hostile-{number}", "n1", annotations={"taint-eviction/hold": "9" * 200_000})
+        add_pod(server, "other", "n1")
+        config = write_kubeconfig(tmp_path / "config", server)
+        async with running_controller(config, "--honour-holds=10m") as run:
+            await deleted(server, "other", within_seconds=PATIENCE_SECONDS / 2)
+            assert len(run.said("is not true, false or a duration")) == 20
+            assert not any(is_leaving(server, f"hostile-{number}") for number in range(20))
