@@ -12,7 +12,7 @@ from tests.property import strategies as _profiles  # noqa: F401  # the profiles
 from tests.property.outside import any_json
 
 from taint_eviction.files import json_lists
-from taint_eviction.files.json_lists import MOST_ITEM_BYTES, TooLong, read_items
+from taint_eviction.files.json_lists import MOST_ITEM_BYTES, TooLong, decode, read_items
 
 names = st.sampled_from(["metadata", "spec", "items", "a", 'x"},{"metadata":{"'])
 objects = st.dictionaries(names, any_json | st.lists(st.fixed_dictionaries({"metadata": any_json}), max_size=12))
@@ -60,6 +60,28 @@ async def test_a_list_that_is_cut_off_is_no_json(size: int, length: int) -> None
     assert length < len(text)
     with pytest.raises(ValueError, match=r".*"):
         await read(text[:length], size)
+
+
+NESTED = b'{"f:a":' * 9000 + b'{"k:{\\"a]\\":\\"}]}\\"}":{}}' + b"}" * 9000
+DEEP = b'{"metadata":{"name":"deep","managedFields":[{"manager":"]","fieldsV1":' + NESTED + b'}]},"spec":{"a":[]}}'
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("size", [7, 1 << 20])
+async def test_a_pod_with_deeply_nested_managed_fields_hides_no_other(place: int, size: int) -> None:
+    """The API server stores 10,000 levels, more than decoders of JSON accept; it is read without these fields."""
+    listed = [b'{"metadata":{"name":"a"}}', b'{"metadata":{"name":"b"}}']
+    listed.insert(place, DEEP)
+    _, taken = await read(b'{"kind":"PodList","metadata":{},"items":[' + b",".join(listed) + b"]}", size)
+    deep = taken.pop(place)
+    assert [item["metadata"]["name"] for item in taken] == ["a", "b"]
+    assert deep == {"metadata": {"name": "deep", "managedFields": []}, "spec": {"a": []}}
+
+
+def test_other_texts_that_nest_too_deeply_are_no_json() -> None:
+    """No field but managedFields can be like that."""
+    with pytest.raises(ValueError, match="depth"):
+        decode(b"[" * 5000 + b"]" * 5000)
 
 
 async def test_items_are_taken_before_the_list_ends() -> None:

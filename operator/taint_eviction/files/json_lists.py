@@ -28,8 +28,42 @@ _MOST_HEAD_BYTES = 1 << 16
 _MOST_ENDS = 8
 
 
+# In managedFields anybody who may create a pod may nest objects 10,000 times; decoders of JSON end at a thousand. Only
+# there has an object that is read any JSON. Objects and texts stand in it, but no list: so "]" ends it.
+_MANAGED_FIELDS = b'"managedFields":['
+_TO_THEIR_END = re.compile(rb'(?:[^"\]]++|"(?:[^"\\]++|\\.)*+")*+\]', re.DOTALL)
+
+
 class TooLong(ValueError):
     """An answer, or an object in it, with more bytes than its bound."""
+
+
+def decode(text: bytes | bytearray | memoryview) -> Any:
+    """Decode JSON as the API server writes it; raise ``orjson.JSONDecodeError`` for what is no JSON.
+
+    If it cannot be decoded otherwise, ``managedFields`` are left out: nobody must be able to hide all pods of a node by
+    one of them.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        left = _without_managed_fields(bytes(text))
+        if left is None:
+            raise
+        return orjson.loads(left)
+
+
+def _without_managed_fields(text: bytes) -> bytes | None:
+    """Return JSON without the entries of managedFields, None if there are none that end."""
+    left, kept_to = bytearray(), 0
+    while (begin := text.find(_MANAGED_FIELDS, kept_to)) >= 0:
+        inside = begin + len(_MANAGED_FIELDS)
+        found = _TO_THEIR_END.match(text, inside)
+        if found is None:
+            return None
+        left += text[kept_to:inside]
+        kept_to = found.end() - 1
+    return bytes(left + text[kept_to:]) if kept_to else None
 
 
 async def read_bytes(chunks: AsyncIterable[bytes]) -> bytes:
@@ -88,7 +122,7 @@ class _Items:
         begin = 0
         while not self._whole and (end := self._find_end(begin)) is not None:
             try:
-                item = orjson.loads(memoryview(self._text)[begin:end])
+                item = decode(memoryview(self._text)[begin:end])
             except ValueError:
                 self._tried += 1
                 self._searched_to = end
@@ -104,9 +138,7 @@ class _Items:
 
     def end(self) -> Any:
         """Decode the rest: the fields of the list with its last items, or the whole value."""
-        if self._head is None:
-            return orjson.loads(self._text)
-        return orjson.loads(self._head + self._text)
+        return decode(self._text if self._head is None else self._head + self._text)
 
     def _find_head(self) -> None:
         at = self._text.find(_ITEMS, 0, _MOST_HEAD_BYTES)

@@ -29,6 +29,7 @@ import orjson
 
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
 from taint_eviction.core.text import JsonObject
+from taint_eviction.files.json_lists import decode
 from taint_eviction.kopf_shell.kept_fields import is_ending, node_fields, pod_fields
 
 Kind = Literal["Node", "Pod"]
@@ -183,7 +184,7 @@ class WatchFilter:
     def _filter_line(self, line: bytes, endings: list[JsonObject]) -> tuple[bytes, bool]:
         """Return what Kopf sees in place of a line, and whether that is a bookmark of this filter's own."""
         try:
-            event = orjson.loads(line)
+            event = decode(line)
         except ValueError:
             # Kopf must not understand it either, and end this watch.
             return _NO_JSON + line[:_LONGEST_EXCERPT], False
