@@ -14,8 +14,8 @@ from taint_eviction.core.policy import EvictionPolicy
 class RetrySettings:
     """When a failed eviction is retried.
 
-    ``first_seconds`` doubles with each failure up to ``max_seconds``; a longer Retry-After of the server takes
-    precedence. Each wait is shortened by up to half at random, so that retries spread.
+    ``first_seconds`` doubles with each failure up to ``max_seconds``; a longer Retry-After of the server counts, up to
+    ``max_seconds``, too. Each wait is shortened by up to half at random, so that retries spread.
     """
 
     first_seconds: float = 0.2

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -18,11 +19,13 @@ from aiohttp import web
 from tests.stage.clocks import EPOCH, HandClock
 from tests.stage.objects import write_kubeconfig
 from tests.stage.waiting import PATIENCE_SECONDS, until
+from yarl import URL
 
 from fake_apiserver import ApiServer, kubeconfig
 from taint_eviction.adapters.credentials import Connection, CredentialsError, find_connection, with_kubeconfig
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
-from taint_eviction.adapters.sessions import environment_proxy
+from taint_eviction.adapters.sessions import AuthorizationMiddleware, environment_proxy
+from taint_eviction.adapters.token_sources import FixedAuthorization
 
 BETA = "client.authentication.k8s.io/v1beta1"
 
@@ -251,6 +254,36 @@ async def test_the_token_is_not_sent_elsewhere(tmp_path: Path) -> None:
     assert heard == [None]
     await connection.close()
     await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("http://10.0.0.1:6443", None),
+        ("http://apiserver.example:6443", None),
+        ("http://[fd00::1]:6443", None),
+        ("http://localhost:6443", "Bearer s"),
+        ("http://127.0.0.1:6443", "Bearer s"),
+        ("http://[::1]:6443", "Bearer s"),
+        ("https://10.0.0.1:6443", "Bearer s"),
+    ],
+)
+async def test_credentials_are_sent_over_https_or_to_this_machine_only(
+    url: str, sent: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Over plain http everybody on the way could read them; a log line says once that they are missing."""
+    middleware = AuthorizationMiddleware(FixedAuthorization("Bearer s"), url)
+    heard: list[str | None] = []
+
+    async def handle(request: Any) -> Any:
+        heard.append(request.headers.get("Authorization"))
+        return SimpleNamespace(status=200)
+
+    for _ in range(2):
+        request: Any = SimpleNamespace(url=URL(url), method="GET", headers={})
+        await middleware(request, handle)
+    assert heard == [sent, sent]
+    assert len([record for record in caplog.records if "is plain http" in record.message]) == (sent is None)
 
 
 async def test_no_session_asks_for_compressed_answers(tmp_path: Path) -> None:

@@ -126,6 +126,16 @@ async def test_a_list_whose_continue_token_expires_begins_anew_and_fails_the_thi
     assert [request.query.get("limit") for request in asked] == ["1"] * 6
 
 
+async def test_a_redirect_of_a_delete_is_refused(at: ClientStage) -> None:
+    """The pod could be deleted on another server, or not at all, and the answer look like success."""
+    ref = at.pod()
+    elsewhere = f"{at.server.url}/version"
+    at.server.faults.add(verb="delete", status=307, headers={"Location": elsewhere})
+    with pytest.raises(CallFailed, match="HTTP 307"):
+        await at.writer.delete(ref, at_once)
+    assert at.server.requests.select(lambda request: request.path.startswith("/version")) == []
+
+
 async def test_a_list_with_too_many_bytes_is_asked_for_again_in_halves(
     at: ClientStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

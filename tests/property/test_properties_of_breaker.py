@@ -199,10 +199,13 @@ class BreakerMachine(RuleBasedStateMachine):
     # The oracle
 
     def due(self) -> int:
-        """Count the pods that are due and not paused."""
+        """Count the pods that are due and not paused, and were on their nodes before the taint."""
         if self.control_state.cluster is not None:
             return 0
-        return sum(self.fires_at(one, each) <= self.stage.now for one, each in self.free())
+        return sum(
+            self.fires_at(one, each) <= self.stage.now and (each.bound_at or 0.0) + 1 - EPOCH <= one.since
+            for one, each in self.free()
+        )
 
     def free(self) -> list[tuple[TrueNode, Pod]]:
         """Return the pods on nodes that are not paused, each with its node."""

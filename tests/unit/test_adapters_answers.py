@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taint_eviction.adapters.answers import (
@@ -123,6 +123,7 @@ def test_causes_that_the_message_leaves_out_are_added() -> None:
     assert refusal_text(422, told) == "no: a b d e (HTTP 422)"
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary() | st.recursive(st.none() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)).map(
     lambda value: json.dumps({"kind": "Status", "reason": value, "message": value, "details": value}).encode()
 ))  # fmt: skip

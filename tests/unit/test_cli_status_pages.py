@@ -53,3 +53,10 @@ def test_pages_of_two_replicas_are_not_mixed() -> None:
     """Each replica orders its pods by its own clock."""
     with pytest.raises(Unanswered, match="another replica has become the leader"):
         whole(5, page("x", more="t"), page("y", identity="b"))
+
+
+@pytest.mark.parametrize("token", [7, {"a": 1}, ["t"], True])
+def test_a_token_that_is_no_text_is_no_answer_of_a_controller(token: Any) -> None:
+    """The command says so, and does not send it."""
+    with pytest.raises(Unanswered, match="continue is no text"):
+        whole(5, {**page("x"), "continue": token})

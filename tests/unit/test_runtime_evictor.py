@@ -490,12 +490,12 @@ def test_each_wait_is_between_half_and_all_of_the_doubled_one(tries: int, seed: 
     assert whole / 2 <= wait <= whole
 
 
-@given(st.integers(0, 40), st.floats(0, 600), st.integers(0, 2**32))
+@given(st.integers(0, 40), st.floats(0, 30) | st.just(1e9), st.integers(0, 2**32))
 def test_never_sooner_than_advised(tries: int, advised: float, seed: int) -> None:
-    """What the server advises counts where it is longer, spread by at most half of the first wait."""
+    """What the server advises counts where it is longer, up to the longest wait, spread by half of the first wait."""
     own = backoff_seconds(tries, None, RetrySettings(), random.Random(seed))
     wait = backoff_seconds(tries, advised, RetrySettings(), random.Random(seed))
-    assert wait == own if advised <= own else advised <= wait <= advised + 0.1
+    assert wait == own if advised <= own else min(advised, 30.0) <= wait <= min(advised, 30.0) + 0.1
 
 
 # By the eviction API
@@ -582,7 +582,7 @@ async def test_a_budget_that_says_no_for_ever_is_followed_by_a_deletion_after_th
         (0, 10.0, 10, 12),
         (9, 10.0, 10, 12),
         (0, 1.0, 1, 1.2),
-        (0, 86400.0, 600, 720),
+        (0, 86400.0, 30, 36),
     ],
 )
 async def test_a_budget_is_asked_when_the_server_says_so_and_else_less_and_less_often(

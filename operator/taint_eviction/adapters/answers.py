@@ -49,6 +49,9 @@ _REASONS: Mapping[int, FailureReason] = {
     409: FailureReason.CONFLICT,
 }
 
+# The longest form of an HTTP date has 33 characters.
+_MAX_DATE = 64
+
 # The answer to a DELETE whose precondition has another UID is 409: "Precondition failed: UID in precondition: …".
 _UID_PRECONDITION = re.compile(r"\bUID\b.*\bprecondition|\bprecondition.*\bUID\b", re.IGNORECASE | re.DOTALL)
 
@@ -184,7 +187,7 @@ def retry_after_seconds(headers: Mapping[str, str], refusal: Refusal) -> float |
 @lru_cache(4)
 def read_date(text: str) -> float | None:
     """Read an HTTP date as seconds since the epoch; None for anything else."""
-    if not text:
+    if not text or len(text) > _MAX_DATE:
         return None
     try:
         return email.utils.parsedate_to_datetime(text).timestamp()

@@ -16,7 +16,7 @@ from taint_eviction.core.effects import Block, BlockReason
 from taint_eviction.core.objects import PodRef
 
 _CAUSE = "DisruptionBudget"
-_NAMED = re.compile(r"The disruption budget ([\w.-]+) ")
+_NAMED = re.compile(r"The disruption budget ([\w.-]{1,253}) ")
 _NOT_READY = "is still being processed by the server"
 _SEVERAL = "This pod has more than one PodDisruptionBudget"
 

@@ -22,7 +22,7 @@ class MalformedObjects:
 
     def __init__(self, counted: Callable[[str], None]) -> None:
         self._counted = counted
-        self._reported: BoundedDict[Hashable, None] = BoundedDict(_REMEMBERED)
+        self._reported: BoundedDict[int, None] = BoundedDict(_REMEMBERED)
 
     def read(self, read: Callable[[object], Parsed[ObjectT]], body: object) -> ObjectT:
         """Read an object and report what is wrong with it; raise ``MalformedObject`` as ``read`` does."""
@@ -59,7 +59,8 @@ class MalformedObjects:
             logger.warning("%s: %s", name, "; ".join(complaints))
 
     def _is_news(self, key: Hashable) -> bool:
-        if key in self._reported:
+        # Its hash alone: strangers write the texts in it.
+        if hash(key) in self._reported:
             return False
-        self._reported[key] = None
+        self._reported[hash(key)] = None
         return True

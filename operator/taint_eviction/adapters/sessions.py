@@ -5,7 +5,9 @@ This module neither makes requests (``api_calls``, the Kopf shell) nor finds cre
 
 import base64
 import contextlib
+import ipaddress
 import itertools
+import logging
 import socket
 import ssl
 import urllib.request
@@ -20,6 +22,8 @@ from yarl import URL
 
 from taint_eviction.adapters.fence import ends_pod
 from taint_eviction.adapters.token_sources import CredentialsError, TokenSource
+
+logger = logging.getLogger(__name__)
 
 # A peer that is gone without closing its connections is detected after about 30 s, on busy and idle connections: half
 # the time that a load balancer needs to move an address, and longer than a short interruption.
@@ -54,7 +58,8 @@ class AuthorizationMiddleware:
 
     A request that ends a pod is sent only once: its sender decides again before it sends another one.
 
-    Only requests to the API server at ``url`` get the token: a redirect must not carry it elsewhere. They also get
+    Only requests to the API server at ``url`` get the token: a redirect must not carry it elsewhere. Over plain http
+    they get none, except on this machine: everybody on the way could read it. They also get
     ``proxy`` and ``tls_server_name``, None for none: aiohttp accepts these for a request only, and the other users of a
     session do not know them. ``heard`` is called with whether the API server, or the client, accepts the other side:
     False after a 401 and after a certificate that cannot be verified.
@@ -73,6 +78,8 @@ class AuthorizationMiddleware:
         self._proxy = URL(proxy) if proxy else None
         self._tls_server_name = tls_server_name
         self._heard = heard
+        self._said_unsent = False
+        self._sends_credentials = self._origin.scheme == "https" or _is_loopback(self._origin.host or "")
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -135,9 +142,23 @@ class AuthorizationMiddleware:
         except CredentialsError as error:
             # An error of aiohttp: users of the session handle it like an API server that cannot be reached.
             raise aiohttp.ClientConnectionError(str(error)) from error
+        if value is not None and not self._sends_credentials:
+            if not self._said_unsent:
+                logger.warning("%s is plain http: credentials are not sent", self._origin)
+                self._said_unsent = True
+            return None
         if value is not None:
             request.headers[aiohttp.hdrs.AUTHORIZATION] = value
         return value
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def make_connector(ssl_context: ssl.SSLContext | None) -> aiohttp.TCPConnector:

@@ -80,6 +80,14 @@ def _document(body: object, where: str) -> Document:
     raise Unanswered(f"{where}: this is not the answer of a taint-eviction controller of this version")
 
 
+def next_page(page: Document) -> str:
+    """Return the token of the next page, "" for none; raise ``Unanswered`` if it is no text."""
+    token = page.get("continue") or ""
+    if not isinstance(token, str):
+        raise Unanswered("this is not the answer of a taint-eviction controller of this version: continue is no text")
+    return token
+
+
 def put(write: Callable[[Document], WrittenT], document: Document) -> WrittenT:
     """Format an answer for people; raise ``Unanswered`` if a field is missing or of another type."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from taint_eviction.cli.asking import Ask, Document, Unanswered, asking_all, asking_at
+from taint_eviction.cli.asking import Ask, Document, Unanswered, asking_all, asking_at, next_page
 from taint_eviction.runtime.ports import CallFailed
 
 _LABEL = "app.kubernetes.io/name=taint-eviction-controller"
@@ -68,7 +68,7 @@ async def _pages(asking: Ask, query: Mapping[str, str | int]) -> tuple[Document,
     """Return the first answer's head, and the outcomes of all pages."""
     page = head = await asking("/history", query)
     outcomes = list(page["outcomes"])
-    while (token := page.get("continue")) and (left := int(query["limit"]) - len(outcomes)) > 0:
+    while (token := next_page(page)) and (left := int(query["limit"]) - len(outcomes)) > 0:
         page = await asking("/history", {**query, "limit": left, "continue": token})
         outcomes += page["outcomes"]
     return head, outcomes

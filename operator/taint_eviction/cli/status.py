@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, put
+from taint_eviction.cli.asking import Ask, Document, Unanswered, ask, ask_flags, next_page, put
 from taint_eviction.cli.failover_reads import count_terminating, show_stuck
 from taint_eviction.cli.flags import CONTEXT_SETTINGS, flag
 from taint_eviction.cli.near_pods import absent_namespace
@@ -64,12 +64,12 @@ def status(**flags: Any) -> None:
 async def whole_status(asking: Ask, query: Mapping[str, str | int]) -> Document:
     """Request the status page by page, until the last page or the query's ``limit`` of pods."""
     page = document = await asking("/status", query)
-    while (token := page.get("continue")) and (left := int(query["limit"]) - len(document["pending"])) > 0:
+    while (token := next_page(page)) and (left := int(query["limit"]) - len(document["pending"])) > 0:
         page = await asking("/status", {**query, "limit": left, "continue": token})
         if page["identity"] != document["identity"]:
             raise Unanswered("another replica has become the leader meanwhile; ask again")
         document["pending"] += page["pending"]
-        document["continue"] = page["continue"]
+        document["continue"] = page.get("continue")
     return document
 
 

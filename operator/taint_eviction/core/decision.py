@@ -72,7 +72,8 @@ class TaintVerdict:
     ``start_at`` is when the toleration began to run, according to ``start_source``. ``fire_at`` is when it expires,
     None for never. ``by_default``: the pod has no such toleration; the policy adds it to pods that lack one.
     ``left_to_kubelet``: it would expire, but the kubelet shuts the node down and ends the pod. ``held_seconds``: how
-    much longer the pod's owner holds it (taint-eviction/hold), infinite: indefinitely.
+    much longer the pod's owner holds it (taint-eviction/hold), infinite: indefinitely. ``came_later``: the pod was
+    bound to the node after the taint began.
     """
 
     taint: Taint
@@ -84,6 +85,7 @@ class TaintVerdict:
     by_default: bool = False
     left_to_kubelet: bool = False
     held_seconds: float = 0.0
+    came_later: bool = False
 
     @property
     def due_at(self) -> float | None:
@@ -202,7 +204,16 @@ def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, p
     start = bound if bound.start_at > seen.since.start_at else seen.since
     span = 0.0 if first is None else _spans(first)
     fire_at = None if span is None else start.start_at + span
-    return TaintVerdict(seen.taint, first, overruled, start.start_at, start.source, fire_at, by_default)
+    return TaintVerdict(
+        seen.taint,
+        first,
+        overruled,
+        start.start_at,
+        start.source,
+        fire_at,
+        by_default,
+        came_later=bound.start_at > seen.since.start_at,
+    )
 
 
 def _left_to_kubelet(verdict: TaintVerdict) -> TaintVerdict:

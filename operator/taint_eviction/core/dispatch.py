@@ -98,7 +98,8 @@ class Dispatch:
         if failures is not None:
             fire_at = max(fire_at, failures.next_try_at(handling, now.at))
         unanswered = failures is not None and failures.unanswered
-        return Schedule(_flow(record, handling), fire_at, failures is not None, anew_at, unanswered)
+        later = decision.deciding.came_later
+        return Schedule(_flow(record, handling), fire_at, failures is not None, anew_at, unanswered, later)
 
     def _tell_breaker(self, record: PodRecord, decision: Evict) -> None:
         verdict = decision.deciding
@@ -156,13 +157,13 @@ class Dispatch:
             self._breaker.know_more(self._queue.reconsider())
             self._breaker.unready.news = True
         self.advance(now)
-        self._breaker.count_due(self._queue.due(exempt=False))
+        self._breaker.count_due(self._queue.due_together())
         return effects
 
     def evaluate(self, now: Moment) -> list[Effect]:
         """Let the circuit breaker evaluate the cluster; call this before taking work."""
         self.advance(now)
-        return self._suspension.evaluate(self._nodes.known, self._queue.due(exempt=False), now, self.evictions)
+        return self._suspension.evaluate(self._nodes.known, self._queue.due_together(), now, self.evictions)
 
     def change_policy(self, policy: EvictionPolicy, now: Moment) -> None:
         """Apply another policy; the caller then schedules all wanted evictions again."""

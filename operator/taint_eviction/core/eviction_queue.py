@@ -14,6 +14,7 @@ Passive: ``deciding`` says what is wanted, ``dispatch`` advances the queue, ``fa
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import assert_never
 
@@ -68,6 +69,8 @@ class EvictionQueue:
         )
         # When another taint begins to govern a pod, which may then belong in another flow.
         self._governed_anew = TimedWorkerQueue()
+        # By flow: how many settling pods and due first tries came later than the taint that evicts them.
+        self._came_later: Counter[FlowKey] = Counter()
 
     # What is wanted
 
@@ -101,6 +104,7 @@ class EvictionQueue:
                 self._due(schedule).discard(record.ref)
             case _:
                 return
+        self._count_out(record.state)
         if schedule.governed_anew_at is not None:
             self._governed_anew.cancel(record.ref)
         record.state = UNDECIDED
@@ -111,6 +115,7 @@ class EvictionQueue:
         record.known_since = None
 
     def _enter(self, record: PodRecord, state: WaitingState) -> None:
+        self._count_out(record.state)
         record.state, record.turn = state, next(self._turns)
         self.place(record.ref, state)
 
@@ -119,10 +124,18 @@ class EvictionQueue:
             return self._due_first
         return self._due_unanswered if schedule.unanswered else self._due_again
 
+    def _count_out(self, state: object) -> None:
+        if isinstance(state, Settling | Queued) and state.schedule.came_later and not state.schedule.retry:
+            self._came_later[state.schedule.flow] -= 1
+            if not self._came_later[state.schedule.flow]:
+                del self._came_later[state.schedule.flow]
+
     # Hints
 
     def place(self, ref: PodRef, state: WaitingState) -> None:
         """Put the hint to a pod where its state says; place several pods in the order of ``PodRecord.turn``."""
+        if isinstance(state, Settling | Queued) and state.schedule.came_later and not state.schedule.retry:
+            self._came_later[state.schedule.flow] += 1
         match state:
             case Waiting():
                 self._first_tries.schedule(ref, state.until)
@@ -193,7 +206,9 @@ class EvictionQueue:
             return None
         ref, tokens = taken
         self._governed_anew.cancel(ref)
-        return self._pods.known[ref.key], tokens
+        record = self._pods.known[ref.key]
+        self._count_out(record.state)
+        return record, tokens
 
     # What has begun
 
@@ -216,9 +231,18 @@ class EvictionQueue:
 
     # Questions
 
-    def due(self, *, exempt: bool = True) -> int:
-        """Count due first tries that are not held, including settling ones; ``exempt`` False: without exempt ones."""
-        return len(self._settling) + self._due_first.free - (0 if exempt else self._due_first.exempt)
+    def due(self) -> int:
+        """Count due first tries that are not held, including settling ones."""
+        return len(self._settling) + self._due_first.free
+
+    def due_together(self) -> int:
+        """Count those that are due together because of one cause: without exempt ones, and without pods that came to
+        their nodes after the taint. Anybody may create such pods, and must not open the breaker for others.
+        """
+        came_later = sum(
+            count for flow, count in self._came_later.items() if not (flow.exempt or self._is_suspended(flow))
+        )
+        return self.due() - self._due_first.exempt - came_later
 
     def next_at(self, now: float, retries: bool, stopped: bool, only_exempt: bool = False) -> float | None:
         """Return when a pod next advances or may be evicted; ``retries`` False: first tries only.
@@ -236,7 +260,9 @@ class EvictionQueue:
     # What else may change
 
     def reconsider(self) -> int:
-        """Check again which flows are held; return how many first tries are held no longer."""
+        """Check again which flows are held; return how many first tries are held no longer, of those that count as due
+        together.
+        """
         for entry in list(self._settling):
             record = self._pods.known[entry.ref.key]
             if isinstance(record.state, Settling) and self._is_suspended(record.state.schedule.flow):
@@ -244,7 +270,10 @@ class EvictionQueue:
                 self._enter(record, Queued(record.state.schedule))
         for queue in (self._due_again, self._due_unanswered):
             queue.reconsider()
-        return self._due_first.reconsider()
+        held = [flow for flow in self._came_later if self._due_first.holds(flow)]
+        released = self._due_first.reconsider()
+        came_later = sum(self._came_later[flow] for flow in held if not (flow.exempt or self._due_first.holds(flow)))
+        return released - came_later
 
     def change_policy(self, policy: EvictionPolicy, now: float) -> None:
         """Apply another policy's limits; evictions that were begun but not sent begin again under them."""

@@ -170,6 +170,11 @@ class FairQueue:
         call = self._next_call()
         return None if call is None else max(now, call[0])
 
+    def holds(self, key: FlowKey) -> bool:
+        """Return whether a flow was held when that was checked last."""
+        flow = self._flows.get(key)
+        return flow is not None and flow.suspended
+
     def reconsider(self) -> int:
         """Check again for every flow whether it is held, and what limits it. Return how many pods are held no longer;
         exempt ones do not count.

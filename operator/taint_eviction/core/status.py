@@ -114,7 +114,7 @@ class Status:
 
     def surge(self, now: Moment) -> TaintSurge:
         """Return what the circuit breaker counts; only outages that cause evictions count."""
-        surge = self.breaker.surge(self.nodes.known, self._queue.due(exempt=False), now)
+        surge = self.breaker.surge(self.nodes.known, self._queue.due_together(), now)
         counted = counted_nodes(self.breaker, self.nodes.known, self._dispatch.evictions, now)
         return replace(surge, lifecycle_nodes=len(counted))
 
