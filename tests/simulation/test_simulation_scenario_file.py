@@ -141,7 +141,7 @@ def test_each_wrong_value_is_named_with_its_line(old: str, new: str, said: str) 
         ("taint: {node: node-1}", "taint lacks 'taints'"),
         ("untaint: node-1 =x", "'=x' is not the key of a taint, or key:Effect"),
         ("bind: web-0", "bind takes 'POD NODE', or a mapping, not 'web-0'"),
-        ("restart: now", "restart must be a mapping of after, replica, not 'now'"),
+        ("restart: now", "restart must be a mapping of adopt, after, replica, not 'now'"),
         ("restart: {after: -1}", "after must be at least 0 s, not the number -1"),
         ("delete: {pod: web-0, by: me}", "by must be one of built-in"),
         ("delete: {pod: web-0, by: built-in, force: true}", "the built-in controller deletes no pod by force"),
