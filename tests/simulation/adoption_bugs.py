@@ -1,14 +1,14 @@
 """Known mistakes about adopting countdowns and giving them back; see ``known_bugs``."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from taint_eviction.adapters.adoption_patches import JsonPatch, change_patch
-from taint_eviction.core.adoption import Note, may_be_marked, places_to_mark
-from taint_eviction.core.objects import MARK_SECONDS, Pod, Taint, Toleration
+from taint_eviction.core.adoption import Note, may_be_marked
+from taint_eviction.core.objects import MARK_SECONDS, Toleration
 from taint_eviction.runtime.adopter import Adopter
 
 
@@ -70,24 +70,6 @@ def adopted_by_our_deadline(patch: pytest.MonkeyPatch) -> None:
     """The controller takes a countdown over a moment before its timer, and leaves no time for a write."""
     patch.setattr("taint_eviction.core.countdowns._LEAST_BEFORE_SECONDS", -1.0)
     patch.setattr("taint_eviction.core.countdowns._SHARE", -0.1)
-
-
-def adopted_once(patch: pytest.MonkeyPatch) -> None:
-    """The controller does not take over further countdowns of a pod that is already marked."""
-
-    def unless_marked(pod: Pod, taints: Iterable[Taint]) -> frozenset[int]:
-        return frozenset() if pod.adoption is not None else places_to_mark(pod, taints)
-
-    patch.setattr("taint_eviction.runtime.adopter.places_to_mark", unless_marked)
-
-
-def one_toleration_is_marked(patch: pytest.MonkeyPatch) -> None:
-    """If several tolerations of a pod run countdowns, the controller marks only one."""
-
-    def first(pod: Pod, taints: Iterable[Taint]) -> frozenset[int]:
-        return frozenset(sorted(places_to_mark(pod, taints))[:1])
-
-    patch.setattr("taint_eviction.runtime.adopter.places_to_mark", first)
 
 
 def the_finished_are_adopted(patch: pytest.MonkeyPatch) -> None:

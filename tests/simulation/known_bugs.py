@@ -215,7 +215,5 @@ KNOWN_BUGS: dict[str, Patch] = {
     "adopted-when-stopped": adoption.orders_do_not_stop_adoption,
     "standbys-adopt": adoption.adopted_without_leading,
     "adopted-late": adoption.adopted_by_our_deadline,
-    "adopted-once": adoption.adopted_once,
-    "adopted-in-part": adoption.one_toleration_is_marked,
     "finished-adopted": adoption.the_finished_are_adopted,
 }

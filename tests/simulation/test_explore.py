@@ -83,8 +83,6 @@ CAUGHT_BY = {
     "adopted-when-stopped": (29, "adoption was stopped"),
     "standbys-adopt": (12, "sent without leading"),
     "adopted-late": (13, "not adopted in time"),
-    "adopted-once": (60, "not adopted in time"),
-    "adopted-in-part": (13, "adopted in part"),
     "finished-adopted": (14, "adopted wrongly"),
 }
 # The sample: every 17th disturbance of every 7th scenario; the long command tries all.

@@ -37,7 +37,8 @@ class AnsweredDeletions:
         if call.verb == "get":
             return answer({"metadata": metadata}) if self._own else answer(absent=True)
         if call.verb == "list":
-            return answer({"items": [{"metadata": metadata}]})
+            going = {"metadata": {**metadata, "name": "going", "deletionTimestamp": "2026-03-01T12:00:00Z"}}
+            return answer({"items": [going, {"metadata": metadata}]})
         self.deletions.append(call)
         return self._answers["preconditions" in cast(Mapping[str, Any], call.body)]
 
@@ -76,7 +77,7 @@ async def test_any_other_answer_leaves_it_unknown(with_uid: ApiAnswer, without: 
 
 
 async def test_outside_a_cluster_the_first_running_pod_is_asked_about() -> None:
-    """There is no pod of this process."""
+    """There is no pod of this process; pods that are being deleted are passed over."""
     calls = AnsweredDeletions(answer({}), DENIED, own=False)
     assert await asked(calls)
     assert {(each.namespace, each.name) for each in calls.deletions} == {("shop", "web")}

@@ -15,6 +15,8 @@ from taint_eviction.runtime.ports import CallFailed
 REFUSAL = "taint-eviction-controller: a pod is deleted only with its UID as a precondition"
 
 _DRY_RUN = {"dryRun": "All"}
+# How many running pods are listed to find one that is not being deleted.
+_MANY = 20
 
 
 class OwnPolicy:
@@ -47,12 +49,14 @@ class OwnPolicy:
         own = await self._calls.make(ApiRequest("get", "pods", *self._pod))
         if own.outcome is Outcome.DONE:
             return _metadata(own.body)
-        query: dict[str, str | int] = {"fieldSelector": "status.phase=Running", "limit": 1}
+        query: dict[str, str | int] = {"fieldSelector": "status.phase=Running", "limit": _MANY}
         listed = (await self._calls.make(ApiRequest("list", "pods", query=query))).need(Outcome.DONE).body
         items = listed.get("items") if isinstance(listed, dict) else None
-        if not items:
+        # A pod that is being deleted already may be answered for in another way.
+        running = [each for each in map(_metadata, items or ()) if "deletionTimestamp" not in each]
+        if not running:
             raise CallFailed("no pod is running, so its policy cannot be tried")
-        return _metadata(items[0])
+        return running[0]
 
 
 def _metadata(body: Any) -> dict[str, Any]:
