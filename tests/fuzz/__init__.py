@@ -1,0 +1,1 @@
+"""A running controller over HTTP whose objects and answers are hostile: ``python -m tests.fuzz``."""
