@@ -24,7 +24,6 @@ LARGER: Mapping[str, Mapping[str, Bounds]] = {
         "hand-back, longer requests": {"TIMERS": 0, "LIFE": 4},
         "timers, longer requests": {"PEOPLE": 0, "LIFE": 4},
         "timers, later watches": {"PEOPLE": 0, "LAG": 2},
-        "both": {"LIFE": 2},
     },
     "lease": {
         "elections, longer": {"RENEW": 3},
