@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from tests.simulation import adoption_bugs as adoption
 from tests.simulation import holding_bugs as holding
+from tests.simulation import waiting_bugs as waiting
 from tests.simulation import world_bugs as world
 
 from taint_eviction.core.attempts import Attempts
@@ -207,6 +208,11 @@ KNOWN_BUGS: dict[str, Patch] = {
     "control-state-hasty": world.control_state_is_read_within_the_interval,
     "marked-once": world.conditions_are_tried_once,
     "standbys-report": world.standbys_report,
+    "webhooks-for-ever": waiting.webhooks_refuse_for_ever,
+    "answers-end-patience": waiting.other_answers_end_patience,
+    "stalls-end-patience": waiting.stalls_end_patience,
+    "owners-hold-what-is-off": waiting.owners_hold_what_is_off,
+    "dry-runs-repeat": waiting.dry_runs_repeat,
     "never-given-back": adoption.marks_are_never_given_back,
     "given-back-by-hints": adoption.given_back_by_hints_alone,
     "adopted-by-name": adoption.adopted_by_name,

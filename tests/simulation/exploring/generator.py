@@ -7,6 +7,7 @@ part of a document is a valid document: shrinking depends on this.
 import random
 
 from tests.simulation.exploring.adoption_worlds import add_adoption
+from tests.simulation.exploring.dry_runs import add_dry_run
 from tests.simulation.exploring.hanging_worlds import HangingWorlds
 from tests.simulation.exploring.late_requests import add_late_adoptions, late_requests
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
@@ -14,6 +15,7 @@ from tests.simulation.exploring.out_of_service import add_out_of_service
 from tests.simulation.exploring.quarters import Quarter
 from tests.simulation.exploring.racing import Races
 from tests.simulation.exploring.random_faults import RandomFaults
+from tests.simulation.exploring.refusal_worlds import RefusalWorlds
 from tests.simulation.exploring.restraining import KINDS, LOST, NAMESPACES, RACING, JsonObject
 from tests.simulation.exploring.worlds import Worlds
 
@@ -32,6 +34,7 @@ def made_up(seed: int) -> JsonObject:
     """Return the document of a seed."""
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
+    add_dry_run(document, seed)
     add_adoption(document, seed)
     add_late_adoptions(document, seed)
     return document
@@ -96,6 +99,9 @@ class _Author:
         worlds = Worlds(self._seed, mild=self._mild, kinds=restraints.kinds, settings=settings)
         quarter = worlds.quarter(_last(steps))
         steps += quarter.steps
+        if not self._mild and "breaker" not in restraints.kinds:
+            quarter += (refusals := RefusalWorlds(self._seed, settings).quarter())
+            steps += refusals.steps
         if self._mild:
             quarter += (hanging := HangingWorlds(self._seed, settings).quarter(_last(steps)))
             steps += hanging.steps

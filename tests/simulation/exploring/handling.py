@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
+from tests.simulation.exploring.patience import PatienceJudge
 from tests.simulation.exploring.seen import TICK, Breach, shown
 from tests.simulation.exploring.truth import NEVER, NodeState, PodState, Truth, due_at, tolerated_for
 
@@ -80,6 +81,7 @@ class HandlingJudge:
         self._truth = truth
         self._breach = breach
         self._acts: dict[str, _Acts] = {}
+        self._patience = PatienceJudge(truth, self.ways, breach)
 
     def change_rules(self, rules: tuple[PolicyRule, ...], at: float) -> None:
         """Note that the policy has other rules from ``at`` on."""
@@ -126,6 +128,11 @@ class HandlingJudge:
             pod = self._truth.pods[uid][-1]
             if refused_at <= until and is_held(pod.node or "", pod.namespace):
                 del acts.first_refused[uid]
+                self._patience.interrupt(process, uid)
+
+    def begin_to_lead(self, process: str) -> None:
+        """Note that a process begins to lead: its patience with every pod restarts."""
+        self._patience.interrupt(process)
 
     def is_exempt_by_all(self, uid: str, since: float, due_by: float) -> bool:
         """Return whether a pod was exempt by ``due_by`` in every state of the pod and its node since ``since``."""
@@ -162,6 +169,7 @@ class HandlingJudge:
         self._look_at(trace, acts)
         if trace.phase is Phase.SENT and trace.call in (*ENDS, CallKind.MARK):
             self._check_mode(trace, acts)
+        self._patience.trace(trace)
         if trace.call not in ENDS:
             return
         if trace.phase is Phase.SENT:

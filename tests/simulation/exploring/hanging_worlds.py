@@ -1,7 +1,7 @@
 """Generates environments in which much hangs, and evictions must be punctual all the same.
 
-Lists of many nodes' pods hang. Part of ``generator``, with a random generator of its own, so that the rest of a
-document is the same as without.
+Lists of many nodes' pods hang, retries of many strangers do, or the taking back of a condition does. Part of
+``generator``, with a random generator of its own, so that the rest of a document is the same as without.
 """
 
 import random
@@ -26,7 +26,7 @@ class HangingWorlds(Quarters):
         """Generate some environments; ``last``: nothing else happens after that second."""
         rng, quarter = self._rng, Quarter()
         begin = round(last + _CALM_SECONDS, 3)
-        for world in rng.sample((self._lists,), rng.choice((0, 1))):
+        for world in rng.sample((self._lists, self._strangers, self._taken_back), rng.choice((1, 2, 3))):
             quarter += world(round(begin + rng.uniform(1.0, 20.0), 3))
         # Other environments may have let the watch of nodes lag.
         quarter.steps.append({"at": round(begin - 15.0, 3), "lag": {"watch": "nodes", "by": 0}})
@@ -47,3 +47,31 @@ class HangingWorlds(Quarters):
         steps.append({"at": begin, "taint": "unlisted-1 a=1:NoExecute"})
         nodes: list[JsonObject | str] = [{"name": names, "taints": ["maintenance=now:NoExecute"]}, "unlisted-1"]
         return Quarter(nodes, [{"name": "unlisted-1", "nodeName": "unlisted-1"}], steps=steps)
+
+    def _strangers(self, begin: float) -> Quarter:
+        """Let the retries of many deletions hang when another pod's first deletion is refused for a moment."""
+        rng, node, other = self._rng, "strange-1", "native-1"
+        number = 3 * self._settings["workers"]
+        refused: JsonObject = {"call": "delete", "pod": "strange-*", "status": 503, "times": number, "for": 20}
+        steps: list[JsonObject] = [
+            {"at": begin, "refuse": refused},
+            {"at": begin, "hang": {"call": "delete", "pod": "strange-*", "for": 40}},
+            {"at": begin, "refuse": {"call": "delete", "pod": other, "status": 503, "times": 1}},
+            {"at": begin, "taint": f"{node} a=1:NoExecute"},
+            {"at": round(begin + rng.uniform(3.0, 12.0), 3), "taint": f"{other} a=1:NoExecute"},
+        ]
+        pods: list[JsonObject] = [{"name": f"strange-{{1..{number}}}", "nodeName": node}]
+        return Quarter([node, other], [*pods, {"name": other, "nodeName": other}], steps=steps)
+
+    def _taken_back(self, begin: float) -> Quarter:
+        """Let the taking back of a condition hang when the pod is due again."""
+        rng, node = self._rng, "back-1"
+        again = round(begin + rng.uniform(5.5, 9.5), 3)
+        steps: list[JsonObject] = [
+            {"at": begin, "delay": {"call": "mark", "pod": node, "back": 1.5, "times": 1, "for": 2}},
+            {"at": begin, "hang": {"call": "unmark", "pod": node, "for": 60, "tookEffect": rng.random() < 0.5}},
+            {"at": begin, "taint": f"{node} a=1:NoExecute"},
+            {"at": round(begin + 0.5, 3), "untaint": node},
+            {"at": again, "taint": f"{node} a=1:NoExecute"},
+        ]
+        return Quarter([node], [{"name": node, "nodeName": node}], steps=steps)

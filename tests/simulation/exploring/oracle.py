@@ -180,6 +180,7 @@ class ExplorationOracle:
         elif trace.call is CallKind.WRITE_LEASE and trace.body.holder == trace.process:
             if trace.at >= seen.fenced_at:
                 seen.leads_since = trace.at
+                self.handling.begin_to_lead(trace.process)
                 if seen.led and self._disturbances is not None and self._disturbances.steady:
                     self._break("does not lead steadily", trace, "it led, and nothing took the Lease from it")
             seen.led = True

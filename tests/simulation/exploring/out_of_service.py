@@ -21,7 +21,7 @@ _BESIDE = (-5.0, -1.0, -0.02, 0.0, 0.006, 0.011, 0.016, 0.021, 0.03, 0.5, 2.0, 1
 
 def add_out_of_service(document: JsonObject, seed: int) -> None:
     """Let nodes of a document change their readiness and be tainted as out of service; the pods of one such node have a
-    budget that allows nothing.
+    budget that allows nothing, and the owner of one holds it.
     """
     rng = random.Random(f"out of service {seed}")
     given, settings = document["given"], document["settings"]
@@ -35,13 +35,18 @@ def add_out_of_service(document: JsonObject, seed: int) -> None:
     for name in rng.sample(names, rng.randint(0, min(3, len(names)))):
         steps += _outage(rng, name, instants)
     given["nodes"].append(_OUTAGE)
-    given["pods"] += [{"name": f"outaged-{number}", "nodeName": _OUTAGE, "labels": _LABELS} for number in range(3)]
+    outaged: list[JsonObject] = [
+        {"name": f"outaged-{number}", "nodeName": _OUTAGE, "labels": _LABELS} for number in range(3)
+    ]
+    given["pods"] += outaged
     given.setdefault("budgets", []).append({"name": _OUTAGE, "selector": _LABELS, "minAvailable": 3})
     steps.append({"at": 0.0, "setReady": f"{_OUTAGE} {rng.choice(('True', 'Unknown'))}"})
     steps += _outage(rng, _OUTAGE, [10.0, 20.0])
     document["timeline"] = sorted([*document["timeline"], *steps], key=lambda step: float(step["at"]))
     settings.setdefault("evictionMode", rng.choice(("delete", "evict", "evict")))
     settings.setdefault("policy", _rules(rng))
+    settings.setdefault("honourHolds", "forever")
+    outaged[0]["hold"] = rng.choice(("true", "1h"))
 
 
 def _outage(rng: random.Random, name: str, instants: list[float]) -> list[JsonObject]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 from tests.simulation.exploring.adopting import GIVEN_BACK_SECONDS, calm_until
+from tests.simulation.exploring.dry_runs import reported_again
 from tests.simulation.exploring.excuses import Disturbances, holds_back
 from tests.simulation.exploring.oracle import ExplorationOracle
 from tests.simulation.exploring.seen import BrokenRule
@@ -156,6 +157,8 @@ class _Playing:
             await sleep_until(virtual_now() + self._late_seconds + (GIVEN_BACK_SECONDS if adopts else PEACE_SECONDS))
             stage.busy()
             self._oracle.check_end(virtual_now())
+            if scenario.settings.dry_run:
+                violations += reported_again(self._timeline)
             seconds = virtual_now()
             await stage.kill_controllers()
         except Exception as bug:  # noqa: BLE001, RUF100 - any exception is a finding
