@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 Json = dict[str, Any]
 
 TARGET = 'k:{"type":"DisruptionTarget"}'
@@ -197,6 +199,18 @@ def markers() -> dict[bytes, bytes]:
     """Return what stands in encoded JSON for raw values, and the raw values."""
     raws = [value for value in VALUES.values() if isinstance(value, Raw)]
     return {f'"{raw.marker}"'.encode(): raw.text for raw in raws}
+
+
+_MARKERS = markers()
+
+
+def as_sent(body: Json) -> bytes:
+    """Encode an object or an answer, with raw values in place of their markers."""
+    content = orjson.dumps(body)
+    for marker, raw in _MARKERS.items():
+        if marker in content:
+            content = content.replace(marker, raw)
+    return content
 
 
 def spoil(body: Json, case: FieldCase) -> None:

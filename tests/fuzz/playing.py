@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kubernetes.aio.client import Configuration
 from tests.fuzz.answers import AnswerCase
-from tests.fuzz.fields import FieldCase, spoil
+from tests.fuzz.fields import FieldCase, as_sent, spoil
 from tests.fuzz.proxy import HostileProxy, Rule, hostile_proxy
 from tests.stage.controlled import QUICK, QUICK_KOPF, QUICK_WATCH, Controlled, controlling, plain_connection
 from tests.stage.objects import KEY, add_nodes, add_pod, deleted, deletes, is_leaving, tolerates
@@ -18,6 +18,7 @@ from fake_apiserver.watch import WatchMatch
 from taint_eviction.adapters.credentials import Connection
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_pod
 from taint_eviction.adapters.token_sources import FixedAuthorization
+from taint_eviction.files.json_lists import decode
 
 # From this number of tainted nodes on all pods are watched together.
 _WHOLE_CLUSTER_FROM = 5
@@ -94,7 +95,7 @@ class _Fields:
         body = self._server.get("pods", name) or {}
         spoil(body, case)
         try:
-            pod = read_pod(body).value
+            pod = read_pod(decode(as_sent(body))).value
         except MalformedObject:
             return False
         tolerates_all = any(each.operator == "Exists" and each.key in ("", KEY) for each in pod.tolerations)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import aiohttp
 import orjson
 from aiohttp import web
-from tests.fuzz.fields import FieldCase, markers, spoil
+from tests.fuzz.fields import FieldCase, as_sent, spoil
 
 from fake_apiserver import ApiServer
 
 _OBJECTS = re.compile(r"/(nodes|pods)(?:/|$)")
 _PASSED_ON = ("Content-Type", "Date", "Audit-Id", "Retry-After")
-_MARKERS = markers()
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -75,11 +74,7 @@ class HostileProxy:
             case = self.cases.get((plural, (item.get("metadata") or {}).get("name", "")))
             if case is not None:
                 spoil(item, case)
-        content = orjson.dumps(body)
-        for marker, raw in _MARKERS.items():
-            if marker in content:
-                content = content.replace(marker, raw)
-        return content + b"\n"
+        return as_sent(body) + b"\n"
 
 
 @contextlib.asynccontextmanager
