@@ -112,8 +112,6 @@ async def test_no_timer_of_the_built_in_controller_outlives_the_marks(
         for pod in (plain, two, rewritten):
             assert is_noted(pod)
             assert pod.evicted_at is None
-        await adopting.order("resume", "--yes")
-        await cluster.evicted(plain)
 
 
 @managed
