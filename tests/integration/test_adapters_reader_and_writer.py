@@ -13,7 +13,8 @@ from tests.stage.waiting import PATIENCE_SECONDS
 from tests.unit.builders import at_once
 
 from fake_apiserver import LoggedRequest
-from taint_eviction.adapters.answers import failure_reason
+from taint_eviction.adapters.answers import Outcome, failure_reason
+from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef, Taint
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Page
@@ -288,6 +289,30 @@ async def test_a_deletion_returns_false_if_the_uid_differs_or_the_pod_is_gone(at
     pod = at.server.get("pods", "web") or {}
     assert "deletionTimestamp" not in pod["metadata"]
     assert at.server.requests.counts["delete", "pods", 409] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param({"metadata": {"continue": {}}, "items": []}, id="a list"),
+        pytest.param({"kind": "Pod", "metadata": {"name": "web", "uid": "other"}}, id="another pod"),
+        pytest.param({"kind": "Status", "status": "Failure"}, id="a failure"),
+        pytest.param([], id="no object"),
+    ],
+)
+async def test_a_200_that_confirms_nothing_is_no_eviction(
+    at: ClientStage, monkeypatch: pytest.MonkeyPatch, body: Any
+) -> None:
+    """A proxy may answer anything with a 200: the pod would count as evicted, and stay for ever."""
+
+    async def make(*_: object) -> ApiAnswer:
+        return ApiAnswer(Outcome.DONE, 200, body, None)
+
+    ref = at.pod()
+    monkeypatch.setattr(ApiCalls, "make", make)
+    for end in (at.writer.delete, at.writer.evict):
+        with pytest.raises(CallFailed, match=r"does not say that default/web .*is being deleted \(HTTP 200\)"):
+            await end(ref, at_once)
 
 
 async def test_another_conflict_is_a_failed_call(at: ClientStage) -> None:

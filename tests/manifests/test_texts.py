@@ -24,14 +24,18 @@ FOREIGN = {
     "--kube-api-qps": "kube-controller-manager",
     "--no-cache": "buildah build",
     "--previous": "kubectl logs",
+    "--set": "helm",
     "--timestamp": "buildah build",
     "--validity-period": "kubeadm kubeconfig",
     "--yes": "kops update cluster",
 }
 
-_OTHERS = re.compile(r"(?<![\w./-])(?:kubectl|docker|helm|kubeadm|python3|KUBECONFIG=|PYTHONPATH=)[^`]*")
+_OTHERS = re.compile(
+    r"(?<![\w./-])(?:kubectl|docker|helm|kubeadm|cosign|sha256sum|python3|KUBECONFIG=|PYTHONPATH=)[^`]*"
+)
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-_INVOKED = re.compile(r"\btaint-eviction((?: [a-z]+(?:-[a-z]+)*)+)([^`|\n#]*)")
+# Not the namespace of that name.
+_INVOKED = re.compile(r"(?<!-n )\btaint-eviction((?: [a-z]+(?:-[a-z]+)*)+)([^`|\n#]*)")
 
 
 @cache

@@ -42,14 +42,21 @@ class ApiWriter:
     async def delete(self, ref: PodRef, ready: Ready) -> bool:
         """Delete the pod."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
-        answer = await self._calls.make(ApiRequest("delete", "pods", ref.key.namespace, ref.key.name, body=body), ready)
-        return answer.need(Outcome.DONE, *_GONE).outcome is Outcome.DONE
+        return await self._end(ref, ApiRequest("delete", "pods", ref.key.namespace, ref.key.name, body=body), ready)
 
     async def evict(self, ref: PodRef, ready: Ready) -> bool:
         """Evict the pod through the eviction API."""
         call = ApiRequest("create", "pods/eviction", ref.key.namespace, ref.key.name, body=eviction_body(ref))
+        return await self._end(ref, call, ready)
+
+    async def _end(self, ref: PodRef, call: ApiRequest, ready: Ready) -> bool:
         answer = await self._calls.make(call, ready)
-        return answer.need(Outcome.DONE, *_GONE).outcome is Outcome.DONE
+        if answer.need(Outcome.DONE, *_GONE).outcome is not Outcome.DONE:
+            return False
+        if not _confirms(answer.body, ref):
+            # It would count as an eviction, and the pod would never be evicted.
+            raise CallFailed(f"the answer does not say that {ref} is being deleted (HTTP {answer.status})")
+        return True
 
     async def _patch_status(self, ref: PodRef, patch: dict[str, Any]) -> Pod | None:
         query = {"fieldManager": FIELD_MANAGER}
@@ -60,3 +67,14 @@ class ApiWriter:
             return None
         pod = self._malformed.read_answer(self._read_pod, answer.body)
         return pod if pod.ref == ref else None
+
+
+def _confirms(body: object, ref: PodRef) -> bool:
+    """Return whether the API server itself says that a pod is being deleted; proxies may answer anything with a 200.
+
+    It answers with the pod, or with a Status.
+    """
+    match body:
+        case {"kind": "Status", "status": "Success"} | {"kind": "Pod", "metadata": {"uid": ref.uid}}:
+            return True
+    return False
