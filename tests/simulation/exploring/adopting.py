@@ -1,8 +1,8 @@
 """The oracle's part about adoption, with the built-in controller as a second actor.
 
 It reads notes with its own code. A change by this controller moves seconds between the spec and the note, and leaves
-the tolerations that count as they were. The built-in controller must not evict a pod whose countdown is taken over, and
-at the end no pod is marked without a reason.
+the tolerations that count as they were; a note that somebody else removed may be written again. The built-in controller
+must not evict a pod whose countdown is taken over, and at the end no pod is marked without a reason.
 """
 
 import json
@@ -14,8 +14,10 @@ from tests.simulation.exploring.truth import (
     MARK,
     NEVER,
     NodeState,
+    TolerationName,
     Truth,
     counted,
+    named_tolerations,
     note_of,
     noted_places,
     tolerated_for,
@@ -34,8 +36,9 @@ from taint_eviction_lab.simulation.scenario import Scenario
 _OTHERS = frozenset(
     {CallKind.MARK, CallKind.UNMARK, CallKind.DELETE, CallKind.EVICT, CallKind.GIVE_BACK, CallKind.LIST_ADOPTED}
 )
-# How long a leader needs at its start, and how soon it takes a countdown over that it knows.
-_BEGINNING_SECONDS, _ADOPTED_WITHIN_SECONDS = 8.0, 5.0
+# How long a leader needs at its start; how long before its timer a countdown is taken over, at least; and how soon this
+# is done then, or once it is known.
+_BEGINNING_SECONDS, _BEFORE_SECONDS, _ADOPTED_WITHIN_SECONDS = 8.0, 10.0, 5.0
 CHANGES = (CallKind.ADOPT, CallKind.GIVE_BACK)
 _NOTE = "taint-eviction/seconds"
 _OWN_LABEL = ("app.kubernetes.io/name", "taint-eviction-controller")
@@ -85,19 +88,33 @@ class AdoptionJudge:
         self, truth: Truth, control_state: Callable[[], ControlState | None], breach: Breach, calm_until: float
     ) -> None:
         self._calm_until = calm_until
-        self._from_seconds = truth.settings.adoption.from_seconds
+        self._settings = truth.settings.adoption
         self.marked: set[str] = set()
         self._truth = truth
         self._control_state = control_state
         self._breach = breach
         # By process: the control state that it has read.
         self._control_states: dict[str, ControlState] = {}
+        # By UID and toleration: the seconds that were noted of it since it is a mark.
+        self._noted: dict[str, dict[TolerationName, set[int]]] = {}
         # What the built-in controller's latest process has seen (nodes by name, pods by key), and which pods it has
         # begun to delete.
         self._seen_nodes: dict[str, tuple[float, JsonObject]] = {}
         self._seen_pods: dict[str, tuple[float, JsonObject]] = {}
         self._went_for: set[str] = set()
         self._built_in = ""
+
+    def notice(self, body: JsonObject) -> None:
+        """Note a write of a pod."""
+        uid, noted = body["metadata"]["uid"], noted_places(body)
+        if not noted and uid not in self._noted:
+            return  # Not all tolerations are readable.
+        before, marks = self._noted.get(uid, {}), _marks(body)
+        self._noted[uid] = {
+            name: before.get(name, set()) | ({noted[place]} if place in noted else set())
+            for place, name in enumerate(named_tolerations(body))
+            if place in marks
+        }
 
     # Calls of this controller
 
@@ -120,12 +137,15 @@ class AdoptionJudge:
     def check_change(self, trace: Trace, before: JsonObject, after: JsonObject, node: NodeState | None) -> None:
         """Check that a change of a pod moves seconds between spec and note, and changes nothing else.
 
+        A mark without a note counts as "for ever" until a leader that knows the note writes it again: then it may count
+        as any note said since it is a mark, as no process sees every note that others write.
         ``node``: the pod's node as the process had read it.
         """
         if _unmoved(before) != _unmoved(after):
             self._breach("wrote something else", trace, "more than seconds and note was written")
         old, new = counted(before), counted(after)
-        if new[: len(old)] != old:
+        again = self._noted_again(trace.uid, before, after)
+        if new[: len(old)] != [new[place] if place in again else each for place, each in enumerate(old)]:
             self._breach("effective tolerations changed", trace, f"{old} became {new}")
         places = set(noted_places(after))
         if (_marks(after) - _marks(before)) - places:
@@ -137,6 +157,12 @@ class AdoptionJudge:
                 self._breach("adopted wrongly", trace, why)
             if left := self._left(after, node):
                 self._breach("adopted in part", trace, f"it keeps {left}")
+
+    def _noted_again(self, uid: str, before: JsonObject, after: JsonObject) -> set[int]:
+        """Return the marks that had lost their note, and that a change notes as a note had said before."""
+        known, names, noted = self._noted.get(uid, {}), named_tolerations(before), noted_places(after)
+        lost = _marks(before) - {*noted_places(before)}
+        return {place for place in lost & noted.keys() if noted[place] in known.get(names[place], ())}
 
     def _left(self, body: JsonObject, read: NodeState | None) -> list[JsonObject]:
         """Return the tolerations with seconds that match a taint which the process had read and which still exists."""
@@ -193,8 +219,11 @@ class AdoptionJudge:
     def _check_was_adopted(self, trace: Trace) -> None:
         """Check that a pod that the built-in controller begins to delete could not have been adopted before.
 
-        This is judged only if nothing was disturbed until 3 s after the countdown could be known.
+        This is judged only if nothing was disturbed until 5 s after it could be known that it was late: a countdown is
+        taken over shortly before its timer, and what fails until then is tried again.
         """
+        if not self._settings.enabled:
+            return
         bearers = [uid for uid, _ in self._truth.living() if self._truth.names[uid] == trace.subject]
         if not bearers:
             return
@@ -203,10 +232,11 @@ class AdoptionJudge:
         if node is None or not node.taints or _never_adopted(body) or pod.left_alone:
             return
         known_at = max(_BEGINNING_SECONDS, pod.edited_at, *node.taints.values())
-        if known_at + _ADOPTED_WITHIN_SECONDS > min(self._calm_until, trace.at):
+        late_at = max(known_at, trace.at - _BEFORE_SECONDS)
+        if late_at + _ADOPTED_WITHIN_SECONDS > min(self._calm_until, trace.at):
             return  # It may go for a pod by seconds that have just been changed.
         tolerance = min(tolerated_for(pod, key, value) for key, value, _ in node.taints)
-        if tolerance >= max(self._from_seconds, 0.001):
+        if tolerance >= max(self._settings.from_seconds, 0.001):
             self._breach("not adopted in time", trace, f"known at {known_at:.3f}, and tolerated for {tolerance:.3f}")
 
     # The end state

@@ -113,6 +113,8 @@ class ExplorationOracle:
             elif before is not None and _untouchable(before) != _untouchable(change.body):
                 self._break("wrote something else", meant, "more than its condition or deletion was written")
         self.truth.notice(change)
+        if change.is_pod and change.event_type != "DELETED":
+            self.adoption.notice(change.body)
 
     def _read_for(self, trace: Trace) -> NodeState | None:
         """Return the pod's node as the process had read it when it sent this call."""

@@ -26,6 +26,8 @@ MARK = 2**63 - 1
 _LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 TaintIdentity = tuple[str, str, str]
+# Key, operator, value and effect, and how many equal ones come before it.
+TolerationName = tuple[tuple[str, ...], int]
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,12 @@ def noted_places(body: dict[str, Any]) -> dict[int, int]:
             notes.sort(key=lambda each: each.get("occurrence", 0))
             found |= dict(zip(marks, [each["seconds"] for each in notes], strict=False))
     return found
+
+
+def named_tolerations(body: dict[str, Any]) -> list[TolerationName]:
+    """Return what identifies each toleration of a pod, also if others are put before it."""
+    identities = [_identity(each) for each in (body.get("spec") or {}).get("tolerations") or []]
+    return [(identity, identities[:place].count(identity)) for place, identity in enumerate(identities)]
 
 
 def _identity(toleration: dict[str, Any]) -> tuple[str, ...]:
