@@ -73,10 +73,12 @@ _UNKNOWN = (
     "the oracle knows no graceful shutdowns, nodes that do not count, pauses that end by themselves, patience that"
     " begins anew, nor marks of others"
 )
+_TOO_LITTLE_LEFT = "after a crash too little is left to be adopted"
 _LATE = ("lag nodes", "drop")
 RIGHTLY_DIFFERENT = {
     "adopt-a-copy-of-an-adopted-pod": RightDifference("notes are looked for every hour", ("",)),
-    "adopt-from-a-span-of-its-own": RightDifference("after a crash too little is left to be adopted", ("",)),
+    "adopt-from-a-span-of-its-own": RightDifference(_TOO_LITTLE_LEFT, ("",)),
+    "adopt-not-tolerances-of-less-than-ten-seconds": RightDifference(_TOO_LITTLE_LEFT, ("crash", "lag", "drop")),
     "adopt-under-a-budget": RightDifference(_IN_TIME, ("crash", "lag", "drop")),
     "breaker-closes-by-itself": RightDifference(
         "a new process that has not seen the cause waits for a whole window", ("crash", "drop")
