@@ -117,6 +117,18 @@ def test_without_enough_votes_the_lowest_counts_in_the_end() -> None:
     assert ahead(host) == pytest.approx(-0.2)
 
 
+def test_votes_before_a_long_suspension_do_not_count_at_its_end() -> None:
+    """The machine slept within the start: all that was said is over ten minutes old, so nothing is known."""
+    host = Host()
+    host.clock.wait_for_votes()
+    hear(host, 3600, 1)
+    host.passes(601)
+    host.clock.stop_waiting()
+    assert (host.clock.anchored, host.clock.votes_disagree) == (False, False)
+    hear(host, -0.2, 2)
+    assert ahead(host) == pytest.approx(-0.2)
+
+
 # Votes
 
 

@@ -156,8 +156,8 @@ class ServerClock:
     def stop_waiting(self) -> None:
         """Use the votes that there are: the lowest of them if they disagree."""
         self._waits = False
-        if not self._decided and self._connections:
-            self._decide(self._votes(self._monotonic()))
+        if not self._decided and (votes := self._votes(self._monotonic())):
+            self._decide(votes)
 
     def heard_date(self, epoch: float, connection: int = 0, audited: bool = True) -> None:
         """Take the ``Date`` (Unix time) of an answer that has just arrived on a connection.
@@ -217,9 +217,9 @@ class ServerClock:
                 break
             del self._connections[number]
         ranges = [voter.range(at) for voter in self._connections.values()]
-        anchors = [] if self._anchor is None else [self._anchor]
-        lowest, highest = min([*(low for low, _ in ranges), *anchors]), max([*(high for _, high in ranges), *anchors])
-        self._apart_seconds = highest - lowest
+        ends = [end for ends in ranges for end in ends] + ([] if self._anchor is None else [self._anchor])
+        # There are none where all answers came before the machine was suspended.
+        self._apart_seconds = max(ends) - min(ends) if ends else 0.0
         return {number: voter.vote(at) for number, voter in self._connections.items()}
 
     def _decide(self, votes: Mapping[int, float]) -> None:
