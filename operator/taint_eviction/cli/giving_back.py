@@ -48,7 +48,7 @@ class MarkedPod:
     @property
     def noted(self) -> bool:
         """Return whether there is a note, so that the pod can be given back."""
-        return self.pod.adoption is not None
+        return self.pod.adoption is not None or _has_note(self.body)
 
 
 async def list_marked(calls: ApiCalls) -> list[MarkedPod]:
@@ -72,8 +72,12 @@ async def _marked(calls: ApiCalls) -> AsyncIterator[tuple[Mapping[str, Any], Pod
             if NOTE_ANNOTATION in str(body):
                 complain(f"left out: {error}")
             continue
-        if pod.adoption is not None or unexplained_marks(pod):
+        if pod.adoption is not None or unexplained_marks(pod) or _has_note(body):
             yield body, pod
+
+
+def _has_note(body: Mapping[str, Any]) -> bool:
+    return NOTE_ANNOTATION in (body["metadata"].get("annotations") or ())
 
 
 def _window_seconds(pod: Pod, taints: Mapping[str, Sequence[Taint]]) -> float | None:

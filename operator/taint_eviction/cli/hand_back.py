@@ -205,7 +205,7 @@ async def _give_back(on: Reached) -> tuple[Counter[GivingBack], dict[str, str]]:
             return total, {}
         done, failed = await give_back_all(on.calls, pods)
         total += done
-        if not done:
+        if not done[GivingBack.DONE]:
             break
     return total, failed
 
@@ -218,7 +218,7 @@ async def _conclude(on: Reached, total: Counter[GivingBack], failed: Mapping[str
     pods = await list_marked(on.calls)
     left = [str(pod.pod.ref) for pod in pods if pod.noted]
     for name in left:
-        complain(f"{name} is still adopted: {failed.get(name, 'since a moment ago')}")
+        complain(f"{name} is still adopted: {failed.get(name, 'since a moment ago, or its annotation cannot be read')}")
     unexplained = [str(pod.pod.ref) for pod in pods if not pod.noted]
     if unexplained:
         complain(

@@ -36,6 +36,9 @@ from taint_eviction.core.pod_record import (
 from taint_eviction.core.policy import EvictionPolicy
 from taint_eviction.core.timed_queue import TimedWorkerQueue
 
+# One of so many retries follows a call without an answer.
+_UNANSWERED_EACH = 4
+
 
 class EvictionQueue:
     """All evictions that are wanted and have not begun.
@@ -62,6 +65,7 @@ class EvictionQueue:
         self._is_suspended = is_suspended
         self._has_moved = False
         self._turns = itertools.count(1)
+        self._retries_taken = 0
         self._first_tries, self._settling, self._retries = (TimedWorkerQueue() for _ in range(3))
         # First tries, retries after an answer, and retries after a call without one, which may hang again.
         self._due_first, self._due_again, self._due_unanswered = (
@@ -196,10 +200,15 @@ class EvictionQueue:
     def take(self, now: float, retry: bool, only_exempt: bool = False) -> tuple[PodRecord, tuple[Token, ...]] | None:
         """Remove and return the next pod, of first tries or of retries, with its tokens; None if none may begin.
 
-        Retries after a call without an answer come last, so that calls that hang again hold up no others.
+        Retries after a call without an answer come after other retries, so that calls that hang again hold up no
+        others; but each fourth retry is one of them, if there is one, so that they are not put off for ever.
         """
         if retry:
-            taken = self._due_again.take(now, only_exempt) or self._due_unanswered.take(now, only_exempt)
+            queues = [self._due_again, self._due_unanswered]
+            if self._retries_taken % _UNANSWERED_EACH == _UNANSWERED_EACH - 1:
+                queues.reverse()
+            taken = queues[0].take(now, only_exempt) or queues[1].take(now, only_exempt)
+            self._retries_taken += taken is not None
         else:
             taken = self._due_first.take(now, only_exempt)
         if taken is None:

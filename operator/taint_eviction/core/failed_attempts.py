@@ -107,7 +107,10 @@ class FailedAttempts:
     @property
     def without_refusals(self) -> "FailedAttempts":
         """Return these attempts after something has held the pod: its patience starts with the next refusal."""
-        return self if self.refused_at is None else replace(self, refused_at=None, refused_seconds=0.0)
+        # After an evacuation there is a sum without a last refusal.
+        if self.refused_at is None and not self.refused_seconds:
+            return self
+        return replace(self, refused_at=None, refused_seconds=0.0)
 
 
 def asks(handling: Handling, failures: FailedAttempts | None, now: float) -> bool:

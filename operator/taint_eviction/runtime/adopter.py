@@ -504,7 +504,9 @@ class Adopter:
             return change
 
         try:
-            carrier = self._carriers.known[ref]
+            carrier = self._carriers.known.get(ref)
+            if carrier is None:
+                return  # It has gone since this was begun.
             if not self.gives_all_back and carrier.pod.node_name is not None:
                 await self._node_reads.read(carrier.pod.node_name)
             pod = await self._door.change(ref, wanted)

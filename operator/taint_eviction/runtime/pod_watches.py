@@ -92,15 +92,18 @@ class PodWatches:
         return max((watch.silent_seconds() for watch in watches), default=0.0)
 
     async def list_again(self) -> None:
-        """List all watched pods once more; repeat that until it succeeds for all scopes."""
+        """List all watched pods once more, each scope until it succeeds or is no longer watched."""
+        async with asyncio.TaskGroup() as group:
+            for watch in self._watches():
+                group.create_task(self._list_scope_again(watch), name=f"list {watch.scope} again")
+
+    async def _list_scope_again(self, watch: SupervisedWatch) -> None:
         pause = self._settings.restart_max_seconds
-        while True:
+        while watch in self._watches():
             try:
-                for watch in self._watches():
-                    await watch.list_again()
-                return
+                return await watch.list_again()
             except CallFailed as reason:
-                logger.warning("the pods are listed again in %g s, since a list failed: %s", pause, reason)
+                logger.warning("%s are listed again in %g s, since a list failed: %s", watch.scope, pause, reason)
                 await asyncio.sleep(pause)
 
     def _watches(self) -> list[SupervisedWatch]:

@@ -1,9 +1,19 @@
-"""Applies a changed policy: pods keep only labels that rules name, so new keys are read before a rule uses them."""
+"""Applies a changed policy: pods keep only labels that rules name, so new keys are read before a rule uses them.
 
+A list that hangs does not keep a policy out of force for long: it may be the pause that somebody needs now. Each pod is
+read, with its labels, before the request that ends it.
+"""
+
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from taint_eviction.core.pod_parts import PodParts, needed_keys
 from taint_eviction.core.policy import EvictionPolicy
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_SECONDS = 30.0
 
 
 class PolicyChanges:
@@ -19,11 +29,19 @@ class PolicyChanges:
         self._list_again = list_again
 
     async def apply(self, policy: EvictionPolicy) -> None:
-        """Put the policy in force; if it names labels that were not kept, list the pods first."""
+        """Put the policy in force; if it names labels that were not kept, list the pods first, for 30 s at most."""
         needed, kept = needed_keys(policy.label_keys), self._parts.label_keys
         if kept is not None and not needed <= kept:
             self._parts.label_keys = needed | kept
-            await self._list_again()
+            try:
+                async with asyncio.timeout(_LONGEST_SECONDS):
+                    await self._list_again()
+            except TimeoutError:
+                logger.warning(
+                    "not all pods could be listed again within %g s; the changed policy is in force all the same, and "
+                    "the labels of the others are read before they are evicted",
+                    _LONGEST_SECONDS,
+                )
         self._change(policy)
         if kept is not None:
             self._parts.label_keys = needed
