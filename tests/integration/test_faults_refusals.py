@@ -121,7 +121,7 @@ async def test_retry_time_of_the_server_is_honoured() -> None:
         add_nodes(server, "n1")
         add_pod(server, "web", "n1")
         server.faults.add(verb="delete", resource="pods", times=1, status=429, headers={"Retry-After": "1"})
-        async with controlling(server):
+        async with controlling(server, replace(QUICK, retry=RetrySettings(0.05, 2.0))):
             server.taint("n1", KEY)
             await deleted(server, "web")
             first, second = deletes(server)

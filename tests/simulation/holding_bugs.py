@@ -70,7 +70,7 @@ def tokens_are_kept(patch: pytest.MonkeyPatch) -> None:
 def pauses_are_asked_when_taken(patch: pytest.MonkeyPatch) -> None:
     """The controller checks pauses when an eviction begins, and not before each call."""
 
-    def once_begun(_: Dispatch, __: PodRecord, ___: Evict, begun: InFlight) -> bool:
+    def once_begun(_: Dispatch, __: PodRecord, ___: Evict, begun: InFlight, *____: object) -> bool:
         return begun.tokens is not None
 
     patch.setattr(Dispatch, "may_go_on", once_begun)

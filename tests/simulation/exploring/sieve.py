@@ -116,6 +116,9 @@ RIGHTLY_DIFFERENT = {
     "clock-of-kube-controller-manager-behind": RightDifference(_MISDATED, ("",)),
     "clock-of-the-api-server-that-binds-behind": RightDifference(_MISDATED, ("",)),
     "clock-quartz-that-runs-fast": RightDifference(_MISDATED, ("",)),
+    "clock-two-api-servers-replaced": RightDifference(
+        "a new process learns the time from the one server that is left", ("crash",)
+    ),
     "evict-told-by-the-leader-alone": RightDifference(_IN_TIME, ("crash",)),
     "hold-for-a-graceful-shutdown-that-only-the-live-read-shows": RightDifference(_UNKNOWN, ("",)),
     "limit-token-of-a-blocked-eviction-comes-back": RightDifference(
