@@ -94,6 +94,27 @@ async def test_without_any_answer_it_ends_after_ten_seconds() -> None:
 
 
 @virtually
+async def test_a_first_answer_after_an_outage_at_the_start_is_not_the_last_word() -> None:
+    """One connection alone says an hour too much; others are asked until enough have voted."""
+    servers = Servers()
+
+    async def ask() -> None:
+        if now() < 30:
+            raise CallFailed("connection refused")
+        await servers.ask()
+
+    async with running(keep_asking(servers.clock, ask)):
+        await learn_time(servers.clock, ask)
+        await until(29.9)
+        servers.clock.heard_date(EPOCH + now() + 3600, 100)
+        assert ahead(servers) == 3600
+        await until(31.5)
+        assert ahead(servers) == 0
+        await until(2000)
+        assert len(servers.asked_at) == 9 + 10
+
+
+@virtually
 async def test_a_bug_ends_it() -> None:
     """Only failed calls are expected."""
     servers = Servers()

@@ -124,6 +124,7 @@ class ServerClock:
         # Whether the votes of the start are complete, and whether the clock waits until they are.
         self._decided = False
         self._waits = False
+        self._has_waited = False
         # On which other value the votes agree, and since when.
         self._elsewhere: tuple[float, float] | None = None
         self._counted_at = -math.inf
@@ -148,6 +149,11 @@ class ServerClock:
         """Return whether enough connections have voted."""
         return self._decided
 
+    @property
+    def short_of_votes(self) -> bool:
+        """Return whether the wait for votes has ended without enough of them."""
+        return self._has_waited and not self._decided
+
     def wait_for_votes(self) -> None:
         """Set no anchor before enough connections have voted from now on, until ``stop_waiting``."""
         self._waits, self._decided = True, False
@@ -155,7 +161,7 @@ class ServerClock:
 
     def stop_waiting(self) -> None:
         """Use the votes that there are: the lowest of them if they disagree."""
-        self._waits = False
+        self._waits, self._has_waited = False, True
         if not self._decided and (votes := self._votes(self._monotonic())):
             self._decide(votes)
 

@@ -25,6 +25,9 @@ _ASK_EVERY_SECONDS = 0.2
 # Connections to a server that hangs are replaced, but not without bound.
 _MAX_UNDER_WAY = 10
 
+# The same after a start without enough votes, as while the API server was away.
+_ASK_LATE_SECONDS = 1.0
+
 # How often another connection is opened while votes disagree.
 _ASK_AGAIN_SECONDS = 60.0
 
@@ -60,7 +63,14 @@ async def learn_time(clock: ServerClock, ask: Ask, max_seconds: float = LONGEST_
 
 
 async def keep_asking(clock: ServerClock, ask: Ask) -> None:
-    """Open another connection every minute while votes disagree, until cancelled."""
+    """Open another connection every second if the start ended without enough votes, until there are enough; then every
+    minute while votes disagree. Runs until cancelled.
+    """
+    while not clock.decided:
+        await asyncio.sleep(_ASK_LATE_SECONDS)
+        if clock.short_of_votes:
+            with contextlib.suppress(CallFailed):
+                await ask()
     logged = False
     while True:
         await asyncio.sleep(_ASK_AGAIN_SECONDS)
