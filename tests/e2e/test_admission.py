@@ -269,6 +269,7 @@ class TriedCalls:
         made = {
             "plain": await create("plain", "a", [{**NOT_READY, "tolerationSeconds": 300}, maintenance], **own),
             "bare": await create("bare", "a", [{**NOT_READY, "tolerationSeconds": 300}]),
+            "twice": await create("twice", "a", [{**MAINTENANCE, "tolerationSeconds": value} for value in (300, 60)]),
             "adopted": await create("adopted", "a", [marked, {**MAINTENANCE, "tolerationSeconds": MARK}], **with_note),
             "note lost": await create("note-lost", "a", [marked, maintenance], **own),
             "note void": await create("note-void", "a", [NOT_READY, maintenance], **with_note),
@@ -355,6 +356,10 @@ class TriedCalls:
             "giving back one": await self.patch("adopted", seconds(0, -5), replace(NOTE_PATH, noted(60))),
             "removal of a void note": await self.patch("note void", REMOVE_NOTE),
             "removal of a note": await self.patch("adopted", REMOVE_NOTE),
+            "appended by an admission plugin": await self.patch(
+                *("plain", add("/spec/tolerations/-", {**MAINTENANCE, "effect": "NoSchedule"})),
+                add("/spec/tolerations/-", {**NOT_READY, "key": "node.kubernetes.io/unreachable"}),
+            ),
             "owners of fields": await self.patch("adopted", replace("/metadata/managedFields", managers)),
             "creation of the ConfigMap": await self.write("POST", "configmaps", *own),
             "change of the ConfigMap": await self.write("PATCH", "configmaps", *own),
@@ -367,6 +372,9 @@ class TriedCalls:
         notes = add("/metadata/annotations", {NOTE: noted(300)})
         return {
             "marking": await self.patch("plain", seconds(0, MARK), seconds(1, MARK), add(NOTE_PATH, noted(300, 60))),
+            "marking equal tolerations": await self.patch(
+                "twice", seconds(0, MARK), seconds(1, MARK), add("/metadata/annotations", {NOTE: noted(300, 60)})
+            ),
             "marking one": await self.patch("plain", seconds(1, MARK), add(NOTE_PATH, noted(60))),
             "marking a pod without annotations": await self.patch("bare", seconds(0, MARK), notes),
             "marking one more": await self.patch("adopted", replace(NOTE_PATH, noted(300, 60, 1))),
@@ -378,6 +386,8 @@ class TriedCalls:
         namespace, lease, own = self._installed.namespace, self._installed.lease, self._cluster.prefix
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
         ready = {"type": "Ready", "status": "False"}
+        not_ready, maintenance = {**NOT_READY, "tolerationSeconds": 300}, {**MAINTENANCE, "tolerationSeconds": 60}
+        anything, unscheduled = {"operator": "Exists"}, {**MAINTENANCE, "effect": "NoSchedule"}
         return {
             "deletion without UID": await self.delete("plain"),
             "deletion without UID or time": await self.delete("plain", gracePeriodSeconds=0),
@@ -414,6 +424,12 @@ class TriedCalls:
             "shorter, with a note": await self.patch("note void", seconds(1, 1)),
             "longer": await self.patch("plain", seconds(0, 301)),
             "seconds for a mark without a note": await self.patch("note lost", seconds(0, 300)),
+            "another order": await self.patch("plain", replace("/spec/tolerations", [maintenance, not_ready])),
+            "a toleration in front": await self.patch("plain", add("/spec/tolerations/0", anything)),
+            "a scheduler's toleration in front": await self.patch("plain", add("/spec/tolerations/0", unscheduled)),
+            "a toleration appended": await self.patch("plain", add("/spec/tolerations/-", anything)),
+            "a duplicate dropped": await self.patch("twice", {"op": "remove", "path": "/spec/tolerations/0"}),
+            "swapped seconds": await self.patch("twice", seconds(0, 60), seconds(1, 300)),
             "no seconds": await self.patch("plain", {"op": "remove", "path": "/spec/tolerations/0/tolerationSeconds"}),
             "no seconds for a mark": await self.patch(
                 "adopted", {"op": "remove", "path": "/spec/tolerations/0/tolerationSeconds"}
