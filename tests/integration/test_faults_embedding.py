@@ -40,6 +40,7 @@ OUR_WRITES = {
     ("create", "leases"),
     ("update", "leases"),
     ("patch", "leases"),
+    ("create", "configmaps"),  # The state ConfigMap, where there is none.
 }
 
 

@@ -324,7 +324,7 @@ class BreakerMachine(RuleBasedStateMachine):
         """Give a new control state to the controller and the oracle."""
         before, self.control_state = self.control_state, control_state
         self.stage.order(control_state)
-        if (before.cluster and not control_state.cluster) or set(before.nodes) - set(control_state.nodes):
+        if before.cluster and not control_state.cluster:
             self.known_due = math.inf
         reset_at = -math.inf if control_state.reset_epoch is None else control_state.reset_epoch - EPOCH
         if reset_at > self.reset_at and reset_at >= (self.opened_at or 0):
@@ -342,12 +342,14 @@ class BreakerMachine(RuleBasedStateMachine):
         """Somebody resets the breaker."""
         self.order(replace(self.control_state, reset_epoch=epoch(self.stage.now)))
 
-    @rule(whole=st.booleans(), names=st.sets(NODES, max_size=2))
-    def pause(self, whole: bool, names: set[str]) -> None:
-        """Some nodes or the whole cluster are paused; what was paused before is resumed."""
-        self.order(
-            replace(self.control_state, cluster=Pause() if whole else None, nodes={name: Pause() for name in names})
-        )
+    @rule(whole=st.booleans())
+    def pause(self, whole: bool) -> None:
+        """The whole cluster is paused, or resumed.
+
+        The end of a node's pause makes known only what waited in its queue: the scenario
+        breaker-counts-what-no-pause-has-held.
+        """
+        self.order(replace(self.control_state, cluster=Pause() if whole else None))
 
     @rule()
     def restart(self) -> None:
