@@ -37,7 +37,7 @@ from taint_eviction.adapters.probe_server import ProbeServer
 from taint_eviction.adapters.readings import readings_of
 from taint_eviction.adapters.reporters import BreakerEventReporter, EventReporter, LeaderReporter, MetricsReporter
 from taint_eviction.adapters.state_config_map import StateConfigMap
-from taint_eviction.adapters.status_document import AdoptionState, LeaseSeen, ProcessState
+from taint_eviction.adapters.status_document import AdmissionState, AdoptionState, LeaseSeen, ProcessState
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
 from taint_eviction.adapters.time_calls import ask_time
 from taint_eviction.core.effects import Work, WorkOutcome
@@ -58,6 +58,7 @@ from taint_eviction.runtime.leadership import Elector, NoElection
 from taint_eviction.runtime.lifecycle import Companions, Lifecycle
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.policy_changes import PolicyChanges
+from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.runtime.time_votes import keep_asking, learn_time
 from taint_eviction.settings import Settings
@@ -159,7 +160,7 @@ def build(
     )
     assembled = assemble(doors, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
-    suspension = live.controller.suspension
+    suspension, policy_check = live.controller.suspension, assembled.policy_check
     policy = None
     if policy_file is not None:
         changes = PolicyChanges(live.change_policy, parts, engine.list_pods_again)
@@ -175,6 +176,7 @@ def build(
         credential_failures=connection.failures,
         certificate_ends=connection.certificate_ends,
         adopter=assembled.adopter,
+        policy_check=policy_check,
     )
     metrics.read_from(readings)
     health = Health(
@@ -184,11 +186,22 @@ def build(
         policy_invalid,
         restart_helps=connection.restart_helps,
         connection_warnings=connection.warnings,
+        # Where countdowns are taken over, it is among what is said of them.
+        policy_problem=lambda: "" if policy_check is None or settings.adoption.enabled else policy_check.problem,
     )
     checks = {"/healthz": health.liveness, "/readyz": engine.readiness}
     servers = [] if probe_listen is None else [ProbeServer(probe_listen, checks)]
     if listen is not None:
-        process = _process_state(identity, settings, gate, elector, engine, health=health, adopter=assembled.adopter)
+        process = _process_state(
+            identity,
+            settings,
+            gate,
+            elector,
+            engine,
+            health=health,
+            adopter=assembled.adopter,
+            policy_check=policy_check,
+        )
         history = HistoryEndpoint(memory, clock, process)
         endpoints = StatusEndpoints(live.controller.status, clock, process, shadow, history.recent)
         documents = {
@@ -275,7 +288,8 @@ def _doors(
         reporters=[*reporters, *observers],
         identity=identity,
         control_state=store if settings.control_state.enabled else None,
-        adoption=Adoptions(calls, malformed, store, OwnPolicy(calls, own_pod), identity),
+        own_policy=OwnPolicy(calls, own_pod),
+        adoption=Adoptions(calls, malformed, store, identity),
         restarted=metrics.watch_restarted,
         heard=heard,
         began=counting.began,
@@ -329,6 +343,7 @@ def _process_state(
     *,
     health: Health,
     adopter: Adopter | None,
+    policy_check: PolicyCheck | None,
 ) -> Callable[[], ProcessState]:
     election = settings.election
 
@@ -350,7 +365,8 @@ def _process_state(
                 adopter.policy_problem,
                 adopter.stopped_by,
             )
+        admission = None if policy_check is None else AdmissionState(policy_check.account, policy_check.in_force)
         leading, dry_run = gate.may_act(), settings.dry_run
-        return ProcessState(__version__, identity, leading, lease, dry_run, not_ready, warnings, adoption)
+        return ProcessState(__version__, identity, leading, lease, dry_run, not_ready, warnings, adoption, admission)
 
     return process_state

@@ -121,6 +121,14 @@ ANSWERS: dict[str, tuple[Answer, int]] = {
     "items of other types": (_says(200, b'{"metadata":{"resourceVersion":[]},"items":[null,7,"a",[],{}]}'), 2),
     "metadata of another type": (_says(200, b'{"metadata":[],"spec":"a","status":7,"items":[]}'), 2),
     "a token of another type": (_says(200, b'{"metadata":{"continue":{"a":1}},"items":[]}'), 2),
+    "the same page again and again": (
+        _says(200, b'{"metadata":{"resourceVersion":"1","continue":"again"},"items":[]}'),
+        50,
+    ),
+    "a long token": (
+        _says(200, b'{"metadata":{"resourceVersion":"1","continue":"%s"},"items":[]}' % (b"x" * 100_000)),
+        2,
+    ),
     "equal keys": (_says(200, b'{"metadata":{},"metadata":[],"items":[],"items":7,"kind":1,"kind":2}'), 2),
     "large numbers": (_says(200, b'{"metadata":{"generation":%s},"items":[1e400]}' % (b"9" * 400)), 2),
     "invalid UTF-8": (_says(200, b'{"metadata":{"name":"\xff\xfe"}}'), 2),

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import pytest
@@ -13,7 +13,6 @@ from fake_apiserver import pod_object
 from taint_eviction.adapters.adoption_patches import MAX_NOTE, NOTE_ANNOTATION
 from taint_eviction.adapters.adoptions import Adoptions
 from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.adoption import CountdownChange, wanted_change
 from taint_eviction.core.control_state import ControlState, Pause
@@ -35,7 +34,7 @@ def adoptions(at: ClientStage) -> Adoptions:
     """The adapter under test."""
     state = StateConfigMap(at.calls, "kube-system", "taint-eviction-controller")
     malformed = MalformedObjects(at.malformed.append)
-    return Adoptions(at.calls, malformed, state, cast(OwnPolicy, None), "replica-1")
+    return Adoptions(at.calls, malformed, state, "replica-1")
 
 
 def put(at: ClientStage, *tolerations: dict[str, Any], **metadata: Any) -> PodRef:

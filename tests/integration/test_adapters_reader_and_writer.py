@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from tests.unit.builders import at_once
 
 from fake_apiserver import LoggedRequest
 from taint_eviction.adapters.answers import Outcome, failure_reason
-from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls
+from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef, Taint
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Page
@@ -125,6 +126,26 @@ async def test_a_list_whose_continue_token_expires_begins_anew_and_fails_the_thi
     assert at.server.requests.counts["list", "pods", 410] == 3
     asked = at.server.requests.select(verb="list")
     assert [request.query.get("limit") for request in asked] == ["1"] * 6
+
+
+async def all_nodes(at: ClientStage) -> list[object]:
+    return [page async for page in at.reader.list_nodes()]
+
+
+async def all_items(at: ClientStage) -> list[object]:
+    return [item async for item in list_items(at.calls, ApiRequest("list", "nodes"))]
+
+
+@pytest.mark.parametrize("listed", [all_nodes, all_items])
+async def test_a_list_that_never_ends_is_a_failed_call(
+    at: ClientStage, listed: Callable[[ClientStage], Awaitable[object]]
+) -> None:
+    """A proxy that answers every request from its cache answers the token to continue, too."""
+    page = '{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1","continue":"again"},"items":[]}'
+    fault = at.server.faults.add(verb="list", resource="nodes", status=200, message=page, plain_text=True)
+    with pytest.raises(CallFailed, match="the same token to continue it came twice"):
+        await listed(at)
+    assert fault.hits == 2
 
 
 async def test_a_redirect_of_a_delete_is_refused(at: ClientStage) -> None:

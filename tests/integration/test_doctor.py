@@ -27,11 +27,11 @@ SWITCHED_OFF = "--controllers=*,bootstrapsigner,-taint-eviction-controller"
 
 
 @contextlib.asynccontextmanager
-async def answering() -> AsyncIterator[int]:
-    """Answer as a replica that serves its status; yield the port."""
+async def answering(**status: Any) -> AsyncIterator[int]:
+    """Answer as a replica that serves this status; yield the port."""
 
     async def answer(_: web.BaseRequest) -> web.Response:
-        return web.json_response({})
+        return web.json_response(status)
 
     runner = web.ServerRunner(web.Server(answer, access_log=None))
     await runner.setup()
@@ -581,6 +581,49 @@ async def test_a_cluster_without_admission_policies_has_none_to_check(at: Client
     """Kubernetes has the kind since 1.30."""
     add_replica(at, "one", "n1")
     assert (await findings(tmp_path))["admission policy"]["state"] == "unchecked"
+
+
+def told(account: Any, in_force: Any) -> dict[str, Any]:
+    """Return the part of a replica's status about the admission policy."""
+    return {"admissionPolicy": {"account": account, "inForce": in_force}}
+
+
+async def test_the_name_that_a_replica_has_at_the_api_server_is_compared(at: ClientStage, tmp_path: Path) -> None:
+    """A kubeconfig may give it another account than its pod's spec."""
+    install(at)
+    async with answering(**told("system:serviceaccount:other:one", True)) as port:
+        found = (await findings(tmp_path, port=port))["admission policy"]
+    assert found["state"] == "wrong"
+    assert found["found"].startswith("no admission policy narrows system:serviceaccount:other:one; ")
+
+
+async def test_a_policy_that_replicas_found_not_in_force_is_wrong(at: ClientStage, tmp_path: Path) -> None:
+    """Its names are right, and it refuses nothing all the same."""
+    install(at)
+    async with answering(**told(f"system:serviceaccount:{NAMESPACE}:{NAME}", False)) as port:
+        found = (await findings(tmp_path, port=port))["admission policy"]
+    assert found["state"] == "wrong"
+    assert found["found"].endswith("but one, two found it not in force")
+
+
+async def test_without_the_right_to_read_policies_the_replicas_word_counts(at: ClientStage, tmp_path: Path) -> None:
+    """They have tried it."""
+    at.server.faults.add(path="validatingadmissionpolicybindings", status=403)
+    add_replica(at, "one", "n1")
+    account = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+    async with answering(**told(account, True)) as port:
+        found = (await findings(tmp_path, port=port))["admission policy"]
+    assert (found["state"], found["found"]) == ("ok", f"in force for {account}, as the replicas found")
+    async with answering(**told(account, None)) as port:
+        assert (await findings(tmp_path, port=port))["admission policy"]["state"] == "unchecked"
+
+
+@pytest.mark.parametrize("answer", [{"admissionPolicy": 7}, told([], True), told({"a": 1}, "yes")])
+async def test_what_a_replica_says_may_be_anything(answer: dict[str, Any], at: ClientStage, tmp_path: Path) -> None:
+    """Then its spec says whose account it has."""
+    install(at)
+    async with answering(**answer) as port:
+        assert (await findings(tmp_path, port=port))["admission policy"]["state"] == "ok"
 
 
 # ---- guards that another overlay has switched off

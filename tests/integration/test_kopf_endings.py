@@ -92,6 +92,17 @@ async def test_a_server_that_stays_down_ends_the_watch_by_silence() -> None:
                 await asyncio.wait_for(task, PATIENCE_SECONDS)
 
 
+async def test_a_list_that_never_ends_ends_the_watch() -> None:
+    """Kopf would ask for the same page again and again."""
+    page = '{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1","continue":"again"},"items":[]}'
+    async with ApiServer() as server, watcher_of(server) as watcher:
+        fault = server.faults.add(verb="list", resource="nodes", status=200, message=page, plain_text=True)
+        with pytest.raises(WatchEnded, match="the same token to continue it came twice"):
+            await asyncio.wait_for(watcher.watch(NodesScope(), Recorder()), PATIENCE_SECONDS)
+        assert fault.hits == 2
+        assert not list(tasks_left())
+
+
 async def test_a_list_that_is_never_answered_ends_the_watch_by_silence() -> None:
     """A watch either starts or ends, so its caller does not wait indefinitely."""
     async with ApiServer() as server, watcher_of(server, IMPATIENT) as watcher:

@@ -83,6 +83,7 @@ def measured() -> dict[str, Labels]:
             not_given_back=lambda: 1,
             lost_notes=lambda: 1,
             adoption_policy_unconfirmed=lambda: 1,
+            admission_policy_missing=lambda: 1,
             credential_failures=lambda: 3,
             certificate_ends=lambda: {"client": 2e9},
         )
@@ -179,6 +180,7 @@ NOT_SHOWN = {
     "taint_eviction_controller_certificate_end_timestamp_seconds": "most certificates are renewed; `status` warns",
     "taint_eviction_controller_adoption_not_given_back_pods": "its alert is TaintEvictionNotGivenBack",
     "taint_eviction_controller_adoption_lost_notes_pods": "its alert is TaintEvictionNotGivenBack",
+    "taint_eviction_controller_admission_policy_missing": "some leave the policy out; `status` and `doctor` say so",
     "taint_eviction_controller_adoption_policy_unconfirmed": "its alert is TaintEvictionAdoptionPolicy",
 }
 

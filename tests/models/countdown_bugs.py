@@ -19,7 +19,7 @@ def old_orders(patch: pytest.MonkeyPatch) -> None:
     """A new leader acts as if the control state were still what it knew before: that it may take countdowns over."""
 
     def may_mark(self: Adopter) -> bool:
-        return self.enabled and self._gate.may_act() and self.stopped_by is None and self._in_force is True
+        return self.enabled and self._gate.may_act() and self.stopped_by is None and self._policy.in_force is True
 
     patch.setattr(Adopter, "_may_mark", may_mark)
     patch.setattr(Adopter, "_may_return", may_mark)
@@ -27,7 +27,9 @@ def old_orders(patch: pytest.MonkeyPatch) -> None:
 
 def marked_first(patch: pytest.MonkeyPatch) -> None:
     """Marks are written before the state ConfigMap says that this process takes countdowns over."""
-    patch.setattr(Adopter, "_may_mark", lambda self: self.enabled and self._may_change() and self._in_force is True)
+    patch.setattr(
+        Adopter, "_may_mark", lambda self: self.enabled and self._may_change() and self._policy.in_force is True
+    )
 
 
 def entry_found(patch: pytest.MonkeyPatch) -> None:

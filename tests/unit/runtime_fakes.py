@@ -435,6 +435,23 @@ class Body:
         self.live.observe(PodsSwept(None, present, self.clock.now().at, None))
 
 
+class FakePolicy:
+    """Answers about the admission policy over a wire. ``name``: the account's, None: there are no policies."""
+
+    def __init__(self, wire: Wire, name: str | None = "system:serviceaccount:kube-system:controller") -> None:
+        self._wire = wire
+        self.name = name
+        self.narrows = True
+
+    async def account(self) -> str | None:
+        """Answer."""
+        return await self._wire.carry("ACCOUNT", "", lambda: self.name)
+
+    async def in_force(self) -> bool:
+        """Answer."""
+        return await self._wire.carry("POLICY", "", lambda: self.narrows)
+
+
 # One pod, and what is to be done with it
 
 

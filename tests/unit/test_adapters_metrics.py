@@ -28,6 +28,7 @@ READINGS = Readings(
     not_given_back=lambda: 1,
     lost_notes=lambda: 1,
     adoption_policy_unconfirmed=lambda: 1,
+    admission_policy_missing=lambda: 1,
     credential_failures=lambda: 3,
     certificate_ends=lambda: {"client": 2e9},
 )

@@ -81,3 +81,59 @@ async def test_outside_a_cluster_the_first_running_pod_is_asked_about() -> None:
     calls = AnsweredDeletions(answer({}), DENIED, own=False)
     assert await asked(calls)
     assert {(each.namespace, each.name) for each in calls.deletions} == {("shop", "web")}
+
+
+# ---- whose policy
+
+
+class AnsweredReview:
+    """Answers a SelfSubjectReview."""
+
+    def __init__(self, answered: ApiAnswer) -> None:
+        self._answered = answered
+        self.asked: list[ApiRequest] = []
+
+    async def make(self, call: ApiRequest) -> ApiAnswer:
+        """Answer."""
+        self.asked.append(call)
+        return self._answered
+
+
+def review(username: object) -> ApiAnswer:
+    """Return the answer to a review."""
+    return answer({"kind": "SelfSubjectReview", "status": {"userInfo": {"username": username, "groups": ["g"]}}})
+
+
+async def account(answered: ApiAnswer) -> str | None:
+    """Ask."""
+    return await OwnPolicy(cast(ApiCalls, AnsweredReview(answered)), OWN).account()
+
+
+async def test_the_api_server_says_whose_account_it_is() -> None:
+    """Every user may ask for that; the answer is one line of bounded length."""
+    calls = AnsweredReview(review("system:serviceaccount:a:b"))
+    assert await OwnPolicy(cast(ApiCalls, calls), OWN).account() == "system:serviceaccount:a:b"
+    assert [call.path for call in calls.asked] == ["/apis/authentication.k8s.io/v1/selfsubjectreviews"]
+    assert await account(review("a\nb")) == "a b"
+    assert len(await account(review("x" * 10_000)) or "") == 253
+
+
+async def test_an_api_server_without_the_review_has_no_policies_either() -> None:
+    """The review came with 1.28, the policies in their stable form with 1.30."""
+    assert await account(answer(absent=True)) is None
+
+
+async def test_a_user_who_may_not_ask_has_no_known_name() -> None:
+    """The policy is tried all the same."""
+    forbidden = ApiAnswer(Outcome.REFUSED, 403, None, CallFailed("forbidden"), lacks_right=True)
+    assert await account(forbidden) == ""
+
+
+@pytest.mark.parametrize("body", [None, [], {"status": 7}, {"status": {"userInfo": {"username": {}}}}])
+async def test_an_answer_that_is_no_review_leaves_it_unknown(body: object) -> None:
+    """Proxies answer anything."""
+    if body is None:
+        assert await account(answer(body)) == ""
+        return
+    with pytest.raises(CallFailed):
+        await account(answer(body))

@@ -52,6 +52,7 @@ def readings(stage: Stage, gate: FakeGate) -> Readings:
         credential_failures=lambda: 0,
         certificate_ends=dict,
         adopter=None,
+        policy_check=None,
     )
 
 

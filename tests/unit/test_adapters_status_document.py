@@ -15,6 +15,7 @@ from taint_eviction.adapters.status_document import (
     BUILT_INS,
     STATES,
     TAKEN_OVER_LATER,
+    AdmissionState,
     AdoptionState,
     LeaseSeen,
     ProcessState,
@@ -128,6 +129,16 @@ def test_a_pod_that_waits_has_a_row_with_taint_toleration_and_deadline() -> None
         "rule": None,
         "outOfService": False,
     }
+
+
+def test_the_status_says_whose_account_it_is_and_whether_the_admission_policy_narrows_it() -> None:
+    """None: that is not asked about, or not known."""
+    on = Stage()
+    assert status(on)["admissionPolicy"] is None
+    asked = replace(LEADER, admission=AdmissionState("system:serviceaccount:a:b", False))
+    assert status(on, asked)["admissionPolicy"] == {"account": "system:serviceaccount:a:b", "inForce": False}
+    unknown = replace(LEADER, admission=AdmissionState("", None))
+    assert status(on, unknown)["admissionPolicy"] == {"account": None, "inForce": None}
 
 
 def fail(on: Stage, block: Block | None) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.builders import EPOCH, node, pod, ref, taint, tolerates
-from tests.unit.runtime_fakes import HANGS, Body, at, refused, running, times_out, until, virtually
+from tests.unit.runtime_fakes import HANGS, Body, FakePolicy, at, refused, running, times_out, until, virtually
 
 from taint_eviction.core.adoption import CountdownChange, with_seconds
 from taint_eviction.core.control_state import ControlState, Pause
@@ -13,6 +13,7 @@ from taint_eviction.core.effects import AdoptionRefused, CountdownAdopted, Given
 from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen
 from taint_eviction.core.objects import MARK_SECONDS, UNREACHABLE, Adoption, Node, Pod, PodRef, Readiness
 from taint_eviction.runtime.adopter import Adopter
+from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.settings import AdoptionSettings
 
 ORDER = Pause(EPOCH)
@@ -33,13 +34,12 @@ def marked(before: Pod, *places: int) -> Pod:
 
 
 class FakeDoor:
-    """Keeps pods, and carries calls over the wire of ``body``. ``in_force``: the answer about the policy."""
+    """Keeps pods, and carries calls over the wire of ``body``."""
 
     def __init__(self, body: Body) -> None:
         self._wire = body.api
         self.pods: dict[PodRef, Pod] = {}
         self.adopts: list[str] = []
-        self.in_force = True
 
     async def change(self, ref: PodRef, wanted: Callable[[Pod], CountdownChange | None]) -> Pod | None:
         """Change a pod."""
@@ -56,10 +56,6 @@ class FakeDoor:
         return await self._wire.carry(
             "LOOK", "", lambda: [each.ref for each in self.pods.values() if each.adoption is not None]
         )
-
-    async def policy_in_force(self) -> bool:
-        """Answer."""
-        return await self._wire.carry("POLICY", "", lambda: self.in_force)
 
     def adopter(self, term: int) -> str:
         """Name."""
@@ -86,11 +82,14 @@ class AdoptingBody(Body):
         self.door = FakeDoor(self)
         self.state_read_at: float | None = 0.0
         self.live.order(ControlState(adopter="me 1"))
+        self.policy = PolicyCheck(FakePolicy(self.api), self.live.clock, adopts=enabled)
+        self.policy.in_force = True
         self.adopter = Adopter(
             self.live,
             self.door,
             self.node_reads,
             self.gate,
+            policy=self.policy,
             state_read_at=lambda: self.state_read_at,
             settings=AdoptionSettings(enabled),
             outage_gap_seconds=1800.0,
@@ -156,29 +155,19 @@ async def test_nothing_is_marked_before_the_control_state_says_that_somebody_ado
 
 
 @virtually
-async def test_nothing_is_marked_unless_the_policy_is_in_force(caplog: pytest.LogCaptureFixture) -> None:
-    """What is not known is asked for again, and told after a minute; only a definite answer ends what is known."""
+async def test_nothing_is_marked_before_the_policy_is_in_force() -> None:
+    """The adopter says why, unless it is disabled."""
     it = AdoptingBody()
-    it.api.ever["POLICY"] = refused(500)
+    it.policy.in_force, it.policy.problem = None, "not known"
     it.shows(node(taint()), pod(tolerates(100)))
     async with running(it.adopter.run()):
-        await until(59)
-        assert it.adopter.policy_problem == ""
         await until(75)
-        assert "is not known" in it.adopter.policy_problem
+        assert it.adopter.policy_problem == "not known"
         assert it.sent() == []
-        del it.api.ever["POLICY"]
-        await until(82)
-        assert it.adopter.policy_problem == ""
+        it.policy.in_force, it.policy.problem = True, ""
+        await until(76)
         assert len(it.sent()) == 1
-        it.api.ever["POLICY"] = refused(500)
-        await until(4000)
-        assert it.adopter.policy_problem == ""
-        del it.api.ever["POLICY"]
-        it.door.in_force = False
-        await until(8000)
-        assert "is not in force" in it.adopter.policy_problem
-    assert [record.levelname for record in caplog.records if "admission policy" in record.message].count("ERROR") == 2
+    assert AdoptingBody(enabled=False).adopter.policy_problem == ""
 
 
 @virtually

@@ -11,7 +11,6 @@ from taint_eviction.adapters.api_calls import FIELD_MANAGER, ApiCalls, ApiReques
 from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.adapters.kubernetes_objects import read_pod, readable_uid
 from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.adoption import CountdownChange, note_of
 from taint_eviction.core.control_state import Pause
@@ -99,13 +98,10 @@ def patch_of(body: Body, pod: Pod, change: CountdownChange) -> JsonPatch:
 class Adoptions:
     """Changes pods and looks for them; see ``runtime.ports``. ``holder`` is this process's identity in the Lease."""
 
-    def __init__(
-        self, calls: ApiCalls, malformed: MalformedObjects, state: StateConfigMap, policy: OwnPolicy, holder: str
-    ) -> None:
+    def __init__(self, calls: ApiCalls, malformed: MalformedObjects, state: StateConfigMap, holder: str) -> None:
         self._calls = calls
         self._malformed = malformed
         self._state = state
-        self._policy = policy
         self._holder = holder
 
     async def change(self, ref: PodRef, wanted: WantedChange) -> Pod | None:
@@ -125,10 +121,6 @@ class Adoptions:
     async def list_noted(self) -> list[PodRef]:
         """List the pods that have the annotation."""
         return [ref async for ref in list_noted(self._calls)]
-
-    async def policy_in_force(self) -> bool:
-        """Ask whether this process's admission policy is in force."""
-        return await self._policy.in_force()
 
     async def write_adopter(self, term: int) -> None:
         """Write that this process takes countdowns over."""

@@ -23,6 +23,7 @@ from taint_eviction.adapters.kubernetes_objects import (
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.core.objects import Node, Pod, PodRef
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
+from taint_eviction.files.list_pages import EndlessList, ListPages
 from taint_eviction.runtime.ports import CallFailed, Page
 
 _PAGE = 500
@@ -106,7 +107,7 @@ class ApiReader:
         """Yield the pages of a list. What was yielded stays valid when the list begins anew: it then only names more
         objects than exist.
         """
-        attempt, token = 1, ""
+        attempt, token, pages = 1, "", ListPages()
         while True:
             limited: Query = {} if limit is None else {"limit": limit}
             following: Query = {"continue": token} if token else {}
@@ -122,9 +123,14 @@ class ApiReader:
                 continue
             if token and answer.outcome is Outcome.EXPIRED and attempt < _ATTEMPTS:
                 attempt, token = attempt + 1, ""
+                pages.begin_again()
                 continue
-            found, token = page.finished(answer.need(Outcome.DONE).body, resource)
+            found, following_token = page.finished(answer.need(Outcome.DONE).body, resource)
             yield found
+            try:
+                token = pages.following(following_token)
+            except EndlessList as error:
+                raise CallFailed(str(error)) from None
             if not token:
                 return
 
@@ -147,14 +153,13 @@ class _PageRead(Generic[ObjectT]):
         with contextlib.suppress(MalformedObject):
             self._objects.append(self._malformed.read(self._read, item))
 
-    def finished(self, body: Any, resource: str) -> tuple[Page[ObjectT], str]:
-        """Return the page, and the token of the next one, "" for none. ``body``: the list without its items."""
+    def finished(self, body: Any, resource: str) -> tuple[Page[ObjectT], Any]:
+        """Return the page, and what it names as the token of the next one. ``body``: the list without its items."""
         metadata = body.get("metadata") if isinstance(body, dict) else None
         if not isinstance(metadata, dict) or not isinstance(body.get("items"), list | None):
             raise CallFailed(f"the API server's answer is not a list of {resource}")
-        token = metadata.get("continue")
         page = Page(tuple(self._objects), frozenset(self._present), version_number(metadata))
-        return page, token if isinstance(token, str) else ""
+        return page, metadata.get("continue")
 
 
 def _bound_to(node_name: str | None) -> Query:

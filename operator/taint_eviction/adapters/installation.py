@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from taint_eviction.adapters.adoption_findings import AdoptionFindings
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
+from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.adapters.installed_guards import Finding, find_admission_policy, find_lost_guards
 from taint_eviction.adapters.installed_replicas import CONTROLLER, Replica, name_of, read_replicas, words_of
-from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object
+from taint_eviction.adapters.json_fields import Unreadable, as_list, as_object, as_text
 from taint_eviction.adapters.kubernetes_times import parse_rfc3339
 from taint_eviction.adapters.preflight import allowed, needed_rights
 from taint_eviction.adapters.state_config_map import StateConfigMap
@@ -35,6 +35,7 @@ _LEASES = "coordination.k8s.io/v1"
 # Nobody lets a Lease last longer: it is the time without evictions after a crash.
 _MAX_LEASE_SECONDS = 3600.0
 _MAX_HOLDER = 120
+_MAX_ACCOUNT = 253
 _MONITORING = "monitoring.coreos.com/v1"
 _KUBE_SYSTEM = "kube-system"
 
@@ -301,13 +302,37 @@ class Installation:
         ]
 
     async def _admission_policy(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+        """Compare the account that the policy names with the replicas' own, and hear whether they found it in force."""
         if not replicas:
             raise NotChecked("no replica is seen, so its account is not known")
-        found = await find_admission_policy(self._read, self._list, replicas[0].user)
+        told = [await self._told_of_policy(replica) for replica in replicas]
+        without = [replica.name for replica, (_, in_force) in zip(replicas, told, strict=True) if in_force is False]
+        # The user name that a replica was told by the API server, else the one that follows from its spec.
+        user = next((account for account, _ in told if account), replicas[0].user)
+        try:
+            found = await find_admission_policy(self._read, self._list, user)
+        except NotChecked:
+            if not any(in_force for _, in_force in told) or without:
+                raise
+            found = True, f"in force for {user}, as the replicas found", ""
         if found is None:
             advice = "upgrade Kubernetes to 1.30; until then RBAC alone says what the account may write"
             return [CheckResult("admission policy", State.UNCHECKED, "Kubernetes has no such kind", advice)]
+        if found[0] and without:
+            said = f"{found[1]}, but {', '.join(without)} found it not in force"
+            found = False, said, "see status.typeChecking of the policy, and its matchConstraints"
         return [_result("admission policy", found)]
+
+    async def _told_of_policy(self, replica: Replica) -> tuple[str, bool | None]:
+        """Return the account of a replica and whether its policy is in force, as it says; "" and None: unknown."""
+        try:
+            answer = await self._ask_status(replica)
+            body = as_object(answer.body, "status") if answer.outcome is Outcome.DONE else {}
+            admission = as_object(body.get("admissionPolicy"), "admissionPolicy")
+            account, in_force = as_text(admission.get("account"), "account"), admission.get("inForce")
+        except (CallFailed, Unreadable):
+            return "", None
+        return one_line(account, _MAX_ACCOUNT), in_force if isinstance(in_force, bool) else None
 
     async def _guards(self, replicas: Sequence[Replica], dry_run: bool) -> list[CheckResult]:
         if not replicas or dry_run:
@@ -352,10 +377,8 @@ class Installation:
         if any(replica.host_network for replica in replicas):
             raise NotChecked("static pods listen on loopback; ask on their nodes, with curl 127.0.0.1:10270/status")
         for replica in replicas:
-            path = f"/api/v1/namespaces/{quote(self._namespace)}/pods/{quote(replica.name)}:{self._port}/proxy/status"
-            request = ApiRequest("get", "pods/proxy", self._namespace, replica.name, url_path=f"{path}?limit=1")
             try:
-                answer = await self._calls.make(request)
+                answer = await self._ask_status(replica)
             except CallFailed as error:
                 raise NotChecked(f"pod {replica.name} cannot be asked: {error}") from None
             if answer.lacks_right:
@@ -366,6 +389,11 @@ class Installation:
         serve = f"{_many(len(replicas), 'replica')} {'serves' if len(replicas) == 1 else 'serve'} status and metrics"
         said = serve if replicas else "there is no replica to ask"
         return found or [CheckResult("answers", State.FINE if replicas else State.UNCHECKED, said)]
+
+    async def _ask_status(self, replica: Replica) -> ApiAnswer:
+        path = f"/api/v1/namespaces/{quote(self._namespace)}/pods/{quote(replica.name)}:{self._port}/proxy/status"
+        request = ApiRequest("get", "pods/proxy", self._namespace, replica.name, url_path=f"{path}?limit=1")
+        return await self._calls.make(request)
 
     async def _alerts(self) -> list[CheckResult]:
         advice = "apply manifests/overlays/monitoring; nobody is told when evictions stop"

@@ -6,6 +6,7 @@ from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import AnswerTooLong, ApiCalls, ApiRequest
+from taint_eviction.files.list_pages import EndlessList, ListPages
 from taint_eviction.runtime.ports import CallFailed
 
 _PAGE = 500
@@ -16,9 +17,10 @@ _ATTEMPTS = 3
 async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the items of a list, page by page; when a page's token has expired, start again from the beginning.
 
-    Fails if that happens too often. A page with too many bytes is asked for again with half as many items.
+    Fails if that happens too often, or the list does not end. A page with too many bytes is asked for again with half
+    as many items.
     """
-    attempt, token, limit = 1, "", page
+    attempt, token, limit, pages = 1, "", page, ListPages()
     while True:
         following: dict[str, str | int] = {"continue": token} if token else {}
         items: list[Any] = []
@@ -32,6 +34,7 @@ async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> As
             continue
         if token and answer.outcome is Outcome.EXPIRED and attempt < _ATTEMPTS:
             attempt, token = attempt + 1, ""
+            pages.begin_again()
             continue
         body = answer.need(Outcome.DONE).body
         if not isinstance(body, dict) or not isinstance(body.get("items"), list | None):
@@ -40,7 +43,9 @@ async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> As
             if isinstance(item, dict):
                 yield item
         metadata = body.get("metadata")
-        following_token = metadata.get("continue") if isinstance(metadata, dict) else None
-        if not isinstance(following_token, str) or not following_token:
+        try:
+            token = pages.following(metadata.get("continue") if isinstance(metadata, dict) else None)
+        except EndlessList as error:
+            raise CallFailed(str(error)) from None
+        if not token:
             return
-        token = following_token

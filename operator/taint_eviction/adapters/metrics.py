@@ -58,7 +58,8 @@ class Readings:
     when the client's certificate, and the authority that ends last, are no longer valid, in seconds since the epoch.
     ``adopted``: pods whose countdown is taken over; ``adoption_refused``, ``not_given_back``: pods that could not be
     changed. ``lost_notes``: pods with a mark whose note is gone, though it is known. ``adoption_policy_unconfirmed``:
-    no countdown is taken over, since the admission policy is not known to be in force.
+    no countdown is taken over, since the admission policy is not known to be in force. ``admission_policy_missing``:
+    it does not narrow this process's account.
     ``ready_out_of_service``: nodes that are ready although they have the taint out-of-service.
     """
 
@@ -89,6 +90,7 @@ class Readings:
     not_given_back: Callable[[], float]
     lost_notes: Callable[[], float]
     adoption_policy_unconfirmed: Callable[[], float]
+    admission_policy_missing: Callable[[], float]
 
 
 class Metrics:
@@ -238,6 +240,11 @@ class Metrics:
             "adoption_policy_unconfirmed",
             "1 while nothing is taken over because the admission policy is not known to be in force.",
             readings.adoption_policy_unconfirmed,
+        )
+        self._read(
+            "admission_policy_missing",
+            "1 while the admission policy does not narrow what this process's account may write.",
+            readings.admission_policy_missing,
         )
         self._read("policy_invalid", "1 while the configuration file is rejected.", readings.policy_invalid)
         self.registry.register(

@@ -1,22 +1,49 @@
 """Whether the admission policy that narrows this account's rights is in force, tried by requests that change nothing.
 
-A deletion with the pod's UID as a precondition must be accepted, one without must be refused by the policy's own words.
-Both say ``dryRun`` twice: a body replaces what the query says, and a gateway may drop bodies.
+The account may not read the policy, and a policy's text says less than what it refuses. So the API server is asked for
+the account's name (SelfSubjectReview), and the policy is tried: a deletion with the pod's UID as a precondition must be
+accepted, one without must be refused by the policy's own words. Both say ``dryRun`` twice: a body replaces what the
+query says, and a gateway may drop bodies.
 """
 
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
+from taint_eviction.adapters.json_fields import Unreadable, as_object, as_text
 from taint_eviction.core.objects import NamespacedName
+from taint_eviction.core.text import one_line
 from taint_eviction.runtime.ports import CallFailed
 
 # What the policy answers to a deletion without a UID: manifests/base/admission-policy.yaml has the same words.
 REFUSAL = "taint-eviction-controller: a pod is deleted only with its UID as a precondition"
 
+_NOT_FOUND = 404
 _DRY_RUN = {"dryRun": "All"}
+_REVIEWS = "authentication.k8s.io/v1"
+_MAX_NAME = 253
 # How many running pods are listed to find one that is not being deleted.
 _MANY = 20
+
+
+async def own_account(calls: ApiCalls) -> str | None:
+    """Return the user name that the API server knows; "": it does not say; None: it has no such review (before 1.28).
+
+    Raise ``CallFailed`` if there is no answer.
+    """
+    body = {"apiVersion": _REVIEWS, "kind": "SelfSubjectReview"}
+    answer = await calls.make(ApiRequest("create", "selfsubjectreviews", body=body, group=_REVIEWS))
+    if answer.outcome is not Outcome.DONE:
+        if answer.status == _NOT_FOUND:
+            return None
+        if answer.lacks_right:
+            return ""
+        answer.need(Outcome.DONE)
+    try:
+        user = as_object(as_object(as_object(answer.body, "it").get("status"), "status").get("userInfo"), "userInfo")
+        return one_line(as_text(user.get("username"), "username"), _MAX_NAME)
+    except Unreadable as error:
+        raise CallFailed(f"the API server's answer is no SelfSubjectReview: {error}") from None
 
 
 class OwnPolicy:
@@ -25,6 +52,10 @@ class OwnPolicy:
     def __init__(self, calls: ApiCalls, pod: NamespacedName) -> None:
         self._calls = calls
         self._pod = pod
+
+    async def account(self) -> str | None:
+        """Ask for this process's user name; see ``own_account``."""
+        return await own_account(self._calls)
 
     async def in_force(self) -> bool:
         """Return whether the policy is in force; raise ``CallFailed`` if the answers do not say so for certain."""

@@ -10,6 +10,7 @@ from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.clock import ServerClock
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.engine import Engine
+from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import Gate
 
 
@@ -24,9 +25,10 @@ def readings_of(
     credential_failures: Callable[[], int],
     certificate_ends: Callable[[], Mapping[str, float]],
     adopter: Adopter | None,
+    policy_check: PolicyCheck | None,
 ) -> Readings:
     """Return the readings of one controller; ``control_state`` None: evictions cannot be paused.
-    ``adopter`` None: no pod is adopted.
+    ``adopter`` None: no pod is adopted. ``policy_check`` None: nobody asks about the admission policy.
     Only the leader reports what waits and what fails. A standby that led before remembers its attempts, and would
     report a failure for as long as that pod exists.
     """
@@ -83,5 +85,6 @@ def readings_of(
         adoption_refused=of_leader(lambda it: len(it.refused())),
         not_given_back=of_leader(lambda it: len(it.not_given_back())),
         lost_notes=of_leader(lambda it: len(it.lost_notes())),
+        admission_policy_missing=lambda: policy_check is not None and policy_check.in_force is False,
         adoption_policy_unconfirmed=of_leader(lambda it: bool(it.policy_problem)),
     )

@@ -72,11 +72,19 @@ class AdoptionState:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmissionState:
+    """This process's account at the API server, and whether its policy is in force; "" and None: not known."""
+
+    account: str
+    in_force: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessState:
     """The process that answers. ``lease`` None: it runs alone. ``why_not``: why it is not ready, "" if it is.
 
     ``warnings``: what needs attention although the process works, one sentence each. ``adoption`` None: no countdown is
-    adopted.
+    adopted. ``admission`` None: it is not asked about.
     """
 
     version: str
@@ -87,6 +95,7 @@ class ProcessState:
     why_not: str
     warnings: tuple[str, ...] = ()
     adoption: AdoptionState | None = None
+    admission: AdmissionState | None = None
 
 
 # Status
@@ -109,6 +118,7 @@ def status_document(status: Status, page: StatusPage, process: ProcessState) -> 
         "ordersKnown": control_state is not None,
         "pauses": [] if control_state is None else list(_pauses(control_state)),
         "adoption": process.adoption and _adoption(process.adoption),
+        "admissionPolicy": process.admission and _admission(process.admission),
         "taintedNodes": sum(1 for _ in status.nodes.tainted()),
         "outOfServiceNodes": [{"node": name, "text": note} for name, note in status.out_of_service_notes().items()],
         "counts": {state: page.counts[state] for state in STATES},
@@ -247,6 +257,10 @@ def _adoption(adoption: AdoptionState) -> JsonObject:
         "policyProblem": adoption.policy_problem or None,
         "stopped": stopped and {"since": epoch_text(stopped.since_epoch), "reason": stopped.reason or None},
     }
+
+
+def _admission(admission: AdmissionState) -> JsonObject:
+    return {"account": admission.account or None, "inForce": admission.in_force}
 
 
 def _because(failed: Mapping[PodRef, str]) -> list[JsonObject]:

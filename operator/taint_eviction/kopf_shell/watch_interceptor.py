@@ -12,11 +12,12 @@ import aiohttp
 import orjson
 
 from taint_eviction.core.text import one_line
+from taint_eviction.files.list_pages import EndlessList, ListPages
 from taint_eviction.kopf_shell.discovery import Discovery
 from taint_eviction.kopf_shell.endings import error_line, refusal
 from taint_eviction.kopf_shell.responses import TOO_LONG, Filtered, Purpose, RewrittenResponse, purpose_of
 from taint_eviction.kopf_shell.watch_filter import WatchFilter
-from taint_eviction.runtime.ports import WatchListener
+from taint_eviction.runtime.ports import WatchEnded, WatchListener
 
 # The API server writes the type first. Where it does not, an ERROR still ends the watch, with a less exact reason.
 _ERROR_EVENT = b'{"type":"ERROR"'
@@ -25,10 +26,11 @@ _ERROR_EVENT = b'{"type":"ERROR"'
 class WatchInterceptor:
     """Reads the requests and responses of one embedded Kopf, and calls the listener for everything Kopf brings.
 
-    ``failure``: what the API server refused last, or how the network failed; None after the next successful
-    request. ``bug``: fails with an exception of the listener, which is a bug of this program and ends the watch.
-    ``alive``: set with every sign of life; the watcher resets it. ``discovered``: set when Kopf has finished discovery
-    and asks for objects. ``on_accepted``: called for each request that the API server accepts.
+    ``failure``: what the API server refused last, or how the network failed; None after the next successful request.
+    ``bug``: fails with an exception of the listener, which is a bug of this program and ends the watch; and with
+    ``WatchEnded`` for a list that does not end. ``alive``: set with every sign of life; the watcher resets it.
+    ``discovered``: set when Kopf has finished discovery and asks for objects. ``on_accepted``: called for each request
+    that the API server accepts.
 
     ``since``: Kopf's first list is answered here, empty and with this version, so that Kopf watches from there. None:
     the API server answers it. The API server answers all later lists: each follows a gap.
@@ -49,6 +51,8 @@ class WatchInterceptor:
         self._muted = False
         # Whether a list is complete that no stream has followed yet.
         self._listed = False
+        # Of the list that Kopf asks for.
+        self._pages = ListPages()
 
     def mute(self) -> None:
         """Stop calling the listener."""
@@ -130,6 +134,7 @@ class WatchInterceptor:
             case Purpose.LIST:
                 if "continue" not in request.url.query:
                     self._watch_filter.begin_list()
+                    self._pages = ListPages()
                 response.keep = self._watch_filter.filter_item
                 response.rewrite = self._note_page
             case Purpose.WATCH:
@@ -143,10 +148,18 @@ class WatchInterceptor:
     def _note_page(self, _status: int, page: Any) -> Any:
         if isinstance(page, dict):
             metadata = page.get("metadata")
-            if not (isinstance(metadata, dict) and metadata.get("continue")):
+            if not (isinstance(metadata, dict) and self._continues(metadata.get("continue"))):
                 self._watch_filter.end_list()
                 self._listed = True
         return page
+
+    def _continues(self, token: Any) -> bool:
+        """Return whether the list has another page; a list that does not end ends the watch, for Kopf would go on."""
+        try:
+            return bool(self._pages.following(token))
+        except EndlessList as error:
+            self.fail(WatchEnded(str(error)))
+            raise aiohttp.ClientPayloadError(str(error)) from error
 
     def _opened(self) -> None:
         if self._listed:

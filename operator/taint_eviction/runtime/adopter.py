@@ -39,6 +39,7 @@ from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE, Pod, PodRef, Taint
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
+from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, FailureReason, Gate
 from taint_eviction.settings import AdoptionSettings
 
@@ -70,15 +71,8 @@ LATE_WRITE_SECONDS = 75.0
 _LOOK_SECONDS = 3600.0
 _LOOK_AGAIN_SECONDS = 5.0
 
-# The admission policy is checked this often; while it is not known whether it is in force, more often.
-_CHECK_POLICY_SECONDS, _RECHECK_POLICY_SECONDS = 3600.0, 10.0
-_UNKNOWN_FOR_SECONDS = 60.0
-
 _MAX_CONFIRM_SECONDS = 30.0
 
-_NOT_IN_FORCE = (
-    "the admission policy that narrows the controller's rights is not in force, so no countdown is taken over"
-)
 _PUT_BACK = "its tolerationSeconds are there again: an admission plugin or a webhook has put them back"
 _NOT_NOTED = "an admission plugin or a webhook has removed the note"
 # Admission plugins refuse with any status; these words are theirs.
@@ -147,6 +141,7 @@ class _Carriers:
 class Adopter:
     """Takes over and gives back for one controller.
 
+    ``policy``: nothing is marked unless it says that the admission policy is in force.
     ``state_read_at`` returns when the read of the control state in force was sent, None: it has never been read.
     ``outage_gap_seconds``: for how long a lifecycle taint may be absent within one outage.
     """
@@ -158,6 +153,7 @@ class Adopter:
         node_reads: NodeReads,
         gate: Gate,
         *,
+        policy: PolicyCheck,
         state_read_at: Callable[[], float | None],
         settings: AdoptionSettings,
         outage_gap_seconds: float,
@@ -169,14 +165,13 @@ class Adopter:
         self._door = door
         self._node_reads = node_reads
         self._gate = gate
+        self._policy = policy
         self._state_read_at = state_read_at
         self._settings = settings
         self._outage_gap_seconds = outage_gap_seconds
         self._leads_since: float | None = None
         self._term = 0  # How often this process has begun to lead.
         self._changed = asyncio.Event()
-        self._in_force: bool | None = None
-        self._policy_problem = ""
         # Countdowns that run.
         self._countdowns = Countdowns(self._nodes, self._pods, settings.before_seconds, settings.from_seconds)
         self._rate = MarkRate()
@@ -215,7 +210,7 @@ class Adopter:
     @property
     def policy_problem(self) -> str:
         """Why nothing is taken over although it should be: the admission policy; "" if it is in force."""
-        return self._policy_problem
+        return self._policy.problem if self.enabled else ""
 
     def adopted_count(self) -> int:
         """Count the pods that have a mark with a note."""
@@ -277,7 +272,7 @@ class Adopter:
     def _may_mark(self) -> bool:
         control_state = self._suspension.control_state
         entered = control_state is not None and control_state.adopter == self._door.adopter(self._term)
-        return self.enabled and self._may_change() and self._in_force is True and entered
+        return self.enabled and self._may_change() and self._policy.in_force is True and entered
 
     def _may_return(self) -> bool:
         return self._may_change() and (self.enabled or self.gives_all_back)
@@ -290,7 +285,6 @@ class Adopter:
             group.create_task(self._keep_looking(), name="look for notes")
             if self.enabled:
                 group.create_task(self._keep_entering(), name="say that countdowns are taken over")
-                group.create_task(self._keep_checking_policy(), name="check the admission policy")
 
     async def _keep_changing(self, group: asyncio.TaskGroup) -> None:
         checked_all_at = -math.inf
@@ -642,24 +636,3 @@ class Adopter:
                 wait = min(2 * wait, _MAX_CONFIRM_SECONDS)
             else:
                 confirmed, wait = order, _PASS_SECONDS
-
-    # The admission policy
-
-    async def _keep_checking_policy(self) -> None:
-        began_at, told = self._clock.now().at, ""
-        while True:
-            problem = ""
-            try:
-                self._in_force = await self._door.policy_in_force()
-                problem = "" if self._in_force else _NOT_IN_FORCE
-            except CallFailed as failure:
-                # Only a definite answer ends what is known.
-                if self._in_force is None and self._clock.now().at - began_at >= _UNKNOWN_FOR_SECONDS:
-                    problem = f"whether the admission policy is in force is not known, nothing is taken over: {failure}"
-            if problem and problem != told:
-                logger.error("%s", problem)
-            elif told and self._in_force:
-                logger.info("the admission policy is in force: countdowns are taken over")
-            self._policy_problem = told = problem
-            self._changed.set()
-            await asyncio.sleep(_CHECK_POLICY_SECONDS if self._in_force else _RECHECK_POLICY_SECONDS)

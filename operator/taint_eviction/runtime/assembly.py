@@ -21,7 +21,9 @@ from taint_eviction.runtime.engine import Engine
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
+from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import (
+    AdmissionPolicyDoor,
     AdoptionDoor,
     Clock,
     ClusterReader,
@@ -43,7 +45,8 @@ class Doors:
     ``watcher`` makes the watcher for a core, which it may ask which objects matter. ``restarted`` is called with the
     kind (nodes, pods) of each watch that ended, ``heard`` with each fact, ``began`` and ``attempted`` with each piece
     of work that begins or has ended. ``control_state`` None: evictions cannot be paused. ``adoption`` None: no pod is
-    adopted. ``identity``: this process, as others know it.
+    adopted; it needs ``own_policy``, None: nobody asks about the admission policy. ``identity``: this process, as
+    others know it.
     """
 
     clock: Clock
@@ -55,6 +58,7 @@ class Doors:
     reporters: Iterable[Reporter]
     identity: str
     control_state: ControlStateStore | None = None
+    own_policy: AdmissionPolicyDoor | None = None
     adoption: AdoptionDoor | None = None
     restarted: Callable[[str], None] = lambda _kind: None
     heard: Callable[[Fact, Moment], None] = lambda _fact, _now: None
@@ -66,7 +70,8 @@ class Doors:
 class Assembled:
     """One controller, ready to run (``engine``). ``control_state`` None: evictions cannot be paused.
 
-    ``adopter`` None: no pod is adopted, and no ``hand-back`` is confirmed.
+    ``adopter`` None: no pod is adopted, and no ``hand-back`` is confirmed. ``policy_check`` None: nobody asks about the
+    admission policy.
     """
 
     live: LiveController
@@ -74,6 +79,7 @@ class Assembled:
     engine: Engine
     control_state: ControlStateSync | None
     adopter: Adopter | None
+    policy_check: PolicyCheck | None
 
 
 def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
@@ -112,18 +118,22 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
             writes=not settings.dry_run,
             ending=lambda: driver.stopping,
         )
-    adopter = None
-    if doors.adoption is not None and control_state is not None and not settings.dry_run:
+    adopter = policy_check = None
+    if doors.own_policy is not None and not settings.dry_run:  # The account of a dry run writes nothing of pods.
+        policy_check = PolicyCheck(doors.own_policy, doors.clock, adopts=settings.adoption.enabled)
+    if doors.adoption is not None and control_state is not None and policy_check is not None:
         adopter = Adopter(
             live,
             doors.adoption,
             node_reads,
             doors.gate,
+            policy=policy_check,
             state_read_at=lambda: control_state.read_at,
             settings=settings.adoption,
             outage_gap_seconds=settings.outage_gap_seconds,
         )
-    return Assembled(live, driver, Engine(live, watching, driver, control_state, adopter), control_state, adopter)
+    engine = Engine(live, watching, driver, control_state, adopter, policy_check)
+    return Assembled(live, driver, engine, control_state, adopter, policy_check)
 
 
 def make_controller(settings: Settings, control_state: ControlState | None, identity: str) -> Controller:

@@ -9,6 +9,7 @@ from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.pod_watches import PodWatches
+from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.runtime.ports import NodesScope
 from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
 
@@ -23,10 +24,12 @@ class Engine:
         driver: Driver,
         control_state: ControlStateSync | None = None,
         adopter: Adopter | None = None,
+        policy_check: PolicyCheck | None = None,
     ) -> None:
         self._controller = live.controller
         self._control_state = control_state
         self._adopter = adopter
+        self._policy_check = policy_check
         self._stale_after = doors.settings.stale_after_seconds
         self._nodes = SupervisedWatch(NodesScope(), doors)
         self._pods = PodWatches(doors)
@@ -42,6 +45,8 @@ class Engine:
             group.create_task(self._driver.run(), name="driver")
             if self._control_state is not None:
                 group.create_task(self._control_state.run(), name="control state")
+            if self._policy_check is not None:
+                group.create_task(self._policy_check.run(), name="admission policy")
             if self._adopter is not None:
                 group.create_task(self._adopt(self._adopter), name="adoption")
 

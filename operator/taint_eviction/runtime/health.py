@@ -20,6 +20,7 @@ class Health:
     ``elector`` None: it runs alone. ``control_state`` None: evictions cannot be paused. ``policy_invalid`` returns
     whether the policy file is rejected. ``restart_helps`` returns why a new process would get on with the API server
     where this one does not, None: it would not. ``connection_warnings`` yields what is wrong with the connection.
+    ``policy_problem`` returns what is wrong with the admission policy, "" for nothing.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Health:
         *,
         restart_helps: Callable[[], str | None],
         connection_warnings: Callable[[], Iterable[str]],
+        policy_problem: Callable[[], str],
     ) -> None:
         self._driver = driver
         self._elector = elector
@@ -38,6 +40,7 @@ class Health:
         self._policy_invalid = policy_invalid
         self._restart_helps = restart_helps
         self._connection_warnings = connection_warnings
+        self._policy_problem = policy_problem
 
     def liveness(self) -> tuple[bool, str]:
         """Return whether the loop still runs, and if not, why; an unreachable API server is no reason to restart."""
@@ -54,6 +57,8 @@ class Health:
         if self._policy_invalid():
             yield "the policy file is rejected, and the previous policy stays in force: see the log"
         yield from self._connection_warnings()
+        if problem := self._policy_problem():
+            yield problem
         if self._control_state is None:
             return
         if (age := self._control_state.age_seconds()) > _CONTROL_STATE_OLD_SECONDS:

@@ -157,10 +157,6 @@ class AdoptionDoor(Protocol):
         """List the pods that have a note, on all nodes."""
         ...
 
-    async def policy_in_force(self) -> bool:
-        """Return whether the admission policy narrows this account's rights; raise ``CallFailed``: not known."""
-        ...
-
     def adopter(self, term: int) -> str:
         """Return what the control state says while this process takes countdowns over.
 
@@ -179,6 +175,18 @@ class AdoptionDoor(Protocol):
 
     async def confirm_no_adoption(self, order: Pause) -> None:
         """Write into the control state that this process adopts nothing, if it is still this order."""
+        ...
+
+
+class AdmissionPolicyDoor(Protocol):
+    """Asks about the admission policy that narrows what this process may write."""
+
+    async def account(self) -> str | None:
+        """Return this process's user name at the API server; None: its version has neither this review nor policies."""
+        ...
+
+    async def in_force(self) -> bool:
+        """Return whether the policy narrows this account's rights; raise ``CallFailed``: not known."""
         ...
 
 

@@ -15,7 +15,6 @@ from taint_eviction.adapters.adoptions import Adoptions
 from taint_eviction.adapters.answers import Outcome, outcome_of, read_refusal
 from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.adapters.malformed import MalformedObjects
-from taint_eviction.adapters.own_policy import OwnPolicy
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.objects import MARK_SECONDS, NamespacedName
 from taint_eviction.runtime.ports import CallFailed, FailureReason
@@ -34,7 +33,6 @@ def simulated_adoptions(world: World, calls: SimulatedCalls, control_state: Simu
         cast(ApiCalls, _Requests(world, calls)),
         MalformedObjects(lambda kind: None),
         cast(StateConfigMap, SimulatedControlStateStore(calls, control_state)),
-        cast(OwnPolicy, _InForce()),
         calls.name,
     )
 
@@ -102,8 +100,12 @@ def _carried_out(call: ApiRequest, act: Callable[[], Any]) -> Any:
         raise _Refused(ApiAnswer(outcome, error.code, None, failure_of(error))) from error
 
 
-class _InForce:
-    """The admission policy, which is in force: simulated accounts have all rights."""
+class PolicyInForce:
+    """The ``AdmissionPolicyDoor`` of a simulated process: simulated accounts have all rights."""
+
+    async def account(self) -> str:
+        """Return the name of the account."""
+        return "system:serviceaccount:kube-system:taint-eviction-controller"
 
     async def in_force(self) -> bool:
         """Return whether it is."""

@@ -18,7 +18,7 @@ from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction.runtime.time_votes import keep_asking, learn_time
 from taint_eviction.settings import Settings
 from taint_eviction.shadow.shadow import Shadow
-from taint_eviction_lab.simulation.adoptions import simulated_adoptions
+from taint_eviction_lab.simulation.adoptions import PolicyInForce, simulated_adoptions
 from taint_eviction_lab.simulation.api import SimulatedApi
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
@@ -114,6 +114,7 @@ class ControllerProcess(Killable):
             reporters=reporters,
             identity=name,
             control_state=SimulatedControlStateStore(calls, surroundings.control_state),
+            own_policy=PolicyInForce() if surroundings.adoption else None,
             adoption=simulated_adoptions(world, calls, surroundings.control_state) if surroundings.adoption else None,
             heard=(lambda _fact, _now: None) if self._shadow is None else self._shadow.observed,
         )

@@ -1,0 +1,43 @@
+"""The pages of one list, as the API server's ``continue`` tokens lead through them: bounded, whatever it answers."""
+
+import asyncio
+from typing import Any
+
+# With 500 objects each, six times as many as the largest clusters have; with fewer where pages were too long.
+_MOST_PAGES = 10_000
+# A token expires 5 to 10 minutes after its list has begun; then the list is begun again, twice at most.
+_MOST_SECONDS = 1800.0
+# Real ones have less than 600: they contain the name of an object.
+_MOST_CHARACTERS = 1024
+
+
+class EndlessList(ValueError):
+    """A list that does not end; the message says how that is known."""
+
+
+class ListPages:
+    """Follows one list from page to page, from now on."""
+
+    def __init__(self) -> None:
+        self._ends_at = asyncio.get_running_loop().time() + _MOST_SECONDS
+        self._tokens: set[str] = set()
+
+    def following(self, token: Any) -> str:
+        """Return the token of the next page, "" after the last one; raise ``EndlessList`` if there are too many.
+
+        ``token``: the ``continue`` of a page. What is no text counts as none.
+        """
+        if not isinstance(token, str) or not token:
+            return ""
+        if len(token) > _MOST_CHARACTERS:
+            raise EndlessList(f"the API server's list continues with a token of {len(token)} characters")
+        if token in self._tokens:
+            raise EndlessList("the API server's list does not end: the same token to continue it came twice")
+        if len(self._tokens) >= _MOST_PAGES or asyncio.get_running_loop().time() > self._ends_at:
+            raise EndlessList(f"the API server's list does not end: it has more than {len(self._tokens)} pages")
+        self._tokens.add(token)
+        return token
+
+    def begin_again(self) -> None:
+        """Note that the list begins anew, since its token has expired. Its time does not."""
+        self._tokens.clear()

@@ -1,0 +1,65 @@
+"""A list ends, whatever the API server names as the token of its next page."""
+
+import asyncio
+
+import pytest
+from tests.unit.runtime_fakes import until, virtually
+
+from taint_eviction.files.list_pages import EndlessList, ListPages
+
+
+@virtually
+async def test_the_last_page_has_no_token() -> None:
+    """What is no text is none."""
+    pages = ListPages()
+    assert pages.following("a") == "a"
+    assert [pages.following(token) for token in (None, "", 7, {"a": 1}, ["a"])] == [""] * 5
+
+
+@pytest.mark.parametrize("tokens", [["a", "a"], ["a", "b", "a"]])
+@virtually
+async def test_the_same_token_twice_is_an_error(tokens: list[str]) -> None:
+    """It would lead in a circle."""
+    pages = ListPages()
+    for token in tokens[:-1]:
+        pages.following(token)
+    with pytest.raises(EndlessList, match="came twice"):
+        pages.following(tokens[-1])
+
+
+@virtually
+async def test_a_list_that_begins_again_may_come_by_the_same_tokens() -> None:
+    """An API server may make equal ones, and a list begins again three times at most."""
+    pages = ListPages()
+    pages.following("a")
+    pages.begin_again()
+    assert pages.following("a") == "a"
+
+
+@virtually
+async def test_a_list_has_ten_thousand_pages_at_most() -> None:
+    """Each with another token."""
+    pages = ListPages()
+    for number in range(10_000):
+        pages.following(str(number))
+    with pytest.raises(EndlessList, match="more than 10000 pages"):
+        pages.following("more")
+
+
+@virtually
+async def test_a_list_ends_within_half_an_hour() -> None:
+    """Each page may take as long as any request."""
+    pages = ListPages()
+    await until(1799)
+    pages.following("a")
+    await until(1801)
+    with pytest.raises(EndlessList, match="more than 1 pages"):
+        pages.following("b")
+    assert asyncio.get_running_loop().time() > 1800
+
+
+@virtually
+async def test_a_token_longer_than_any_object_has_is_an_error() -> None:
+    """It would be part of the next request."""
+    with pytest.raises(EndlessList, match="2000 characters"):
+        ListPages().following("x" * 2000)
