@@ -22,7 +22,7 @@ import pytest
 import yaml
 from tests.e2e.cluster import MERGE, STRATEGIC, ClusterUnderTest, Json
 from tests.manifests.test_kinds import MANIFESTS, needs_kubectl
-from tests.stage.processes import output_of, running_controller
+from tests.stage.processes import RunningController, output_of, running_controller
 from tests.stage.waiting import free_port
 
 pytestmark = [pytest.mark.e2e, needs_kubectl]
@@ -34,6 +34,8 @@ NOTE = "taint-eviction/seconds"
 NOTE_PATH = "/metadata/annotations/taint-eviction~1seconds"
 MARK = 2**63 - 1
 NOT_READY: Json = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+UNREACHABLE = "node.kubernetes.io/unreachable"
+MEMORY_PRESSURE: Json = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
 MAINTENANCE: Json = {"key": "maintenance", "operator": "Exists", "effect": "NoExecute"}
 # The kinds that say what the account may do; the others run it.
 PATHS = {
@@ -63,39 +65,31 @@ def built(resources: str, directory: Path, **around: str) -> list[Json]:
     return list(yaml.safe_load_all(done.stdout))
 
 
-def installations(test: str, directory: Path) -> dict[str, list[Json]]:
-    """Return what is tried, by name; ``test`` is the name of the test's own namespace, and a prefix."""
-    everything = {"namespace": test, "namePrefix": f"{test}-", "nameSuffix": "-b"}
-    return {
-        "base": built("base", directory),
-        "static-pod": built("overlays/static-pod", directory),
-        "namePrefix": built("base", directory, namePrefix=f"{test}-"),
-        "nameSuffix": built("base", directory, nameSuffix=f"-{test}"),
-        "namespace": built("base", directory, namespace=test),
-        "all three": built("base", directory, **everything),
-        "own-namespace": built("overlays/own-namespace", directory),
-        "managed": built("overlays/managed", directory),
-        "managed, all three": built("overlays/managed", directory, **everything),
-        **charts(test),
-    }
+def installation(name: str, test: str, directory: Path) -> list[Json]:
+    """Return what is tried under a name; ``test`` is the name of the test's own namespace, and a prefix."""
+    if name in CHARTS:
+        command = ["helm", "template", "release", str(MANIFESTS / "chart"), "--namespace", test, *CHARTS[name]]
+        return [document for document in yaml.safe_load_all(subprocess.check_output(command)) if document]
+    overlay, *around = KUSTOMIZATIONS[name]
+    fields = {"namespace": test, "namePrefix": f"{test}-", "nameSuffix": f"-{test}"}
+    return built(overlay, directory, **{field: fields[field] for field in around})
 
 
-def charts(test: str) -> dict[str, list[Json]]:
-    """Return what the chart makes, without and with adoption; nothing where helm is not installed."""
-    if shutil.which("helm") is None:
-        return {}
-    command = ["helm", "template", "release", str(MANIFESTS / "chart"), "--namespace", test]
-    values = {"chart": [], "chart, adopting": ["--set", "adoption.enabled=true"]}
-    return {
-        name: [document for document in yaml.safe_load_all(subprocess.check_output([*command, *more])) if document]
-        for name, more in values.items()
-    }
-
-
-NAMES = [
-    *("base", "static-pod", "namePrefix", "nameSuffix", "namespace", "all three", "own-namespace"),
-    *("managed", "managed, all three", "chart", "chart, adopting"),
-]
+EVERYTHING = ("namespace", "namePrefix", "nameSuffix")
+# The build, and what a kustomization around it sets.
+KUSTOMIZATIONS = {
+    "base": ("base",),
+    "static-pod": ("overlays/static-pod",),
+    "namePrefix": ("base", "namePrefix"),
+    "nameSuffix": ("base", "nameSuffix"),
+    "namespace": ("base", "namespace"),
+    "all three": ("base", *EVERYTHING),
+    "own-namespace": ("overlays/own-namespace",),
+    "managed": ("overlays/managed",),
+    "managed, all three": ("overlays/managed", *EVERYTHING),
+}
+CHARTS = {"chart": [], "chart, adopting": ["--set", "adoption.enabled=true"]}
+NAMES = [*KUSTOMIZATIONS, *CHARTS]
 ADOPTING = {"managed", "managed, all three", "chart, adopting"}
 
 
@@ -177,10 +171,9 @@ async def installed(
     request: pytest.FixtureRequest, cluster: ClusterUnderTest, tmp_path: Path
 ) -> AsyncIterator[Installed]:
     """An installation, once its policy is in force, until the test ends."""
-    found = installations(cluster.prefix, tmp_path)
-    if request.param not in found:
+    if request.param in CHARTS and shutil.which("helm") is None:
         pytest.skip("helm is not installed")
-    made = Installed(cluster, request.param, found[request.param])
+    made = Installed(cluster, request.param, installation(request.param, cluster.prefix, tmp_path))
     for path, _ in paths(made.documents):
         if await cluster.call("GET", path, fine=(404,)) is not None:
             pytest.skip(f"{path} is there already")
@@ -193,6 +186,9 @@ async def installed(
             stack.push_async_callback(cluster.call, "DELETE", path, fine=(404,))
         await cluster.create_node("a")
         await cluster.create_pod("web", "a", [{**NOT_READY, "tolerationSeconds": 300}], labels={"app": "web"})
+        # Outside a cluster, the controller asks about the first running pod.
+        web = f"/api/v1/namespaces/{cluster.prefix}/pods/web/status"
+        await cluster.call("PATCH", web, {"status": {"phase": "Running"}}, headers=MERGE)
         yield made
 
 
@@ -217,11 +213,15 @@ async def unbounded(installed: Installed, cluster: ClusterUnderTest) -> AsyncIte
     await cluster.call("DELETE", f"{bindings}/{cluster.prefix}")
 
 
-async def in_force(installed: Installed) -> None:
-    """Wait until the API server applies the policy."""
+async def in_force(installed: Installed, wanted: bool = True) -> None:
+    """Wait until the API server applies the policy; not ``wanted``: until it does not."""
     path = f"/api/v1/namespaces/{installed.cluster.prefix}/pods/web"
+
+    async def applied() -> bool:
+        return "is deleted only with its UID" in await installed.refusal("DELETE", path, {"dryRun": ["All"]})
+
     async with asyncio.timeout(30):
-        while "is deleted only with its UID" not in await installed.refusal("DELETE", path, {"dryRun": ["All"]}):  # noqa: ASYNC110
+        while await applied() is not wanted:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
 
@@ -241,6 +241,11 @@ def replace(path: str, value: Any) -> Json:
 def add(path: str, value: Any) -> Json:
     """Return an operation of a JSON patch."""
     return {"op": "add", "path": path, "value": value}
+
+
+def append(toleration: Json) -> Json:
+    """Return the operation that appends a toleration."""
+    return add("/spec/tolerations/-", toleration)
 
 
 def seconds(index: int, value: int) -> Json:
@@ -356,9 +361,12 @@ class TriedCalls:
             "giving back one": await self.patch("adopted", seconds(0, -5), replace(NOTE_PATH, noted(60))),
             "removal of a void note": await self.patch("note void", REMOVE_NOTE),
             "removal of a note": await self.patch("adopted", REMOVE_NOTE),
-            "appended by an admission plugin": await self.patch(
-                *("plain", add("/spec/tolerations/-", {**MAINTENANCE, "effect": "NoSchedule"})),
-                add("/spec/tolerations/-", {**NOT_READY, "key": "node.kubernetes.io/unreachable"}),
+            "appended by DefaultTolerationSeconds": await self.patch(
+                "plain", append({**NOT_READY, "key": UNREACHABLE, "tolerationSeconds": 300})
+            ),
+            "appended by PodTolerationRestriction": await self.patch("plain", append(MEMORY_PRESSURE)),
+            "appended by ExtendedResourceToleration, beside giving back": await self.patch(
+                "adopted", seconds(0, 300), append({**MEMORY_PRESSURE, "key": "example.com/device"})
             ),
             "owners of fields": await self.patch("adopted", replace("/metadata/managedFields", managers)),
             "creation of the ConfigMap": await self.write("POST", "configmaps", *own),
@@ -427,7 +435,17 @@ class TriedCalls:
             "another order": await self.patch("plain", replace("/spec/tolerations", [maintenance, not_ready])),
             "a toleration in front": await self.patch("plain", add("/spec/tolerations/0", anything)),
             "a scheduler's toleration in front": await self.patch("plain", add("/spec/tolerations/0", unscheduled)),
-            "a toleration appended": await self.patch("plain", add("/spec/tolerations/-", anything)),
+            "a toleration appended": await self.patch("plain", append(anything)),
+            "a toleration with seconds appended": await self.patch("plain", append({**maintenance, "key": "other"})),
+            "unreachable appended without seconds": await self.patch(
+                "plain", append({**NOT_READY, "key": UNREACHABLE})
+            ),
+            "unreachable appended for all effects": await self.patch(
+                "plain", append({"key": UNREACHABLE, "operator": "Exists"})
+            ),
+            "unreachable appended for a value": await self.patch(
+                "plain", append({"key": UNREACHABLE, "value": "x", "effect": "NoExecute", "tolerationSeconds": 300})
+            ),
             "a duplicate dropped": await self.patch("twice", {"op": "remove", "path": "/spec/tolerations/0"}),
             "swapped seconds": await self.patch("twice", seconds(0, 60), seconds(1, 300)),
             "no seconds": await self.patch("plain", {"op": "remove", "path": "/spec/tolerations/0/tolerationSeconds"}),
@@ -503,8 +521,42 @@ async def test_the_controller_leads_writes_and_evicts(
         assert (pod.condition("DisruptionTarget") or {})["status"] == "True"
         await cluster.eventually(state, lambda found: not pauses(found))
         assert [line for line in running.lines if re.search("denied|forbidden", str(line))] == []
+        assert await admission_policy(running) == {"account": installed.user, "inForce": True}
         assert await running.end() == 0
     await cluster.call("DELETE", lease)
+
+
+async def admission_policy(running: RunningController) -> Json:
+    """Return what a process says of its admission policy."""
+    found: Json = json.loads((await running.get("/status"))[1])["admissionPolicy"]
+    return found
+
+
+@pytest.mark.parametrize("installed", ["base"], indirect=True)
+async def test_a_policy_that_names_another_account_is_noticed_by_the_process(
+    installed: Installed, cluster: ClusterUnderTest, config: Path, tmp_path: Path
+) -> None:
+    """It says so with its own name, and works on; once the binding names it, the policy is in force."""
+    name = installed.one("ValidatingAdmissionPolicyBinding")["metadata"]["name"]
+    path = f"{PATHS['ValidatingAdmissionPolicyBinding']}/{name}"
+
+    async def bind(account: str) -> None:
+        await cluster.call("PATCH", path, {"spec": {"paramRef": {"name": account}}}, headers=MERGE)
+
+    await in_force(installed)
+    await bind("default")
+    await in_force(installed, False)
+    own = await asyncio.to_thread(write_own_kubeconfig, config, tmp_path, await token_of(installed))
+    async with running_controller(own, listen=f"127.0.0.1:{free_port()}") as running:
+        problem = f"the admission policy is not in force for {installed.user}"
+        await running.until(lambda: running.said(problem))
+        assert await admission_policy(running) == {"account": installed.user, "inForce": False}
+        assert problem in (await running.get("/status"))[1]
+        assert "taint_eviction_controller_admission_policy_missing 1.0" in (await running.get("/metrics"))[1]
+        await bind(installed.one("ServiceAccount")["metadata"]["name"])
+        await running.until(lambda: running.said(f"the admission policy is in force for {installed.user}"))
+        assert "taint_eviction_controller_admission_policy_missing 0.0" in (await running.get("/metrics"))[1]
+        assert await running.end() == 0
 
 
 def pauses(config_map: Json) -> list[str]:

@@ -161,6 +161,29 @@ def test_names_of_what_has_no_namespace_contain_the_namespace(build: str) -> Non
             assert re.match(rf"{namespace_of(build)}[:.]taint-eviction-controller", document["metadata"]["name"])
 
 
+@pytest.mark.parametrize("build", INSTALLING)
+def test_two_installations_with_outer_namespaces_share_no_object(build: str, tmp_path: Path) -> None:
+    """An outer ``namespace:`` reaches the names of what has none; references follow. FlowSchemas are named by hand."""
+    shared: list[set[tuple[str, str]]] = []
+    for namespace in ("one", "two"):
+        directory = tmp_path / namespace
+        directory.mkdir()
+        around = {"resources": [os.path.relpath(MANIFESTS / build, directory)], "namespace": namespace}
+        (directory / "kustomization.yaml").write_text(yaml.safe_dump(around))
+        own = str(directory)
+        cluster_scoped = of_kind(own, *CLUSTER_SCOPED - {"Namespace", "FlowSchema"})
+        shared.append({(each["kind"], each["metadata"]["name"]) for each in cluster_scoped})
+        assert {name.partition("taint-eviction-controller")[0] for _, name in shared[-1]} == {
+            f"{namespace}:",
+            f"{namespace}.",
+        }
+        for binding in of_kind(own, "ClusterRoleBinding"):
+            assert binding["roleRef"]["name"] in {each["metadata"]["name"] for each in of_kind(own, "ClusterRole")}
+        policy = one(own, "ValidatingAdmissionPolicy")["metadata"]["name"]
+        assert one(own, "ValidatingAdmissionPolicyBinding")["spec"]["policyName"] == policy
+    assert not shared[0] & shared[1]
+
+
 @pytest.mark.parametrize("build", IN_CLUSTER)
 def test_the_pod_runs_as_the_account_that_has_the_rights(build: str) -> None:
     """Account, pod and bindings name the same account in the same namespace, and bind roles that are there."""
