@@ -54,4 +54,4 @@ class Plays:
 
 def plays() -> Plays:
     """Return few plays for every change, and many for a night (the environment says which)."""
-    return Plays(walks=100, shifts=20) if os.environ.get("NIGHT") else Plays(walks=4, shifts=3)
+    return Plays(walks=100, shifts=20) if os.environ.get("NIGHT") else Plays(walks=1, shifts=3)

@@ -1,18 +1,80 @@
-"""The mistakes of the model ``countdowns`` that the controller can make, put into the code one at a time.
+"""The mistakes of the model ``countdowns``, put into the code one at a time."""
 
-Those of ``hand-back`` itself need the command, which the laboratory does not play. The built-in controller's timer is
-not played either.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
+from tests.models import handing_back
 from tests.simulation import adoption_bugs
 
 from taint_eviction.adapters.adoptions import Adoptions
+from taint_eviction.core.adoption import places_to_mark
+from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.countdowns import Countdowns
+from taint_eviction.core.objects import Pod, Taint
 from taint_eviction.runtime.adopter import Adopter
+from taint_eviction_lab.simulation.control_state import SimulatedControlStateStore
+from taint_eviction_lab.simulation.faults import CallKind
 
 Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def said_once_confirmed(patch: pytest.MonkeyPatch) -> None:
+    """The command hand-back says that nothing is adopted as soon as that was confirmed."""
+    patch.setattr(handing_back.command, "LATE_WRITE_SECONDS", 0.0)
+
+
+def not_confirmed(patch: pytest.MonkeyPatch) -> None:
+    """The command hand-back does not wait until the leader has confirmed its order."""
+
+    async def not_waiting(*_: Any) -> float:
+        return float(handing_back.command.read_monotonic())
+
+    patch.setattr(handing_back.command, "_nobody_adopts", not_waiting)
+
+
+def any_order(patch: pytest.MonkeyPatch) -> None:
+    """A confirmation is stored whatever order there is by then."""
+
+    async def blindly(self: SimulatedControlStateStore, holder: str, order: Pause) -> None:
+        state = self._control_state
+
+        def confirm() -> None:
+            present = (state.control_state or ControlState()).no_adoption
+            if present is not None:
+                state.confirm_no_adoption(holder, present)
+
+        await self._calls.call(CallKind.WRITE_CONTROL_STATE, "", confirm)
+
+    patch.setattr(SimulatedControlStateStore, "confirm_no_adoption", blindly)
+
+
+def looks_once(patch: pytest.MonkeyPatch) -> None:
+    """A leader looks for notes only when it begins to lead."""
+    look, looked = Adopter._look, dict[int, float | None]()
+
+    async def once(self: Adopter) -> bool:
+        if id(self) in looked and looked[id(self)] == self._leads_since:
+            return True
+        looked[id(self)] = self._leads_since
+        return await look(self)
+
+    patch.setattr(Adopter, "_look", once)
+
+
+def back_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A mark is given back at once when its taint is gone, though the built-in controller may not have seen it yet."""
+    patch.setattr(Countdowns, "is_cancelled", lambda *_: True)
+
+
+def due_only(patch: pytest.MonkeyPatch) -> None:
+    """Only the toleration with the nearest deadline is marked."""
+
+    def nearest(pod: Pod, taints: Sequence[Taint]) -> frozenset[int]:
+        seconds = {place: pod.spec_tolerations[place].toleration_seconds or 0 for place in places_to_mark(pod, taints)}
+        return frozenset(sorted(seconds, key=lambda place: seconds[place])[:1])
+
+    patch.setattr("taint_eviction.runtime.adopter.places_to_mark", nearest)
 
 
 def old_orders(patch: pytest.MonkeyPatch) -> None:
@@ -43,9 +105,15 @@ def left_early(patch: pytest.MonkeyPatch) -> None:
 
 
 COUNTDOWN_BUGS: Mapping[str, Patch] = {
+    "SAID_ONCE_CONFIRMED": said_once_confirmed,
+    "NOT_CONFIRMED": not_confirmed,
+    "ANY_ORDER": any_order,
     "OLD_ORDERS": old_orders,
     "UNTESTED": adoption_bugs.adopted_by_name,
     "MARKED_FIRST": marked_first,
     "ENTRY_FOUND": entry_found,
     "LEFT_EARLY": left_early,
+    "LOOKS_ONCE": looks_once,
+    "BACK_AT_ONCE": back_at_once,
+    "DUE_ONLY": due_only,
 }

@@ -1,13 +1,19 @@
 """The moves of the environment in the model ``countdowns`` as scenarios, and what the code did in them as its traces.
 
-Without the built-in controller: what the code does before a timer, the scenarios of the catalogue show with times.
+A trace has the model's ticks, so that the properties about times are judged, too. There are two plays, as the model has
+two parts: people with ``hand-back``, and the built-in controller with its timers.
 """
 
+import asyncio
+import dataclasses
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tests.models.checking import Move
+import pytest
+from tests.models.checking import Bounds, Move
+from tests.models.handing_back import HandingBack
 from tests.simulation.exploring.playing import as_text, silenced
 
 from taint_eviction_lab.simulation import actions as do
@@ -22,18 +28,65 @@ from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
 from taint_eviction_lab.wiring import production_parsing, production_reporters
 
-# A request is decided within 60 s, which are two ticks.
-_TICK_SECONDS = 30.0
 # The moves of a leader until its first mark take longer than the code needs for it.
 _STEP_SECONDS = 1.5
-_AFTER_SECONDS = 200.0
-# Within what a request of a dead leader may still take.
-_LATE_SECONDS = 55.0
 _READ_SECONDS = 4.0
+_ENTER_SECONDS = 6.0
 # By then the first leader has written the format of the ConfigMap, which the model does not have.
 _FORMAT_SECONDS = 1.6
-_MAX_SECONDS = 600.0
-_SECONDS = 3600
+# No tick comes at the same instant as anything else.
+_FIRST_TICK_SECONDS = 0.37
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """How a part of the model is played: its ticks in seconds, and the owner's seconds.
+
+    ``late_seconds``: within what a request of a dead leader is decided, so that at most LIFE ticks come before.
+    ``after_seconds``: how long the play goes on after the last move of the environment. ``at_once``: countdowns are
+    taken over as soon as they run. ``look_seconds``: the hour after which a leader looks for notes again.
+    """
+
+    bounds: Bounds
+    tick_seconds: float
+    short: int
+    long: int
+    late_seconds: float
+    after_seconds: float
+    max_seconds: float
+    built_in: bool
+    at_once: bool
+    look_seconds: float
+
+
+# WAIT ticks are 75 s, and HOUR ticks 100 s. Nobody's seconds pass.
+HAND_BACK = Play(
+    bounds={"TIMERS": 0},
+    tick_seconds=25.0,
+    short=1800,
+    long=3600,
+    late_seconds=49.0,
+    after_seconds=280.0,
+    max_seconds=600.0,
+    built_in=False,
+    at_once=True,
+    look_seconds=95.0,
+)
+# SHORT ticks are 20 s, LONG ticks 25 s, and more than LAG ticks 10 s: what the controller knows of the built-in one.
+TIMERS = Play(
+    bounds={"PEOPLE": 0, "N": 2},
+    tick_seconds=5.0,
+    short=20,
+    long=25,
+    late_seconds=9.0,
+    after_seconds=45.0,
+    max_seconds=150.0,
+    built_in=True,
+    at_once=False,
+    look_seconds=3600.0,
+)
+
+JsonObject = dict[str, Any]
 
 # Which call a request of the model is.
 _CALLS = {
@@ -44,52 +97,55 @@ _CALLS = {
     "sends_confirmation": "writeControlState",
 }
 _LATE = ("leader_ends_request_late", "request_late")
+_OWNERS = ("owner_short", "owner_long", "owner_ever")
+_KEYS = ("maintenance", "upgrade")
+_HAND_BACK = {"gives back": "hand_back_gives_back", "says": "hand_back_says_nothing_is_adopted"}
 _BEGINS = {"leader_with_flag": True, "leader_without_flag": False}
 
 
-def _owner(toleration: str) -> dict[str, Any]:
-    return {"tolerate": {"pod": "web-0", "tolerations": [f"maintenance:NoExecute {toleration}"]}}
-
-
-_PEOPLE: dict[str, dict[str, Any]] = {
+_PEOPLE: Mapping[str, JsonObject] = {
     "taint_0": {"taint": "node-1 maintenance=now:NoExecute"},
     "untaint_0": {"untaint": "node-1 maintenance"},
-    "owner_long": _owner(f"for {_SECONDS // 2}"),
-    "owner_short": _owner(f"for {_SECONDS // 2}"),
-    "owner_ever": _owner("for ever"),
+    "taint_1": {"taint": "node-1 upgrade=now:NoExecute"},
+    "untaint_1": {"untaint": "node-1 upgrade"},
     "hand_back_orders": {"handBack": None},
     "order_ends": {"handBack": "undo"},
+    "built_in_restarts": {"restart": {"replica": "built-in", "after": 0.1}},
 }
 # How many of the environment's moves in a random walk are kept.
-_KEPT = {"taint_0": 0.5, "untaint_0": 0.5, "hand_back_orders": 0.3, "leader_ends": 0.3}
+_KEPT = {"taint_0": 0.5, "untaint_0": 0.5, "hand_back_orders": 0.3, "order_ends": 0.3, "leader_ends": 0.3}
 _STORED = {
     What.ADOPTS: "entered_it",
     What.ADOPTS_NO_MORE: "left_it",
     What.ADOPTION_CONFIRMED: "confirmed_it",
 }
 
-JsonObject = dict[str, Any]
-
 
 # From a model's moves to a scenario
 
 
-def scenario_of_countdowns(moves: Sequence[Move], shift: Callable[[], float], name: str) -> JsonObject:
+def scenario_of_countdowns(moves: Sequence[Move], play: Play, shift: Callable[[], float], name: str) -> JsonObject:
     """Return a scenario in which the environment makes its moves of a walk, each a little earlier or later.
 
     Whatever comes before the first leader comes before the start, so that the countdown runs when it begins to lead.
     """
-    environment = _EnvironmentOfAWalk(moves, shift)
+    environment = _EnvironmentOfAWalk(moves, play, shift)
     steps, adopts = environment.steps(), environment.first_adopts is not False
-    until = max([0.0, *(step["at"] for step in steps)]) + _AFTER_SECONDS
+    until = max([0.0, *(step["at"] for step in steps)]) + play.after_seconds
+    settings: JsonObject = {"adopt": adopts, "defaultTolerationSeconds": None}
+    if play.built_in:
+        settings["builtIn"] = "1.36"
+    if play.at_once:
+        settings |= {"adoptBefore": play.long, "linger": 5}
+    tolerations = [f"maintenance:NoExecute for {play.long}", f"upgrade:NoExecute for {play.short}"]
     return {
         "name": name,
         "about": "Moves of a model's environment.",
         "given": {
             "nodes": ["node-1", "node-2"],
-            "pods": [{"name": "web-0", "nodeName": "node-1", "tolerations": [f"maintenance:NoExecute for {_SECONDS}"]}],
+            "pods": [{"name": "web-0", "nodeName": "node-1", "tolerations": tolerations}],
         },
-        "settings": {"adopt": adopts, "defaultTolerationSeconds": None},
+        "settings": settings,
         "timeline": sorted(steps, key=lambda step: float(step["at"])),
         "until": until,
         "expect": {},
@@ -104,68 +160,113 @@ def thinned_countdowns(moves: Sequence[Move], rng: random.Random) -> list[Move]:
 class _EnvironmentOfAWalk:
     """Turns the environment's moves into steps. What the code does in the walk only says when they come."""
 
-    def __init__(self, moves: Sequence[Move], shift: Callable[[], float]) -> None:
+    def __init__(self, moves: Sequence[Move], play: Play, shift: Callable[[], float]) -> None:
         self._moves = moves
+        self._play = play
         self._shift = shift
         self._made: list[JsonObject] = []
         # Whether the first leader takes countdowns over, None: there was none yet.
         self.first_adopts: bool | None = None
         self._up, self._began, self._ended = False, 0.0, 0.0
-        self._ordered = self._entered = False
+        self._ordered = self._allowed = self._entered = False
         # When the leader was last told something that it acts upon; the call that it awaits, and what it was told then.
         self._told = 0.0
         self._awaited: tuple[str, float] | None = None
         self._slowed: JsonObject | None = None
+        # When something was changed that the built-in controller has not seen.
+        self._unseen: float | None = None
 
     def steps(self) -> list[JsonObject]:
         """Return the steps."""
         at = -30.0
-        for move in self._moves:
-            at += _TICK_SECONDS if move.name == "tick" else _STEP_SECONDS
-            if at > _MAX_SECONDS:
+        for place, move in enumerate(self._moves):
+            at += self._seconds(move)
+            if move.name == "leader_reads" and self._allowed:
+                # It also enters itself, and reads that, before it takes anything over.
+                at, self._allowed = at + _ENTER_SECONDS, False
+            if at > self._play.max_seconds:
                 break
             if move.name in _BEGINS and self.first_adopts is None:
                 at = 0.0
             self._note_request(move.name, at)
-            self._note_leader(move.name, at, round(at + self._shift(), 2))
+            self._note_built_in(move.name, at)
+            self._note_leader(move.name, at, round(at + self._shift(), 2), self._moves[place + 1 :])
         if self.first_adopts is not None and not self._up:
             self._made.append({"at": self._ended, "restart": {"after": 1, "adopt": True}})
         return self._made
 
+    def _seconds(self, move: Move) -> float:
+        return self._play.tick_seconds if move.name == "tick" else _STEP_SECONDS
+
     def _note_request(self, name: str, at: float) -> None:
         if name in _CALLS:
-            if name == "sends_mark" and not self._entered:
+            if name == "sends_mark" and not self._entered and self._play.at_once:
                 # This leader has not said that it takes countdowns over, and not for want of an answer alone.
-                self._made.append(_slow("writeControlState", self._began, at, _LATE_SECONDS))
+                self._made.append(_slow("writeControlState", self._began, at, self._play.late_seconds))
             self._entered |= name == "sends_entry"
             self._awaited = (_CALLS[name], self._told)
         elif self._awaited is None:
             return
         elif name == "answered":
             if self._slowed is not None:
-                self._slowed["delay"]["by"] = round(at - self._awaited[1] + _STEP_SECONDS, 2)
+                by = at - self._awaited[1] + _STEP_SECONDS
+                self._slowed["delay"]["by"] = round(min(by, self._play.late_seconds), 2)
             self._awaited = self._slowed = None
         elif name in _LATE:
-            self._made.append(_slow(*self._awaited, at, _LATE_SECONDS))
-        elif name in _PEOPLE and self._slowed is None:
+            late = _slow(*self._awaited, at, self._play.late_seconds)
+            if self._slowed is None:
+                self._made.append(late)
+            else:
+                self._slowed["delay"] = late["delay"]
+        elif (name in _PEOPLE or name == "tick") and self._slowed is None:
             self._slowed = _slow(*self._awaited, at, 1.0)
             self._made.append(self._slowed)
 
-    def _note_leader(self, name: str, at: float, when: float) -> None:
-        if name in _PEOPLE:
+    def _note_built_in(self, name: str, at: float) -> None:
+        """Suspend the built-in controller from a change until it is to see it, for less than LAG."""
+        if not self._play.built_in:
+            return
+        if name == "built_in_sees":
+            if self._unseen is not None and 0.0 <= self._unseen < at - self._play.tick_seconds:
+                seconds = min(at - self._unseen - _STEP_SECONDS, self._play.tick_seconds - 1.0)
+                freeze = {"replica": "built-in", "for": round(seconds, 2)}
+                self._made.append({"at": round(self._unseen - 0.1, 2), "freeze": freeze})
+            self._unseen = None
+        elif name in _PEOPLE and self._unseen is None:
+            self._unseen = at
+
+    def _note_leader(self, name: str, at: float, when: float, then: Sequence[Move]) -> None:
+        if name in _PEOPLE or name in _OWNERS:
             self._told = at
             self._ordered = name == "hand_back_orders" or (self._ordered and name != "order_ends")
-            self._made.append({"at": when, **_PEOPLE[name]})
+            self._allowed = name == "order_ends"
+            self._made.append({"at": when, **(_PEOPLE[name] if name in _PEOPLE else self._owner(name))})
+            if "order" in name and self._up:
+                self._keep_from_reading(when, then)
         elif name.startswith("leader_ends"):
             self._up, self._ended = False, when
         elif name in _BEGINS:
             self._begin(_BEGINS[name], at, when)
 
+    def _owner(self, name: str) -> JsonObject:
+        seconds = {"owner_short": f"for {self._play.short}", "owner_long": f"for {self._play.long}"}
+        tolerations = [f"maintenance:NoExecute {seconds.get(name, 'for ever')}"]
+        return {"tolerate": {"pod": "web-0", "tolerations": tolerations}}
+
+    def _keep_from_reading(self, when: float, then: Sequence[Move]) -> None:
+        """Keep the leader from reading what was just ordered until it reads in the walk."""
+        names = [move.name for move in then]
+        ends = [names.index(name) for name in ("leader_reads", "leader_ends") if name in names]
+        seconds = sum(map(self._seconds, then[: min(ends, default=len(then))]))
+        if seconds > self._play.tick_seconds:
+            unread = {"call": "readControlState", "for": round(seconds, 2)}
+            self._made.append({"at": round(when - 0.01, 2), "refuse": unread})
+
     def _begin(self, adopts: bool, at: float, when: float) -> None:
         """Let a leader begin; the first one at the start of the scenario, whatever happened before."""
         if self.first_adopts is None:
             self.first_adopts = adopts
-            self._made = [{**step, "at": min(float(step["at"]), -1.0)} for step in self._made]
+            self._made = [{**step, "at": round(place / 100 - 1.0, 2)} for place, step in enumerate(self._made)]
         elif not self._up:
             after = max(0.1, round(when - self._ended, 2))
             self._made.append({"at": self._ended, "restart": {"after": after, "adopt": adopts}})
@@ -185,69 +286,102 @@ def _slow(call: str, since: float, until: float, by: float) -> JsonObject:
 
 
 class _CountdownTrace(Timeline):
-    """Collects the moves of the code, of the API server, and of people, in their order."""
+    """Collects the moves of the code, of the API server, and of people, in their order, with ticks."""
 
-    def __init__(self, adopts: bool) -> None:
+    def __init__(self, play: Play, adopts: bool) -> None:
         super().__init__()
         self.moves: list[Move] = []
         self.adopts = adopts
-        self._tainted = False
+        self._play = play
+        self._tainted: set[str] = set()
+
+    def note(self, name: str) -> None:
+        """Note a move."""
+        self.moves.append(Move(name))
+
+    def keep_ticking(self) -> None:
+        """Note a tick now and then."""
+        self.note("tick")
+        asyncio.get_running_loop().call_later(self._play.tick_seconds, self.keep_ticking)
 
     def add(self, entry: TimelineEntry) -> None:
         """Note an entry."""
         super().add(entry)
+        if entry.subject.startswith("built-in"):
+            return
         match entry.what:
             case What.STARTED:
-                self.moves.append(Move("leader_with_flag" if self.adopts else "leader_without_flag"))
+                self.note("leader_with_flag" if self.adopts else "leader_without_flag")
             case What.KILLED:
-                self.moves.append(Move("leader_ends"))
-            case _ if entry.what in _STORED:
-                self.moves.append(Move(_STORED[entry.what]))
+                self.note("leader_ends")
+            case What.ADOPTS_NO_MORE if self.hands_back.writes:
+                pass
+            case _ if entry.what in _STORED and not self._play.built_in:
+                self.note(_STORED[entry.what])
             case _:
                 pass
 
+    hands_back: HandingBack
+
     def trace(self, trace: Trace) -> None:
         """Note one phase of one call about the pod."""
-        if trace.call not in (CallKind.ADOPT, CallKind.GIVE_BACK):
-            return
         marks = trace.call is CallKind.ADOPT
-        match trace.phase:
-            case Phase.SENT:
-                self.moves.append(Move("sends_mark" if marks else "sends_give_back"))
-            case Phase.CARRIED_OUT:
-                self.moves.append(Move("marked" if marks else "given_back"))
-            case Phase.REFUSED:
-                self.moves.append(Move("refused"))
+        match trace.call, trace.phase:
+            case CallKind.ADOPT | CallKind.GIVE_BACK, Phase.SENT:
+                self.note("sends_mark" if marks else "sends_give_back")
+            case CallKind.ADOPT | CallKind.GIVE_BACK, Phase.CARRIED_OUT:
+                self.note("marked" if marks else "given_back")
+            case CallKind.ADOPT | CallKind.GIVE_BACK, Phase.REFUSED:
+                self.note("refused")
+            case CallKind.DELETE | CallKind.EVICT, Phase.SENT:
+                self.note("built_in_evicts" if trace.process.startswith("built-in") else "evicts")
             case _:
                 pass
 
     def step(self, action: do.Action) -> None:
         """Note what people, or the node, do."""
         match action:
-            case do.AddTaints() if not self._tainted:
-                self._tainted = True
-                self.moves.append(Move("taint_0"))
-            case do.RemoveTaints() if self._tainted:
-                self._tainted = False
-                self.moves.append(Move("untaint_0"))
-            case do.ChangeTolerations():
-                ever = all(each.get("tolerationSeconds") is None for each in action.tolerations)
-                self.moves.append(Move("owner_ever" if ever else "owner_long"))
+            case do.AddTaints():
+                for taint in action.taints:
+                    if taint["key"] not in self._tainted:
+                        self._tainted.add(taint["key"])
+                        self.note(f"taint_{_KEYS.index(taint['key'])}")
+            case do.RemoveTaints():
+                for key, _ in action.taints or ():
+                    self._tainted.remove(key)
+                    self.note(f"untaint_{_KEYS.index(key)}")
+            case do.Restart() if action.replica == do.BUILT_IN:
+                self.note("built_in_restarts")
             case suspend.HandBack():
-                self.moves.append(Move("order_ends" if action.undo else "hand_back_orders"))
+                self.note("order_ends" if action.undo else "hand_back_orders")
             case _:
                 pass
 
+    def owner(self, before: int | None, after: int | None) -> None:
+        """Note that the owner sets the seconds of the first toleration."""
+        if before != after:
+            names = {self._play.short: "owner_short", self._play.long: "owner_long"}
+            self.note("owner_ever" if after is None else names[after])
 
-def play_countdowns(document: JsonObject) -> list[Move]:
+    def until_the_end(self) -> list[Move]:
+        """Return the moves until the pod is ended."""
+        names = [move.name for move in self.moves]
+        ends = [names.index(name) for name in ("evicts", "built_in_evicts") if name in names]
+        return self.moves[: min(ends, default=len(names)) + 1]
+
+
+def play_countdowns(document: JsonObject, play: Play) -> list[Move]:
     """Play a scenario; return the trace of what the code did about the countdown of the pod."""
     scenario = read_scenario(as_text(document), str(document["name"]))
-    with silenced():
-        return run_virtually(_played(scenario), min([0.0, *(step.at for step in scenario.steps)]))
+    with silenced(), pytest.MonkeyPatch.context() as patch:
+        if play.at_once:
+            patch.setattr("taint_eviction.core.countdowns._SHARE", 1.0)
+        patch.setattr("taint_eviction.runtime.adopter._LOOK_SECONDS", play.look_seconds)
+        return run_virtually(_played(scenario, play), min([0.0, *(step.at for step in scenario.steps)]))
 
 
-async def _played(scenario: Scenario) -> list[Move]:
-    trace = _CountdownTrace(scenario.settings.adoption.enabled)
+async def _played(scenario: Scenario, play: Play) -> list[Move]:
+    trace = _CountdownTrace(play, scenario.settings.adoption.enabled)
     stage = ReplayStage(
         trace,
         scenario.settings,
@@ -256,8 +390,11 @@ async def _played(scenario: Scenario) -> list[Move]:
         default_toleration_seconds=scenario.default_toleration_seconds,
         auditor=trace.trace,
         reporters=production_reporters,
+        built_in=scenario.built_in,
     )
+    hands_back = trace.hands_back = HandingBack(stage, lambda what: trace.note(_HAND_BACK[what]))
     stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.control_state)
+    trace.keep_ticking()
     started = False
     for step in scenario.steps:
         if step.at >= 0 and not started:
@@ -268,15 +405,36 @@ async def _played(scenario: Scenario) -> list[Move]:
         if isinstance(step.action, do.Restart) and step.action.adopts is not None:
             trace.adopts = step.action.adopts
         try:
-            await stage.perform(step)
+            await _perform(stage, step, trace, hands_back)
         except Impossible:
             continue
-        trace.step(step.action)
     if not started:
         await sleep_until(0.0)
         stage.start_controllers()
     await sleep_until(scenario.until or 0.0)
     stage.busy()
-    moves = list(trace.moves)
+    moves = trace.until_the_end()
+    hands_back.end()
     await stage.kill_controllers()
     return moves
+
+
+async def _perform(stage: ReplayStage, step: do.ScenarioStep, trace: _CountdownTrace, hands_back: HandingBack) -> None:
+    match action := step.action:
+        case suspend.HandBack():
+            if action.undo:
+                hands_back.undo()
+            else:
+                hands_back.begin()
+            trace.step(action)
+        case do.ChangeTolerations():
+            pod = stage.cluster.pod(action.pod)
+            if pod is None:
+                raise Impossible("the pod is gone")
+            first, *others = pod["spec"]["tolerations"]
+            changed = dataclasses.replace(action, tolerations=(action.tolerations[0], *others))
+            await stage.perform(dataclasses.replace(step, action=changed))
+            trace.owner(first.get("tolerationSeconds"), action.tolerations[0].get("tolerationSeconds"))
+        case _:
+            await stage.perform(step)
+            trace.step(action)

@@ -56,10 +56,10 @@
 #define BEGIN skip;
 #define END
 #define TRACED 0
-#else                        /* accepts a trace: its moves in their order, with ticks and hidden moves in between */
-#define hidden(what) (what == tick || what == request_late || what == late_request_lost || what == leader_reads || \
-                      what == looks || what == sends_entry || what == sends_leave || what == sends_confirmation || \
-                      what == nothing_done || what == outdated)
+#else                        /* accepts a trace: its moves and ticks in their order, with hidden moves in between */
+#define hidden(what) (what == request_late || what == late_request_lost || what == leader_reads || what == looks || \
+                      what == sends_entry || what == sends_leave || what == sends_confirmation || what == nothing_done || \
+                      what == outdated || what == built_in_sees || what == hand_back_waits)
 #define seen(what) (!violated && (hidden(what) || expected(what, 0)))
 #define see(what) if :: hidden(what) -> skip :: else -> at++ fi
 #define holds(property) violated = violated || !(property)
@@ -146,7 +146,7 @@ inline decide(r) {                   /* the API server decides a request */
        :: else fi }
 inline leaderless() { up = 0; flag = 0; fresh = 0; heard = 0; this_order = 0; entered = 0; saw_entry = 0;
     knows = 0; clean = 0; age = 0;
-    look = 0; quiet = 0; able = 0; owed = 0 }
+    look = 0; able = 0; owed = 0 }
 
 #define owes (!TRACED && (idle && up && fresh && flag && !heard && !entered || idle && adopts && some(counts) \
     && earliest <= BEFORE || idle && gives && knows && some(returns) || PEOPLE && gives && look == 0))
@@ -187,13 +187,13 @@ active proctype all_of_it() {
     /* The built-in controller. */
     MOVE(built_in_sees, stale) stale = 0; find_least();
            if :: least == NEVER -> timer = NEVER :: least != NEVER && timer == NEVER -> timer = least :: else fi }
-    MOVE(built_in_restarts, timer != NEVER) timer = NEVER; stale = (stale ->
+    MOVE(built_in_restarts, timer != NEVER || TRACED) timer = NEVER; stale = (stale ->
            stale : 1) }          /* it restarts */
     MOVE(built_in_evicts, timer == 0) holds(able < ENOUGH); /* P3 */ gone = 1 }
     /* Leaders begin and die; requests are decided, late or lost. */
-    MOVE(leader_with_flag, !up) leaderless(); up = 1; flag = 1; fresh = (OLD_ORDERS || !PEOPLE);
+    MOVE(leader_with_flag, !up) quiet = 0; up = 1; flag = 1; fresh = (OLD_ORDERS || !PEOPLE);
            entered = !PEOPLE; knows = !PEOPLE; entry = (entry || !PEOPLE) }
-    MOVE(leader_without_flag, PEOPLE && !up) leaderless(); up = 1; fresh = OLD_ORDERS }
+    MOVE(leader_without_flag, PEOPLE && !up) quiet = 0; up = 1; fresh = OLD_ORDERS }
     MOVE(leader_ends, up && idle) leaderless() }
     MOVE((TRACED -> leader_ends : leader_ends_request_late), up && !idle && late[0].kind == 0) give_up(0);
            leaderless() }
@@ -211,7 +211,7 @@ active proctype all_of_it() {
     /* The leader. */
     MOVE(leader_reads, PEOPLE && up && (!fresh || heard != order || heard && !this_order || saw_entry != entry))
            fresh = 1; heard = order; this_order = order; saw_entry = entry;
-               if :: ENTRY_FOUND && entry -> entered = 1 :: else fi }
+           entered = entry && (entered || ENTRY_FOUND) }
     MOVE(sends_entry, up && idle && fresh && flag && !heard && !entered) send(Enter) }
     MOVE(sends_mark, adopts && idle && some(counts))
            send(Mark); find_least(); all = 0;
@@ -227,7 +227,7 @@ active proctype all_of_it() {
            look = (LOOKS_ONCE -> NEVER : (age == 0 -> WAIT : HOUR)) }
     MOVE(sends_leave, gives && idle && !flag && clean && (age == WAIT || LEFT_EARLY) && saw_entry)
            send(Leave) }
-    MOVE(sends_confirmation, up && idle && fresh && heard && !confirmed) send(Confirm);
+    MOVE(sends_confirmation, up && idle && fresh && heard && (!confirmed || TRACED)) send(Confirm);
            mine.tested = this_order }
     MOVE(evicts, TIMERS && up && fresh && some(due)) holds(some(passed)); /* P2 */ gone = 1 }
     /* People and hand-back. */
@@ -239,7 +239,7 @@ active proctype all_of_it() {
            spec[i] = note[i]; note[i] = 0 :: else fi);
            written(); holds(!some(wrong)) }
     MOVE(hand_back_says_nothing_is_adopted, hand_back == Counting && (quiet == WAIT || SAID_ONCE_CONFIRMED) &&
-           !some(noted)) hand_back = Said }
+           !some(noted)) hand_back = Said; entry = 0; overtaken(Leave, Leave) }
     MOVE(order_ends, order) undisturbed(); this_order = ANY_ORDER; hand_back = Nobody; order = 0;
            confirmed = 0; quiet = 0; if :: !ANY_ORDER -> overtaken(Confirm, Confirm) :: else fi }
     :: gone -> break

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from taint_eviction.core.effects import Work
+from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.leadership import Elector, LeaseRecord, NoElection
 from taint_eviction_lab.simulation.lease import SimulatedLease
@@ -87,11 +88,39 @@ def untested(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedLease, "swap", blindly)
 
 
+def released_at_work(patch: pytest.MonkeyPatch) -> None:
+    """A process that is ended releases the Lease before its work has ended, and completes that within its deadline."""
+    stop = Driver.stop
+
+    async def release_and_stop(self: Driver, grace_seconds: float) -> bool:
+        elector = self._gate
+        assert isinstance(elector, Elector)
+        until = elector._renewed_at + elector._settings.renew_deadline_seconds
+        term = elector.term
+        await elector.release()
+        patch.setattr(elector, "term", term)
+        patch.setattr(elector, "may_act", lambda: elector._clock.now().at < until)
+        patch.setattr(elector, "_attempt", _never)
+        return await stop(self, grace_seconds)
+
+    patch.setattr(Driver, "stop", release_and_stop)
+
+
+async def _never(_max_seconds: float) -> bool:
+    return False
+
+
+def never_taken_over(patch: pytest.MonkeyPatch) -> None:
+    """A standby never takes the Lease of a process that does not renew it: the properties about order say nothing."""
+    patch.setattr(Elector, "_is_running", lambda *_: True)
+
+
 LEASE_BUGS: Mapping[str, Patch] = {
     "NO_FENCE": no_fence,
     "CLOCK_STOPS": clock_stops,
     "COUNTED_FROM_ANSWER": counted_from_answer,
     "LEASE_NO_LONGER": lease_no_longer,
     "TIMES_BELIEVED": times_believed,
+    "RELEASED_AT_WORK": released_at_work,
     "UNTESTED": untested,
 }

@@ -8,13 +8,13 @@ from typing import Any
 from tests.models.checking import Move
 from tests.simulation.exploring.playing import as_text, silenced
 
-from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
+from taint_eviction_lab.simulation.process import ControllerProcess
 from taint_eviction_lab.simulation.replay import sleep_until
 from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
 from taint_eviction_lab.simulation.stage import ReplayStage
-from taint_eviction_lab.simulation.timeline import Timeline
+from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
 from taint_eviction_lab.simulation.virtual_loop import run_virtually
 from taint_eviction_lab.wiring import production_parsing, production_reporters
 
@@ -24,13 +24,14 @@ TICK_SECONDS = 8.0
 # By then somebody leads.
 _BEGIN_SECONDS = 6.0
 _STEP_SECONDS = 0.1
-_AFTER_SECONDS = 40.0
+# How soon somebody leads when nothing is disturbed any more: a Lease, which is looked at every 4.4 s at most.
+LEADS_WITHIN_SECONDS = 15.0 + 2 * 4.4 + 1.0
 _MAX_SECONDS = 90.0
 # A process of a name that no longer exists.
 NOBODY_ANY_MORE = REPLICAS + 1
 
 # How many of the environment's moves in a random walk are kept.
-_KEPT = {"crashes": 0.06, "suspended": 0.4, "unanswered": 0.4}
+_KEPT = {"crashes": 0.06, "suspended": 0.4, "unanswered": 0.4, "releases_lease": 0.1}
 
 JsonObject = dict[str, Any]
 
@@ -44,7 +45,7 @@ def scenario_of(moves: Sequence[Move], shift: Callable[[], float], name: str) ->
     Pods of tainted nodes are due all the time, so that whoever may act sends requests.
     """
     steps = _Steps(moves, shift).steps()
-    until = max([_BEGIN_SECONDS, *(step["at"] for step in steps)]) + _AFTER_SECONDS
+    until = max([_BEGIN_SECONDS, *map(_end_of, steps)]) + LEADS_WITHIN_SECONDS
     pods = [
         {"name": f"web-{k}", "nodeName": f"node-{k % 2}", "tolerations": [f"maintenance for {1 + k // 2}"]}
         for k in range(2 * round(until))
@@ -59,6 +60,13 @@ def scenario_of(moves: Sequence[Move], shift: Callable[[], float], name: str) ->
         "until": until,
         "expect": {},
     }
+
+
+def _end_of(step: JsonObject) -> float:
+    """Return when a step disturbs nothing any more."""
+    (what,) = (value for key, value in step.items() if key != "at")
+    spans = (what.get(name, 0.0) for name in ("for", "by", "back", "connect", "after"))
+    return float(step["at"] + sum(spans))
 
 
 def thinned(moves: Sequence[Move], rng: random.Random) -> list[Move]:
@@ -114,6 +122,10 @@ class _Steps:
             case "crashes":
                 self._lasting.pop(move.of, None)
                 self._make(at, {"restart": {"replica": self._number(move.of), "after": 1}})
+            case "releases_lease":
+                # So that the process has begun evictions, which it completes.
+                self._make(at - 1.0, {"delay": {"call": "mark", "for": 1.5, "by": 5}})
+                self._make(at, {"restart": {"replica": self._number(move.of), "after": 1, "gracefully": True}})
             case "suspended":
                 # So that the process has begun an eviction, or awaits an answer, and hears late what happened since.
                 self._make(at - 1.0, {"delay": {"call": "delete", "for": 1.5, "connect": 0.6}})
@@ -166,10 +178,11 @@ class _Call:
     arrived: int = -1
 
 
-class _LeaseTrace:
+class _LeaseTrace(Timeline):
     """Collects the moves of the code in their order."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.moves: list[Move | None] = []
         self._calls: dict[tuple[str, int], _Call] = {}
         self._latest: dict[str, int] = {}
@@ -185,10 +198,12 @@ class _LeaseTrace:
             case _:
                 pass
 
-    def crashed(self, process: str) -> None:
+    def add(self, entry: TimelineEntry) -> None:
         """Note that a process has ended."""
-        self.dead.add(process)
-        self.moves.append(Move("crashes", _slot(process)))
+        super().add(entry)
+        if entry.what is What.KILLED:
+            self.dead.add(entry.subject)
+            self.moves.append(Move("crashes", _slot(entry.subject)))
 
     def _note_lease(self, trace: Trace) -> None:
         key, slot = (trace.process, trace.number), _slot(trace.process)
@@ -199,7 +214,7 @@ class _LeaseTrace:
                 self._calls[key] = _Call(trace.process, trace.call)
                 self._latest[trace.process] = trace.number
                 if writes:
-                    self.moves.append(Move("writes_lease", slot))
+                    self.moves.append(Move("writes_lease" if trace.subject else "releases_lease", slot))
             case Phase.CARRIED_OUT if writes:
                 self.moves.append(self._stored(trace, slot))
             case Phase.CARRIED_OUT:
@@ -227,17 +242,25 @@ def _slot(process: str) -> int:
     return int(process.split()[1].rstrip(",")) - 1
 
 
-def play_lease(document: JsonObject) -> list[Move]:
-    """Play a scenario; return the trace of what the code did about the Lease, and of evictions."""
+@dataclass(frozen=True, slots=True)
+class PlayedLease:
+    """What the code did about the Lease, and about evictions; ``leads``: somebody leads in the end (P3)."""
+
+    trace: list[Move]
+    leads: bool
+
+
+def play_lease(document: JsonObject) -> PlayedLease:
+    """Play a scenario until somebody must lead again."""
     scenario = read_scenario(as_text(document), str(document["name"]))
     with silenced():
         return run_virtually(_played(scenario), min([0.0, *(step.at for step in scenario.steps)]))
 
 
-async def _played(scenario: Scenario) -> list[Move]:
+async def _played(scenario: Scenario) -> PlayedLease:
     recorder = _LeaseTrace()
     stage = ReplayStage(
-        Timeline(),
+        recorder,
         scenario.settings,
         production_parsing(),
         seed=scenario.name,
@@ -250,12 +273,10 @@ async def _played(scenario: Scenario) -> list[Move]:
     stage.start_controllers()
     for step in scenario.steps:
         await sleep_until(step.at)
-        if isinstance(step.action, do.Restart):
-            process = stage.replicas[step.action.replica - 1].process
-            if process is not None:
-                recorder.crashed(process.name)
         await stage.perform(step)
     await sleep_until(scenario.until or 0.0)
     stage.busy()
+    trace = [move for move in recorder.moves if move is not None]
+    leads = any(isinstance(each.process, ControllerProcess) and each.process.leads for each in stage.replicas)
     await stage.kill_controllers()
-    return [move for move in recorder.moves if move is not None]
+    return PlayedLease(trace, leads)

@@ -6,54 +6,54 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.models.accepting import Acceptor, Judgement
-from tests.models.bounds import SMALLEST, plays
+from tests.models.bounds import SMALLEST, part_of, plays
 from tests.models.checking import Move, mistakes, spin_is_missing, visit_all, walk
 from tests.models.countdown_bugs import COUNTDOWN_BUGS
-from tests.models.countdown_scenarios import play_countdowns, scenario_of_countdowns, thinned_countdowns
+from tests.models.countdown_scenarios import (
+    HAND_BACK,
+    TIMERS,
+    play_countdowns,
+    scenario_of_countdowns,
+    thinned_countdowns,
+)
 
 pytestmark = pytest.mark.skipif(bool(spin_is_missing()), reason=f"the model checker is missing: {spin_is_missing()}")
 
-_BOUNDS = SMALLEST["countdowns"]["hand-back"]
+_PLAYS = {"hand-back": HAND_BACK, "timers": TIMERS, "two taints": TIMERS}
 
 
 @functools.cache
-def _acceptor() -> Acceptor:
-    return Acceptor("countdowns", _BOUNDS)
+def _acceptor(part: str) -> Acceptor:
+    return Acceptor("countdowns", _PLAYS[part].bounds)
 
 
-def _played(moves: Sequence[Move], name: str) -> Iterator[tuple[Judgement, str]]:
+def _played(moves: Sequence[Move], part: str, name: str) -> Iterator[tuple[Judgement, str]]:
     """Play the environment of a walk with small shifts of time; yield what the model says about each."""
+    play = _PLAYS[part]
     for shift in range(plays().shifts):
         rng = random.Random(f"{name}/{shift}")
-        document = scenario_of_countdowns(moves, functools.partial(rng.uniform, -0.5, 0.5), f"{name}/{shift}")
-        trace = play_countdowns(document)
-        yield _acceptor().judge(trace), f"shift {shift}: {document['timeline']}\n{[move.name for move in trace]}"
+        document = scenario_of_countdowns(moves, play, functools.partial(rng.uniform, -0.5, 0.5), f"{name}/{shift}")
+        trace = play_countdowns(document, play)
+        judgement = _acceptor("timers" if play is TIMERS else part).judge(trace)
+        yield judgement, f"shift {shift}: {document['timeline']}\n{[move.name for move in trace]}"
 
 
-@pytest.mark.parametrize(
-    "mistake", [name for name in mistakes("countdowns") if name not in ("BACK_AT_ONCE", "DUE_ONLY")]
-)
-def test_counterexamples_played_for_the_code_are_accepted(mistake: str) -> None:
-    """In the environment of each counterexample, the code does what the model can do."""
-    for judgement, scenario in _played(_counterexample(mistake), mistake):
+@pytest.mark.parametrize("mistake", mistakes("countdowns"))
+def test_each_mistake_is_found_in_the_model_and_in_the_code(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a counterexample; played, the model accepts what the code does, and refuses it with the mistake."""
+    part = part_of("countdowns", mistake)
+    moves = visit_all("countdowns", {**SMALLEST["countdowns"][part], "MISTAKE": mistakes("countdowns")[mistake]}).moves
+    assert moves
+    for judgement, scenario in _played(moves, part, mistake):
         assert judgement.accepted, f"{judgement}\n{scenario}"
-
-
-@pytest.mark.parametrize("seed", range(1, 1 + plays().walks))
-def test_walks_played_for_the_code_are_accepted(seed: int) -> None:
-    """In the environment of a random walk through the model, the code does what the model can do."""
-    moves = thinned_countdowns(walk("countdowns", _BOUNDS, seed), random.Random(seed))
-    for judgement, scenario in _played(moves, f"walk {seed}"):
-        assert judgement.accepted, f"{judgement}\n{scenario}"
-
-
-@pytest.mark.parametrize("mistake", COUNTDOWN_BUGS)
-def test_each_mistake_of_the_code_is_refused(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the mistake in the code, the model refuses what the code does in the environment of the counterexample."""
-    moves = _counterexample(mistake)
     COUNTDOWN_BUGS[mistake](monkeypatch)
-    assert any(not judgement.accepted for judgement, _ in _played(moves, mistake))
+    assert any(not judgement.accepted for judgement, _ in _played(moves, part, mistake))
 
 
-def _counterexample(mistake: str) -> tuple[Move, ...]:
-    return visit_all("countdowns", {**_BOUNDS, "MISTAKE": mistakes("countdowns")[mistake]}).moves
+@pytest.mark.parametrize("part", ["hand-back", "timers"])
+@pytest.mark.parametrize("seed", range(1, 1 + plays().walks))
+def test_walks_played_for_the_code_are_accepted(part: str, seed: int) -> None:
+    """In the environment of a random walk through the model, the code does what the model can do."""
+    moves = thinned_countdowns(walk("countdowns", SMALLEST["countdowns"][part], seed), random.Random(seed))
+    for judgement, scenario in _played(moves, part, f"walk {seed}"):
+        assert judgement.accepted, f"{judgement}\n{scenario}"

@@ -156,12 +156,14 @@ class ResetCondition:
 class Restart:
     """Kill the controller (with replicas: this one) and start it again ``after_seconds`` later.
 
-    ``adopts``: whether it takes countdowns over from then on, None: as before.
+    ``adopts``: whether it takes countdowns over from then on, None: as before. ``gracefully``: what is under way ends
+    first, and the Lease is released.
     """
 
     after_seconds: float
     replica: int = 1
     adopts: bool | None = None
+    gracefully: bool = False
 
 
 @dataclass(frozen=True, slots=True)

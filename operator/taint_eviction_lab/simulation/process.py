@@ -104,6 +104,7 @@ class ControllerProcess(Killable):
             found = timeline_comparisons(world.timeline, clock)
             self._shadow = Shadow(lambda: self.live.controller.status, gate.may_act, found)
             reporters.append(self._shadow)
+        self._gate = gate
         doors = Doors(
             clock=clock.server_clock,
             reader=api,
@@ -122,7 +123,8 @@ class ControllerProcess(Killable):
         context = copy_context()
         context.run(FREEZER.set, self.freezer)
         assembled = context.run(assemble, doors, settings, rng)
-        self.live, self.engine = assembled.live, assembled.engine
+        self.live, self.engine, self._driver = assembled.live, assembled.engine, assembled.driver
+        self._grace_seconds = settings.grace_seconds
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
@@ -135,6 +137,19 @@ class ControllerProcess(Killable):
                 group.create_task(self._elector.run(), name="elector")
             if self._shadow is not None:
                 group.create_task(look_after(self._shadow, self.live.clock), name="shadow")
+
+    async def end(self) -> None:
+        """End as after SIGTERM (``runtime.lifecycle``): what is under way ends first, then the Lease is released."""
+        await self._driver.stop(self._grace_seconds)
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if self._elector is not None:
+            await self._elector.release()
+
+    @property
+    def leads(self) -> bool:
+        """Return whether the process may act now."""
+        return self._gate.may_act()
 
     def has_plans(self) -> bool:
         """Return whether anything is scheduled or in flight."""

@@ -43,14 +43,16 @@ class ProcessReading(ObjectReading):
         return self.text(fields["by"], "by") if "by" in fields else do.KUBECTL
 
     def restart(self, at: Marked) -> do.Action | None:
-        """Read ``restart``: nothing, or ``after``, ``replica`` and ``adopt``."""
+        """Read ``restart``: nothing, or ``after``, ``replica``, ``adopt`` and ``gracefully``."""
         if at.value is None:
             return do.Restart(0.0)
-        fields = self.needed(at, ("after", "replica", "adopt"), (), "restart")
+        fields = self.needed(at, ("after", "replica", "adopt", "gracefully"), (), "restart")
         if fields is None:
             return None
         adopts = self.boolean(fields["adopt"], "adopt") if "adopt" in fields else None
-        return do.Restart(self._optional_seconds(fields, "after") or 0.0, self._replica(fields) or 1, adopts)
+        gracefully = "gracefully" in fields and self.boolean(fields["gracefully"], "gracefully")
+        after_seconds = self._optional_seconds(fields, "after") or 0.0
+        return do.Restart(after_seconds, self._replica(fields) or 1, adopts, gracefully)
 
     def freeze(self, at: Marked) -> do.Action | None:
         """Read ``freeze``."""

@@ -71,6 +71,7 @@ class SimulatedReplica:
         )
         self._incarnations = 0
         self._starting: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start a process."""
@@ -89,7 +90,10 @@ class SimulatedReplica:
         return f"{self._name} {self._incarnations}"
 
     async def kill(self) -> None:
-        """End the process, if there is one; raise a bug that had ended it before."""
+        """End the process at once, if there is one; raise a bug that had ended it before."""
+        if self._ending is not None and self._ending is not asyncio.current_task():
+            self._ending.cancel()
+        self._ending = None
         if self._starting is not None:
             self._starting.cancel()
         if self.process is not None:
@@ -97,8 +101,15 @@ class SimulatedReplica:
             await process.kill()
             self._timeline.add(TimelineEntry(virtual_now(), What.KILLED, self._process_name))
 
-    async def restart(self, after_seconds: float, adopts: bool | None = None) -> None:
-        """End the process and start another one ``after_seconds`` later; ``adopts`` None: it adopts if this one did."""
+    async def restart(self, after_seconds: float, adopts: bool | None = None, gracefully: bool = False) -> None:
+        """End the process and start another one ``after_seconds`` later; ``adopts`` None: it adopts if this one did.
+
+        ``gracefully``: this returns at once, and the process ends when nothing of its work is under way.
+        """
+        if gracefully and isinstance(self.process, ControllerProcess):
+            ending = self._restart_gracefully(self.process, after_seconds, adopts)
+            self._ending = asyncio.get_running_loop().create_task(ending, name=f"end {self._process_name}")
+            return
         await self.kill()
         if adopts is not None:
             settings = self._surroundings.settings
@@ -109,6 +120,10 @@ class SimulatedReplica:
             self._starting = asyncio.get_running_loop().call_later(after_seconds, self.start)
         else:
             self.start()
+
+    async def _restart_gracefully(self, process: ControllerProcess, after_seconds: float, adopts: bool | None) -> None:
+        await process.end()
+        await self.restart(after_seconds, adopts)
 
     def freeze(self, for_seconds: float) -> None:
         """Freeze the process for a time."""

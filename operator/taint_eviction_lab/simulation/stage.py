@@ -175,7 +175,7 @@ class ReplayStage:
         self.timeline.add(TimelineEntry(virtual_now(), What.STEP, step.text))
         match action := step.action:
             case do.Restart():
-                await self._replica(action.replica).restart(action.after_seconds, action.adopts)
+                await self._replica(action.replica).restart(action.after_seconds, action.adopts, action.gracefully)
             case do.Freeze():
                 self._replica(action.replica).freeze(action.for_seconds)
             case do.Partition():
