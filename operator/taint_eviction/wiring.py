@@ -6,7 +6,7 @@ import asyncio
 import random
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -157,6 +157,7 @@ def build(
         memory=memory,
         identity=identity,
         parts=parts,
+        learn_time=lambda: learn_time(clock, ask),
     )
     assembled = assemble(doors, settings, random.Random())
     live, driver, engine, control_state = assembled.live, assembled.driver, assembled.engine, assembled.control_state
@@ -213,7 +214,6 @@ def build(
         pages = {"/metrics": lambda: (metrics.render(), CONTENT_TYPE)}
         servers.append(ProbeServer(listen, checks, documents, pages))
     companions = Companions(
-        learn_time=lambda: learn_time(clock, ask),
         drain_events=recorder.drain,
         close=connection.close,
         servers=servers,
@@ -247,6 +247,7 @@ def _doors(
     memory: OutcomeMemory,
     identity: str,
     parts: PodParts,
+    learn_time: Callable[[], Awaitable[None]],
 ) -> Doors:
     expected = settings.dry_run or settings.adoption.enabled
     builtin = BuiltinController(clock, metrics.builtin_active, expected=expected)
@@ -287,6 +288,7 @@ def _doors(
         gate=gate,
         reporters=[*reporters, *observers],
         identity=identity,
+        learn_time=learn_time,
         control_state=store if settings.control_state.enabled else None,
         own_policy=OwnPolicy(calls, own_pod),
         adoption=Adoptions(calls, malformed, store, identity),

@@ -105,15 +105,21 @@ async def running(work: Coroutine[Any, Any, ResultT]) -> AsyncIterator[asyncio.T
 
 
 class FakeClock:
-    """Virtual time; ``ahead`` seconds pass at once where a process is frozen. Counts how often it is read."""
+    """Virtual time; ``ahead`` seconds pass at once where a process is frozen. Counts how often it is read.
+
+    ``dates_from``: the API server's time is not known before this second, and the host's is an hour ahead.
+    """
 
     def __init__(self) -> None:
         self.ahead = 0.0
         self.reads = 0
+        self.dates_from = 0.0
 
     def now(self) -> Moment:
         """Read the clock."""
         self.reads += 1
+        if now() < self.dates_from:
+            return Moment(now(), EPOCH + now() + 3600, dates_objects=False)
         return Moment(now() + self.ahead, EPOCH + now() + self.ahead)
 
 

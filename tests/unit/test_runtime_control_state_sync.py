@@ -576,6 +576,39 @@ async def test_a_pause_ends_by_itself_at_its_time_even_while_nothing_can_be_read
 
 
 @virtually
+async def test_no_pause_ends_while_the_time_is_not_known() -> None:
+    """The host's clock is an hour ahead. What has ended by the API server's ends as soon as that is known."""
+    it = SyncedBrain()
+    it.body.clock.dates_from = 8.5
+    it.store.kept = ControlState(
+        nodes={"n1": Pause(EPOCH - 100, "", EPOCH - 50), "n2": Pause(EPOCH - 100, "", EPOCH + 100)}
+    )
+    async with running(it.standing.run()):
+        await until(8.4)
+        assert it.body.brain.suspension.pauses()["node"] == 2
+        assert it.store.written == []
+        await until(8.6)
+        assert it.body.brain.suspension.pauses()["node"] == 1
+        await until(99.9)
+        assert it.body.brain.suspension.pauses()["node"] == 1
+        await until(100.1)
+        assert it.body.brain.suspension.pauses()["node"] == 0
+
+
+@virtually
+async def test_a_reset_that_is_dated_ahead_counts_from_when_the_time_is_known() -> None:
+    """Until then there is nothing to compare its date with."""
+    it = SyncedBrain()
+    it.body.clock.dates_from = 8.5
+    it.store.kept = ControlState(reset_epoch=EPOCH + 1800)
+    async with running(it.standing.run()):
+        await until(8.4)
+        assert it.body.brain.breaker.reset_epoch == EPOCH + 1800
+        await until(8.6)
+        assert it.body.brain.breaker.reset_epoch == pytest.approx(EPOCH + 8.5, abs=0.1)
+
+
+@virtually
 async def test_a_pause_that_is_made_longer_meanwhile_does_not_end_at_its_first_time() -> None:
     """What was last read counts."""
     it = SyncedBrain()

@@ -2,11 +2,19 @@
 
 from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.credentials import Connection
+from taint_eviction.runtime.ports import CallFailed, FailureReason
 
 _VERSION = ApiRequest("get", "version", url_path="/version")
 
 
 async def ask_time(calls: ApiCalls, connection: Connection) -> None:
-    """Open a connection, make one call on it, and close it; only the ``Date`` of the answer matters."""
+    """Open a connection, make one call on it, and close it; only the ``Date`` of the answer matters.
+
+    A refusal has one as well.
+    """
     async with connection.separate_session() as session:
-        await calls.make(_VERSION, session=session)
+        try:
+            await calls.make(_VERSION, session=session)
+        except CallFailed as failure:
+            if failure.reason is FailureReason.NO_ANSWER:
+                raise

@@ -154,8 +154,11 @@ class Controller:
     # What holds evictions back
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
-        """Apply what people have ordered. Pauses that have ended hold nothing; the caller calls again when one ends."""
-        control_state = control_state.at(now.server_epoch)
+        """Apply what people have ordered. Pauses that have ended hold nothing; the caller calls again when one ends.
+
+        While the API server's time is not known, none has ended.
+        """
+        control_state = control_state.at(now.passed_epoch)
         effects, before = self._deciding.redecide_governed_anew(now), self.suspension.control_state
         effects += self._dispatch.order(control_state, now)
         return effects if control_state == before else effects + self._deciding.redecide_failing(now)

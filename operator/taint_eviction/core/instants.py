@@ -5,6 +5,7 @@ converted once, with the anchor known at that moment. A more precise anchor or a
 a running countdown is never shortened. This module reads no clock: only ``runtime.clock`` does.
 """
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -20,12 +21,18 @@ class Moment(NamedTuple):
     """Now, twice: ``at``, an instant; ``server_epoch``, the API server's time in seconds since the epoch.
 
     ``server_epoch`` is never ahead of the server's true time as long as its answers are right. ``dates_objects`` False:
-    it is only this host's time, because the API server's is not known yet; it may not be compared with objects' times.
+    it is only this host's time, because the API server's is not known yet; it may not be compared with objects' times,
+    nor with the end of a pause.
     """
 
     at: float
     server_epoch: float
     dates_objects: bool = True
+
+    @property
+    def passed_epoch(self) -> float:
+        """The time of the server's clock by which dates are over; minus infinity while that is not known."""
+        return self.server_epoch if self.dates_objects else -math.inf
 
     def instant_of(self, epoch: float) -> float:
         """Convert a time of the server's clock (seconds since the epoch) to an instant."""

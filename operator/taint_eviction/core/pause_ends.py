@@ -1,6 +1,7 @@
 """When pauses end: on the monotonic clock, converted once, as deadlines are (``instants``). Pauses are dated by the API
 server's clock. A pause that this process knows ends in time even if that clock is stepped. A pause that seems to begin
-later than now begins when it is first read. A process that starts has only the dates.
+later than now begins when it is first read. A process that starts has only the dates, and uses none while it does not
+know the API server's time.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ class PauseEnds:
 
     def as_counted(self, control_state: ControlState, now: Moment) -> ControlState:
         """Return the control state with the ends of pauses that count, by the API server's clock at ``now``."""
+        if not now.dates_objects:
+            return control_state
         dated: dict[tuple[PauseScope, float], float] = {}
         moved: dict[PauseScope, Pause] = {}
         for scope, pause in control_state.pauses().items():

@@ -63,7 +63,8 @@ class Suspension:
         if EVERYTHING in resumed:
             self._breaker.know_backlog()  # Whatever is due was held by that pause.
         effects += [Resumed(scope) for scope in resumed]
-        self._breaker.date_back(now.server_epoch)
+        if now.dates_objects:
+            self._breaker.date_back(now.server_epoch)
         return effects + self._noting_breaker(lambda: self._take_latch(control_state))
 
     def evaluate(

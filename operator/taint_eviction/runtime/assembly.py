@@ -3,7 +3,7 @@ This module only builds; ``wiring`` chooses the implementations of the ports, or
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from taint_eviction.core.control_state import ControlState
@@ -46,7 +46,7 @@ class Doors:
     kind (nodes, pods) of each watch that ended, ``heard`` with each fact, ``began`` and ``attempted`` with each piece
     of work that begins or has ended. ``control_state`` None: evictions cannot be paused. ``adoption`` None: no pod is
     adopted; it needs ``own_policy``, None: nobody asks about the admission policy. ``identity``: this process, as
-    others know it.
+    others know it. ``learn_time`` returns once the API server's time is known, or cannot be: no node is listed before.
     """
 
     clock: Clock
@@ -57,6 +57,7 @@ class Doors:
     gate: Gate
     reporters: Iterable[Reporter]
     identity: str
+    learn_time: Callable[[], Awaitable[None]]
     control_state: ControlStateStore | None = None
     own_policy: AdmissionPolicyDoor | None = None
     adoption: AdoptionDoor | None = None
@@ -132,7 +133,9 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
             settings=settings.adoption,
             outage_gap_seconds=settings.outage_gap_seconds,
         )
-    engine = Engine(live, watching, driver, control_state, adopter, policy_check)
+    engine = Engine(
+        live, watching, driver, control_state, adopter, policy_check=policy_check, learn_time=doors.learn_time
+    )
     return Assembled(live, driver, engine, control_state, adopter, policy_check)
 
 

@@ -8,7 +8,8 @@ little behind, and never ahead.
 - *The vote of a connection* is the highest ``Date − monotonic`` of its answers of the last two minutes, else its latest
   of the last ten. Where its answers lie more than 2 s apart, a proxy behind it balances single requests: the lowest.
 - *At the start* (``time_votes``) five connections decide. If they agree, the anchor is the highest vote; otherwise ten
-  decide, and it is the lowest: an anchor that is behind makes evictions late, one that is ahead makes them early.
+  decide, and it is the lowest: an anchor that is behind makes evictions late, one that is ahead makes them early. Until
+  then there is no anchor: no object is dated, and nothing ends by its date (``Moment.dates_objects``).
 - *Later* the anchor follows the highest of the votes near it. Votes elsewhere move it only after those of ten minutes,
   of three new connections at least, have agreed on another value.
 
@@ -150,6 +151,11 @@ class ServerClock:
         return self._decided
 
     @property
+    def heard(self) -> bool:
+        """Return whether any connection has voted."""
+        return bool(self._connections)
+
+    @property
     def short_of_votes(self) -> bool:
         """Return whether the wait for votes has ended without enough of them."""
         return self._has_waited and not self._decided
@@ -162,7 +168,10 @@ class ServerClock:
     def stop_waiting(self) -> None:
         """Use the votes that there are: the lowest of them if they disagree."""
         self._waits, self._has_waited = False, True
-        if not self._decided and (votes := self._votes(self._monotonic())):
+        at = self._monotonic()
+        if self._anchor is not None:
+            self._count(at)  # Some came when enough had voted, and may be sharper.
+        elif votes := self._votes(at):
             self._decide(votes)
 
     def heard_date(self, epoch: float, connection: int = 0, audited: bool = True) -> None:

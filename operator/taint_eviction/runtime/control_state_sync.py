@@ -35,6 +35,9 @@ _TOLD_BEFORE_SECONDS = 60.0
 # ConfigMap as well, and it must not come back.
 _POLLS_BEFORE_KEEPING = 5
 
+# How often the clock is asked whether it knows the API server's time, until it does: then pauses can end.
+_LOOK_AT_CLOCK_SECONDS = 0.05
+
 # How many reads may be under way: while one hangs, another is made.
 _MAX_READS = 2
 
@@ -167,6 +170,12 @@ class ControlStateSync:
 
     async def _keep_ending(self) -> None:
         """Let pauses end at their time; the core compares the times."""
+        # The clock has no event; it is asked for a second at a start, and on while no API server answers.
+        while not self._clock.now().dates_objects:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_AT_CLOCK_SECONDS)
+        if self.known:
+            self._kept = self._dated(self._kept)
+            self._live.order(self._as_counted(self._clock.now()))
         told: set[tuple[PauseScope, Pause]] = set()
         while True:
             self._kept_anew.clear()
@@ -174,7 +183,7 @@ class ControlStateSync:
             left = {
                 (scope, kept[scope]): pause.until_epoch - now.server_epoch
                 for scope, pause in self._as_counted(now).pauses().items()
-                if pause.until_epoch is not None and not pause.has_ended(now.server_epoch)
+                if pause.until_epoch is not None and not pause.has_ended(now.passed_epoch)
             }
             told &= left.keys()
             for scope, pause in [each for each, seconds in left.items() if seconds <= _TOLD_BEFORE_SECONDS]:
@@ -194,8 +203,8 @@ class ControlStateSync:
 
     def _dated(self, control_state: ControlState) -> ControlState:
         """Let a date ahead of now count as the moment at which it was first read."""
-        stated, now = control_state.breaker_epoch, self._clock.now().server_epoch
-        if stated is None:
+        stated, (_, now, dates_objects) = control_state.breaker_epoch, self._clock.now()
+        if stated is None or not dates_objects:
             self._date = None
             return control_state
         before = self._date
@@ -253,7 +262,7 @@ class ControlStateSync:
         """Remove pauses that have ended. They hold nothing, so a failure does no harm."""
         now, kept = self._clock.now(), self._kept.pauses()
         counted = self._as_counted(now).pauses()
-        ended = {scope: kept[scope] for scope, pause in counted.items() if pause.has_ended(now.server_epoch)}
+        ended = {scope: kept[scope] for scope, pause in counted.items() if pause.has_ended(now.passed_epoch)}
         # What was lost is written again without them.
         if not ended or self._lost is not None or not self._gate.may_act():
             return
@@ -276,7 +285,7 @@ class ControlStateSync:
             self._unkept.ends()
             return
         counted, lost = self._as_counted(now).pauses(), self._lost or ControlState()
-        lost = lost.without([scope for scope, pause in counted.items() if pause.has_ended(now.server_epoch)])
+        lost = lost.without([scope for scope, pause in counted.items() if pause.has_ended(now.passed_epoch)])
         try:
             await self._store.keep(lost)
         except CallFailed as failure:

@@ -3,6 +3,7 @@ A bug of the controller ends it with its exception; nothing in the outside world
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.control_state_sync import ControlStateSync
@@ -15,7 +16,7 @@ from taint_eviction.runtime.supervised_watch import SupervisedWatch, WatchDoors
 
 
 class Engine:
-    """Runs one controller."""
+    """Runs one controller. ``learn_time`` returns once the API server's time is known, or cannot be."""
 
     def __init__(
         self,
@@ -24,12 +25,15 @@ class Engine:
         driver: Driver,
         control_state: ControlStateSync | None = None,
         adopter: Adopter | None = None,
+        *,
         policy_check: PolicyCheck | None = None,
+        learn_time: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._controller = live.controller
         self._control_state = control_state
         self._adopter = adopter
         self._policy_check = policy_check
+        self._learn_time = learn_time
         self._stale_after = doors.settings.stale_after_seconds
         self._nodes = SupervisedWatch(NodesScope(), doors)
         self._pods = PodWatches(doors)
@@ -40,7 +44,7 @@ class Engine:
     async def run(self) -> None:
         """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._nodes.run(), name="nodes")
+            group.create_task(self._follow_nodes(), name="nodes")
             group.create_task(self._follow_taints(), name="pods")
             group.create_task(self._driver.run(), name="driver")
             if self._control_state is not None:
@@ -49,6 +53,12 @@ class Engine:
                 group.create_task(self._policy_check.run(), name="admission policy")
             if self._adopter is not None:
                 group.create_task(self._adopt(self._adopter), name="adoption")
+
+    async def _follow_nodes(self) -> None:
+        # Objects are dated only once the API server's time is known; nothing else waits for it.
+        if self._learn_time is not None:
+            await self._learn_time()
+        await self._nodes.run()
 
     async def _adopt(self, adopter: Adopter) -> None:
         await self._nodes.listed.wait()

@@ -38,12 +38,11 @@ class Server(Protocol):
 @dataclass(frozen=True, slots=True)
 class Companions:
     """What starts and ends with the controller, as callables.
-    ``learn_time`` returns once the API server's time is known, or after a bounded wait. ``tasks``, by name, run until
+    ``tasks``, by name, run until
     they are cancelled. ``drain_events`` waits for at most the given seconds until all events are posted. ``close`` ends
     the connections to the API server. ``servers`` answer HTTP requests.
     """
 
-    learn_time: Callable[[], Awaitable[None]]
     drain_events: Callable[[float], Awaitable[bool]]
     close: Callable[[], Awaitable[None]]
     servers: Sequence[Server] = ()
@@ -104,8 +103,6 @@ class Lifecycle:
                 group.create_task(self._stand(self._elector), name="elector")
             for name, task in self._companions.tasks.items():
                 group.create_task(task(), name=name)
-            # Objects are dated only once the API server's time is known; nothing else waits for it.
-            await self._companions.learn_time()
             group.create_task(self._engine.run(), name="engine")
             group.create_task(self._report_synced(), name="synced")
 

@@ -88,6 +88,7 @@ class ControllerProcess(Killable):
         world, settings = surroundings.world, surroundings.settings
         clock = ProcessClock(surroundings.host, _MONOTONIC_OFFSET_SECONDS * incarnation)
         self._server_clock = clock.server_clock
+        self._knows_time = asyncio.Event()
         rng = random.Random(f"{surroundings.seed}/{incarnation}")
         pods = surroundings.pods
         calls = self._calls = SimulatedCalls(world, clock, name, surroundings.own_faults)
@@ -114,6 +115,7 @@ class ControllerProcess(Killable):
             gate=gate,
             reporters=reporters,
             identity=name,
+            learn_time=self._learn_time,
             control_state=SimulatedControlStateStore(calls, surroundings.control_state),
             own_policy=PolicyInForce() if surroundings.adoption else None,
             adoption=simulated_adoptions(world, calls, surroundings.control_state) if surroundings.adoption else None,
@@ -128,15 +130,21 @@ class ControllerProcess(Killable):
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
-        clock = self._server_clock
-        await learn_time(clock, self._calls.ask_time)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.engine.run(), name="engine")
-            group.create_task(keep_asking(clock, self._calls.ask_time), name="time")
+            group.create_task(keep_asking(self._server_clock, self._calls.ask_time), name="time")
             if self._elector is not None:
-                group.create_task(self._elector.run(), name="elector")
+                group.create_task(self._stand(self._elector), name="elector")
             if self._shadow is not None:
                 group.create_task(look_after(self._shadow, self.live.clock), name="shadow")
+
+    async def _learn_time(self) -> None:
+        await learn_time(self._server_clock, self._calls.ask_time)
+        self._knows_time.set()
+
+    async def _stand(self, elector: Elector) -> None:
+        await self._knows_time.wait()
+        await elector.run()
 
     async def end(self) -> None:
         """End as after SIGTERM (``runtime.lifecycle``): what is under way ends first, then the Lease is released."""
