@@ -163,10 +163,10 @@ def test_calls_about_the_control_state_take_time_and_can_fail() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected", "seen"),
     [
-        ("opened: 10", "opened: 20", "opened at 20", "opened at 10.325"),
+        ("opened: 10", "opened: 20", "opened at 20", "opened at 10.515"),
         ("opened: 10, closed: 60", "closed: [60, 70]", "closed at 60, 70", "closed at 60.000"),
         ("closed: 60", "closed: []", "never closed", "closed at 60.000"),
-        ("  breaker: {opened: 10, closed: 60}\n", "", "never opened", "opened at 10.325"),
+        ("  breaker: {opened: 10, closed: 60}\n", "", "never opened", "opened at 10.515"),
     ],
 )
 def test_every_expectation_about_the_breaker_can_be_broken(old: str, new: str, expected: str, seen: str) -> None:
