@@ -1,6 +1,7 @@
 """Our client and the embedded API server: the requests it sends, and what each answer means."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -334,6 +335,38 @@ async def test_a_200_that_confirms_nothing_is_no_eviction(
     for end in (at.writer.delete, at.writer.evict):
         with pytest.raises(CallFailed, match=r"does not say that default/web .*is being deleted \(HTTP 200\)"):
             await end(ref, at_once)
+
+
+DELETED = "2026-03-01T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("body", "confirms"),
+    [
+        ({"kind": "Pod", "metadata": {"uid": "UID", "deletionTimestamp": DELETED}}, {"delete", "evict"}),
+        ({"kind": "Pod", "metadata": {"uid": "UID"}}, set()),
+        ({"kind": "Status", "status": "Success", "details": {"uid": "UID"}}, {"delete", "evict"}),
+        ({"kind": "Status", "status": "Success", "details": {"uid": "other"}}, set()),
+        ({"kind": "Status", "status": "Success"}, {"evict"}),
+    ],
+)
+async def test_a_deletion_is_confirmed_by_the_pod_or_its_name_and_an_eviction_by_a_success(
+    at: ClientStage, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any], confirms: set[str]
+) -> None:
+    """So the API server answers; a proxy that answers from a cache shows a pod that is not being deleted."""
+    ref = at.pod()
+    answer = json.loads(json.dumps(body).replace("UID", ref.uid))
+
+    async def make(*_: object) -> ApiAnswer:
+        return ApiAnswer(Outcome.DONE, 200, answer, None)
+
+    monkeypatch.setattr(ApiCalls, "make", make)
+    for name, end in (("delete", at.writer.delete), ("evict", at.writer.evict)):
+        if name in confirms:
+            assert await end(ref, at_once)
+        else:
+            with pytest.raises(CallFailed, match="does not say that"):
+                await end(ref, at_once)
 
 
 async def test_another_conflict_is_a_failed_call(at: ClientStage) -> None:

@@ -53,7 +53,7 @@ class ApiWriter:
         answer = await self._calls.make(call, ready)
         if answer.need(Outcome.DONE, *_GONE).outcome is not Outcome.DONE:
             return False
-        if not _confirms(answer.body, ref):
+        if not _confirms(answer.body, ref, evicts=call.verb == "create"):
             # It would count as an eviction, and the pod would never be evicted.
             raise CallFailed(f"the answer does not say that {ref} is being deleted (HTTP {answer.status})")
         return True
@@ -69,12 +69,17 @@ class ApiWriter:
         return pod if pod.ref == ref else None
 
 
-def _confirms(body: object, ref: PodRef) -> bool:
+def _confirms(body: object, ref: PodRef, *, evicts: bool) -> bool:
     """Return whether the API server itself says that a pod is being deleted; proxies may answer anything with a 200.
 
-    It answers with the pod, or with a Status.
+    It answers a deletion with the pod, which then has a deletionTimestamp, or with a Status that names it; and an
+    eviction with a Status that names nothing.
     """
     match body:
-        case {"kind": "Status", "status": "Success"} | {"kind": "Pod", "metadata": {"uid": ref.uid}}:
+        case {"kind": "Pod", "metadata": {"uid": ref.uid, "deletionTimestamp": str()}}:
             return True
+        case {"kind": "Status", "status": "Success", "details": {"uid": uid}}:
+            return bool(uid == ref.uid)
+        case {"kind": "Status", "status": "Success"}:
+            return evicts
     return False
