@@ -291,7 +291,7 @@ def _doors(
         learn_time=learn_time,
         control_state=store if settings.control_state.enabled else None,
         own_policy=OwnPolicy(calls, own_pod),
-        adoption=Adoptions(calls, malformed, store, identity),
+        adoption=Adoptions(calls, malformed, store, identity, parts),
         restarted=metrics.watch_restarted,
         heard=heard,
         began=counting.began,

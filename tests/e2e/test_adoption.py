@@ -87,7 +87,7 @@ async def adopting(installed: admission.Installed, cluster: ClusterUnderTest, co
     return made
 
 
-managed = pytest.mark.parametrize("installed", ["managed"], indirect=True)
+managed = pytest.mark.parametrize("installed", ["managed", "managed, all three"], indirect=True)
 
 
 @managed

@@ -17,6 +17,7 @@ from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.adoption import CountdownChange, wanted_change
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.objects import MARK_SECONDS, NamespacedName, Pod, PodRef
+from taint_eviction.core.pod_parts import ALL_PARTS
 from taint_eviction.runtime.ports import CallFailed
 
 DOWN = {"key": "down", "operator": "Exists", "effect": "NoExecute"}
@@ -34,7 +35,7 @@ def adoptions(at: ClientStage) -> Adoptions:
     """The adapter under test."""
     state = StateConfigMap(at.calls, "kube-system", "taint-eviction-controller")
     malformed = MalformedObjects(at.malformed.append)
-    return Adoptions(at.calls, malformed, state, "replica-1")
+    return Adoptions(at.calls, malformed, state, "replica-1", ALL_PARTS)
 
 
 def put(at: ClientStage, *tolerations: dict[str, Any], **metadata: Any) -> PodRef:

@@ -118,21 +118,87 @@ async def test_pods_get_back_their_tolerations_and_annotations(at: ClientStage, 
     assert orders(at).no_adoption is not None
 
 
-async def test_the_right_to_mark_pods_is_taken_away(at: ClientStage, tmp_path: Path) -> None:
-    """The binding of the component goes, in whatever namespace and under whatever prefix; others stay."""
-    for name, role, namespace in (
-        ("my-kube-system.taint-eviction-controller-adopt", "my-kube-system.taint-eviction-controller-adopt", NAMESPACE),
-        ("taint-eviction-controller", "taint-eviction-controller", NAMESPACE),
-        ("other.taint-eviction-controller-adopt", "other.taint-eviction-controller-adopt", "other"),
-    ):
-        subject = {"kind": "ServiceAccount", "name": "taint-eviction-controller", "namespace": namespace}
-        body = {"metadata": {"name": name}, "roleRef": {"name": role}, "subjects": [subject]}
-        at.server.create("clusterrolebindings", body)
+def binding(at: ClientStage, name: str, account: str, namespace: str) -> None:
+    """Create a ClusterRoleBinding for a ClusterRole of the same name."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    at.server.create(
+        "clusterrolebindings", {"metadata": {"name": name}, "roleRef": {"name": name}, "subjects": [subject]}
+    )
+
+
+def may_patch_pods(at: ClientStage, monkeypatch: pytest.MonkeyPatch, *answers: bool) -> list[str]:
+    """Let the API server answer so, and the last answer again, whether a user may; return the users asked about."""
+    asked: list[str] = []
+
+    async def allowed(calls: object, verb: str, resource: str, settings: object, user: str) -> bool:
+        assert (verb, resource) == ("patch", "pods")
+        asked.append(user)
+        return answers[min(len(asked), len(answers)) - 1]
+
+    monkeypatch.setattr("taint_eviction.adapters.adoption_right.allowed", allowed)
+    monkeypatch.setattr("taint_eviction.adapters.adoption_right._ASK_AGAIN_SECONDS", 0.01)
+    return asked
+
+
+async def test_the_right_to_mark_pods_is_taken_away(
+    at: ClientStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bindings of this account go; others stay. An API server needs a moment to learn of it."""
+    asked = may_patch_pods(at, monkeypatch, True, True, False)
+    binding(at, "kube-system.taint-eviction-controller-adopt", NAME, NAMESPACE)
+    binding(at, "taint-eviction-controller", NAME, NAMESPACE)
+    binding(at, "other.taint-eviction-controller-adopt", NAME, "other")
     result = await hand_back(tmp_path)
-    assert "removed ClusterRoleBinding my-kube-system.taint-eviction-controller-adopt" in result.stdout
+    assert result.stdout.splitlines()[-4:] == [
+        "removed ClusterRoleBinding kube-system.taint-eviction-controller-adopt",
+        "the controller may change no tolerations any more",
+        "0 pods have been given back",
+        "nothing is adopted any more",
+    ]
+    assert asked == ["system:serviceaccount:kube-system:taint-eviction-controller"] * 3 + [NAME]
     for name in ("taint-eviction-controller", "other.taint-eviction-controller-adopt"):
         assert at.server.get("clusterrolebindings", name) is not None
-    assert "keeps the right" not in result.stderr
+    assert "may keep the right" not in result.stderr
+
+
+async def test_the_account_has_the_name_of_the_lease(
+    at: ClientStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kustomization around the manifests renames both, and the binding."""
+    asked = may_patch_pods(at, monkeypatch, False)
+    binding(at, "my-ns.taint-eviction-controller-adopt-b", "my-taint-eviction-controller-b", NAMESPACE)
+    result = await hand_back(tmp_path, "--yes", "--lease-name", "my-taint-eviction-controller-b")
+    assert "removed ClusterRoleBinding my-ns.taint-eviction-controller-adopt-b" in result.stdout
+    assert asked[0] == "system:serviceaccount:kube-system:my-taint-eviction-controller-b"
+
+
+@pytest.mark.parametrize("has_binding", [True, False])
+async def test_a_right_that_remains_is_named(
+    at: ClientStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_binding: bool
+) -> None:
+    """Another binding may grant it: a request of a host that was cut off may still arrive."""
+    may_patch_pods(at, monkeypatch, True)
+    if has_binding:
+        binding(at, "kube-system.taint-eviction-controller-adopt", NAME, NAMESPACE)
+    result = await hand_back(tmp_path)
+    assert result.exit_code == 0
+    assert "system:serviceaccount:kube-system:taint-eviction-controller may patch pods" in result.stderr
+    assert "may still arrive for 15 min" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("--yes",), ("--print",)])
+async def test_a_malformed_pod_with_a_note_is_a_failure(
+    at: ClientStage, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """It cannot be given back, and must not be overlooked."""
+    adopted(at, "web", note(300))
+    found = pod(at, "web")
+    found["spec"]["tolerations"][1]["key"] = ["other"]
+    at.server.update("pods", found)
+    result = await hand_back(tmp_path, *words)
+    assert result.exit_code == 1
+    assert "is left out: " in result.stderr
+    assert "nothing is adopted any more" not in result.stdout
 
 
 async def test_a_late_write_of_a_dead_leader_is_found(at: ClientStage, tmp_path: Path) -> None:

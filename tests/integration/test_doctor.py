@@ -216,6 +216,17 @@ async def test_the_built_in_controller_may_be_active_beside_a_dry_run(at: Client
     assert "adoption" not in found
 
 
+async def test_another_installation_is_reported_as_wrong(at: ClientStage, tmp_path: Path) -> None:
+    """After a move to another namespace both would evict, and take countdowns over from each other."""
+    install(at)
+    pod = pod_object("taint-eviction", "controller-1", "n1")
+    pod["metadata"]["labels"] = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
+    at.server.create("pods", pod)
+    result = await doctor(tmp_path)
+    assert result.exit_code == 1
+    assert "there are others, of Leases taint-eviction/taint-eviction-controller" in result.stdout
+
+
 async def test_replicas_of_two_versions_are_reported_as_wrong(at: ClientStage, tmp_path: Path) -> None:
     """A rollout has not finished; both versions are named."""
     add_replica(at, "one", "n1", "0.1.0")
@@ -269,7 +280,8 @@ async def test_checks_without_rights_are_reported_as_unchecked(at: ClientStage, 
     found = await findings(tmp_path)
     unchecked = {check for check, each in found.items() if each["state"] == "unchecked"}
     assert unchecked == {
-        *("replicas", "leader", "rights", "built-in controller", "admission policy", "clock", "answers", "alerts")
+        *("replicas", "installations", "leader", "rights", "built-in controller", "admission policy", "clock"),
+        *("answers", "alerts"),
     }
     assert found["replicas"]["found"].startswith(f"pods in {NAMESPACE} cannot be read: ")
 

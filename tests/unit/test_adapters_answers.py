@@ -17,6 +17,7 @@ from taint_eviction.adapters.answers import (
     refusal_text,
     retry_after_seconds,
 )
+from taint_eviction.adapters.own_policy import REFUSAL
 
 
 def status(reason: str = "", message: str = "", **details: Any) -> Refusal:
@@ -160,6 +161,16 @@ def test_admission_is_known_by_its_words(message: str, denied: bool) -> None:
     """The HTTP status is its author's choice. What this controller's own policy refuses does not count."""
     body = json.dumps({"kind": "Status", "code": 418, "message": message}).encode()
     assert read_refusal(body).denied is denied
+
+
+def test_what_a_policy_says_is_not_lost_behind_long_names() -> None:
+    """Kustomize's prefixes make the names of policies and bindings long, and the policy is known by its words."""
+    name = "p" * 253
+    by = f"ValidatingAdmissionPolicy '{name}' with binding '{name}'"
+    said = f'pods "{name}" is forbidden: {by} denied request: {REFUSAL}'
+    body = {"kind": "Status", "code": 422, "message": said, "details": {"causes": [{"message": said}]}}
+    text = refusal_text(422, read_refusal(json.dumps(body).encode()))
+    assert text.endswith(f"…' denied request: {REFUSAL} (HTTP 422)")
 
 
 def test_a_denial_by_404_does_not_look_like_a_pod_that_is_gone() -> None:

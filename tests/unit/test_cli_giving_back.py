@@ -35,4 +35,4 @@ class ExpiringOnce:
 async def test_a_pod_that_is_listed_twice_counts_once() -> None:
     """A list starts again if its next page has expired, after some pods have been read."""
     found = await list_marked(cast(ApiCalls, ExpiringOnce()))
-    assert [str(each.pod.ref) for each in found] == ["shop/web-0", "shop/web-1"]
+    assert [str(each.pod.ref) for each in found.pods] == ["shop/web-0", "shop/web-1"]

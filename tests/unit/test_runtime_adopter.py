@@ -7,12 +7,14 @@ import pytest
 from tests.unit.builders import EPOCH, node, pod, ref, taint, tolerates
 from tests.unit.runtime_fakes import HANGS, Body, FakePolicy, at, refused, running, times_out, until, virtually
 
+from taint_eviction.adapters.taints_and_tolerations import read_tolerations
 from taint_eviction.core.adoption import CountdownChange, with_seconds
 from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.core.effects import AdoptionRefused, CountdownAdopted, GivenBack
 from taint_eviction.core.facts import NodeSeen, PodGone, PodSeen
 from taint_eviction.core.objects import MARK_SECONDS, UNREACHABLE, Adoption, Node, Pod, PodRef, Readiness
 from taint_eviction.runtime.adopter import Adopter
+from taint_eviction.runtime.dry_run import DryRunAdoptions
 from taint_eviction.runtime.policy_check import PolicyCheck
 from taint_eviction.settings import AdoptionSettings
 
@@ -77,7 +79,7 @@ class FakeDoor:
 class AdoptingBody(Body):
     """A body with an adopter that has known the control state as leader since 0: somebody adopts."""
 
-    def __init__(self, enabled: bool = True) -> None:
+    def __init__(self, enabled: bool = True, *, dry_run: bool = False) -> None:
         super().__init__()
         self.door = FakeDoor(self)
         self.state_read_at: float | None = 0.0
@@ -86,7 +88,7 @@ class AdoptingBody(Body):
         self.policy.in_force = True
         self.adopter = Adopter(
             self.live,
-            self.door,
+            DryRunAdoptions(self.door) if dry_run else self.door,
             self.node_reads,
             self.gate,
             policy=self.policy,
@@ -322,13 +324,13 @@ async def test_hand_back_is_confirmed_once_no_change_is_under_way() -> None:
     """Nothing is taken over or given back from then on; the confirmation is repeated until it is read."""
     it = AdoptingBody()
     it.api.ever["CHANGE"] = times_out(10)
-    it.shows(node(taint()), pod(tolerates(20)))
+    it.shows(node(taint()), pod(tolerates(300)))
     async with running(it.adopter.run()):
-        await until(12)
+        await until(242)
         it.live.order(ControlState(adopter="me 1", no_adoption=ORDER))
-        await until(15)
+        await until(245)
         assert it.sent("CONFIRM") == []
-        await until(30)
+        await until(260)
         assert len(it.sent("CONFIRM")) == 1
 
 
@@ -362,6 +364,72 @@ async def test_seconds_that_a_webhook_puts_back_are_told() -> None:
     async with running(it.adopter.run()):
         await until(25)
         assert "has put them back" in it.adopter.refused()[ref()]
+
+
+@virtually
+async def test_a_note_that_a_webhook_removes_stays_known() -> None:
+    """The mark stands, and only this process knows what the seconds were: it writes the note again."""
+    it = AdoptingBody()
+    it.shows(node(taint()), pod(tolerates(30)))
+    change = it.door.change
+
+    async def stripped(ref: PodRef, wanted: Callable[[Pod], CountdownChange | None]) -> Pod | None:
+        found = await change(ref, wanted)
+        if found is None or found.adoption is None:
+            return found
+        it.door.pods[ref] = replace(found, adoption=None, tolerations=found.spec_tolerations)
+        return it.door.pods[ref]
+
+    it.door.change = stripped  # type: ignore[method-assign]
+    async with running(it.adopter.run()):
+        await until(25)
+        assert "has removed the note" in it.adopter.refused()[ref()]
+        assert it.adopter.lost_notes() == [ref()]
+        it.door.change = change  # type: ignore[method-assign]
+        await until(90)
+        assert it.door.pods[ref()].adoption == Adoption((tolerates(MARK_SECONDS),), (0,))
+        assert it.adopter.lost_notes() == []
+
+
+@virtually
+async def test_a_mark_that_hangs_leaves_time_for_another_one() -> None:
+    """It is given up when half of the time to the timer is over."""
+    it = AdoptingBody()
+    it.api.will("CHANGE", HANGS)
+    it.shows(node(taint()), pod(tolerates(30)))
+    async with running(it.adopter.run()):
+        await until(29.9)
+        assert it.sent() == pytest.approx([19.9, 26, 28], abs=0.1)
+        assert it.adopter.adopted_count() == 1
+
+
+@virtually
+async def test_a_pod_with_too_many_tolerations_is_told() -> None:
+    """Nothing is tried; that the built-in controller evicts it is told once, at its timer."""
+    it = AdoptingBody()
+    raw = [{"key": taint().key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]
+    many, _ = read_tolerations(raw + [{"key": f"other-{number}", "operator": "Exists"} for number in range(64)])
+    it.shows(node(taint()), replace(pod(), tolerations=many))
+    async with running(it.adopter.run()):
+        await until(29)
+        assert "more tolerations than a note may name" in it.adopter.refused()[ref()]
+        assert it.reporter.of(AdoptionRefused) == []
+        await until(60)
+        assert [round(at) for at, _ in it.reporter.of(AdoptionRefused)] == [30]
+        assert it.sent() == []
+
+
+@virtually
+async def test_a_dry_run_says_what_it_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    """It changes nothing, and neither evicts these pods nor lets the built-in controller do it."""
+    it = AdoptingBody(enabled=False, dry_run=True)
+    it.shows(node(taint()), marked(TOLERANT, 0))
+    async with running(it.adopter.run()):
+        await until(400)
+        assert list(it.adopter.not_given_back()) == [ref()]
+        assert it.spec(ref()) == [MARK_SECONDS, 20, 200]
+        assert it.door.adopts == []
+    assert "which changes nothing" in caplog.text
 
 
 @virtually

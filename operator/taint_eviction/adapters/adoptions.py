@@ -15,6 +15,7 @@ from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.adoption import CountdownChange, note_of
 from taint_eviction.core.control_state import Pause
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef
+from taint_eviction.core.pod_parts import PodParts
 from taint_eviction.runtime.ports import CallFailed, FailureReason, WantedChange
 
 # Each conflict means that another client has changed the pod meanwhile.
@@ -96,13 +97,19 @@ def patch_of(body: Body, pod: Pod, change: CountdownChange) -> JsonPatch:
 
 
 class Adoptions:
-    """Changes pods and looks for them; see ``runtime.ports``. ``holder`` is this process's identity in the Lease."""
+    """Changes pods and looks for them; see ``runtime.ports``. ``holder`` is this process's identity in the Lease.
 
-    def __init__(self, calls: ApiCalls, malformed: MalformedObjects, state: StateConfigMap, holder: str) -> None:
+    ``parts``: what is read of pods.
+    """
+
+    def __init__(
+        self, calls: ApiCalls, malformed: MalformedObjects, state: StateConfigMap, holder: str, parts: PodParts
+    ) -> None:
         self._calls = calls
         self._malformed = malformed
         self._state = state
         self._holder = holder
+        self._parts = parts
 
     async def change(self, ref: PodRef, wanted: WantedChange) -> Pod | None:
         """Change one pod, if that is wanted as it is now."""
@@ -139,4 +146,4 @@ class Adoptions:
         await self._state.confirm_no_adoption(self._holder, order)
 
     def _pod(self, body: Body) -> Pod:
-        return self._malformed.read_answer(read_pod, body)
+        return self._malformed.read_answer(lambda each: read_pod(each, self._parts), body)

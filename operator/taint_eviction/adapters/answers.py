@@ -63,6 +63,7 @@ _POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']*)'[^:]*? denied request:
 _EVACUATION = re.compile(r"Eviction triggered evacuation|Evacuation in progress")
 _OWN_POLICY = "taint-eviction-controller"
 _MAX_DENIAL = 10_000
+_MAX_POLICY_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,21 @@ def read_refusal(body: bytes) -> Refusal:
     reason, message, details = status.get("reason"), status.get("message"), status.get("details")
     return Refusal(
         reason if isinstance(reason, str) else "",
-        one_line(message) if isinstance(message, str) else "",
+        _bounded(message) if isinstance(message, str) else "",
         details if isinstance(details, dict) else {},
         is_status=True,
         denied=isinstance(message, str) and is_denial(message),
         evacuates=isinstance(message, str) and is_evacuation(message),
     )
+
+
+def _bounded(message: str) -> str:
+    """Return a message in one line. What a policy says comes after names that may be long, and must not be lost."""
+    found = _POLICY.search(message[:_MAX_DENIAL])
+    if found is None:
+        return one_line(message)
+    name, words = one_line(found[1], _MAX_POLICY_NAME), message[found.end() - len(found[2] or "") :]
+    return one_line(f"ValidatingAdmissionPolicy '{name}' denied request: {words}")
 
 
 def is_denial(message: str) -> bool:
@@ -198,5 +208,5 @@ def read_date(text: str) -> float | None:
 def refusal_text(status: int, refusal: Refusal) -> str:
     """Return the server's message in one line, with those causes that it does not contain."""
     message = refusal.message or refusal.reason or "without a reason"
-    causes = [str(cause.get("message", "")) for cause in refusal.causes if "field" not in cause]
+    causes = [_bounded(str(cause.get("message", ""))) for cause in refusal.causes if "field" not in cause]
     return f"{one_line(' '.join([message, *(cause for cause in causes if cause not in message)]))} (HTTP {status})"

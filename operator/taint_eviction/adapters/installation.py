@@ -36,6 +36,7 @@ _LEASES = "coordination.k8s.io/v1"
 _MAX_LEASE_SECONDS = 3600.0
 _MAX_HOLDER = 120
 _MAX_ACCOUNT = 253
+_OWN_PODS = f"app.kubernetes.io/name={CONTROLLER}"
 _MONITORING = "monitoring.coreos.com/v1"
 _KUBE_SYSTEM = "kube-system"
 
@@ -90,6 +91,7 @@ class Installation:
         checks: list[tuple[str, Awaitable[list[CheckResult]]]] = [
             ("versions", self._versions(replicas, unread)),
             ("replicas", self._apart(replicas, unread)),
+            ("installations", self._other_installations(replicas)),
             ("leader", self._leader(replicas)),
             ("rights", self._rights(replicas, unread, dry_run, adopts)),
             ("breaker", self._breaker(replicas)),
@@ -130,7 +132,7 @@ class Installation:
 
     async def _replicas(self) -> tuple[list[Replica], list[str]]:
         """Return the pods of the controller, and a sentence for each that is malformed."""
-        place, query = f"pods in {self._namespace}", {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
+        place, query = f"pods in {self._namespace}", {"labelSelector": _OWN_PODS}
         found, malformed = read_replicas(
             await self._list(place, ApiRequest("list", "pods", self._namespace, query=query)) or (), place
         )
@@ -174,6 +176,20 @@ class Installation:
             return [CheckResult("replicas", State.FINE, f"{said}; the cluster has one node")]
         advice = "the loss of that node stops evictions; run two replicas on two nodes, as manifests/base does"
         return [CheckResult("replicas", State.WRONG, said, advice)]
+
+    async def _other_installations(self, replicas: Sequence[Replica]) -> list[CheckResult]:
+        """Report controllers with a Lease of their own elsewhere in the cluster: two leaders evict, not one."""
+        pods = await self._list("pods", ApiRequest("list", "pods", query={"labelSelector": _OWN_PODS})) or ()
+        others = {each.lease for each in read_replicas(pods, "pods")[0] if not each.dry_run}
+        others -= {self._lease, *(replica.lease for replica in replicas)}
+        if not others or all(replica.dry_run for replica in replicas):
+            return []
+        advice = (
+            "each has a leader of its own, and both evict: hand back what the one to be removed has taken over"
+            " (taint-eviction hand-back), then delete it"
+        )
+        said = f"there are others, of Leases {' and '.join(map(str, sorted(others)))}"
+        return [CheckResult("installations", State.WRONG, said, advice)]
 
     async def _leader(self, replicas: Sequence[Replica]) -> list[CheckResult]:
         leases = sorted({replica.lease for replica in replicas})
@@ -295,6 +311,8 @@ class Installation:
             leads: bool | None = False
         else:
             leads = None if unread else True
+        if replicas and all(replica.dry_run for replica in replicas):
+            leads = None  # It gives nothing back.
         findings = AdoptionFindings(self._calls, self._lease, self._list, self._read)
         return [
             CheckResult("adoption", State.FINE if fine else State.WRONG, said, advice)

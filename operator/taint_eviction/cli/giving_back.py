@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import shlex
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -20,7 +20,7 @@ from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.adapters.kubernetes_objects import MalformedObject, read_node, read_pod
 from taint_eviction.cli.visible import complain
 from taint_eviction.core.adoption import builtin_seconds, unexplained_marks, wanted_change
-from taint_eviction.core.objects import NO_EXECUTE, Pod, Taint
+from taint_eviction.core.objects import NO_EXECUTE, Pod, PodRef, Taint
 from taint_eviction.runtime.ports import CallFailed
 
 _AT_ONCE = 10
@@ -51,9 +51,26 @@ class MarkedPod:
         return self.pod.adoption is not None or _has_note(self.body)
 
 
-async def list_marked(calls: ApiCalls) -> list[MarkedPod]:
+class MarkedPods(NamedTuple):
+    """All pods with a mark or a note. ``unreadable``: what is wrong with each pod that has a note and is malformed."""
+
+    pods: list[MarkedPod]
+    unreadable: list[str]
+
+
+async def list_marked(calls: ApiCalls) -> MarkedPods:
     """List all pods with a mark or a note, and what the taints of their nodes mean for them; it reads every spec."""
-    found = {pod.ref: (body, pod) async for body, pod in _marked(calls)}
+    found: dict[PodRef, tuple[Mapping[str, Any], Pod]] = {}
+    unreadable: dict[str, None] = {}
+    async for body in list_items(calls, ApiRequest("list", "pods")):
+        try:
+            pod = read_pod(body).value
+        except MalformedObject as error:
+            if NOTE_ANNOTATION in str(body):
+                unreadable[str(error)] = None
+            continue
+        if pod.adoption is not None or unexplained_marks(pod) or _has_note(body):
+            found[pod.ref] = body, pod
     taints: dict[str, list[Taint]] = {}
     if found:
         async for body in list_items(calls, ApiRequest("list", "nodes")):
@@ -61,19 +78,8 @@ async def list_marked(calls: ApiCalls) -> list[MarkedPod]:
                 node = read_node(body).value
                 taints[node.name] = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
     # A list that begins anew, because its next page has expired, has some pods twice.
-    return [MarkedPod(body, pod, _window_seconds(pod, taints)) for body, pod in found.values()]
-
-
-async def _marked(calls: ApiCalls) -> AsyncIterator[tuple[Mapping[str, Any], Pod]]:
-    async for body in list_items(calls, ApiRequest("list", "pods")):
-        try:
-            pod = read_pod(body).value
-        except MalformedObject as error:
-            if NOTE_ANNOTATION in str(body):
-                complain(f"left out: {error}")
-            continue
-        if pod.adoption is not None or unexplained_marks(pod) or _has_note(body):
-            yield body, pod
+    pods = [MarkedPod(body, pod, _window_seconds(pod, taints)) for body, pod in found.values()]
+    return MarkedPods(pods, list(unreadable))
 
 
 def _has_note(body: Mapping[str, Any]) -> bool:

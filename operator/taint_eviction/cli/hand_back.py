@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION
 from taint_eviction.adapters.adoption_right import AdoptionRight, RightKept
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.cli.control_state import Reached, change_control_state, state_flags
@@ -22,6 +23,7 @@ from taint_eviction.cli.giving_back import GivingBack, MarkedPod, give_back_all,
 from taint_eviction.cli.values import Seconds
 from taint_eviction.cli.visible import complain, visible
 from taint_eviction.core.control_state import ControlState, Pause
+from taint_eviction.core.objects import NamespacedName
 from taint_eviction.planning.wording import many
 from taint_eviction.runtime.adopter import LATE_WRITE_SECONDS
 from taint_eviction.runtime.clock import read_monotonic
@@ -76,11 +78,11 @@ async def _undo(on: Reached) -> ExitCode:
 
 
 async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
-    pods = await list_marked(on.calls)
+    pods, unreadable = await list_marked(on.calls)
     if flags["prints"]:
         for line in filter(None, map(patch_line, pods)):
             click.echo(line)
-        return ExitCode.OK
+        return _leave_out(unreadable)
     for line in _foretell([pod for pod in pods if pod.noted]):
         click.echo(visible(line))
     if not flags["yes"] and not _agreed():
@@ -96,7 +98,7 @@ async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
             " version, or can it not read the ConfigMap? The order stays: run this command again, or stop the leader"
         )
         return ExitCode.FAILED
-    kept = await _take_the_right(on, flags["lease_namespace"])
+    kept = await _take_the_right(on, NamespacedName(flags["lease_namespace"], flags["lease_name"]))
     done_at = max(nobody_since, read_monotonic())
     total, failed = await _give_back(on)
     while (left := max(done_at, lease.changed_at) + LATE_WRITE_SECONDS - read_monotonic()) > 0:
@@ -181,14 +183,14 @@ async def _nobody_adopts(on: Reached, lease: _LeaseSeen) -> float:
         await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
 
-async def _take_the_right(on: Reached, namespace: str) -> str:
-    """Take the right to mark pods away from the controller; return why it still has it, "" if it has not."""
+async def _take_the_right(on: Reached, account: NamespacedName) -> str:
+    """Take the right to mark pods away from the controller; return why it may still have it, "" if it has not."""
     try:
-        removed = await AdoptionRight(on.calls, namespace).remove()
+        async for name in AdoptionRight(on.calls, account).remove():
+            click.echo(visible(f"removed ClusterRoleBinding {name}"))
     except (CallFailed, RightKept) as error:
         return str(error)
-    for name in removed:
-        click.echo(visible(f"removed ClusterRoleBinding {name}: the controller may change no tolerations any more"))
+    click.echo("the controller may change no tolerations any more")
     return ""
 
 
@@ -200,7 +202,7 @@ async def _give_back(on: Reached) -> tuple[Counter[GivingBack], dict[str, str]]:
     total: Counter[GivingBack] = Counter()
     failed: dict[str, str] = {}
     for _ in range(_MAX_ROUNDS):
-        pods = [pod for pod in await list_marked(on.calls) if pod.noted]
+        pods = [pod for pod in (await list_marked(on.calls)).pods if pod.noted]
         if not pods:
             return total, {}
         done, failed = await give_back_all(on.calls, pods)
@@ -215,7 +217,7 @@ async def _conclude(on: Reached, total: Counter[GivingBack], failed: Mapping[str
     given, gone = total[GivingBack.DONE], total[GivingBack.GONE]
     also = f"; {many(gone, 'pod')} {_be(gone)} gone" if gone else ""
     click.echo(f"{many(given, 'pod')} {'has' if given == 1 else 'have'} been given back{also}")
-    pods = await list_marked(on.calls)
+    pods, unreadable = await list_marked(on.calls)
     left = [str(pod.pod.ref) for pod in pods if pod.noted]
     for name in left:
         complain(f"{name} is still adopted: {failed.get(name, 'since a moment ago, or its annotation cannot be read')}")
@@ -225,13 +227,20 @@ async def _conclude(on: Reached, total: Counter[GivingBack], failed: Mapping[str
             f"{many(len(unexplained), 'pod')} of unknown origin tolerate a taint for 9223372036854775807 s, without a"
             f" note of what it was before: {', '.join(unexplained[:_MAX_NAMES])}"
         )
-    if left:
+    if _leave_out(unreadable) is not ExitCode.OK or left:
         return ExitCode.FAILED
     if kept:
         complain(
-            f"the controller keeps the right to change tolerations ({kept}): a request of a host that was cut off may"
-            f" still arrive for {_CUT_OFF_MINUTES} min; then look again with taint-eviction hand-back --print"
+            f"the controller may keep the right to change tolerations ({kept}): a request of a host that was cut off"
+            f" may still arrive for {_CUT_OFF_MINUTES} min; then look again with taint-eviction hand-back --print"
         )
     await on.state.remove_adopter((await on.state.read() or ControlState()).adopter)
     click.echo("nothing is adopted any more")
     return ExitCode.OK
+
+
+def _leave_out(unreadable: Sequence[str]) -> ExitCode:
+    """Name the pods with a note that cannot be given back, since they are malformed."""
+    for error in unreadable:
+        complain(f"it has the annotation {NOTE_ANNOTATION}, and is left out: {error}")
+    return ExitCode.FAILED if unreadable else ExitCode.OK

@@ -105,7 +105,9 @@ def _adoption(document: Mapping[str, Any]) -> list[str]:
         return []
     lines = [f"countdowns taken over: those of {many(adoption['adopted'], 'pod')}"]
     if not adoption.get("enabled", True):
-        lines.append(_doubtful("they are given back: this controller runs without --adopt"))
+        dry = "a dry run gives nothing back, and nobody evicts these pods: run taint-eviction hand-back"
+        given = "they are given back: this controller runs without --adopt"
+        lines.append(_bad(dry) if document["dryRun"] else _doubtful(given))
     for count, because, said in (
         ("refused", "refusedBecause", "could not be taken over"),
         ("notGivenBack", "notGivenBackBecause", "cannot be given back"),

@@ -130,11 +130,15 @@ def builtin_seconds(tolerations: Sequence[Toleration], taints: Iterable[Taint]) 
 # What is to be written
 
 
-def may_be_marked(pod: Pod) -> bool:
-    """Return whether the countdowns of a pod may be taken over at all; very long lists of tolerations may not."""
+def has_countdown(pod: Pod) -> bool:
+    """Return whether the built-in controller's countdown for a pod is to be taken over, if that is possible."""
     own = pod.labels.get(_OWN_LABEL[0]) == _OWN_LABEL[1]
-    never = pod.mirror or pod.terminating or pod.finished or own
-    return pod.node_name is not None and isinstance(pod.spec_tolerations, tuple) and not never
+    return pod.node_name is not None and not (pod.mirror or pod.terminating or pod.finished or own)
+
+
+def may_be_marked(pod: Pod) -> bool:
+    """Return whether the countdowns of a pod may be taken over; those of very long lists of tolerations may not."""
+    return has_countdown(pod) and isinstance(pod.spec_tolerations, tuple)
 
 
 def places_to_mark(pod: Pod, taints: Iterable[Taint]) -> frozenset[int]:

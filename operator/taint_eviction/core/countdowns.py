@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from taint_eviction.core.adoption import builtin_seconds, first_matches, is_finite, may_be_marked
+from taint_eviction.core.adoption import builtin_seconds, has_countdown
 from taint_eviction.core.decision import SeenTaint
 from taint_eviction.core.facts import Fact, NodeSeen, NodesSwept, PodGone, PodSeen
 from taint_eviction.core.instants import Moment
@@ -162,7 +162,7 @@ class Countdowns:
         if taints == before and not fact.after_gap:
             return False
         for record in self._pods.on_node(name):
-            if not may_be_marked(record.pod):
+            if not has_countdown(record.pod):
                 continue
             countdown = self._follow(record, record.pod.spec_tolerations, seen, now)
             if countdown is not None and fact.after_gap and taints:
@@ -173,7 +173,7 @@ class Countdowns:
         record, pod = self._pods.find(fact.pod.ref), fact.pod
         if record is None or pod.node_name is None or pod.node_name != record.pod.node_name:
             return False
-        if not may_be_marked(pod):
+        if not has_countdown(pod):
             return self._countdowns.pop(pod.ref.key, None) is not None
         before = self._of(pod.ref)
         if before is not None and before.tolerations == pod.spec_tolerations:
@@ -205,17 +205,14 @@ class Countdowns:
         bound_at, dated = now.at, False
         if record.bound is not None:
             bound_at, dated = record.bound.start_at, record.bound.object_time is not None
-        first = first_matches(tolerations, [each.taint for each in seen])
         for taint, since in seen:
-            place = first[taint]
-            tolerance = 0 if place is None else tolerations[place].toleration_seconds
-            if place is None or is_finite(tolerations[place]):
-                tolerance = max(0, tolerance or 0)
+            tolerance = builtin_seconds(tolerations, [taint])
+            if tolerance is not None:
                 countdown.may_fire(max(since.start_at, bound_at) + tolerance, tolerance)
         found = self._found.get(record.node_name, {})
         # A pod that was bound later has had no moment before.
         countdown.from_beginning = not any(
-            taint in found and not (dated and bound_at >= found[taint]) for taint in first
+            taint in found and not (dated and bound_at >= found[taint]) for taint, _ in seen
         )
         return countdown
 

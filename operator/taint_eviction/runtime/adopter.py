@@ -40,7 +40,7 @@ from taint_eviction.core.objects import LIFECYCLE_KEYS, MARK_SECONDS, NO_EXECUTE
 from taint_eviction.runtime.live_controller import LiveController
 from taint_eviction.runtime.node_reads import NodeReads
 from taint_eviction.runtime.policy_check import PolicyCheck
-from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, FailureReason, Gate
+from taint_eviction.runtime.ports import AdoptionDoor, CallFailed, FailureReason, Gate, WantedChange
 from taint_eviction.settings import AdoptionSettings
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ _AGAIN_SECONDS = 2.0
 # How soon a refused mark is tried again: at most, and in the last seconds before its timer.
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 30.0
 _LAST_SECONDS, _LAST_RETRY_SECONDS = 30.0, 2.0
+# A mark without an answer is given up after this share of the time to its timer, so that there is time for another one.
+_PATIENCE, _LEAST_PATIENCE_SECONDS = 0.5, 1.0
 
 # The same for what is given back, and how often all marks are checked, whatever was seen.
 _FIRST_RETURN_SECONDS, _MAX_RETURN_SECONDS = 5.0, 300.0
@@ -72,8 +74,11 @@ _LOOK_SECONDS = 3600.0
 _LOOK_AGAIN_SECONDS = 5.0
 
 _MAX_CONFIRM_SECONDS = 30.0
+# Until the entry is there, no countdown is taken over.
+_MAX_ENTER_SECONDS = 4.0
 
 _PUT_BACK = "its tolerationSeconds are there again: an admission plugin or a webhook has put them back"
+_TOO_MANY = "it has more tolerations than a note may name"
 _NOT_NOTED = "an admission plugin or a webhook has removed the note"
 # Admission plugins refuse with any status; these words are theirs.
 _OF_ADMISSION = ("toleration", "plugin", "denied")
@@ -112,15 +117,20 @@ class _Carriers:
         """Return those that are bound to a node of this name."""
         return self._by_node.get(name, ())
 
-    def put(self, pod: Pod) -> bool:
-        """Note a pod as it is; return whether it has a note, or a mark whose note is known."""
+    def put(self, pod: Pod, written: Note | None = None) -> bool:
+        """Note a pod as it is; return whether it has a note, or a mark whose note is known.
+
+        ``written``: the note that this process has just written, though the pod does not have it.
+        """
         before = self.known.get(pod.ref)
-        if before is None and pod.adoption is None:
+        known = {**({} if before is None else before.note), **(written or {})}
+        if before is None and not known and pod.adoption is None:
             return False
         if before is not None and (pod.resource_version or 0) < (before.pod.resource_version or 0):
-            return False
-        seconds = {} if before is None else lost_notes(pod, before.note)
-        note = {**note_of(pod.spec_tolerations, seconds), **known_note(pod)}
+            if not written:
+                return False
+            pod = before.pod
+        note = {**note_of(pod.spec_tolerations, lost_notes(pod, known)), **known_note(pod)}
         if not note and pod.adoption is None:
             self.drop(pod.ref)
             return False
@@ -186,6 +196,7 @@ class Adopter:
         self._to_check: set[PodRef] = set()
         self._kept: dict[PodRef, _Refusal] = {}
         self._under_way: dict[PodRef, float] = {}  # Since when.
+        self._left_told = ""
         live.follow(self._observed)
 
     # For people
@@ -332,7 +343,10 @@ class Adopter:
             self._next_at = -math.inf if late or passed_over else next_at
         while self._queue and self._room() > 0:
             ref = self._queue.popleft().ref
-            if ref not in self._under_way:
+            record = self._pods.find(ref)
+            if record is not None and not may_be_marked(record.pod):
+                self._refuse(ref, CallFailed(_TOO_MANY, reason=FailureReason.FORBIDDEN))
+            elif ref not in self._under_way:
                 self._under_way[ref] = now
                 group.create_task(self._mark(ref), name=f"mark {ref}")
 
@@ -354,7 +368,7 @@ class Adopter:
         self._rate.begins(self._clock.now().at)
         pod = None
         try:
-            pod = await self._door.change(ref, wanted)
+            pod = await self._change_in_time(ref, wanted)
         except CallFailed as failure:
             if self._gate.may_act():
                 self._refuse(ref, failure)
@@ -366,6 +380,15 @@ class Adopter:
             self._rate.ends(self._clock.now().at, done=pod is not None and bool(marked))
             self._next_at = -math.inf
             self._changed.set()
+
+    async def _change_in_time(self, ref: PodRef, wanted: WantedChange) -> Pod | None:
+        left = self._countdowns.timer_at(ref) - self._clock.now().at
+        patience = max(left * _PATIENCE, _LEAST_PATIENCE_SECONDS) if 0 < left < math.inf else None
+        try:
+            async with asyncio.timeout(patience):
+                return await self._door.change(ref, wanted)
+        except TimeoutError:
+            raise CallFailed(f"no answer within {patience:.1f} s", reason=FailureReason.NO_ANSWER) from None
 
     def _note_of(self, ref: PodRef) -> Note:
         carrier = self._carriers.known.get(ref)
@@ -380,6 +403,9 @@ class Adopter:
                 self._refuse(ref, CallFailed(_PUT_BACK, reason=FailureReason.FORBIDDEN))
                 return
             if pod.adoption is None or not change.noted.keys() <= {*pod.adoption.noted}:
+                # The mark stands: from now on only this process knows what the seconds were.
+                self._carriers.put(pod, note_of(tolerations, change.noted))
+                self._check(ref)
                 self._refuse(ref, CallFailed(_NOT_NOTED, reason=FailureReason.FORBIDDEN))
                 return
         self._carriers.put(pod)
@@ -592,7 +618,9 @@ class Adopter:
         try:
             await self._door.remove_adopter(adopter)
         except CallFailed as failure:
-            logger.warning("that nothing is taken over any more cannot be written: %s", failure)
+            level = logging.DEBUG if str(failure) == self._left_told else logging.WARNING
+            self._left_told = str(failure)
+            logger.log(level, "that nothing is taken over any more cannot be written: %s", failure)
         else:
             logger.info("all countdowns that were taken over have been given back")
 
@@ -613,7 +641,7 @@ class Adopter:
             except CallFailed as failure:
                 level = logging.WARNING if wait == _PASS_SECONDS else logging.DEBUG
                 logger.log(level, "no countdown is taken over, since that cannot be written: %s", failure)
-            wait = min(2 * wait, _MAX_CONFIRM_SECONDS)
+            wait = min(2 * wait, _MAX_ENTER_SECONDS)
 
     async def _keep_confirming(self) -> None:
         """Confirm each order to take nothing over, even if that is disabled: ``hand-back`` waits for that."""

@@ -2,6 +2,7 @@
 This module only builds; ``wiring`` chooses the implementations of the ports, or the laboratory for replays.
 """
 
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from taint_eviction.core.objects import NOT_READY, UNREACHABLE
 from taint_eviction.runtime.adopter import Adopter
 from taint_eviction.runtime.control_state_sync import ControlStateSync
 from taint_eviction.runtime.driver import Driver
-from taint_eviction.runtime.dry_run import DryRunWriter
+from taint_eviction.runtime.dry_run import DryRunAdoptions, DryRunWriter
 from taint_eviction.runtime.engine import Engine
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.live_controller import LiveController
@@ -119,20 +120,26 @@ def assemble(doors: Doors, settings: Settings, rng: random.Random) -> Assembled:
             writes=not settings.dry_run,
             ending=lambda: driver.stopping,
         )
-    adopter = policy_check = None
-    if doors.own_policy is not None and not settings.dry_run:  # The account of a dry run writes nothing of pods.
-        policy_check = PolicyCheck(doors.own_policy, doors.clock, adopts=settings.adoption.enabled)
+    adopter = None
+    policy_check = (
+        None
+        if doors.own_policy is None
+        else PolicyCheck(doors.own_policy, doors.clock, adopts=settings.adoption.enabled)
+    )
     if doors.adoption is not None and control_state is not None and policy_check is not None:
+        # A dry run takes nothing over, and says what others have left to it.
         adopter = Adopter(
             live,
-            doors.adoption,
+            DryRunAdoptions(doors.adoption) if settings.dry_run else doors.adoption,
             node_reads,
             doors.gate,
             policy=policy_check,
             state_read_at=lambda: control_state.read_at,
-            settings=settings.adoption,
+            settings=dataclasses.replace(settings.adoption, enabled=False) if settings.dry_run else settings.adoption,
             outage_gap_seconds=settings.outage_gap_seconds,
         )
+    if settings.dry_run:  # Its account writes nothing of pods.
+        policy_check = None
     engine = Engine(
         live, watching, driver, control_state, adopter, policy_check=policy_check, learn_time=doors.learn_time
     )

@@ -17,6 +17,7 @@ from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.adapters.malformed import MalformedObjects
 from taint_eviction.adapters.state_config_map import StateConfigMap
 from taint_eviction.core.objects import MARK_SECONDS, NamespacedName
+from taint_eviction.core.pod_parts import ALL_PARTS
 from taint_eviction.runtime.ports import CallFailed, FailureReason
 from taint_eviction_lab.simulation.calls import SimulatedCalls, World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState, SimulatedControlStateStore
@@ -34,6 +35,7 @@ def simulated_adoptions(world: World, calls: SimulatedCalls, control_state: Simu
         MalformedObjects(lambda kind: None),
         cast(StateConfigMap, SimulatedControlStateStore(calls, control_state)),
         calls.name,
+        ALL_PARTS,
     )
 
 
