@@ -191,6 +191,7 @@ class Adopter:
         self._refusals: dict[PodRef, _Refusal] = {}
         self._told_namespaces: set[str] = set()
         self._unanswered = False
+        self._look_at: dict[PodRef, float] = {}  # Where a mark has failed, which may still arrive.
         # Marks with notes.
         self._carriers = _Carriers()
         self._to_check: set[PodRef] = set()
@@ -370,6 +371,8 @@ class Adopter:
         try:
             pod = await self._change_in_time(ref, wanted)
         except CallFailed as failure:
+            if marked:
+                self._look_at[ref] = self._clock.now().at + LATE_WRITE_SECONDS
             if self._gate.may_act():
                 self._refuse(ref, failure)
         else:
@@ -565,15 +568,24 @@ class Adopter:
     # Looking for notes
 
     async def _keep_looking(self) -> None:
-        """Look when this process begins to lead, once more when no late write can follow, and then every hour."""
+        """Look when this process begins to lead, once more when no late write can follow, and then every hour.
+
+        A pod whose mark has failed is read again when that can no longer arrive: its node may be clean since, and its
+        pods may not be watched any more.
+        """
         led_since: float | None = None
         look_at = -math.inf
         while True:
             await asyncio.sleep(_PASS_SECONDS)
             if not self._may_return():
                 led_since = None
+                self._look_at.clear()
                 continue
             now, since = self._clock.now().at, self._leads_since
+            for ref in [ref for ref, at in self._look_at.items() if at <= now]:
+                del self._look_at[ref]
+                if not await self._see(ref):
+                    self._look_at.setdefault(ref, now + _LOOK_AGAIN_SECONDS)
             if since != led_since:
                 led_since, look_at = since, -math.inf
             if since is None or now < look_at:
@@ -605,14 +617,17 @@ class Adopter:
                 await self._see(ref)
         return bool(found)
 
-    async def _see(self, ref: PodRef) -> None:
-        """Read a pod that no watch brings."""
-        with contextlib.suppress(CallFailed):
+    async def _see(self, ref: PodRef) -> bool:
+        """Read a pod that no watch brings; return whether that has succeeded."""
+        try:
             pod = await self._door.change(ref, lambda _: None)
-            if pod is None:
-                self._carriers.drop(ref)
-            elif self._carriers.put(pod):
-                self._check(ref)
+        except CallFailed:
+            return False
+        if pod is None:
+            self._carriers.drop(ref)
+        elif self._carriers.put(pod):
+            self._check(ref)
+        return True
 
     async def _leave(self, adopter: str) -> None:
         try:
