@@ -202,10 +202,11 @@ class BreakerMachine(RuleBasedStateMachine):
         """Count the pods that are due and not paused, and were on their nodes before the taint."""
         if self.control_state.cluster is not None:
             return 0
-        return sum(
-            self.fires_at(one, each) <= self.stage.now and (each.bound_at or 0.0) + 1 - EPOCH <= one.since
-            for one, each in self.free()
-        )
+        return sum(self.is_due(one, each) for one, each in self.free())
+
+    def is_due(self, one: TrueNode, each: Pod) -> bool:
+        """Return whether a pod is due and was on its node before the taint."""
+        return self.fires_at(one, each) <= self.stage.now and (each.bound_at or 0.0) + 1 - EPOCH <= one.since
 
     def free(self) -> list[tuple[TrueNode, Pod]]:
         """Return the pods on nodes that are not paused, each with its node."""
@@ -322,8 +323,11 @@ class BreakerMachine(RuleBasedStateMachine):
 
     def order(self, control_state: ControlState) -> None:
         """Give a new control state to the controller and the oracle."""
+        self.settle()
         before, self.control_state = self.control_state, control_state
         self.stage.order(control_state)
+        resumed = [one for name, one in self.nodes.items() if name in before.nodes and name not in control_state.nodes]
+        self.known_due += sum(self.is_due(one, each) for one in resumed for each in one.pods.values())
         if before.cluster and not control_state.cluster:
             self.known_due = math.inf
         reset_at = -math.inf if control_state.reset_epoch is None else control_state.reset_epoch - EPOCH
@@ -342,14 +346,12 @@ class BreakerMachine(RuleBasedStateMachine):
         """Somebody resets the breaker."""
         self.order(replace(self.control_state, reset_epoch=epoch(self.stage.now)))
 
-    @rule(whole=st.booleans())
-    def pause(self, whole: bool) -> None:
-        """The whole cluster is paused, or resumed.
-
-        The end of a node's pause makes known only what waited in its queue: the scenario
-        breaker-counts-what-no-pause-has-held.
-        """
-        self.order(replace(self.control_state, cluster=Pause() if whole else None))
+    @rule(whole=st.booleans(), names=st.sets(NODES, max_size=2))
+    def pause(self, whole: bool, names: set[str]) -> None:
+        """Some nodes or the whole cluster are paused; what was paused before is resumed."""
+        self.order(
+            replace(self.control_state, cluster=Pause() if whole else None, nodes={name: Pause() for name in names})
+        )
 
     @rule()
     def restart(self) -> None:

@@ -687,6 +687,17 @@ def test_a_backlog_from_a_pause_may_be_worked_off() -> None:
     assert stage.evaluate() == [BreakerOpened(own_latch(epoch(11), "26 pods due at once, more than 5"))]
 
 
+def test_the_backlog_of_a_node_contains_what_became_due_in_the_last_moment_of_its_pause() -> None:
+    """A standby does not evaluate, and a leader does so twice a second: what is due is known at the resume itself."""
+    stage = guarded(BreakerPolicy(enabled=True, max_due=5, settle_seconds=2), ControlState(nodes={"n0": Pause()}))
+    taint_nodes(stage, 0, pods=0)
+    stage.sees(*(pod(tolerates(50), name=f"p{number}", uid=f"p{number}", on="n0") for number in range(20)))
+    stage.at(49).evaluate()
+    stage.at(51).order(NOTHING)
+    assert stage.evaluate() == []
+    assert len(stage.take()) == 20
+
+
 @pytest.mark.parametrize(("left", "more", "opened"), [(8, 5, False), (8, 6, True), (0, 5, False), (0, 6, True)])
 def test_a_standby_knows_what_is_left_of_a_backlog_when_it_leads(left: int, more: int, opened: bool) -> None:
     """A standby reads latch and reset like the leader, counts due pods at each reading, and evaluates once it leads."""

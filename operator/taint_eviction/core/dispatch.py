@@ -152,11 +152,11 @@ class Dispatch:
 
     def order(self, control_state: ControlState, now: Moment) -> list[Effect]:
         """Apply what people have ordered."""
+        self.advance(now)  # A pause that ends now has held what is due by now, and people know of that.
         before, effects = self._suspension.control_state, self._suspension.order(control_state, now)
         if control_state != before:
             self._breaker.know_more(self._queue.reconsider())
             self._breaker.unready.news = True
-        self.advance(now)
         self._breaker.count_due(self._queue.due_together())
         return effects
 
