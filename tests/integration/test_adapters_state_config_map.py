@@ -427,6 +427,21 @@ async def test_a_config_map_that_was_created_again_is_read_as_such_until_a_leade
         assert await store.read() == ControlState(nodes={"n1": PAUSE})
 
 
+async def test_a_config_map_that_was_replaced_is_read_as_recreated_until_a_leader_takes_it_over(
+    at: ClientStage,
+) -> None:
+    """kubectl replace, and a tool that applies manifests so, keep the UID and nothing else."""
+    store = state(at)
+    put(at, data={"format": "1", "pause": "true"})
+    assert await store.read() == ControlState(Pause())
+    patch(at, data=None)
+    for _ in range(2):
+        assert await store.read() == ControlState(recreated=True)
+    await state(at).keep(ControlState(Pause()))
+    for _ in range(2):
+        assert await store.read() == ControlState(Pause())
+
+
 async def test_a_config_map_that_is_restored_with_its_format_is_not_recreated(at: ClientStage) -> None:
     """Whoever restores a copy of it means what it says."""
     store = state(at)

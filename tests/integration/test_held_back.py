@@ -15,7 +15,7 @@ from tests.stage.processes import RunningController, output_of, running_controll
 from tests.stage.replicas import QUICK_ELECTION, ReplicaProcess, Theatre, theatre
 from tests.stage.waiting import free_port, now, until
 
-from fake_apiserver import ApiServer
+from fake_apiserver import ApiServer, LoggedRequest
 
 KEY = "mistake"
 STATE = ("configmaps", "taint-eviction-controller", "kube-system")
@@ -24,6 +24,11 @@ STATE = ("configmaps", "taint-eviction-controller", "kube-system")
 async def order(config: Path, *words: str) -> str:
     """Run a command as a person does, and return its output; the command must succeed."""
     return await output_of(*words, "--kubeconfig", str(config))
+
+
+def reads_of_state(server: ApiServer) -> list[LoggedRequest]:
+    """Return the requests that have read the ConfigMap so far."""
+    return server.requests.select(verb="get", resource="configmaps")
 
 
 # The breaker
@@ -168,6 +173,24 @@ async def test_a_pause_of_one_node_does_not_affect_other_nodes(tmp_path: Path) -
         assert set(json.loads(data["pause-node.n0"])) >= {"since"}
 
 
+async def test_a_pause_outlives_that_its_config_map_is_replaced(tmp_path: Path) -> None:
+    """As kubectl replace does with the manifest, which has no data; the leader writes the pause again after 10 s."""
+    async with ApiServer(seed=5) as server:
+        add_nodes(server, "n1")
+        add_pod(server, "paused", "n1")
+        config = write_kubeconfig(tmp_path / "config", server)
+        await order(config, "pause")
+        async with running_controller(config) as run:
+            await run.until(lambda: "format" in (server.get(*STATE) or {})["data"])
+            written = len(reads_of_state(server))
+            await run.until(lambda: len(reads_of_state(server)) > written + 1)
+            server.patch(STATE[0], STATE[1], {"data": None}, STATE[2])
+            server.taint("n1", KEY)
+            await run.until(lambda: "data" in (server.get(*STATE) or {}))
+            assert (server.get(*STATE) or {})["data"].keys() == {"format", "pause"}
+        assert deletes(server) == []
+
+
 async def test_a_pause_outlives_its_config_map_but_not_its_controller(tmp_path: Path) -> None:
     """The leader writes the pause again after 10 s, but not while it is being ended: somebody removes the controller.
 
@@ -185,7 +208,7 @@ async def test_a_pause_outlives_its_config_map_but_not_its_controller(tmp_path: 
             server.taint("n1", KEY)
             await run.until(lambda: server.get(*STATE) is not None)
             assert (server.get(*STATE) or {})["data"].keys() == {"format", "pause-node.n1"}
-            assert len(run.said("was deleted: they stay in force as known")) == 1
+            assert len(run.said("was deleted or replaced: they stay in force as known")) == 1
             server.faults.add(verb="delete", resource="pods", delay_seconds=14)
             server.taint("n2", KEY)
             await run.until(lambda: deletes(server))

@@ -710,7 +710,7 @@ async def test_what_was_deleted_stays_in_force_and_is_written_again_after_ten_se
     assert (it.store.kept, it.store.kept_at) == (LOST, [0.5, 30])
     assert it.body.brain.suspension.control_state == LOST
     assert caplog.messages == [
-        "the ConfigMap with pauses and breaker was deleted: they stay in force as known",
+        "the ConfigMap with pauses and breaker was deleted or replaced: they stay in force as known",
         "the ConfigMap with pauses and breaker has been written again",
     ]
 
@@ -830,7 +830,7 @@ async def test_what_was_deleted_and_cannot_be_written_again_is_tried_and_told_un
         assert (it.standing.unwritten_seconds(), it.store.kept) == (0, PAUSED)
     assert [sent_at for sent_at, _ in it.store.sent("KEEP")] == [0.5, 30, 40, 50, 60, 70, 80]
     assert caplog.messages == [
-        "the ConfigMap with pauses and breaker was deleted: they stay in force as known",
+        "the ConfigMap with pauses and breaker was deleted or replaced: they stay in force as known",
         "the ConfigMap with pauses and breaker cannot be created: refused with 403",
     ]
 

@@ -3,8 +3,8 @@ People write to it, by command or by hand; the leader does, too. So each write r
 and is accepted only for exactly the version that was read. Nothing is written to one that this version does not
 understand.
 
-Who creates the ConfigMap again after it was deleted is not known: a person, or a tool that applies manifests. The key
-``format``, which only a leader adds (``keep``), tells whether what was lost with the old one has been added to it.
+A tool that applies manifests may create the ConfigMap again after it was deleted, or replace all that is in it. The key
+``format``, which only a leader adds (``keep``), tells whether what was lost has been added to it.
 
 This module does not interpret the keys (``control_state_data``).
 """
@@ -63,8 +63,8 @@ class StateConfigMap:
         self._name = name
         # The complaints about the latest reading: each is logged once.
         self._complaints: set[str] = set()
-        # Of the object that was read last, unless it was created anew and no leader has taken it over yet.
-        self._uid = ""
+        # Of the object that was read last, unless no leader has taken over what was created or replaced since.
+        self._uid, self._formatted = "", False
 
     def __str__(self) -> str:
         return f"ConfigMap {self._namespace}/{self._name}"
@@ -74,10 +74,10 @@ class StateConfigMap:
         body = await self._get()
         if body is None:
             return None
-        uid = str(body["metadata"].get("uid"))
-        if self._uid not in ("", uid) and not has_format(body):
+        uid, formatted = str(body["metadata"].get("uid")), has_format(body)
+        if not formatted and (self._formatted or self._uid not in ("", uid)):
             return replace(self._read(body), recreated=True)
-        self._uid = uid
+        self._uid, self._formatted = uid, formatted
         return self._read(body)
 
     async def keep(self, lost: ControlState) -> None:

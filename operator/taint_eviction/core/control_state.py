@@ -87,9 +87,9 @@ class ControlState:
     ``cluster`` holds all evictions; ``nodes`` and ``namespaces`` hold those of the named ones. ``latch``: the breaker
     is open, None: the cluster has no record that it is. ``reset_epoch``: when a person last closed it, None: never.
     ``no_adoption``: no countdown may be adopted, regardless of the flags; ``no_adoption_confirmed_by``: the Lease
-    holder that has confirmed this, "" while none has. ``recreated``: somebody deleted the object in the cluster and
-    created another one, which no leader has taken over yet. ``adopter``: who takes countdowns over, or did last, ""
-    for nobody; whoever leads without doing so gives everything back.
+    holder that has confirmed this, "" while none has. ``recreated``: somebody replaced the object in the cluster, or
+    deleted it and created another one, and no leader has taken that over yet. ``adopter``: who takes countdowns over,
+    or did last, "" for nobody; whoever leads without doing so gives everything back.
     """
 
     cluster: Pause | None = None

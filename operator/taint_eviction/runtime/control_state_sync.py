@@ -164,7 +164,9 @@ class ControlStateSync:
             self._keep_at = asked_at + _POLLS_BEFORE_KEEPING * self._poll_seconds
             # All replicas know it; only the leader reports it.
             level = logging.WARNING if self._gate.may_act() else logging.DEBUG
-            logger.log(level, "the ConfigMap with pauses and breaker was deleted: they stay in force as known")
+            logger.log(
+                level, "the ConfigMap with pauses and breaker was deleted or replaced: they stay in force as known"
+            )
         known = self._kept if self._lost is None else self._lost
         return known if control_state is None else control_state.with_lost(known)
 
