@@ -280,10 +280,11 @@ async def test_a_pause_that_has_ended_is_not_shown_as_active(
 async def test_resume_succeeds_if_nothing_is_paused(
     at: ClientStage, tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    """The command says so, and creates no ConfigMap."""
+    """The command says so, and that what was deleted may still be in force; it creates no ConfigMap."""
     result = await run(tmp_path, "resume", "--yes", *arguments)
     assert result.exit_code == 0
     assert said in result.stdout
+    assert "does not exist; if it was deleted, a controller that runs still obeys it" in result.stderr
     assert at.server.list("configmaps") == []
 
 

@@ -124,6 +124,12 @@ def test_causes_that_the_message_leaves_out_are_added() -> None:
     assert refusal_text(422, told) == "no: a b d e (HTTP 422)"
 
 
+def test_of_many_causes_the_first_are_read() -> None:
+    """A webhook may send a hundred thousand."""
+    told = status("Invalid", "no", causes=[{"message": f"{number}"} for number in range(100_000)])
+    assert refusal_text(422, told).endswith(" 18 19 (HTTP 422)")
+
+
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary() | st.recursive(st.none() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)).map(
     lambda value: json.dumps({"kind": "Status", "reason": value, "message": value, "details": value}).encode()

@@ -402,6 +402,16 @@ def test_a_long_object_of_a_list_waits_as_well() -> None:
     assert watch_filter.whole(item) == pod_fields(long_pod(1))
 
 
+def test_a_long_object_of_a_list_may_lack_a_version() -> None:
+    """As one that a proxy answers with."""
+    watch_filter = WatchFilter("Pod")
+    without = long_pod(1)
+    del without["metadata"]["resourceVersion"]
+    [item] = listed(watch_filter, {"items": [without]})["items"]
+    assert watch_filter.whole(item) == pod_fields(without)
+    assert watch_filter.whole(item) is None
+
+
 def test_labels_and_holds_that_no_setting_uses_are_cut_off() -> None:
     """So a change of them costs no event, however long they are."""
     watch_filter = WatchFilter("Pod", parts=PodParts(frozenset({"app"}), holds=False))

@@ -172,6 +172,19 @@ def test_only_answers_with_an_audit_id_vote() -> None:
     assert not host.clock.votes_disagree
 
 
+def test_plain_answers_vote_no_more_once_audit_ids_are_back() -> None:
+    """For ten minutes a proxy has answered alone, and dates a second ahead."""
+    host = decided(*[-0.5] * 5)
+    host.passes(601)
+    for connection in range(10, 15):
+        hear(host, 1.0, connection, audited=False)
+        host.passes(1)
+    assert ahead(host) == pytest.approx(1.0)
+    for _ in range(3):
+        answers(host, -0.5)
+    assert ahead(host) == pytest.approx(-0.5)
+
+
 # Later
 
 

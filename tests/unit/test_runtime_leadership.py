@@ -196,6 +196,17 @@ async def test_a_lease_that_changes_is_waited_for_anew() -> None:
 
 
 @virtually
+async def test_a_lease_that_seems_to_last_for_years_ends_after_an_hour() -> None:
+    """No controller writes that: 2,147,483,647 s is the most that the API server accepts."""
+    a = Candidate(Lease(record(duration=2**31 - 1)))
+    async with a.standing():
+        await until(3599)
+        assert a.acts is False
+        await until(3610)
+        assert a.acts is True
+
+
+@virtually
 async def test_my_own_lease_is_taken_up_again() -> None:
     """Restarted under the same identity: neither a wait, nor a transition, nor a new acquire time."""
     lease = Lease(record(holder="a"))

@@ -345,3 +345,22 @@ async def test_newly_tainted_nodes_are_watched_by_themselves_while_the_watch_of_
         it.api.ever.clear()
         await until(30)
         assert it.watcher.open == {ALL}
+
+
+@virtually
+async def test_nodes_are_watched_by_themselves_while_the_watch_of_all_pods_is_not_up_again() -> None:
+    """Also those that were tainted while it was up: a pod that is bound to one of them later would not be seen."""
+    it, watches = following(whole_cluster_from=2)
+    it.sees(*tainted(2))
+    async with running(watches.run()):
+        await until(5)
+        assert it.watcher.open == {ALL}
+        it.api.ever["LIST pods"] = refused(500)
+        it.watcher.end(ALL, WatchEnded("cut"))
+        await until(60)
+        assert it.watcher.open == set()
+        await until(70)
+        assert it.watcher.open == scopes("n0", "n1")
+        it.api.ever.clear()
+        await until(110)
+        assert it.watcher.open == {ALL}

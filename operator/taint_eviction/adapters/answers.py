@@ -64,6 +64,7 @@ _EVACUATION = re.compile(r"Eviction triggered evacuation|Evacuation in progress"
 _OWN_POLICY = "taint-eviction-controller"
 _MAX_DENIAL = 10_000
 _MAX_POLICY_NAME = 100
+_MAX_CAUSES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,9 @@ def read_date(text: str) -> float | None:
 
 
 def refusal_text(status: int, refusal: Refusal) -> str:
-    """Return the server's message in one line, with those causes that it does not contain."""
+    """Return the server's message in one line, with those of the first causes that it does not contain."""
     message = refusal.message or refusal.reason or "without a reason"
-    causes = [_bounded(str(cause.get("message", ""))) for cause in refusal.causes if "field" not in cause]
+    # A webhook may send as many as it likes.
+    told = refusal.causes[:_MAX_CAUSES]
+    causes = [_bounded(str(cause.get("message", ""))) for cause in told if "field" not in cause]
     return f"{one_line(' '.join([message, *(cause for cause in causes if cause not in message)]))} (HTTP {status})"

@@ -171,7 +171,13 @@ async def _dated(on: Reached, pause: Pause, seconds: float | None) -> Pause:
 
 async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mapping[str, Any]) -> ExitCode:
     """Resume the selected scopes; None: all that are paused."""
-    before = await on.state.read() or ControlState()
+    found = await on.state.read()
+    if found is None:
+        complain(
+            f"the {on.state} does not exist; if it was deleted, a controller that runs still obeys it, and its leader "
+            "writes it again within 15 s: look at `taint-eviction status`, and resume then"
+        )
+    before = found or ControlState()
     scopes = list(before.pauses()) if chosen is None else chosen
     await tell_leader(on, flags)
     standing = before.at(on.clock.now().server_epoch)

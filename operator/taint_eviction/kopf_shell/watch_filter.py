@@ -95,7 +95,8 @@ class WatchFilter:
         if not isinstance(metadata, dict) or _WAITS not in metadata:
             return body
         version, waiting = self._waiting.get(metadata["uid"], ("", b""))
-        if version != metadata["resourceVersion"]:
+        # Some aggregated server or proxy may list objects without one.
+        if waiting == b"" or version != metadata.get("resourceVersion"):
             return None
         del self._waiting[metadata["uid"]]
         found: JsonObject = orjson.loads(zlib.decompress(waiting))

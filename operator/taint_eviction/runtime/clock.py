@@ -221,7 +221,7 @@ class ServerClock:
     def _may_vote(self, at: float, audited: bool) -> bool:
         if not audited:
             return self._audited_at < at - _WINDOW_SECONDS
-        if not self.audited:
+        if self._audited_at < at - _WINDOW_SECONDS:
             self._connections.clear()  # These were plain answers, perhaps of a proxy.
         self._audited_at = at
         return True

@@ -31,6 +31,9 @@ _JITTER = 1.2
 # The duration of a released lease, for electors that ignore the empty holder.
 _RELEASED_SECONDS = 1
 
+# A lease that seems to last longer is a mistake, and would leave the cluster without a leader.
+_LONGEST_LEASE_SECONDS = 3600.0
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
@@ -216,7 +219,8 @@ class Elector:
         return await self._write(record)
 
     def _is_running(self, record: LeaseRecord) -> bool:
-        return self._clock.now().at < self._seen_at + record.duration_seconds
+        longest = max(_LONGEST_LEASE_SECONDS, self._settings.lease_duration_seconds)
+        return self._clock.now().at < self._seen_at + min(record.duration_seconds, longest)
 
     async def _write(self, before: LeaseRecord | None) -> bool:
         sent = self._clock.now()

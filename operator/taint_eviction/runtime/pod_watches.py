@@ -3,8 +3,8 @@ nodes are tainted.
 
 The cost grows with the tainted nodes, not with the cluster. A node whose last taint is removed stays watched for a
 while, so that a flapping taint costs nothing. On a switch between single watches and the watch of all pods, the new
-watches are listed before the old ones end. While the watch of all pods does not come up, newly tainted nodes get
-watches of their own, so that pods that are bound to them later are seen. The switch back happens at fewer nodes, so
+watches are listed before the old ones end. While the watch of all pods does not come up, or not again, tainted nodes
+get watches of their own, so that pods that are bound to them later are seen. The switch back happens at fewer nodes, so
 that the two do not alternate.
 This module does not restart watches (``supervised_watch``) and does not know how to watch (``ports.Watcher``).
 """
@@ -23,8 +23,9 @@ logger = logging.getLogger(__name__)
 # Single watches replace the watch of all pods below this share of the threshold.
 _SWITCH_BACK_SHARE = 0.75
 
-# How long a newly tainted node waits for the watch of all pods before it gets one of its own.
-_UNCOVERED_SECONDS = 10.0
+# How long a newly tainted node waits for the watch of all pods before it gets one of its own, and how long the others
+# wait where that watch has ended: in a large cluster its list alone takes half a minute.
+_UNCOVERED_SECONDS, _UNCOVERED_AGAIN_SECONDS = 10.0, 60.0
 
 # The longest wait before lingering nodes and the switch are checked again.
 _CHECK_SECONDS = 1.0
@@ -34,14 +35,14 @@ _CHECK_SECONDS = 1.0
 class _WatchedNode:
     """A node whose pods are watched. ``clean_since`` None: it is tainted. ``single``: it has a watch of its own.
 
-    ``uncovered_since``: since when it has had neither that nor the watch of all pods, None: it has one.
+    ``cover_at``: when it gets one unless the watch of all pods is up by then, None: it has either.
     """
 
     watch: SupervisedWatch
     task: asyncio.Task[None]
     single: bool
     clean_since: float | None = None
-    uncovered_since: float | None = None
+    cover_at: float | None = None
 
 
 class PodWatches:
@@ -132,7 +133,7 @@ class PodWatches:
         watch = SupervisedWatch(PodsScope(name), self._doors)
         watched = self._watched[name] = _WatchedNode(watch, self._start(watch, single), single)
         if not single:
-            watched.uncovered_since = self._clock.now().at
+            watched.cover_at = self._clock.now().at + _UNCOVERED_SECONDS
 
     def _start(self, watch: SupervisedWatch, watching: bool) -> asyncio.Task[None]:
         work = watch.run() if watching else watch.list_once()
@@ -155,7 +156,7 @@ class PodWatches:
             self._cover()
             return
         for watched in self._watched.values():
-            watched.uncovered_since = None
+            watched.cover_at = None
             if watched.single:
                 watched.single = False
                 watched.task.cancel()
@@ -165,8 +166,12 @@ class PodWatches:
         """Watch nodes by themselves that the watch of all pods has not covered for too long."""
         now = self._clock.now().at
         for watched in self._watched.values():
-            if watched.uncovered_since is not None and now - watched.uncovered_since >= _UNCOVERED_SECONDS:
-                watched.single, watched.uncovered_since = True, None
+            if watched.single:
+                continue
+            if watched.cover_at is None:
+                watched.cover_at = now + _UNCOVERED_AGAIN_SECONDS
+            elif now >= watched.cover_at:
+                watched.single, watched.cover_at = True, None
                 watched.task.cancel()
                 watched.task = self._start(watched.watch, True)
 
