@@ -1,8 +1,6 @@
 """Within which bounds the models are visited: the smallest ones at every change, larger ones at night."""
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tests.models.checking import Bounds
 
@@ -42,16 +40,3 @@ PART_OF_MISTAKE: Mapping[str, str] = {
 def part_of(model: str, mistake: str) -> str:
     """Return the part of a model in which a mistake shows."""
     return PART_OF_MISTAKE.get(mistake, next(iter(SMALLEST[model])))
-
-
-@dataclass(frozen=True, slots=True)
-class Plays:
-    """How many walks are played for the code, and each walk and counterexample with how many shifts of time."""
-
-    walks: int
-    shifts: int
-
-
-def plays() -> Plays:
-    """Return few plays for every change, and many for a night (the environment says which)."""
-    return Plays(walks=100, shifts=20) if os.environ.get("NIGHT") else Plays(walks=1, shifts=3)

@@ -31,6 +31,7 @@ from taint_eviction_lab.wiring import production_parsing, production_reporters
 # The moves of a leader until its first mark take longer than the code needs for it.
 _STEP_SECONDS = 1.5
 _READ_SECONDS = 4.0
+# By then a leader has entered itself, has read that, and has begun to mark.
 _ENTER_SECONDS = 6.0
 # By then the first leader has written the format of the ConfigMap, which the model does not have.
 _FORMAT_SECONDS = 1.6
@@ -202,7 +203,8 @@ class _EnvironmentOfAWalk:
         if name in _CALLS:
             if name == "sends_mark" and not self._entered and self._play.at_once:
                 # This leader has not said that it takes countdowns over, and not for want of an answer alone.
-                self._made.append(_slow("writeControlState", self._began, at, self._play.late_seconds))
+                until = max(at, self._began + _ENTER_SECONDS)
+                self._made.append(_slow("writeControlState", self._began, until, self._play.late_seconds))
             self._entered |= name == "sends_entry"
             self._awaited = (_CALLS[name], self._told)
         elif self._awaited is None:

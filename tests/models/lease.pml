@@ -39,7 +39,7 @@
 #else                        /* accepts a trace: its moves in their order, with ticks and hidden moves in between */
 #define AGAIN 1
 #define hidden(what) (what == tick || what == unanswered || what == deposed || what == late_lost || \
-                      what == decides_to_open || what == decides_to_reset || what == reads_state)
+                      what == reads_state)
 #define seen(what, i) (!violated && (hidden(what) || expected(what, i)))
 #define see(what) if :: hidden(what) -> skip :: else -> at++ fi
 #define holds(property) violated = violated || !(property)
@@ -152,9 +152,9 @@ active [P] proctype process() {
            /* P1 */ p[i].working = 0 }
 #else
     /* The control state: decided while leading; read; written if it was not changed since, else read again. */
-    MOVE(i, decides_to_open, awake(i) && may_act(i) && !p[i].wants && date < DATES); p[i].wants = Opens;
+    MOVE(i, decides_to_open, awake(i) && may_act(i) && (!p[i].wants || AGAIN) && date < DATES); p[i].wants = Opens;
            p[i].date = date; date++ }
-    MOVE(i, decides_to_reset, awake(i) && may_act(i) && !p[i].wants && date < DATES); p[i].wants = Resets;
+    MOVE(i, decides_to_reset, awake(i) && may_act(i) && (!p[i].wants || AGAIN) && date < DATES); p[i].wants = Resets;
            p[i].date = date; date++ }
     MOVE(i, reads_state, awake(i) && p[i].wants && !p[i].read); p[i].read = 1;
            if :: p[i].wants == Opens && (is_open || changed > p[i].date && !LATE_LATCH) -> wants_no_more(i)
@@ -164,7 +164,7 @@ active [P] proctype process() {
            state_changes(1, p[i].date); wants_no_more(i) }
     MOVE(i, writes_reset, p[i].wants == Resets && p[i].read); holds(changed < p[i].date); /* P4 */
            state_changes(0, p[i].date); wants_no_more(i) }
-    MOVE(i, takes_over, !p[i].leading); each(p[k].leading = 0); p[i].leading = 1; p[i].since_renewal = 0 }
+    MOVE(i, takes_over, !p[i].leading || AGAIN); each(p[k].leading = 0); p[i].leading = 1; p[i].since_renewal = 0 }
 #endif
     od
 }

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from taint_eviction.core.control_state import Latch
 from taint_eviction.core.effects import Work
 from taint_eviction.runtime.driver import Driver
 from taint_eviction.runtime.evictor import Evictor
 from taint_eviction.runtime.leadership import Elector, LeaseRecord, NoElection
+from taint_eviction_lab.simulation.control_state import SimulatedControlState
 from taint_eviction_lab.simulation.lease import SimulatedLease
 from taint_eviction_lab.simulation.replica import SimulatedReplica
 
@@ -110,6 +112,18 @@ async def _never(_max_seconds: float) -> bool:
     return False
 
 
+def late_latch(patch: pytest.MonkeyPatch) -> None:
+    """The state of the breaker is written without a look at whether somebody reset it since."""
+    latch = SimulatedControlState.latch
+
+    def blindly(self: SimulatedControlState, opened: Latch, by: str) -> None:
+        if self.control_state is not None:
+            self.control_state = replace(self.control_state, reset_epoch=None)
+        latch(self, opened, by)
+
+    patch.setattr(SimulatedControlState, "latch", blindly)
+
+
 def never_taken_over(patch: pytest.MonkeyPatch) -> None:
     """A standby never takes the Lease of a process that does not renew it: the properties about order say nothing."""
     patch.setattr(Elector, "_is_running", lambda *_: True)
@@ -123,4 +137,5 @@ LEASE_BUGS: Mapping[str, Patch] = {
     "TIMES_BELIEVED": times_believed,
     "RELEASED_AT_WORK": released_at_work,
     "UNTESTED": untested,
+    "LATE_LATCH": late_latch,
 }

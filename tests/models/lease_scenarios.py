@@ -194,7 +194,7 @@ class _LeaseTrace(Timeline):
             case CallKind.READ_LEASE | CallKind.WRITE_LEASE:
                 self._note_lease(trace)
             case CallKind.DELETE | CallKind.EVICT if trace.phase is Phase.SENT:
-                self.moves.append(Move("sends_eviction", _slot(trace.process)))
+                self.moves.append(Move("sends_eviction", slot_of(trace.process)))
             case _:
                 pass
 
@@ -203,10 +203,10 @@ class _LeaseTrace(Timeline):
         super().add(entry)
         if entry.what is What.KILLED:
             self.dead.add(entry.subject)
-            self.moves.append(Move("crashes", _slot(entry.subject)))
+            self.moves.append(Move("crashes", slot_of(entry.subject)))
 
     def _note_lease(self, trace: Trace) -> None:
-        key, slot = (trace.process, trace.number), _slot(trace.process)
+        key, slot = (trace.process, trace.number), slot_of(trace.process)
         writes = trace.call is CallKind.WRITE_LEASE
         match trace.phase:
             case Phase.SENT:
@@ -237,7 +237,7 @@ class _LeaseTrace(Timeline):
         return Move("late_stored" if overtaken else "lease_stored", slot)
 
 
-def _slot(process: str) -> int:
+def slot_of(process: str) -> int:
     """Return which process of the model this is; ``process`` is called "replica 1, controller 2"."""
     return int(process.split()[1].rstrip(",")) - 1
 

@@ -38,6 +38,9 @@ _MAX_SHOWN = 3
     "--file", type=click.Path(path_type=Path, exists=True), help="Play this scenario file as explorations do."
 )
 @click.option("--sieve", is_flag=True, help="Crash, lag and drop over every scenario of the catalogue.")
+@click.option(
+    "--every", type=int, default=1, show_default=True, help="With --sieve: 2 for every second scenario, and so on."
+)
 @click.option("--bug", type=click.Choice(sorted(KNOWN_BUGS)), help="First put this known mistake into the controller.")
 @click.option("--jobs", type=int, default=multiprocessing.cpu_count(), show_default=True, help="Processes.")
 @click.option(
@@ -51,6 +54,7 @@ def main(
     minutes: float,
     file: Path | None,
     sieve: bool,
+    every: int,
     bug: str | None,
     jobs: int,
     write: Path | None,
@@ -65,7 +69,7 @@ def main(
     if sieve:
         from tests.simulation.exploring.sieve import sieve_catalogue  # noqa: PLC0415 - only here
 
-        sys.exit(not sieve_catalogue(jobs))
+        sys.exit(not sieve_catalogue(jobs, every))
     if seed is not None:
         sys.exit(not explain(seed, write, bug))
     begin = random.SystemRandom().randrange(10**6, 10**9) if first is None else first

@@ -1,0 +1,187 @@
+"""The control state in the model ``lease``: moves of its environment as scenarios, and what the code did as traces.
+
+A surge of taints lets the leader open the breaker, and its end lets the leader close it. A leader is deposed by being
+suspended for longer than its Lease; what it wrote, or tries again, comes late.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from tests.models.checking import Bounds, Move
+from tests.models.lease_scenarios import REPLICAS, JsonObject, slot_of
+from tests.simulation.exploring.playing import as_text, silenced
+
+from taint_eviction.core.control_state import Latch
+from taint_eviction.runtime.leadership import Elector
+from taint_eviction_lab.simulation import suspension_actions as suspend
+from taint_eviction_lab.simulation.control_state import SimulatedControlStateStore
+from taint_eviction_lab.simulation.replay import sleep_until
+from taint_eviction_lab.simulation.scenario import Scenario, read_scenario
+from taint_eviction_lab.simulation.stage import ReplayStage
+from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
+from taint_eviction_lab.simulation.virtual_loop import run_virtually
+from taint_eviction_lab.wiring import production_parsing, production_reporters
+
+# More changes than a play can have.
+BOUNDS: Bounds = {"DATES": 200}
+
+_BEGIN_SECONDS, _STEP_SECONDS, _MAX_SECONDS, _AFTER_SECONDS = 8.0, 2.0, 400.0, 40.0
+# By then a standby has taken the Lease of a leader that is suspended.
+_DEPOSED_SECONDS = 26.0
+# A write that takes this long is not given up.
+_MOST_LATE_SECONDS = 9.0
+# A node more than the breaker tolerates; each surge needs nodes of its own.
+_SURGE, _SURGES = 3, 12
+_OPENED = '{{"open": true, "since": "2030-01-01T00:{:02d}:{:02d}Z", "cause": "by hand"}}'
+
+
+def scenario_of_control_state(moves: Sequence[Move], shift: Callable[[], float], name: str) -> JsonObject:
+    """Return a scenario in which the environment makes its moves of a walk, each a little earlier or later."""
+    steps: list[JsonObject] = []
+    at, surges, leader = _BEGIN_SECONDS, 0, next((move.of for move in moves if move.name == "takes_over"), 0)
+    first = leader
+    for place, move in enumerate(moves):
+        when = round(at + shift(), 2)
+        if at > _MAX_SECONDS:
+            break
+        match move.name:
+            case "takes_over" if move.of != leader:
+                replica = 1 if leader == first else 2
+                steps.append({"at": when, "freeze": {"replica": replica, "for": _DEPOSED_SECONDS + 4.0}})
+                leader, at = move.of, at + _DEPOSED_SECONDS
+            case "decides_to_open" if surges < _SURGES:
+                steps.append(_late(when, moves[place + 1 :], "writes_open"))
+                steps += [{"at": when, "taint": f"node-{node} maintenance=now:NoExecute"} for node in _nodes(surges)]
+                surges += 1
+            case "decides_to_reset" if surges:
+                steps.append(_late(when, moves[place + 1 :], "writes_reset"))
+                steps += [{"at": when, "untaint": f"node-{node}"} for node in _nodes(surges - 1)]
+            case "person_opens":
+                opened = _OPENED.format(int(when) // 60, int(when) % 60)
+                steps.append({"at": when, "scribble": {"key": "breaker", "value": opened}})
+            case "person_resets":
+                steps.append({"at": when, "resetBreaker": {}})
+            case _:
+                continue
+        at += _STEP_SECONDS
+    nodes = [node for surge in range(_SURGES) for node in _nodes(surge)]
+    return {
+        "name": name,
+        "about": "Moves of a model's environment.",
+        "given": {
+            "nodes": [f"node-{node}" for node in nodes],
+            "pods": [{"name": f"web-{node}", "nodeName": f"node-{node}"} for node in nodes],
+        },
+        "settings": {"replicas": REPLICAS, "breaker": {"nodes": _SURGE - 1, "window": 60, "closesByItself": True}},
+        "timeline": sorted(steps, key=lambda step: float(step["at"])),
+        "until": max([_BEGIN_SECONDS, *(step["at"] for step in steps)]) + _AFTER_SECONDS,
+        "expect": {},
+    }
+
+
+def thinned_control_state(moves: Sequence[Move], rng: random.Random) -> list[Move]:
+    """Leave out most of people's moves of a random walk, and all crashes: what was sent before would be another's."""
+    kept = {"person_opens": 0.2, "person_resets": 0.5, "takes_over": 0.3, "crashes": 0.0}
+    return [move for move in moves if rng.random() < kept.get(move.name, 1.0)]
+
+
+def _nodes(surge: int) -> range:
+    return range(_SURGE * surge, _SURGE * (surge + 1))
+
+
+def _late(when: float, then: Sequence[Move], writes: str) -> JsonObject:
+    """Return a step: a write arrives after what the environment does before it in the walk."""
+    names = [move.name for move in then]
+    before = names[: names.index(writes)] if writes in names else names
+    meanwhile = sum(name.startswith(("person", "takes_over")) for name in before)
+    by = min(_MOST_LATE_SECONDS, _STEP_SECONDS * (meanwhile + 0.5) if meanwhile else 0.0)
+    return {"at": round(when - 0.1, 2), "delay": {"call": "writeControlState", "for": 1.5, "by": by}}
+
+
+class _ControlStateTrace(Timeline):
+    """Collects the moves of the code, and of people, in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moves: list[Move] = []
+        self._decided: set[tuple[str, Latch]] = set()
+
+    def add(self, entry: TimelineEntry) -> None:
+        """Note what a process stored."""
+        super().add(entry)
+        if entry.why.startswith("replica"):
+            match entry.what:
+                case What.BREAKER_OPENED:
+                    self.moves.append(Move("writes_open", slot_of(entry.why)))
+                case What.BREAKER_CLOSED:
+                    self.moves.append(Move("writes_reset", slot_of(entry.why)))
+                case _:
+                    pass
+
+    def decided(self, name: str, process: str, latch: Latch) -> None:
+        """Note that a process wants its breaker's state stored, once for each change."""
+        if (process + name, latch) not in self._decided:
+            self._decided.add((process + name, latch))
+            self.moves.append(Move(name, slot_of(process)))
+
+    def listen(self, patch: pytest.MonkeyPatch) -> None:
+        """Note what processes decide, and who leads."""
+        write, close, turn = (
+            SimulatedControlStateStore.write_latch,
+            SimulatedControlStateStore.close_latch,
+            Elector._turn,
+        )
+
+        async def write_latch(store: SimulatedControlStateStore, latch: Latch) -> None:
+            self.decided("decides_to_open", store._calls.name, latch)
+            await write(store, latch)
+
+        async def close_latch(store: SimulatedControlStateStore, latch: Latch, closed_epoch: float) -> None:
+            self.decided("decides_to_reset", store._calls.name, latch)
+            await close(store, latch, closed_epoch)
+
+        def turned(elector: Elector, leading: bool) -> None:
+            turn(elector, leading)
+            if leading:
+                self.moves.append(Move("takes_over", slot_of(elector.identity)))
+
+        patch.setattr(SimulatedControlStateStore, "write_latch", write_latch)
+        patch.setattr(SimulatedControlStateStore, "close_latch", close_latch)
+        patch.setattr(Elector, "_turn", turned)
+
+
+def play_control_state(document: JsonObject) -> list[Move]:
+    """Play a scenario; return the trace of what the code did about the breaker's state."""
+    scenario, trace = read_scenario(as_text(document), str(document["name"])), _ControlStateTrace()
+    with silenced(), pytest.MonkeyPatch.context() as patch:
+        trace.listen(patch)
+        run_virtually(_played(scenario, trace), 0.0)
+    return trace.moves
+
+
+async def _played(scenario: Scenario, trace: _ControlStateTrace) -> None:
+    stage = ReplayStage(
+        trace,
+        scenario.settings,
+        production_parsing(),
+        seed=scenario.name,
+        replicas=scenario.replicas,
+        reporters=production_reporters,
+    )
+    stage.give(scenario.nodes, scenario.pods, scenario.budgets, scenario.control_state)
+    await sleep_until(0.0)
+    stage.start_controllers()
+    for step in scenario.steps:
+        await sleep_until(step.at)
+        match step.action:
+            case suspend.ResetBreaker():
+                trace.moves.append(Move("person_resets"))
+            case suspend.Scribble():
+                trace.moves.append(Move("person_opens"))
+            case _:
+                pass
+        await stage.perform(step)
+    await sleep_until(scenario.until or 0.0)
+    stage.busy()
+    await stage.kill_controllers()
