@@ -238,6 +238,22 @@ async def test_the_commands_for_kubectl_are_printed_with_exact_numbers(at: Clien
     assert orders(at) == ControlState()
 
 
+async def test_a_pod_that_has_grown_past_64_tolerations_is_given_back_and_printed(
+    at: ClientStage, tmp_path: Path
+) -> None:
+    """Its countdown was taken over when it had fewer."""
+    adopted(at, "grown", note(300))
+    more = [{"key": f"k{number}", "operator": "Exists", "effect": "NoSchedule"} for number in range(70)]
+    tolerations = [*more, *pod(at, "grown")["spec"]["tolerations"]]
+    at.server.patch("pods", "grown", {"spec": {"tolerations": tolerations}}, "default")
+    printed = await hand_back(tmp_path, "--print")
+    assert '"path":"/spec/tolerations/70/tolerationSeconds","value":300' in printed.stdout
+    result = await hand_back(tmp_path)
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "nothing is adopted any more")
+    assert "1 pod has been given back" in result.stdout.splitlines()
+    assert pod(at, "grown")["spec"]["tolerations"][70] == {**UNREACHABLE, "tolerationSeconds": 300}
+
+
 async def test_the_command_first_says_which_pods_the_built_in_controller_will_evict_and_when(
     at: ClientStage, tmp_path: Path
 ) -> None:

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 from tests.property.outside import BEFORE, pod_json
+
+from taint_eviction.core.objects import MARK_SECONDS
 
 MOST_BYTES = 1_500_000
 Body = dict[str, Any]
@@ -44,11 +47,22 @@ def _marking(size: int) -> Body:
     return body
 
 
+def _noted(size: int) -> Body:
+    """Return a pod whose long list is full of marks, with a note of as many of them as are read."""
+    texts = {"key": "maintenance", "effect": "NoExecute"}
+    body = _with("spec", "tolerations", _filled(lambda _: {**texts, "tolerationSeconds": MARK_SECONDS}, 85, size))
+    among = len(body["spec"]["tolerations"])
+    note = [{**texts, "occurrence": at, "among": among, "seconds": 60} for at in range(0, among, among // 60)]
+    body["metadata"]["annotations"] = {"taint-eviction/seconds": orjson.dumps(note).decode()}
+    return body
+
+
 HOSTILE: dict[str, Callable[[int], Body]] = {
     "a hold of digits": lambda size: _annotated("taint-eviction/hold", _texts(size)),
     "a hold of minutes": lambda size: _annotated("taint-eviction/hold", "1m" * (size // 2)),
     "a note of braces": lambda size: _annotated("taint-eviction/adopted", "[" * size),
     "a note of tolerations": lambda size: _annotated("taint-eviction/seconds", '{"a":1},' * (size // 10)),
+    "a note of many marked tolerations": _noted,
     "a mirror's digest": lambda size: _annotated("kubernetes.io/config.mirror", _texts(size)),
     "one annotation": lambda size: _annotated("notes", "<" * size),
     "annotations": lambda size: _with("metadata", "annotations", {f"a{n}": "" for n in range(size // 10)}),

@@ -1,5 +1,6 @@
 """Matching of tolerations and taints, against a table that was written by hand."""
 
+from dataclasses import replace
 from itertools import product
 
 from hypothesis import given
@@ -7,8 +8,9 @@ from hypothesis import strategies as st
 from tests.property.strategies import KEYS, OPERATORS, VALUES, any_taints, any_tolerations
 
 from taint_eviction.adapters.taints_and_tolerations import read_tolerations
-from taint_eviction.core.matching import SearchableTolerations, canonical_int64, matches, matching
-from taint_eviction.core.objects import NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
+from taint_eviction.core.adoption import note_of, noted_places, with_seconds
+from taint_eviction.core.matching import SearchableTolerations, canonical_int64, first_match, matches, matching
+from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, NO_SCHEDULE, Taint, Toleration
 
 # The number that each value means for Gt and Lt; None if it is no canonical integer.
 NUMBERS: dict[str, int | None] = {
@@ -106,3 +108,25 @@ def test_of_a_long_list_the_same_tolerations_match_in_the_same_order(
     assert isinstance(found, SearchableTolerations)
     assert list(found) == tolerations
     assert matching(found, taint) == [each for each in tolerations if matches(each, taint)]
+
+
+@given(st.lists(any_tolerations, min_size=1, max_size=4), st.integers(65, 1200), st.data())
+def test_a_note_says_of_a_long_list_what_it_says_of_the_same_tolerations_in_a_short_one(
+    kinds: list[Toleration], length: int, data: st.DataObject
+) -> None:
+    """Each position, each occurrence, the seconds that count, and the first match of a taint."""
+    rare = data.draw(st.dictionaries(st.integers(0, length - 1), st.sampled_from(kinds), max_size=6))
+    marks = data.draw(st.sets(st.sampled_from(sorted({0, length - 1, *rare}))))
+    usual, taint = data.draw(any_tolerations), data.draw(any_taints)
+    tolerations = tuple(
+        replace(each, toleration_seconds=MARK_SECONDS) if place in marks else each
+        for place, each in enumerate(rare.get(place, usual) for place in range(length))
+    )
+    found, _ = read_tolerations([as_json(each) for each in tolerations])
+    note = note_of(tolerations, dict.fromkeys(marks, 60))
+    places = noted_places(tolerations, note)
+    assert note_of(found, dict.fromkeys(marks, 60)) == note
+    assert noted_places(found, note) == places
+    assert tuple(with_seconds(found, places)) == with_seconds(tolerations, places)
+    assert matching(with_seconds(found, places), taint) == matching(with_seconds(tolerations, places), taint)
+    assert first_match(found, taint) == first_match(tolerations, taint)

@@ -70,6 +70,14 @@ def test_a_toleration_appears_once_in_a_note() -> None:
         read_note(orjson.dumps([TOLERATION, TOLERATION | {"seconds": 2}]).decode())
 
 
+def test_a_note_of_more_tolerations_than_the_controller_marks_is_not_read() -> None:
+    """A tenant could note as many as the annotation has room for, of a list that is long to search."""
+    many = [{"key": f"k{number}", "effect": "NoExecute", "seconds": 1} for number in range(65)]
+    assert len(read_note(orjson.dumps(many[1:]).decode())) == 64
+    with pytest.raises(Unreadable, match="more than 64"):
+        read_note(orjson.dumps(many).decode())
+
+
 def pod(annotations: dict[str, str] | None, *seconds: int) -> dict[str, Any]:
     """Return a pod with tolerations of these seconds."""
     metadata: dict[str, Any] = {"uid": "u", "resourceVersion": "7"}

@@ -22,6 +22,8 @@ NOTE_ANNOTATION = "taint-eviction/seconds"
 
 # The controller neither writes nor reads a longer note: a pod has few tolerations.
 MAX_NOTE = 8192
+# Nor one of more tolerations: the controller marks none of a longer list.
+_MAX_NOTED = 64
 
 _POINTER = NOTE_ANNOTATION.replace("/", "~1")
 _TEXTS = ("key", "operator", "value", "effect")
@@ -47,8 +49,11 @@ def _read(text: str) -> Note:
         decoded = orjson.loads(text)
     except ValueError:
         refuse("it is not JSON")
+    entries = as_list(decoded, "it")
+    if len(entries) > _MAX_NOTED:
+        refuse(f"it notes more than {_MAX_NOTED} tolerations")
     note: dict[NotedToleration, int] = {}
-    for index, raw in enumerate(as_list(decoded, "it")):
+    for index, raw in enumerate(entries):
         path = f"[{index}]"
         fields = as_object(raw, path)
         key, operator, value, effect = (as_text(fields.get(field), f"{path}.{field}") for field in _TEXTS)

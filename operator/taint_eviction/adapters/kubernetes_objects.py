@@ -252,11 +252,8 @@ def _deletion_asked_at(metadata: Mapping[str, Any]) -> float | None:
 def _with_noted(
     tolerations: Sequence[Toleration], annotation: object, complaints: list[str]
 ) -> tuple[Sequence[Toleration], Adoption | None]:
-    """Return the tolerations that count, and what is noted. A note that cannot be read counts for nothing.
-
-    The countdowns of pods with very long lists of tolerations are never taken over, and their notes are not read.
-    """
-    if annotation is None or not isinstance(tolerations, tuple):
+    """Return the tolerations that count, and what is noted. A note that cannot be read counts for nothing."""
+    if annotation is None:
         return tolerations, None
     try:
         note = read_note(annotation)

@@ -8,7 +8,8 @@ stays JSON, compressed, of which only the parts that may concern a taint are dec
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import chain
 from typing import Any, overload
 
@@ -154,7 +155,7 @@ class LongTolerations(SearchableTolerations):
     ``raw`` must have been checked: each is an object, its texts are strings or null, its seconds an integer or null.
     """
 
-    __slots__ = ("_keyless", "_length", "_parts")
+    __slots__ = ("_keyless", "_length", "_parts", "_seconds")
 
     def __init__(self, raw: list[_Toleration]) -> None:
         parts = [raw[at : at + _PART] for at in range(0, len(raw), _PART)]
@@ -162,6 +163,8 @@ class LongTolerations(SearchableTolerations):
         self._parts = tuple(zlib.compress(orjson.dumps(part), _COMPRESSION) for part in parts)
         # Parts with a toleration of every key.
         self._keyless = frozenset(at for at, part in enumerate(parts) if not all([each.get("key") for each in part]))
+        # What counts instead of the seconds in the parts, by position.
+        self._seconds: Mapping[int, int] = {}
 
     def __len__(self) -> int:
         return self._length
@@ -173,32 +176,62 @@ class LongTolerations(SearchableTolerations):
     def __getitem__(self, at: int | slice) -> Toleration | tuple[Toleration, ...]:
         if isinstance(at, slice):
             return tuple(self)[at]
-        part, place = divmod(range(self._length)[at], _PART)
-        return _checked_toleration(orjson.loads(zlib.decompress(self._parts[part]))[place])
+        place = range(self._length)[at]
+        part, index = divmod(place, _PART)
+        return self._toleration(place, orjson.loads(zlib.decompress(self._parts[part]))[index])
 
     def __iter__(self) -> Iterator[Toleration]:
-        return (_checked_toleration(each) for part in self._parts for each in orjson.loads(zlib.decompress(part)))
+        return (
+            self._toleration(place, each)
+            for at, part in enumerate(self._parts)
+            for place, each in _placed(at, zlib.decompress(part))
+        )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LongTolerations) and self._parts == other._parts
+        if not isinstance(other, LongTolerations):
+            return False
+        return self._parts == other._parts and self._seconds == other._seconds
 
     def __hash__(self) -> int:
         return hash(self._parts)
 
-    def about(self, key: str) -> Iterator[Toleration]:
-        """Yield those of this key and those of every key, in their order."""
+    def about(self, key: str) -> Iterator[tuple[int, Toleration]]:
+        """Yield those of this key and those of every key, in their order, each with its position."""
         # As JSON the key is in every part that has it, and its quotes keep longer words from being taken for it.
         quoted = orjson.dumps(key)
         for at, compressed in enumerate(self._parts):
             part = zlib.decompress(compressed)
             if at in self._keyless or quoted in part:
-                found = (each for each in orjson.loads(part) if each.get("key") in (key, "", None))
-                yield from map(_checked_toleration, found)
+                for place, each in _placed(at, part):
+                    if each.get("key") in (key, "", None):
+                        yield place, self._toleration(place, each)
+
+    def equal_to(self, wanted: Collection[Toleration]) -> Iterator[tuple[int, Toleration, int | None]]:
+        """Yield, in their order, the position of each that is one of these but for its seconds, that one, and them."""
+        by_texts = {(each.key, each.operator, each.value, each.effect): each for each in wanted}
+        keys = {each.key for each in wanted}
+        for at, compressed in enumerate(self._parts):
+            for place, each in _placed(at, zlib.decompress(compressed)):
+                if (each.get("key") or "") in keys and (found := by_texts.get(_texts(each))) is not None:
+                    yield place, found, self._seconds.get(place, each.get("tolerationSeconds"))
+
+    def with_seconds(self, seconds: Mapping[int, int]) -> "LongTolerations":
+        """Return these with other seconds at some positions; both share their parts."""
+        changed = copy(self)
+        changed._seconds = {**self._seconds, **seconds}
+        return changed
+
+    def _toleration(self, place: int, raw: _Toleration) -> Toleration:
+        return Toleration(*_texts(raw), self._seconds.get(place, raw.get("tolerationSeconds")))
 
 
-def _checked_toleration(raw: _Toleration) -> Toleration:
-    key, operator, value, effect = (raw.get(name) or "" for name in _TEXTS)
-    return Toleration(key, operator, value, effect, raw.get("tolerationSeconds"))
+def _placed(at: int, part: bytes) -> Iterator[tuple[int, _Toleration]]:
+    """Return the decoded tolerations of a part, each with its position in the whole list."""
+    return enumerate(orjson.loads(part), at * _PART)
+
+
+def _texts(raw: _Toleration) -> tuple[str, str, str, str]:
+    return raw.get("key") or "", raw.get("operator") or "", raw.get("value") or "", raw.get("effect") or ""
 
 
 def _long_tolerations(raw: list[Any]) -> tuple[LongTolerations, tuple[str, ...]]:

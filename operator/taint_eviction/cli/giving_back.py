@@ -30,7 +30,8 @@ class GivingBack(Enum):
     """The result for a pod."""
 
     DONE = "it has its seconds back"
-    GONE = "it is gone, or somebody else gave it back"
+    GONE = "it is gone"
+    UNCHANGED = "there was nothing to give back any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class MarkedPod:
     @property
     def noted(self) -> bool:
         """Return whether there is a note, so that the pod can be given back."""
-        return self.pod.adoption is not None or _has_note(self.body)
+        return self.pod.adoption is not None
 
 
 class MarkedPods(NamedTuple):
@@ -69,7 +70,7 @@ async def list_marked(calls: ApiCalls) -> MarkedPods:
             if NOTE_ANNOTATION in str(body):
                 unreadable[str(error)] = None
             continue
-        if pod.adoption is not None or unexplained_marks(pod) or _has_note(body):
+        if pod.adoption is not None or unexplained_marks(pod):
             found[pod.ref] = body, pod
     taints: dict[str, list[Taint]] = {}
     if found:
@@ -80,10 +81,6 @@ async def list_marked(calls: ApiCalls) -> MarkedPods:
     # A list that begins anew, because its next page has expired, has some pods twice.
     pods = [MarkedPod(body, pod, _window_seconds(pod, taints)) for body, pod in found.values()]
     return MarkedPods(pods, list(unreadable))
-
-
-def _has_note(body: Mapping[str, Any]) -> bool:
-    return NOTE_ANNOTATION in (body["metadata"].get("annotations") or ())
 
 
 def _window_seconds(pod: Pod, taints: Mapping[str, Sequence[Taint]]) -> float | None:
@@ -130,7 +127,9 @@ async def _give_back(calls: ApiCalls, marked: MarkedPod) -> GivingBack:
         return patch
 
     changed = await change_pod(calls, marked.pod.ref, wanted, marked.body)
-    return GivingBack.DONE if changed is not None and given else GivingBack.GONE
+    if changed is None:
+        return GivingBack.GONE
+    return GivingBack.DONE if given else GivingBack.UNCHANGED
 
 
 def _patch(body: Mapping[str, Any], pod: Pod) -> JsonPatch | None:

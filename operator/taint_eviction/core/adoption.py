@@ -12,12 +12,13 @@ module does not define the JSON of a note (``adapters.adoption_patches``).
 Reference: ``getMinTolerationTime`` in pkg/controller/tainteviction: MaxInt64 means "for ever", as no seconds do.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from taint_eviction.core.matching import matches, matching
+from taint_eviction.core.matching import SearchableTolerations, first_match, matching
 from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, Pod, Taint, Toleration
 
 # The controller's own pods, of all replicas: the controller must not take over its own countdown.
@@ -65,38 +66,58 @@ def noted_places(tolerations: Sequence[Toleration], note: Note) -> dict[int, int
     Where the number of equal tolerations has changed, the notes go to the marks in order.
     """
     equal: dict[Toleration, list[int]] = defaultdict(list)
-    for place, each in enumerate(tolerations):
-        equal[_bare(each)].append(place)
+    marks: set[int] = set()
+    for place, each, seconds in _equal_to(tolerations, {noted.toleration for noted in note}):
+        equal[each].append(place)
+        if seconds == MARK_SECONDS:
+            marks.add(place)
     by_toleration: dict[Toleration, list[NotedToleration]] = defaultdict(list)
     for noted in sorted(note, key=lambda noted: noted.occurrence):
         by_toleration[noted.toleration].append(noted)
     found: dict[int, int] = {}
     for toleration, noteds in by_toleration.items():
         places = equal.get(toleration, [])
-        marked = [place for place in places if tolerations[place].toleration_seconds == MARK_SECONDS]
+        marked = [place for place in places if place in marks]
         if all(noted.among == len(places) and noted.occurrence < noted.among for noted in noteds):
             pairs = [(places[noted.occurrence], noted) for noted in noteds]
         else:
             pairs = list(zip(marked, noteds, strict=False))
-        found |= {place: note[noted] for place, noted in pairs if place in marked}
+        found |= {place: note[noted] for place, noted in pairs if place in marks}
     return found
 
 
 def note_of(tolerations: Sequence[Toleration], noted: Mapping[int, int]) -> dict[NotedToleration, int]:
     """Return the note that says these seconds of the tolerations at these positions."""
-    bare = [_bare(each) for each in tolerations]
+    bare = {place: _bare(tolerations[place]) for place in sorted(noted)}
+    equal: dict[Toleration, list[int]] = defaultdict(list)
+    for place, each, _ in _equal_to(tolerations, {*bare.values()}):
+        equal[each].append(place)
     return {
-        NotedToleration(bare[place], bare[:place].count(bare[place]), bare.count(bare[place])): seconds
-        for place, seconds in sorted(noted.items())
+        NotedToleration(each, bisect_left(equal[each], place), len(equal[each])): noted[place]
+        for place, each in bare.items()
     }
 
 
-def with_seconds(tolerations: Sequence[Toleration], seconds: Mapping[int, int]) -> tuple[Toleration, ...]:
+def with_seconds(tolerations: Sequence[Toleration], seconds: Mapping[int, int]) -> Sequence[Toleration]:
     """Return the tolerations with other seconds at some positions."""
+    if isinstance(tolerations, SearchableTolerations):
+        return tolerations.with_seconds(seconds)
     return tuple(
         replace(each, toleration_seconds=seconds[place]) if place in seconds else each
         for place, each in enumerate(tolerations)
     )
+
+
+def _equal_to(
+    tolerations: Sequence[Toleration], wanted: Collection[Toleration]
+) -> Iterator[tuple[int, Toleration, int | None]]:
+    """Yield the position of each toleration that is one of these but for its seconds, that one, and its seconds."""
+    if isinstance(tolerations, SearchableTolerations):
+        yield from tolerations.equal_to(wanted)
+        return
+    for place, each in enumerate(tolerations):
+        if (bare := _bare(each)) in wanted:
+            yield place, bare, each.toleration_seconds
 
 
 def _bare(toleration: Toleration) -> Toleration:
@@ -108,11 +129,7 @@ def _bare(toleration: Toleration) -> Toleration:
 
 def first_matches(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> dict[Taint, int | None]:
     """Return, for each NoExecute taint, the position of the first toleration that matches; None if none does."""
-    return {
-        taint: next((place for place, each in enumerate(tolerations) if matches(each, taint)), None)
-        for taint in taints
-        if taint.effect == NO_EXECUTE
-    }
+    return {taint: first_match(tolerations, taint) for taint in taints if taint.effect == NO_EXECUTE}
 
 
 def builtin_seconds(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> float | None:

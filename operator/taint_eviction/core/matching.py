@@ -7,7 +7,7 @@ Reference: ``ToleratesTaint`` in k8s.io/api/core/v1, KEP-5471 for Gt and Lt.
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from taint_eviction.core.objects import Taint, Toleration
 
@@ -22,15 +22,32 @@ class SearchableTolerations(Sequence[Toleration]):
     __slots__ = ()
 
     @abstractmethod
-    def about(self, key: str) -> Iterator[Toleration]:
-        """Yield, in their order, all that may match a taint with this key."""
+    def about(self, key: str) -> Iterator[tuple[int, Toleration]]:
+        """Yield, in their order, all that may match a taint with this key, each with its position."""
+
+    @abstractmethod
+    def equal_to(self, wanted: Collection[Toleration]) -> Iterator[tuple[int, Toleration, int | None]]:
+        """Yield, in their order, the position of each that is one of these but for its seconds, that one, and them."""
+
+    @abstractmethod
+    def with_seconds(self, seconds: Mapping[int, int]) -> "SearchableTolerations":
+        """Return these with other seconds at some positions."""
 
 
 def matching(tolerations: Sequence[Toleration], taint: Taint) -> list[Toleration]:
     """Return the tolerations that match ``taint``, in their order."""
     if type(tolerations) is not tuple and isinstance(tolerations, SearchableTolerations):
-        tolerations = (*tolerations.about(taint.key),)
+        return [toleration for _, toleration in tolerations.about(taint.key) if matches(toleration, taint)]
     return [toleration for toleration in tolerations if matches(toleration, taint)]
+
+
+def first_match(tolerations: Sequence[Toleration], taint: Taint) -> int | None:
+    """Return the position of the first toleration that matches ``taint``; None if none does."""
+    if isinstance(tolerations, SearchableTolerations):
+        placed: Iterable[tuple[int, Toleration]] = tolerations.about(taint.key)
+    else:
+        placed = enumerate(tolerations)
+    return next((place for place, each in placed if matches(each, taint)), None)
 
 
 def matches(toleration: Toleration, taint: Taint) -> bool:
