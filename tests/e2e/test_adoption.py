@@ -4,6 +4,7 @@ The tests need a cluster whose kube-controller-manager runs its taint-eviction-c
 manifests and create tokens. They take half a minute each: a countdown is taken over late.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -66,6 +67,13 @@ class Adopting:
     def state(self) -> str:
         """The path of the state ConfigMap."""
         return f"/api/v1/namespaces/{self.made.namespace}/configmaps/{self.made.lease}"
+
+    @property
+    def right(self) -> str:
+        """The path of the ClusterRoleBinding that grants marking."""
+        names = [document["metadata"]["name"] for document in self.made.documents]
+        adopt = next(name for name in names if "controller-adopt" in name)
+        return f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{adopt}"
 
     async def order(self, *words: str) -> str:
         """Run a command as an administrator, and return what it prints."""
@@ -166,6 +174,24 @@ async def test_a_leader_without_the_flag_gives_everything_back(adopting: Adoptin
 
 
 @managed
+async def test_a_leader_without_the_right_says_what_it_leaves(adopting: Adopting, cluster: ClusterUnderTest) -> None:
+    """The binding is gone as well: log and status name the pod, and the entry stays for the next leader."""
+    async with adopting.controller():
+        pod = await cluster.create_pod("pod", "a", [tolerates(15)])
+        await cluster.taint("a", KEY)
+        await cluster.until(lambda: is_noted(pod), 15.0)
+    await cluster.call("DELETE", adopting.right)
+    path, nothing = f"/api/v1/namespaces/{cluster.prefix}/pods/pod", [{"op": "test", "path": "/kind", "value": "Pod"}]
+    while not await adopting.made.refusal("PATCH", path, nothing, admission.JSON_PATCH):  # noqa: ASYNC110 - asked again
+        await asyncio.sleep(0.1)
+    async with adopting.controller(adopts=False) as running:
+        await running.until(lambda: running.said("/pod cannot be given back to the built-in controller"))
+        assert "the countdowns of 1 pod cannot be given back" in await running.ask("status")
+        assert is_noted(pod)
+        assert "adopts" in (await cluster.call("GET", adopting.state))["data"]
+
+
+@managed
 async def test_hand_back_takes_the_right_away(adopting: Adopting, cluster: ClusterUnderTest) -> None:
     """It ends with a look at every pod, 75 s after the last request may have been sent."""
     async with adopting.controller():
@@ -177,7 +203,4 @@ async def test_hand_back_takes_the_right_away(adopting: Adopting, cluster: Clust
         assert "removed ClusterRoleBinding" in told
         assert "nothing is adopted any more" in told
         assert not is_noted(pod)
-        names = [document["metadata"]["name"] for document in adopting.made.documents]
-        adopt = next(name for name in names if "controller-adopt" in name)
-        path = f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{adopt}"
-        assert await cluster.call("GET", path, fine=(404,)) is None
+        assert await cluster.call("GET", adopting.right, fine=(404,)) is None
