@@ -43,13 +43,13 @@ def test_each_kind_of_difference_is_found(name: str, difference: Difference) -> 
 
 def test_people_read_both_times_and_the_difference() -> None:
     """A table below the expectations shows both times; a difference does not break an expectation."""
-    text = ONE_POD.replace("expect:", "  - {at: 20, restart: {}}\nexpect:").replace("evicted: 40", "evicted: 40.6")
+    text = ONE_POD.replace("expect:", "  - {at: 20, restart: {}}\nexpect:").replace("evicted: 40", "evicted: 40.5")
     result = run("-", "--against", "built-in=1.33", stdin=text)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-3:] == [
         "  against a model of the built-in controller 1.33: 1 later",
         "    POD            THIS CONTROLLER  BUILT-IN      BUILT-IN ONE",
-        "    default/web-0  evicted 40.6     evicted 50.0  9.4 s later",
+        "    default/web-0  evicted 40.5     evicted 50.0  9.5 s later",
     ]
 
 

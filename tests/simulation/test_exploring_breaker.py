@@ -61,7 +61,7 @@ def closings_and_rules(text: str) -> tuple[list[int], list[str]]:
 
 def test_after_a_restart_a_breaker_may_close_over_undated_taints_that_pods_tolerate() -> None:
     """The new process cannot know since when these taints have been there, so it does not count their nodes."""
-    assert closings_and_rules(RESTARTED.replace("TOLERATIONS", "maintenance for 1h")) == ([63], [])
+    assert closings_and_rules(RESTARTED.replace("TOLERATIONS", "maintenance for 1h")) == ([64], [])
 
 
 def test_taints_that_were_there_when_a_breaker_closed_are_no_cause_of_the_next_opening() -> None:
@@ -80,5 +80,5 @@ def test_a_breaker_that_closes_over_undated_taints_that_must_be_new_closes_too_e
     evicts = Breaker.evicts
     monkeypatch.setattr(Breaker, "evicts", lambda self, node, taint, _: evicts(self, node, taint))
     closings, rules = closings_and_rules(text)
-    assert closings == [63]
+    assert closings == [64]
     assert "closed too early" in rules
