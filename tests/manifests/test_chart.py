@@ -156,7 +156,9 @@ def test_the_chart_has_the_version_of_the_package() -> None:
 def test_the_chart_shares_files_with_the_base_and_the_monitoring_component() -> None:
     """The files are links, so that there is one text."""
     for link in (CHART / "files").iterdir():
-        place = MANIFESTS / ("base" if link.name == "admission-policy.yaml" else "components/monitoring")
+        place = MANIFESTS / (
+            "base/admission-policy" if link.name == "admission-policy.yaml" else "components/monitoring"
+        )
         assert link.resolve() == place / link.name
 
 
@@ -220,18 +222,28 @@ def test_in_a_namespace_of_its_own_the_chart_is_the_overlay_own_namespace() -> N
 @needs_helm
 @needs_kubectl
 def test_adopting_in_a_namespace_of_its_own_the_chart_is_the_overlay_managed() -> None:
-    """One value makes all of it, but for the breaker and the Namespace. Helm keeps the right when the release goes."""
+    """One value makes all of it, but for the breaker and the Namespace. Helm keeps the right, and what narrows it."""
     values = ("--set", "adoption.enabled=true", "--set", "breaker.enabled=true")
     chart = rendered(*values, namespace="taint-eviction")
     overlay = by_name(d for d in copied("overlays/managed") if d["kind"] != "Namespace")
     kept = [d for d in chart.values() if d["metadata"].pop("annotations", {}) == {"helm.sh/resource-policy": "keep"}]
-    assert [each["metadata"]["name"] for each in kept] == ["taint-eviction:taint-eviction-controller-adopt"] * 2
+    assert {described(each) for each in kept} == {
+        "ClusterRole taint-eviction:taint-eviction-controller-adopt",
+        "ClusterRoleBinding taint-eviction:taint-eviction-controller-adopt",
+        "ValidatingAdmissionPolicy taint-eviction.taint-eviction-controller-adopt",
+        "ValidatingAdmissionPolicyBinding taint-eviction.taint-eviction-controller-adopt",
+    }
     assert same_but_for_the_order_of_flags(chart) == same_but_for_the_order_of_flags(overlay)
 
 
 @needs_helm
 def test_for_old_versions_the_admission_policy_can_be_left_out() -> None:
-    """Kubernetes 1.29 has no such kind."""
+    """Kubernetes 1.29 has no such kind. Adoption needs 1.30, and keeps what narrows its right."""
+    adopting = rendered("--set", "admissionPolicy.enabled=false,adoption.enabled=true", namespace="own")
+    assert {name for name in adopting if "Admission" in name} == {
+        f"{kind} own.taint-eviction-controller-adopt"
+        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    }
     assert not [name for name in rendered("--set", "admissionPolicy.enabled=false") if "Admission" in name]
 
 

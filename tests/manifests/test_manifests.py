@@ -46,6 +46,13 @@ def one(build: str, *kinds: str) -> dict[str, Any]:
     return document
 
 
+def built_around(build: str, directory: Path, **fields: Any) -> str:
+    """Write a kustomization around a build, with these fields besides, and return the build that this makes."""
+    around = {"resources": [os.path.relpath(MANIFESTS / build, directory)], **fields}
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(around))
+    return str(directory)
+
+
 def workload(build: str) -> dict[str, Any]:
     """Return what runs the controller in a build."""
     return one(build, "Deployment", "DaemonSet", "Pod")
@@ -157,30 +164,27 @@ def namespace_of(build: str) -> str:
 def test_names_of_what_has_no_namespace_contain_the_namespace(build: str) -> None:
     """Two installations in one cluster do not overwrite each other's rights and policies."""
     for document in render(build):
-        if document["kind"] in CLUSTER_SCOPED - {"Namespace", "FlowSchema"}:
+        if document["kind"] in ADMISSION | {"ClusterRole", "ClusterRoleBinding"}:
             assert re.match(rf"{namespace_of(build)}[:.]taint-eviction-controller", document["metadata"]["name"])
 
 
 @pytest.mark.parametrize("build", INSTALLING)
 def test_two_installations_with_outer_namespaces_share_no_object(build: str, tmp_path: Path) -> None:
-    """An outer ``namespace:`` reaches the names of what has none; references follow. FlowSchemas are named by hand."""
+    """An outer ``namespace:`` reaches the names of what has none; references follow."""
     shared: list[set[tuple[str, str]]] = []
     for namespace in ("one", "two"):
         directory = tmp_path / namespace
         directory.mkdir()
-        around = {"resources": [os.path.relpath(MANIFESTS / build, directory)], "namespace": namespace}
-        (directory / "kustomization.yaml").write_text(yaml.safe_dump(around))
-        own = str(directory)
-        cluster_scoped = of_kind(own, *CLUSTER_SCOPED - {"Namespace", "FlowSchema"})
-        shared.append({(each["kind"], each["metadata"]["name"]) for each in cluster_scoped})
-        assert {name.partition("taint-eviction-controller")[0] for _, name in shared[-1]} == {
-            f"{namespace}:",
-            f"{namespace}.",
-        }
+        own = built_around(build, directory, namespace=namespace)
+        # The FlowSchemas of a static pod are named after its user, of which there is one.
+        kinds = CLUSTER_SCOPED - ({"FlowSchema"} if build == "overlays/static-pod" else set())
+        shared.append({(each["kind"], each["metadata"]["name"]) for each in of_kind(own, *kinds)})
+        assert all(name.startswith(namespace) for _, name in shared[-1])
         for binding in of_kind(own, "ClusterRoleBinding"):
             assert binding["roleRef"]["name"] in {each["metadata"]["name"] for each in of_kind(own, "ClusterRole")}
-        policy = one(own, "ValidatingAdmissionPolicy")["metadata"]["name"]
-        assert one(own, "ValidatingAdmissionPolicyBinding")["spec"]["policyName"] == policy
+        policies = {each["metadata"]["name"] for each in of_kind(own, "ValidatingAdmissionPolicy")}
+        bindings = of_kind(own, "ValidatingAdmissionPolicyBinding")
+        assert {each["spec"]["policyName"] for each in bindings} == policies
     assert not shared[0] & shared[1]
 
 
@@ -207,22 +211,36 @@ def test_the_own_namespace_is_there_and_restricted() -> None:
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-@pytest.mark.parametrize("build", ["overlays/own-namespace", "overlays/static-pod"])
-def test_flow_schemas_put_the_controller_before_ordinary_workloads(build: str) -> None:
-    """One FlowSchema is for the Lease and one for the rest; both have the same subject as the bindings."""
-    [subject] = one(build, "ClusterRoleBinding")["subjects"]
-    lease_namespace = one(build, "Role")["metadata"]["namespace"]
+# What kustomizations of their own set around a build.
+AROUND: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "prefix": {"namePrefix": "x-"},
+    "suffix": {"nameSuffix": "-y"},
+    "namespace": {"namespace": "other"},
+    "all three": {"namePrefix": "x-", "nameSuffix": "-y", "namespace": "other"},
+}
+around = pytest.mark.parametrize("fields", AROUND.values(), ids=AROUND)
+
+
+@around
+@pytest.mark.parametrize("build", ["overlays/own-namespace", "overlays/managed", "overlays/static-pod"])
+def test_flow_schemas_put_the_controller_before_ordinary_workloads(
+    build: str, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    """One FlowSchema is for the Lease and one for the rest; both are for the user that the bindings mean."""
+    made = built_around(build, tmp_path, **fields)
+    subject = of_kind(made, "ClusterRoleBinding")[0]["subjects"][0]
+    user = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        user = f"system:serviceaccount:{subject['namespace']}:{user}"
+    lease_namespace = one(made, "Role")["metadata"]["namespace"]
     schemas = {
-        schema["spec"]["priorityLevelConfiguration"]["name"]: schema["spec"] for schema in of_kind(build, "FlowSchema")
+        schema["spec"]["priorityLevelConfiguration"]["name"]: schema["spec"] for schema in of_kind(made, "FlowSchema")
     }
     assert schemas.keys() == {"leader-election", "workload-high"}
     for spec in schemas.values():
         [rule] = spec["rules"]
-        [flow_subject] = rule["subjects"]
-        kind = subject["kind"]
-        detail = flow_subject["serviceAccount" if kind == "ServiceAccount" else "user"]
-        assert flow_subject["kind"] == kind
-        assert detail == {key: subject[key] for key in detail}
+        assert rule["subjects"] == [{"kind": "User", "user": {"name": user}}]
         assert spec["matchingPrecedence"] < 9000  # the precedence of "service-accounts", which is for everybody
     assert schemas["leader-election"]["matchingPrecedence"] < schemas["workload-high"]["matchingPrecedence"]
     [lease_rule] = schemas["leader-election"]["rules"][0]["resourceRules"]
@@ -264,6 +282,22 @@ def test_the_lease_and_the_config_map_are_those_there_are_rights_for(build: str)
     assert "data" not in state  # what people and the controller write there stays when this is applied again
     namespace = flag(build, "leader-elect-resource-namespace") or workload(build)["metadata"]["namespace"]
     assert one(roles, "Role")["metadata"]["namespace"] == namespace
+
+
+@around
+def test_both_parts_of_a_static_pod_name_the_same_lease(fields: dict[str, Any], tmp_path: Path) -> None:
+    """With the same prefix, suffix or namespace around both, the pod asks for what Role and policy allow."""
+    parts = [tmp_path / name for name in ("cluster", "node")]
+    for part, build in zip(parts, ("overlays/static-pod", NODE_FILE), strict=True):
+        part.mkdir()
+        built_around(build, part, **fields)
+    cluster, node = map(str, parts)
+    name, namespace = (flag(node, f"leader-elect-resource-{what}") for what in ("name", "namespace"))
+    role = one(cluster, "Role")
+    assert role["metadata"]["namespace"] == namespace
+    assert {named for rule in role["rules"] for named in rule.get("resourceNames", ())} == {name}
+    variables = one(cluster, "ValidatingAdmissionPolicy")["spec"]["variables"]
+    assert {"name": "own", "expression": f"'{namespace}/{name}'"} in variables
 
 
 @pytest.mark.parametrize("build", WITH_PODS)
@@ -494,7 +528,7 @@ def test_rights_are_these_and_no_others(build: str) -> None:
 @pytest.mark.parametrize("build", INSTALLING)
 def test_an_admission_policy_is_in_force_for_the_account(build: str) -> None:
     """The binding names the policy and the account, and refuses; a static pod has a user instead of an account."""
-    policy, binding = (one(build, kind) for kind in sorted(ADMISSION))
+    policy, binding = (of_kind(build, kind)[0] for kind in sorted(ADMISSION))
     wanted = {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
     if build != "overlays/static-pod":
         account = one(build, "ServiceAccount")["metadata"]
@@ -510,19 +544,44 @@ def test_a_build_adopts_with_all_that_this_needs_or_with_nothing(build: str) -> 
     adopts = build in ADOPTING
     assert ("--adopt" in container(build)["args"] if build in WITH_PODS else False) == adopts
     assert ("patch" in rights(build, "ClusterRole").get(("", "pods", ""), set())) == adopts
-    variables = {
-        each["name"]: each["expression"] for each in one(build, "ValidatingAdmissionPolicy")["spec"]["variables"]
-    }
-    assert variables["mayMark"] == ("true" if adopts else "false")
+    for policy in of_kind(build, "ValidatingAdmissionPolicy"):
+        variables = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}
+        assert variables["mayMark"] == ("true" if adopts else "false")
+
+
+@around
+def test_the_right_to_patch_pods_never_stands_without_a_policy(fields: dict[str, Any], tmp_path: Path) -> None:
+    """Whoever applies own-namespace over managed and deletes it leaves the right, and the whole policy beside it."""
+    applied, deleted = (tmp_path / name for name in ("managed", "own-namespace"))
+    for directory in (applied, deleted):
+        directory.mkdir()
+        built_around(f"overlays/{directory.name}", directory, **fields)
+    names = {described(document) for document in render(str(deleted))}
+    left = {document["kind"]: document for document in render(str(applied)) if described(document) not in names}
+    assert left.keys() == ADMISSION | {"ClusterRole", "ClusterRoleBinding"}
+    policy, binding = (left[kind] for kind in sorted(ADMISSION))
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"]["validationActions"] == ["Deny"]
+    [subject] = left["ClusterRoleBinding"]["subjects"]
+    named = {"kind": "ServiceAccount", **binding["spec"]["paramRef"]}
+    assert named == {**subject, "parameterNotFoundAction": "Allow"}
+    of_base = one(str(deleted), "ValidatingAdmissionPolicy")["spec"]
+    of_base["variables"][0] = {"name": "mayMark", "expression": "true"}
+    assert policy["spec"] == of_base
 
 
 def test_for_old_versions_the_policy_can_be_taken_out(tmp_path: Path) -> None:
-    """The component removes the policy and its binding, and nothing else."""
+    """The component removes the policy and its binding, and nothing else, also no policy of somebody else."""
+    binding = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding"}
+    companys = [{**binding, "kind": kind, "metadata": {"name": "company"}} for kind in sorted(ADMISSION)]
+    (tmp_path / "company.yaml").write_text(yaml.safe_dump_all(companys))
     directory = os.path.relpath(MANIFESTS, tmp_path)
-    around = {"resources": [f"{directory}/base"], "components": [f"{directory}/components/no-admission-policy"]}
+    component = f"{directory}/components/no-admission-policy"
+    around = {"resources": [f"{directory}/base", "company.yaml"], "components": [component]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(around))
-    kinds = [document["kind"] for document in render(str(tmp_path))]
-    assert sorted(kinds) == sorted(document["kind"] for document in render("base") if document["kind"] not in ADMISSION)
+    kept = {described(document) for document in render("base") if document["kind"] not in ADMISSION}
+    found = {described(document) for document in render(str(tmp_path))}
+    assert found == kept | {f"{kind} company" for kind in ADMISSION}
 
 
 def test_a_dry_run_may_write_nothing_but_its_own_lease() -> None:

@@ -15,7 +15,7 @@ from taint_eviction.core.objects import NamespacedName
 from taint_eviction.core.text import one_line
 from taint_eviction.runtime.ports import CallFailed
 
-# What the policy answers to a deletion without a UID: manifests/base/admission-policy.yaml has the same words.
+# What the policy answers to a deletion without a UID: manifests/base/admission-policy has the same words.
 REFUSAL = "taint-eviction-controller: a pod is deleted only with its UID as a precondition"
 
 _NOT_FOUND = 404
