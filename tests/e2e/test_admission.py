@@ -411,6 +411,12 @@ class TriedCalls:
             "address": await self.status("plain", add("/status/podIP", "10.0.0.9")),
             "another condition": await self.status("plain", add("/status/conditions/-", {**ready, "type": "Other"})),
             "a changed condition": await self.status("plain", replace("/status/conditions/1", ready)),
+            "a long message": await self.status("plain", replace("/status/conditions/0/message", "x" * 1025)),
+            "a long reason": await self.status(
+                "bare", add("/status/conditions", [{**CONDITION, "reason": "x" * 1025}])
+            ),
+            "a long status": await self.status("plain", replace("/status/conditions/0/status", "x" * 1025)),
+            "its condition twice": await self.status("plain", add("/status/conditions/-", CONDITION)),
             "no conditions": await self.status("plain", {"op": "remove", "path": "/status/conditions"}),
             "label by status": await self.status("plain", add("/metadata/labels/more", "1")),
             "annotation by status": await self.status("plain", add("/metadata/annotations/more", "1")),
@@ -482,6 +488,28 @@ async def test_the_account_may_write_what_the_controller_writes_and_nothing_else
         "taint-eviction-controller: a pod is deleted only with its UID as a precondition"
         in (refused["deletion without UID"])
     )
+
+
+@pytest.mark.parametrize("installed", ["managed"], indirect=True)
+async def test_a_right_that_is_left_behind_is_still_narrow(
+    installed: Installed, cluster: ClusterUnderTest, tmp_path: Path
+) -> None:
+    """After a move to own-namespace and its deletion, a new account of that name may give back, and change no image."""
+    await in_force(installed)
+    account: Json = installed.one("ServiceAccount")
+    for path, document in paths(built("overlays/own-namespace", tmp_path)):
+        await cluster.call("DELETE", path)
+        if document["kind"] == "ServiceAccount":
+            await cluster.call("POST", path.rpartition("/")[0], {"metadata": {"name": account["metadata"]["name"]}})
+    marked = {**NOT_READY, "tolerationSeconds": MARK}
+    await cluster.create_pod("marked", "a", [marked], annotations={NOTE: noted(300)})
+    path = f"/api/v1/namespaces/{cluster.prefix}/pods/marked"
+    image = [replace("/spec/containers/0/image", "other")]
+    async with asyncio.timeout(30):
+        while "-adopt' denied request" not in await installed.refusal("PATCH", path, image, JSON_PATCH):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert await installed.refusal("PATCH", path, [seconds(0, 300), REMOVE_NOTE], JSON_PATCH) == ""
+    assert "forbidden" in await installed.refusal("DELETE", path, {"dryRun": ["All"]})
 
 
 @pytest.mark.parametrize("installed", ["base", "managed"], indirect=True)
