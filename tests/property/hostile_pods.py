@@ -79,6 +79,12 @@ HOSTILE: dict[str, Callable[[int], Body]] = {
     ),
     "conditions and managers": _marking,
     "containers": lambda size: _with("spec", "containers", _filled(lambda n: {"name": f"c{n}"}, 16, size)),
+    "an owner": lambda size: _with(
+        "metadata",
+        "ownerReferences",
+        [{"kind": "A", "name": "😀" + "a" * size, "uid": "u" * 10, "controller": True}],
+    ),
+    "tolerations of everything": _tolerating(lambda _: {"operator": "Exists"}, 22),
     "equal tolerations": _tolerating(lambda _: {"key": "a"}, 12),
     "tolerations of a key each": _tolerating(lambda n: {"key": f"k{n}", "operator": "Exists"}, 38),
     "tolerations of a value each": _tolerating(

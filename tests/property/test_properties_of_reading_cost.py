@@ -50,4 +50,4 @@ def test_a_decision_on_a_pod_of_the_most_bytes_costs_as_much_as_reading_it(kind:
     whole = orjson.dumps(body)
     tolerations = read_pod(body, PARTS["the parts of default flags"]).value.tolerations
     bare = max(seconds(lambda: orjson.loads(whole)), 0.002)
-    assert seconds(lambda: matching(tolerations, Taint("maintenance", NO_EXECUTE, "now"))) < MOST * bare
+    assert seconds(lambda: list(matching(tolerations, Taint("maintenance", NO_EXECUTE, "now")))) < MOST * bare

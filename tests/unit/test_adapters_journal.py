@@ -8,6 +8,7 @@ from tests.unit.builders import pod
 from taint_eviction.adapters.journal import Journal
 from taint_eviction.core.facts import PodSeen, PodsSwept
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import Toleration
 
 
 def told(path: Path) -> list[str]:
@@ -34,3 +35,14 @@ def test_a_pod_that_a_newer_list_lacks_is_gone_though_it_was_seen_after_the_requ
     journal.observed(PodsSwept("n1", frozenset(), 0.9, 8), Moment(1.1, 1.1))
     journal.close()
     assert told(tmp_path / "journal") == ["journal", "pod", "pod", "pod gone"]
+
+
+def test_of_very_long_lists_of_tolerations_the_first_are_recorded(tmp_path: Path) -> None:
+    """A tenant may write a hundred thousand of them; the line says how many it leaves out."""
+    journal = Journal(tmp_path / "journal")
+    tolerations = tuple(Toleration(f"k{number}", "Exists") for number in range(70))
+    journal.observed(PodSeen(pod(*tolerations)), Moment(1.0, 1.0))
+    journal.close()
+    line = orjson.loads((tmp_path / "journal").read_bytes().splitlines()[1])
+    assert [each["key"] for each in line["tolerations"]] == [f"k{number}" for number in range(64)]
+    assert line["tolerations_left_out"] == 6

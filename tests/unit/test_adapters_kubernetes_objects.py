@@ -5,6 +5,7 @@ import re
 from copy import deepcopy
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from taint_eviction.adapters.kubernetes_objects import (
 from taint_eviction.core.instants import TimeSource
 from taint_eviction.core.objects import ControllerRef, NamespacedName, Node, Pod, PodRef, Readiness, Taint, Toleration
 from taint_eviction.core.pod_parts import PodParts
+from taint_eviction.kopf_shell.kept_fields import pod_fields
 
 EPOCH = 1714557600.0
 AT = "2024-05-01T10:00:00Z"
@@ -256,6 +258,20 @@ def test_pods_of_one_owner_share_its_value() -> None:
     one, other = a_pod(), a_pod()
     one["metadata"]["ownerReferences"], other["metadata"]["ownerReferences"] = [CONTROLS], [dict(CONTROLS)]
     assert read_pod(one).value.controller is read_pod(other).value.controller
+
+
+def test_the_names_of_an_owner_are_bounded_and_one_line() -> None:
+    """The API server bounds neither: a tenant may write a name of a megabyte, and lines for logs and tables."""
+    body = a_pod()
+    owner = {"kind": "Set\nofall", "name": "a\x1b" * 500_000, "uid": "u" * 500_000, "controller": True}
+    body["metadata"]["ownerReferences"] = [owner]
+    controller = read_pod(body).value.controller
+    assert controller is not None
+    assert controller.kind == "Set ofall"
+    assert (len(controller.name), len(controller.uid)) == (253, 64)
+    assert controller.name.isprintable()
+    assert read_pod(pod_fields(body)).value.controller == controller
+    assert len(orjson.dumps(pod_fields(body)["metadata"]["ownerReferences"])) < 10_000
 
 
 def scheduled(status: str, time: object) -> list[dict[str, Any]]:

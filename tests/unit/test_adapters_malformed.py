@@ -31,6 +31,20 @@ def test_complaints_are_logged_once_for_each_version(caplog: pytest.LogCaptureFi
     assert [record.message for record in caplog.records] == ["Node n1: a; b", "Pod ns/p: c"]
 
 
+def test_of_one_pod_three_versions_are_logged_and_all_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """Its owner may write it a hundred times a second; a node's owner writes what concerns all."""
+    kinds: list[str] = []
+    told = MalformedObjects(kinds.append)
+    for version in range(9):
+        told.complained(Pod(PodRef(NamespacedName("ns", "p"), "u"), resource_version=version), (f"note {version}",))
+        told.malformed(MalformedObject("Pod ns/p", "spec is not an object", "u", f"{version}!"))
+        told.complained(Node("n1", "u1", resource_version=version), ("a",))
+    messages = [record.message for record in caplog.records]
+    assert len([message for message in messages if "ns/p" in message]) == 3
+    assert len([message for message in messages if "n1" in message]) == 9
+    assert len(kinds) == 9
+
+
 def test_what_was_logged_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest object is forgotten, and counts again when it is seen again."""
     monkeypatch.setattr(malformed, "_REMEMBERED", 2)

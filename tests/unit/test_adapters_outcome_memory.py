@@ -9,6 +9,7 @@ from taint_eviction.adapters.outcome_memory import OutcomeMemory
 from taint_eviction.core.effects import CalledOff, Done, Effect, Evicted, Failed, Suspended, WorkOutcome
 from taint_eviction.core.facts import PodGone
 from taint_eviction.core.instants import Moment
+from taint_eviction.core.objects import ControllerRef
 
 
 def told(memory: OutcomeMemory, effects: list[Effect], now: Moment) -> list[dict[str, Any]]:
@@ -92,6 +93,19 @@ def test_count_and_bytes_are_bounded() -> None:
         assert [each.ref.key.name for each in memory.newest()] == ["p4", "p3"]
         assert memory.forgotten == 3
         assert memory.bytes <= 2000
+
+
+def test_the_names_of_owners_count_among_the_bytes() -> None:
+    """A tenant chooses them."""
+    on = Stage()
+    on.sees(node(taint()), pod())
+    decision = on.take_eviction().decision
+    sizes = []
+    for owner in (None, ControllerRef("Job", "j" * 250, "u")):
+        memory = OutcomeMemory()
+        memory.report(Evicted(ref("p", "p"), "n1", decision, 0.0, owner), moment(on.now))
+        sizes.append(memory.bytes)
+    assert sizes[1] - sizes[0] == 253
 
 
 def test_a_storm_is_counted_back_to_the_last_gap() -> None:

@@ -8,11 +8,11 @@ A patch tests uid, resourceVersion and the list of tolerations first, so it chan
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import orjson
 
+from taint_eviction.adapters.bounded import Shared
 from taint_eviction.adapters.json_fields import as_list, as_object, as_text, refuse
 from taint_eviction.core.adoption import CountdownChange, Note, NotedToleration, note_of
 from taint_eviction.core.objects import MARK_SECONDS, NO_EXECUTE, Toleration
@@ -40,10 +40,9 @@ def read_note(text: object) -> Note:
     note = as_text(text, "it")
     if len(note) > MAX_NOTE:
         refuse(f"it is longer than {MAX_NOTE} characters")
-    return _read(note)
+    return _shared_notes(note)
 
 
-@lru_cache(maxsize=1024)
 def _read(text: str) -> Note:
     try:
         decoded = orjson.loads(text)
@@ -65,6 +64,10 @@ def _read(text: str) -> Note:
             refuse(f"{path} appears twice")
         note[noted] = _integer(fields, "seconds", path)
     return note
+
+
+# The bytes of notes that are kept as they were read; each needs about eight times its text.
+_shared_notes = Shared(_read, lambda text: 300 + 8 * len(text), 1 << 22)
 
 
 def _integer(fields: Mapping[str, Any], field: str, path: str, default: int | None = None) -> int:

@@ -4,6 +4,7 @@ Pure. ``journal`` decides which lines are written; ``history`` reads them.
 """
 
 import math
+from itertools import islice
 from typing import Any, assert_never
 
 import orjson
@@ -37,6 +38,9 @@ from taint_eviction.core.objects import Node, Pod, PodRef, Taint, Toleration
 from taint_eviction.settings import Settings
 
 DEFAULT_SETTINGS = Settings()
+
+# A pod may have a hundred thousand tolerations: so many are recorded.
+_MOST_TOLERATIONS = 64
 
 
 def changed_settings(settings: Settings) -> dict[str, Any]:
@@ -105,7 +109,8 @@ def pod_line(pod: Pod) -> dict[str, Any]:
         "pod": str(pod.ref),
         "uid": pod.ref.uid,
         "on": pod.node_name,
-        "tolerations": [_toleration(toleration) for toleration in pod.tolerations],
+        "tolerations": [_toleration(toleration) for toleration in islice(pod.tolerations, _MOST_TOLERATIONS)],
+        **({"tolerations_left_out": left_out} if (left_out := len(pod.tolerations) - _MOST_TOLERATIONS) > 0 else {}),
         **bound,
         **hold,
         **flags,

@@ -50,10 +50,14 @@ from taint_eviction.core.objects import (
     Toleration,
 )
 from taint_eviction.core.pod_parts import ALL_PARTS, PodParts
+from taint_eviction.core.text import one_line
 from taint_eviction.files.durations import parse_seconds
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 HOLD_ANNOTATION = "taint-eviction/hold"
+
+# Of an object's kind and name, and of its UID.
+_LONGEST_NAME, _LONGEST_UID = 253, 64
 
 # The bytes of different sets of labels, and of different controllers of pods, that are kept for sharing.
 _SHARED_BYTES = 1 << 23
@@ -310,6 +314,8 @@ def _controller(references: object, complaints: list[str]) -> ControllerRef | No
         if is_object(reference) and reference.get("controller") is True:
             kind, name, uid = reference.get("kind"), reference.get("name"), reference.get("uid")
             if isinstance(kind, str) and isinstance(name, str) and isinstance(uid, str):
+                # The API server bounds none of them.
+                kind, name, uid = one_line(kind, _LONGEST_NAME), one_line(name, _LONGEST_NAME), uid[:_LONGEST_UID]
                 return _shared_controller(ControllerRef(kind, name, uid))
     return None
 

@@ -1,6 +1,7 @@
 """Reports objects that cannot be read, or not in full: each version of each object once, in the log and as a count.
 
-Every list contains the same malformed object again, and every eviction on a malformed node reads it again.
+Every list contains the same malformed object again, and every eviction on a malformed node reads it again. A tenant may
+write its pod a hundred times a second: the log names few versions of a pod.
 """
 
 import logging
@@ -15,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 # Versions that were reported. A version that is forgotten may be reported again.
 _REMEMBERED = 4096
+# How many versions of one pod are logged.
+_LOGGED = 3
 
 
 class MalformedObjects:
@@ -23,6 +26,7 @@ class MalformedObjects:
     def __init__(self, counted: Callable[[str], None]) -> None:
         self._counted = counted
         self._reported: BoundedDict[int, None] = BoundedDict(_REMEMBERED)
+        self._logged: BoundedDict[int, int] = BoundedDict(_REMEMBERED)
 
     def read(self, read: Callable[[object], Parsed[ObjectT]], body: object) -> ObjectT:
         """Read an object and report what is wrong with it; raise ``MalformedObject`` as ``read`` does."""
@@ -46,17 +50,24 @@ class MalformedObjects:
         """Report an object that cannot be used: its last known state stays in force."""
         if self._is_news((error.uid or error.name, error.resource_version, error.what)):
             self._counted(error.kind)
-            logger.warning("malformed, its last known state stays in force: %s", error)
+            self._log(error.kind, error.uid or error.name, "malformed, its last known state stays in force: %s", error)
 
     def complained(self, value: Node | Pod, complaints: tuple[str, ...]) -> None:
         """Report what was left out of an object that could be read."""
         match value:
             case Node():
-                uid, name = value.uid, f"Node {value.name}"
+                kind, uid, name = "Node", value.uid, value.name
             case Pod():
-                uid, name = value.ref.uid, f"Pod {value.ref}"
+                kind, uid, name = "Pod", value.ref.uid, str(value.ref)
         if self._is_news((uid, value.resource_version, complaints)):
-            logger.warning("%s: %s", name, "; ".join(complaints))
+            self._log(kind, uid, "%s %s: %s", kind, name, "; ".join(complaints))
+
+    def _log(self, kind: str, who: str, text: str, *args: object) -> None:
+        logged = self._logged.get(hash(who), 0) + 1
+        if kind == "Pod":
+            self._logged[hash(who)] = logged
+        if logged <= _LOGGED:
+            logger.warning(text, *args)
 
     def _is_news(self, key: Hashable) -> bool:
         # Its hash alone: strangers write the texts in it.

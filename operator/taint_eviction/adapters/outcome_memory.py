@@ -178,8 +178,9 @@ class OutcomeMemory:
         before = self._forget(ref.uid)
         attempt = self._attempt_behind(outcome, ref.uid, before, now)
         budget = effect.block.budget if isinstance(effect, Refused) and effect.block is not None else None
-        # Names of nodes, namespaces and owners are shared.
-        size = _OVERHEAD_BYTES + len(ref.key.name) + len(attempt.answer or "")
+        # Names of nodes and namespaces are shared; those of owners are where they are short.
+        owned = 0 if owner is None else len(owner.kind) + len(owner.name)
+        size = _OVERHEAD_BYTES + len(ref.key.name) + len(attempt.answer or "") + owned
         self._number += 1
         self.bytes += size
         self._by_uid[ref.uid] = RememberedOutcome(

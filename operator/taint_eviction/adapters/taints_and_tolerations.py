@@ -4,10 +4,12 @@ Thousands of pods have equal tolerations, and thousands of nodes equal taints: o
 and most of the time to read them. Raises ``Unreadable`` if an eviction could depend on a field that cannot be read.
 
 A tenant may write a hundred thousand tolerations into one pod. Such a list is neither shared nor made into values: it
-stays JSON, compressed, of which only the parts that may concern a taint are decoded (``LongTolerations``).
+stays JSON, compressed, of which an index finds the parts that may concern a taint (``LongTolerations``).
 """
 
 import zlib
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import chain
@@ -155,14 +157,13 @@ class LongTolerations(SearchableTolerations):
     ``raw`` must have been checked: each is an object, its texts are strings or null, its seconds an integer or null.
     """
 
-    __slots__ = ("_keyless", "_length", "_parts", "_seconds")
+    __slots__ = ("_index", "_length", "_parts", "_seconds")
 
     def __init__(self, raw: list[_Toleration]) -> None:
         parts = [raw[at : at + _PART] for at in range(0, len(raw), _PART)]
         self._length = len(raw)
         self._parts = tuple(zlib.compress(orjson.dumps(part), _COMPRESSION) for part in parts)
-        # Parts with a toleration of every key.
-        self._keyless = frozenset(at for at, part in enumerate(parts) if not all([each.get("key") for each in part]))
+        self._index = _indexed(raw)
         # What counts instead of the seconds in the parts, by position.
         self._seconds: Mapping[int, int] = {}
 
@@ -178,14 +179,10 @@ class LongTolerations(SearchableTolerations):
             return tuple(self)[at]
         place = range(self._length)[at]
         part, index = divmod(place, _PART)
-        return self._toleration(place, orjson.loads(zlib.decompress(self._parts[part]))[index])
+        return self._toleration(place, self._part(part)[index])
 
     def __iter__(self) -> Iterator[Toleration]:
-        return (
-            self._toleration(place, each)
-            for at, part in enumerate(self._parts)
-            for place, each in _placed(at, zlib.decompress(part))
-        )
+        return (self._toleration(place, each) for place, each in self._placed())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LongTolerations):
@@ -195,25 +192,26 @@ class LongTolerations(SearchableTolerations):
     def __hash__(self) -> int:
         return hash(self._parts)
 
-    def about(self, key: str) -> Iterator[tuple[int, Toleration]]:
-        """Yield those of this key and those of every key, in their order, each with its position."""
-        # As JSON the key is in every part that has it, and its quotes keep longer words from being taken for it.
-        quoted = orjson.dumps(key)
-        for at, compressed in enumerate(self._parts):
-            part = zlib.decompress(compressed)
-            if at in self._keyless or quoted in part:
-                for place, each in _placed(at, part):
-                    if each.get("key") in (key, "", None):
-                        yield place, self._toleration(place, each)
+    def about(self, taint: Taint) -> Iterator[tuple[int, Toleration]]:
+        """Yield, in order, all that may match this NoExecute taint, with their positions; of equal ones the first."""
+        index, places = self._index, list[int]()
+        for kind in _kinds_for(taint):
+            begin, end = bisect_left(index, kind), bisect_right(index, kind | _PLACES)
+            places += [found & _PLACES for found in index[begin:end]]
+        read, part = -1, list[_Toleration]()
+        for place in sorted(places):
+            at, offset = divmod(place, _PART)
+            if at != read:
+                read, part = at, self._part(at)
+            yield place, self._toleration(place, part[offset])
 
     def equal_to(self, wanted: Collection[Toleration]) -> Iterator[tuple[int, Toleration, int | None]]:
         """Yield, in their order, the position of each that is one of these but for its seconds, that one, and them."""
         by_texts = {(each.key, each.operator, each.value, each.effect): each for each in wanted}
         keys = {each.key for each in wanted}
-        for at, compressed in enumerate(self._parts):
-            for place, each in _placed(at, zlib.decompress(compressed)):
-                if (each.get("key") or "") in keys and (found := by_texts.get(_texts(each))) is not None:
-                    yield place, found, self._seconds.get(place, each.get("tolerationSeconds"))
+        for place, each in self._placed():
+            if (each.get("key") or "") in keys and (found := by_texts.get(_texts(each))) is not None:
+                yield place, found, self._seconds.get(place, each.get("tolerationSeconds"))
 
     def with_seconds(self, seconds: Mapping[int, int]) -> "LongTolerations":
         """Return these with other seconds at some positions; both share their parts."""
@@ -224,10 +222,41 @@ class LongTolerations(SearchableTolerations):
     def _toleration(self, place: int, raw: _Toleration) -> Toleration:
         return Toleration(*_texts(raw), self._seconds.get(place, raw.get("tolerationSeconds")))
 
+    def _part(self, at: int) -> list[_Toleration]:
+        part: list[_Toleration] = orjson.loads(zlib.decompress(self._parts[at]))
+        return part
 
-def _placed(at: int, part: bytes) -> Iterator[tuple[int, _Toleration]]:
-    """Return the decoded tolerations of a part, each with its position in the whole list."""
-    return enumerate(orjson.loads(part), at * _PART)
+    def _placed(self) -> Iterator[tuple[int, _Toleration]]:
+        return enumerate(chain.from_iterable(map(self._part, range(len(self._parts)))))
+
+
+# An entry of an index: in its upper half a hash of the taints that a toleration may match, below it its place.
+_PLACES = (1 << 32) - 1
+_KINDS = _PLACES << 32
+_EQUAL = frozenset({"", "Equal"})
+
+
+def _indexed(raw: list[_Toleration]) -> "array[int]":
+    """Return an index of the tolerations that may match a NoExecute taint, sorted; of equal ones the first."""
+    found: list[int] = []
+    seen: set[tuple[Any, ...]] = set()
+    for place, each in enumerate(raw):
+        read = each.get
+        key, operator, effect = read("key") or "", read("operator") or "", read("effect") or ""
+        if (effect and effect != NO_EXECUTE) or not (key or operator == "Exists"):
+            continue
+        value = read("value") or ""
+        whole = key, operator, value, effect, read("tolerationSeconds")
+        if whole not in seen:
+            seen.add(whole)
+            kind = (key, value) if operator in _EQUAL else (key,)
+            found.append(hash(kind) & _KINDS | place)
+    return array("Q", sorted(found))
+
+
+def _kinds_for(taint: Taint) -> set[int]:
+    """Return the kinds of tolerations that may match a taint: of its key and value, of its key, of every key."""
+    return {hash(kind) & _KINDS for kind in ((taint.key, taint.value), (taint.key,), ("",))}
 
 
 def _texts(raw: _Toleration) -> tuple[str, str, str, str]:

@@ -13,7 +13,7 @@ def table_lines(
     header: Row, rows: Sequence[Row], styles: Mapping[int, Callable[[str], str]] | None = None
 ) -> list[str]:
     """Return the lines of a table with a dimmed header; ``styles``: by column, the colour of its padded cells."""
-    shown = [[visible(cell) for cell in row] for row in (header, *rows)]
+    shown = [[_in_one_line(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     # The last column is not padded: it may be much longer than a line.
     widths[-1] = 0
@@ -26,3 +26,7 @@ def table_lines(
         ]
         lines.append(f"  {'  '.join(cells)}".rstrip())
     return lines
+
+
+def _in_one_line(cell: str) -> str:
+    return visible(cell).replace("\n", "\\n").replace("\t", "\\t")

@@ -137,8 +137,8 @@ def builtin_seconds(tolerations: Sequence[Toleration], taints: Iterable[Taint]) 
     least = None
     for taint in taints:
         if taint.effect == NO_EXECUTE:
-            fitting = matching(tolerations, taint)
-            seconds = fitting[0].toleration_seconds if fitting else 0
+            first = next(matching(tolerations, taint), None)
+            seconds = 0 if first is None else first.toleration_seconds
             if seconds is not None and seconds != MARK_SECONDS:
                 least = seconds if least is None else min(least, seconds)
     return None if least is None else float(max(0, least))

@@ -193,14 +193,11 @@ def _left_alone(pod: Pod, policy: DecisionPolicy) -> StayReason | None:
 def judge(tolerations: Sequence[Toleration], seen: SeenTaint, bound: Sighting, policy: DecisionPolicy) -> TaintVerdict:
     """Return what one taint means for a pod with these tolerations that has been on the node since ``bound``."""
     found = matching(tolerations, seen.taint)
-    by_default = not found and seen.taint.key in policy.default_seconds
+    first = next(found, None)
+    overruled = None if first is None else next((other for other in found if _spans(other) != _spans(first)), None)
+    by_default = first is None and seen.taint.key in policy.default_seconds
     if by_default:
-        seconds = policy.default_seconds[seen.taint.key]
-        found = [Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, seconds)]
-    first = found[0] if found else None
-    overruled = None
-    if len(found) > 1:
-        overruled = next((other for other in found[1:] if _spans(other) != _spans(found[0])), None)
+        first = Toleration(seen.taint.key, "Exists", "", NO_EXECUTE, policy.default_seconds[seen.taint.key])
     start = bound if bound.start_at > seen.since.start_at else seen.since
     span = 0.0 if first is None else _spans(first)
     fire_at = None if span is None else start.start_at + span

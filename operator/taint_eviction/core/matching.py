@@ -22,8 +22,8 @@ class SearchableTolerations(Sequence[Toleration]):
     __slots__ = ()
 
     @abstractmethod
-    def about(self, key: str) -> Iterator[tuple[int, Toleration]]:
-        """Yield, in their order, all that may match a taint with this key, each with its position."""
+    def about(self, taint: Taint) -> Iterator[tuple[int, Toleration]]:
+        """Yield, in order, all that may match this NoExecute taint, with their positions; of equal ones the first."""
 
     @abstractmethod
     def equal_to(self, wanted: Collection[Toleration]) -> Iterator[tuple[int, Toleration, int | None]]:
@@ -34,17 +34,18 @@ class SearchableTolerations(Sequence[Toleration]):
         """Return these with other seconds at some positions."""
 
 
-def matching(tolerations: Sequence[Toleration], taint: Taint) -> list[Toleration]:
-    """Return the tolerations that match ``taint``, in their order."""
+def matching(tolerations: Sequence[Toleration], taint: Taint) -> Iterator[Toleration]:
+    """Yield the tolerations that match a NoExecute taint, in their order; of equal ones in a long list the first."""
+    found: Iterable[Toleration] = tolerations
     if type(tolerations) is not tuple and isinstance(tolerations, SearchableTolerations):
-        return [toleration for _, toleration in tolerations.about(taint.key) if matches(toleration, taint)]
-    return [toleration for toleration in tolerations if matches(toleration, taint)]
+        found = (toleration for _, toleration in tolerations.about(taint))
+    return (toleration for toleration in found if matches(toleration, taint))
 
 
 def first_match(tolerations: Sequence[Toleration], taint: Taint) -> int | None:
     """Return the position of the first toleration that matches ``taint``; None if none does."""
     if isinstance(tolerations, SearchableTolerations):
-        placed: Iterable[tuple[int, Toleration]] = tolerations.about(taint.key)
+        placed: Iterable[tuple[int, Toleration]] = tolerations.about(taint)
     else:
         placed = enumerate(tolerations)
     return next((place for place, each in placed if matches(each, taint)), None)

@@ -35,6 +35,8 @@ _CONDITION = ("type", "status", "reason", "lastTransitionTime")
 # A condition's lastHeartbeatTime changes without a change of its status.
 _NODE_CONDITION = ("type", "status", "lastTransitionTime", "message")
 _OWNER_REFERENCE = ("kind", "name", "uid", "controller")
+# The reader takes a name of 253 characters from so many.
+_LONGEST_OWNER = 4 * 253
 _DISRUPTION_TARGET = "DisruptionTarget"
 _OWNED_DISRUPTION_TARGET = f'k:{{"type":"{_DISRUPTION_TARGET}"}}'
 _OWNED_BY_KUBELETS = tuple(f'k:{{"type":"{kind}"}}' for kind in ("Ready", "ContainersReady"))
@@ -129,8 +131,10 @@ def _readiness(condition: Any) -> JsonObject | None:
 
 def _controller(reference: Any) -> JsonObject | None:
     """Return the reference to the owner that controls the object."""
-    controls = isinstance(reference, dict) and reference.get("controller") is True
-    return _picked(reference, _OWNER_REFERENCE) if controls else None
+    if not isinstance(reference, dict) or reference.get("controller") is not True:
+        return None
+    kept = _picked(reference, _OWNER_REFERENCE)
+    return {name: value[:_LONGEST_OWNER] if isinstance(value, str) else value for name, value in kept.items()}
 
 
 def _taints_write(entry: Any) -> JsonObject | None:
