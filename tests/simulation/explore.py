@@ -1,8 +1,9 @@
 """The command for long explorations: ``python -m tests.simulation.explore``, from the project's root.
 
 Without options it plays new seeds for ten minutes. ``--seed`` plays one seed, ``--file`` a scenario, ``--sieve`` the
-three patterns of Sieve over the whole catalogue; ``--bug`` first puts a known mistake into the controller. For each
-broken rule it prints a command that replays the run, and a shrunk timeline; then the exit code is 1.
+three patterns of Sieve over the whole catalogue; ``--bug`` first puts a known mistake into the controller; and
+``--mistakes`` measures by how many seeds each of them is found. For each broken rule it prints a command that replays
+the run, and a shrunk timeline; then the exit code is 1.
 """
 
 import itertools
@@ -19,7 +20,7 @@ import pytest
 from tests.simulation.exploring.generator import made_up
 from tests.simulation.exploring.playing import LEFT_OUT, Played, as_text, play, play_scenario
 from tests.simulation.exploring.shrinking import shrunk
-from tests.simulation.known_bugs import KNOWN_BUGS
+from tests.simulation.known_bugs import KNOWN_BUGS, NEEDED
 
 from taint_eviction.runtime.clock import read_monotonic
 from taint_eviction_lab.simulation.scenario import read_scenario
@@ -27,6 +28,8 @@ from taint_eviction_lab.simulation.scenario import read_scenario
 COMMAND = "PYTHONPATH=operator:. python -m tests.simulation.explore"
 # At most this many failures are shrunk and shown; for the others only the seeds are printed.
 _MAX_SHOWN = 3
+# Of this many seeds, a known mistake should be found by at least so many: then no more are played with it.
+_MEASURED, _ENOUGH = 60, 5
 
 
 @click.command()
@@ -41,6 +44,7 @@ _MAX_SHOWN = 3
 @click.option(
     "--every", type=int, default=1, show_default=True, help="With --sieve: 2 for every second scenario, and so on."
 )
+@click.option("--mistakes", is_flag=True, help="Measure by how many seeds each known mistake is found.")
 @click.option("--bug", type=click.Choice(sorted(KNOWN_BUGS)), help="First put this known mistake into the controller.")
 @click.option("--jobs", type=int, default=multiprocessing.cpu_count(), show_default=True, help="Processes.")
 @click.option(
@@ -55,11 +59,15 @@ def main(
     file: Path | None,
     sieve: bool,
     every: int,
+    mistakes: bool,
     bug: str | None,
     jobs: int,
     write: Path | None,
 ) -> None:
     """Explore, and print what was found."""
+    if mistakes:
+        measure(0 if first is None else first, runs or _MEASURED, jobs, [*KNOWN_BUGS] if bug is None else [bug])
+        return
     if bug is not None:
         KNOWN_BUGS[bug](pytest.MonkeyPatch())
     if file is not None:
@@ -74,6 +82,34 @@ def main(
         sys.exit(not explain(seed, write, bug))
     begin = random.SystemRandom().randrange(10**6, 10**9) if first is None else first
     sys.exit(not explore(range(begin, begin + runs) if runs else _for_minutes(begin, minutes), jobs, write, bug))
+
+
+def measure(first: int, runs: int, jobs: int, names: list[str]) -> None:
+    """Print a table: by how many of these seeds each known mistake is found, until enough have found it."""
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        click.echo("| mistake | found by | rule |\n|---|---|---|")
+        for line in pool.map(_measured, names, itertools.repeat(first), itertools.repeat(runs)):
+            click.echo(line)
+
+
+def _measured(name: str, first: int, runs: int) -> str:
+    """Play seeds with a known mistake until enough have found it; return the line of the table."""
+    found, tried, rules = 0, 0, dict[str, int]()
+    for seed in range(first, first + runs):
+        tried += 1
+        document = made_up(seed)
+        if NEEDED.get(name, "") not in str(document):
+            continue
+        with pytest.MonkeyPatch.context() as patch:
+            KNOWN_BUGS[name](patch)
+            broken = {violation.rule for violation in play(document).violations}
+        found += bool(broken)
+        for rule in sorted(broken):
+            rules[rule] = rules.get(rule, 0) + 1
+        if found == _ENOUGH:
+            break
+    told = ", ".join(f"{rule} ({count})" for rule, count in sorted(rules.items(), key=lambda one: -one[1]))
+    return f"| {name} | {found} of {tried} | {told} |"
 
 
 def _for_minutes(begin: int, minutes: float) -> Iterator[int]:

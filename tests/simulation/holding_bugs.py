@@ -214,3 +214,39 @@ def unreadable_values_stay(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Breaker, "read", keep)
     patch.setattr(Breaker, "correct", lambda _: None)
+
+
+def older_latches_are_old_news(patch: pytest.MonkeyPatch) -> None:
+    """A breaker that a person opens counts only if it is dated after the last reset."""
+    read = Breaker.read
+
+    def unless_older(self: Breaker, stored: Latch | None, reset_epoch: float | None) -> None:
+        older = stored is not None and self.reset_epoch is not None and stored.since_epoch <= self.reset_epoch
+        read(self, None if older else stored, reset_epoch)
+
+    patch.setattr(Breaker, "read", unless_older)
+
+
+def latches_need_a_breaker(patch: pytest.MonkeyPatch) -> None:
+    """An open breaker holds nothing back where none is configured."""
+    read = Breaker.read
+
+    def if_enabled(self: Breaker, stored: Latch | None, reset_epoch: float | None) -> None:
+        read(self, stored if self.policy.enabled else None, reset_epoch)
+
+    patch.setattr(Breaker, "read", if_enabled)
+
+
+def pauses_do_not_end(patch: pytest.MonkeyPatch) -> None:
+    """A pause that has ended by itself holds evictions back until somebody removes it."""
+    patch.setattr(ControlState, "at", lambda self, _: self)
+    patch.setattr(ControlStateSync, "_remove_ended", _nothing)
+
+
+def ended_pauses_are_removed_by_scope(patch: pytest.MonkeyPatch) -> None:
+    """The leader removes a pause that has ended, or the one that somebody has put in its place."""
+    patch.setattr(ControlState, "without_pauses", lambda self, pauses: self.without(pauses))
+
+
+async def _nothing(_: object) -> None:
+    return

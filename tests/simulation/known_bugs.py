@@ -194,6 +194,11 @@ KNOWN_BUGS: dict[str, Patch] = {
     "patience-uninterrupted": holding.holds_interrupt_nothing,
     "unreadable-ignored": holding.unreadable_values_hold_nothing,
     "unreadable-stays": holding.unreadable_values_stay,
+    "older-latches": holding.older_latches_are_old_news,
+    "latches-need-a-breaker": holding.latches_need_a_breaker,
+    "pauses-do-not-end": holding.pauses_do_not_end,
+    "pauses-removed-by-scope": holding.ended_pauses_are_removed_by_scope,
+    "highest-vote": world.highest_vote_wins,
     "dates-believed": world.dates_are_believed,
     "largest-date": world.largest_date_wins,
     "dated-beats-seen": world.dated_beats_seen,
@@ -211,6 +216,11 @@ KNOWN_BUGS: dict[str, Patch] = {
     "webhooks-for-ever": waiting.webhooks_refuse_for_ever,
     "answers-end-patience": waiting.other_answers_end_patience,
     "stalls-end-patience": waiting.stalls_end_patience,
+    "evacuations-refuse": waiting.evacuations_are_refusals,
+    "evacuations-never-end": waiting.evacuations_never_end,
+    "lists-keep-turns": waiting.lists_keep_their_turns,
+    "hanging-retries-count": waiting.hanging_retries_count,
+    "take-backs-block": waiting.take_backs_block,
     "owners-hold-what-is-off": waiting.owners_hold_what_is_off,
     "dry-runs-repeat": waiting.dry_runs_repeat,
     "never-given-back": adoption.marks_are_never_given_back,
@@ -222,4 +232,40 @@ KNOWN_BUGS: dict[str, Patch] = {
     "standbys-adopt": adoption.adopted_without_leading,
     "adopted-late": adoption.adopted_by_our_deadline,
     "finished-adopted": adoption.the_finished_are_adopted,
+}
+
+_ADOPTION = (
+    "never-given-back",
+    "given-back-by-hints",
+    "adopted-by-name",
+    "noted-by-place",
+    "notes-ignored",
+    "adopted-when-stopped",
+    "standbys-adopt",
+    "adopted-late",
+    "finished-adopted",
+)
+_REFUSALS = ("webhooks-for-ever", "answers-end-patience", "stalls-end-patience", "evacuations-refuse")
+_BREAKER = (
+    "breaker-first-sight",
+    "breaker-last-write",
+    "breaker-listed",
+    "breaker-taints",
+    "reset-ahead",
+    "no-settling",
+)
+_OFF = ("W23", "out-of-service-ready", "owners-hold-what-is-off")
+# What the document of a seed must contain, as text, so that the mistake can show in it.
+NEEDED: dict[str, str] = {
+    **dict.fromkeys(_ADOPTION, "'adopt': True"),
+    **dict.fromkeys((*_REFUSALS, "evacuations-never-end"), "'namespace': 'refused'"),
+    **dict.fromkeys(_BREAKER, "'breaker': {"),
+    **dict.fromkeys(_OFF, "out-of-service"),
+    "dry-runs-repeat": "'dryRun': True",
+    "hanging-retries-count": "strange-1",
+    "latches-need-a-breaker": "latched-1",
+    "lists-keep-turns": "unlisted-1",
+    "older-latches": "latched-1",
+    "pauses-removed-by-scope": "shared-1",
+    "take-backs-block": "back-1",
 }

@@ -52,6 +52,20 @@ timeline:
 expect: {}
 """
 
+# The pod is marked at 49.9.
+TOLERATES_ALL = """
+about: A pod tolerates everything for 60 s. Its node, whose Ready is STATUS, is clean again after the pod is marked.
+settings: {adopt: true, builtIn: "1.36", defaultTolerationSeconds: null}
+given:
+  nodes: [node-1]
+  pods: [{name: web-0, nodeName: node-1, tolerations: ["*:NoExecute for 60"]}]
+timeline:
+  - {at: 1, setReady: node-1 STATUS}
+  - {at: 10, taint: "node-1 maintenance=now:NoExecute"}
+  - {at: 55, untaint: node-1}
+expect: {}
+"""
+
 
 def test_seconds_that_change_right_before_the_built_in_controller_acts_cannot_be_adopted() -> None:
     """The controller has three seconds to adopt what it could know."""
@@ -73,6 +87,14 @@ def test_nothing_is_adopted_in_time_where_nothing_is_to_be_adopted() -> None:
     text = REFUSED_WHEN_LATE.replace("ADOPT", "false").replace("REFUSED_AT", "60")
     result = play_scenario(read_scenario(text, "off"))
     assert "by the built-in controller" in " ".join(entry.why for entry in result.timeline)
+    assert result.violations == ()
+
+
+@pytest.mark.parametrize(("status", "given_back"), [("True", True), ("Unknown", False)])
+def test_a_mark_may_stay_while_a_taint_that_nobody_saw_may_come_back(status: str, given_back: bool) -> None:
+    """A lifecycle taint of a node that is not ready may have been removed before the leader began."""
+    result = play_scenario(read_scenario(TOLERATES_ALL.replace("STATUS", status), "unready"))
+    assert ("says given back" in [entry.what.value for entry in result.timeline]) is given_back
     assert result.violations == ()
 
 

@@ -1,18 +1,24 @@
-"""Known mistakes about refusals of the eviction API, owners' holds, and dry runs; see ``known_bugs``."""
+"""Known mistakes about what evictions wait for: refusals of the eviction API, owners' holds, calls that hang; and about
+dry runs. See ``known_bugs``.
+"""
 
 import dataclasses
 from collections.abc import Sequence
 
 import pytest
 
+from taint_eviction.core.attempts import Attempts
 from taint_eviction.core.controller import Controller
+from taint_eviction.core.deciding import Deciding
 from taint_eviction.core.decision import Decision, DecisionPolicy, SeenTaint, decide
 from taint_eviction.core.effects import Effect, Eviction, Failed
 from taint_eviction.core.facts import PodSeen
 from taint_eviction.core.failed_attempts import FailedAttempts
 from taint_eviction.core.instants import Moment, Sighting
 from taint_eviction.core.objects import Pod
-from taint_eviction.core.pod_record import UNDECIDED, Deleted
+from taint_eviction.core.pod_record import UNDECIDED, Deleted, PodRecord
+from taint_eviction.runtime.list_turns import ListTurns
+from taint_eviction.runtime.workers import Workers
 
 # An answer that comes this much later than planned was a stall.
 _STALL_SECONDS = 2.0
@@ -43,6 +49,55 @@ def stalls_end_patience(patch: pytest.MonkeyPatch) -> None:
         return dataclasses.replace(after(self, now), refused_seconds=0.0) if late else after(self, now)
 
     patch.setattr(FailedAttempts, "_after_refusal", anew)
+
+
+def evacuations_are_refusals(patch: pytest.MonkeyPatch) -> None:
+    """Refusals while a virtual machine moves away count as any other, and the eviction API is asked as often."""
+    patch.setattr(Attempts, "_unless_evacuating", lambda _, record, work, outcome, now: outcome)
+
+
+def evacuations_never_end(patch: pytest.MonkeyPatch) -> None:
+    """Each refusal of a pod whose virtual machine moves away renews the time in which refusals do not count."""
+    unless_evacuating = Attempts._unless_evacuating
+
+    def renewing(self: Attempts, record: PodRecord, work: Eviction, outcome: Failed, now: Moment) -> Failed:
+        if record.evacuating_since is not None:
+            record.evacuating_since = now.at
+        return unless_evacuating(self, record, work, outcome, now)
+
+    patch.setattr(Attempts, "_unless_evacuating", renewing)
+
+
+def lists_keep_their_turns(patch: pytest.MonkeyPatch) -> None:
+    """A list that hangs keeps its turn, and all lists wait for one another: first come, first served."""
+
+    class Kept(Workers):
+        def _lend(self) -> None:
+            """Lend nothing."""
+
+    turn = ListTurns.turn
+    patch.setattr("taint_eviction.runtime.list_turns.Workers", Kept)
+    patch.setattr("taint_eviction.runtime.list_turns._RESERVED_SHARE", 0.0)
+    patch.setattr(ListTurns, "turn", lambda self, *, urgent: turn(self, urgent=False))
+
+
+def hanging_retries_count(patch: pytest.MonkeyPatch) -> None:
+    """Retries that hang count against the half of the workers that retries may have, though they have lent theirs."""
+
+    def retrying(self: Workers) -> int:
+        return sum(worker.is_retry for worker in (*self._busy, *self._waiting_long))
+
+    patch.setattr(Workers, "retrying", property(retrying))
+
+
+def take_backs_block(patch: pytest.MonkeyPatch) -> None:
+    """While a pod's condition is being taken back, nothing is decided on the pod."""
+    redecide = Deciding.redecide
+
+    def later(self: Deciding, record: PodRecord, now: Moment) -> list[Effect]:
+        return [] if record.taking_back is not None else redecide(self, record, now)
+
+    patch.setattr(Deciding, "redecide", later)
 
 
 def owners_hold_what_is_off(patch: pytest.MonkeyPatch) -> None:

@@ -176,10 +176,15 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Cut one replica off from the API server for a time."""
+    """Cut one replica off from the API server for a time.
+
+    ``late_seconds``: the connections are half open: what it sends to change something meanwhile arrives so much later,
+    and is never answered; None: it never arrives.
+    """
 
     for_seconds: float
     replica: int = 1
+    late_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

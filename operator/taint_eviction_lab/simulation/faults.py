@@ -33,6 +33,21 @@ class CallKind(Enum):
     WRITE_CONTROL_STATE = "writeControlState"
 
 
+# The calls that change something.
+CHANGES = frozenset(
+    {
+        CallKind.MARK,
+        CallKind.UNMARK,
+        CallKind.DELETE,
+        CallKind.EVICT,
+        CallKind.ADOPT,
+        CallKind.GIVE_BACK,
+        CallKind.WRITE_LEASE,
+        CallKind.WRITE_CONTROL_STATE,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CallFault:
     """What happens to a call.

@@ -61,8 +61,10 @@ class ProcessReading(ObjectReading):
 
     def partition(self, at: Marked) -> do.Action | None:
         """Read ``partition``."""
-        fields = self.needed(at, ("for", "replica"), ("for",), "partition")
-        return None if fields is None else do.Partition(self._for(fields), self._replica(fields) or 1)
+        fields = self.needed(at, ("for", "replica", "late"), ("for",), "partition")
+        if fields is None:
+            return None
+        return do.Partition(self._for(fields), self._replica(fields) or 1, self._optional_seconds(fields, "late"))
 
     def _replica(self, fields: dict[str, Marked]) -> int | None:
         if "replica" not in fields:

@@ -11,7 +11,7 @@ from taint_eviction_lab.built_in.version import BuiltInVersion
 from taint_eviction_lab.simulation.built_in_process import BuiltInProcess
 from taint_eviction_lab.simulation.calls import World
 from taint_eviction_lab.simulation.control_state import SimulatedControlState
-from taint_eviction_lab.simulation.faults import CallFault, CallFaults, CallKind, Picked
+from taint_eviction_lab.simulation.faults import CHANGES, CallFault, CallFaults, CallKind, Picked
 from taint_eviction_lab.simulation.lease import SimulatedLease
 from taint_eviction_lab.simulation.process import ControllerProcess, SimulatedGate, Surroundings
 from taint_eviction_lab.simulation.timeline import Timeline, TimelineEntry, What
@@ -132,9 +132,16 @@ class SimulatedReplica:
             freezer.freeze()
             asyncio.get_running_loop().call_later(for_seconds, freezer.thaw)
 
-    def partition(self, for_seconds: float) -> None:
-        """Cut the replica off from the API server for a time: no call arrives, no watch stays open."""
-        self._own_faults.add(Picked(frozenset(CallKind), until=virtual_now() + for_seconds), CallFault(hangs=True))
+    def partition(self, for_seconds: float, late_seconds: float | None = None) -> None:
+        """Cut the replica off from the API server for a time: no call arrives, no watch stays open.
+
+        ``late_seconds``: calls that change something arrive so much later; None: they do not arrive either.
+        """
+        until = virtual_now() + for_seconds
+        if late_seconds is not None:
+            late = CallFault(delay_seconds=late_seconds, hangs=True, takes_effect=True)
+            self._own_faults.add(Picked(CHANGES, until=until), late)
+        self._own_faults.add(Picked(frozenset(CallKind), until=until), CallFault(hangs=True))
         self.nodes.cut(for_seconds)
         self.pods.cut(for_seconds)
 

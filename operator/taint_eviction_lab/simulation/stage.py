@@ -179,7 +179,7 @@ class ReplayStage:
             case do.Freeze():
                 self._replica(action.replica).freeze(action.for_seconds)
             case do.Partition():
-                self._replica(action.replica).partition(action.for_seconds)
+                self._replica(action.replica).partition(action.for_seconds, action.late_seconds)
             case let.RestartLifecycle() if self.built_ins:
                 await self._restart_kube_controller_manager(action)
             case do.LagWatches() | do.CutWatches() | do.LoseEvents() | do.RepeatEvents() | do.RelistWatches():

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.simulation.exploring.seen import BrokenRule
 from tests.simulation.exploring.truth import (
+    LIFECYCLE_KEYS,
     MARK,
     NEVER,
     NodeState,
@@ -103,6 +104,10 @@ class AdoptionJudge:
         self._seen_pods: dict[str, tuple[float, JsonObject]] = {}
         self._went_for: set[str] = set()
         self._built_in = ""
+        # Whether the processes of a replica take countdowns over, if it was restarted with another setting.
+        self._adopts: dict[int, bool] = {}
+        # When a process last began to lead.
+        self._led_at = -NEVER
 
     def notice(self, body: JsonObject) -> None:
         """Note a write of a pod."""
@@ -115,6 +120,14 @@ class AdoptionJudge:
             for place, name in enumerate(named_tolerations(body))
             if place in marks
         }
+
+    def restart(self, replica: int, adopts: bool) -> None:
+        """Note that a replica is restarted, and whether its processes take countdowns over from then on."""
+        self._adopts[replica] = adopts
+
+    def begin_to_lead(self, at: float) -> None:
+        """Note that a process begins to lead."""
+        self._led_at = at
 
     # Calls of this controller
 
@@ -130,6 +143,9 @@ class AdoptionJudge:
                 self._breach("control state unknown", trace, "whether pods may be adopted was never read")
             elif control_state.no_adoption is not None:
                 self._breach("adoption was stopped", trace, "it had read that nothing is to be adopted")
+            replicas = [number for number in self._adopts if trace.process.startswith(f"replica {number},")]
+            if trace.call is CallKind.ADOPT and not all(self._adopts[number] for number in replicas):
+                self._breach("adopted without the flag", trace, f"{trace.process} takes nothing over")
             now = self._control_state() or ControlState()
             if now.no_adoption is not None and now.no_adoption_confirmed_by == trace.process:
                 self._breach("adoption was stopped", trace, "it had confirmed that it adopts nothing")
@@ -248,18 +264,35 @@ class AdoptionJudge:
         if (self._control_state() or ControlState()).no_adoption is not None:
             return []
         found = []
+        nobody_adopts = bool(self._adopts) and not any(self._adopts.values())
         for uid, state in self._truth.living():
             body, node = self._truth.bodies[uid], self._truth.node_now(state.node)
-            if note_of(body) is None or node is None or state.terminating:
+            if node is None or state.terminating:
+                continue
+            if nobody_adopts and noted_places(body):
+                text = f"{self._truth.names[uid]} ({uid}) on {state.node} is adopted, and nobody adopts any more"
+                found.append(BrokenRule("not given back", now, text))
+            if nobody_adopts or note_of(body) is None:
                 continue
             tolerations = body["spec"]["tolerations"]
             first = [_first_match(body, key, value) for key, value, _ in node.taints]
             marked = [tolerations[place] for place in noted_places(body)]
-            matters = [each in first or self._truth.goes_on(node.uid, each) for each in marked]
+            matters = [
+                each in first or self._truth.goes_on(node.uid, each) or self._may_go_on(node, each, now)
+                for each in marked
+            ]
             if not matters or not all(matters):
                 text = f"{self._truth.names[uid]} ({uid}) on {state.node} is adopted, and no taint matches"
                 found.append(BrokenRule("not given back", now, text))
         return found
+
+    def _may_go_on(self, node: NodeState, toleration: JsonObject, now: float) -> bool:
+        """Return whether, for all that the leader can know, a lifecycle taint that this toleration matches may come
+        back: it may have been removed before the leader began, and the node is not ready.
+        """
+        ready = node.unready_at == NEVER
+        recent = now - self._led_at < self._truth.settings.outage_gap_seconds
+        return recent and not ready and any(tolerates(toleration, key, "") for key in LIFECYCLE_KEYS)
 
 
 def _tolerates_for_ever(pod: JsonObject, taint: JsonObject) -> bool:

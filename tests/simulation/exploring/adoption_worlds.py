@@ -34,6 +34,7 @@ def add_adoption(document: JsonObject, seed: int) -> None:
     last = max([70.0, *(float(step["at"]) for step in document["timeline"])])
     steps = [{"at": _at(rng, last), **_fault(rng)} for _ in range(rng.choice((0, 1, 2, 4)))]
     steps += _notes(rng, document, last) + _orders(rng, last)
+    steps += _without_the_flag(random.Random(f"without the flag {seed}"), document, last)
     if rng.random() < 0.3:
         steps.append({"at": _at(rng, last), "restart": {"replica": "built-in", "after": rng.choice((0, 1, 15))}})
     for quarter in (_away, _two_taints, _ended, _recreated, _further):
@@ -115,6 +116,27 @@ def _notes(rng: random.Random, document: JsonObject, last: float) -> list[JsonOb
         {"at": _at(rng, last), "annotate": {"pod": rng.choice(pods), "annotations": {_NOTE: rng.choice(_NOTES)}}}
         for _ in range(rng.choice((0, 0, 1, 2)))
     ]
+
+
+def _without_the_flag(rng: random.Random, document: JsonObject, last: float) -> list[JsonObject]:
+    """Let somebody restart all replicas without the flag, and perhaps with it again.
+
+    The taint of a pod that is marked by then goes while no controller runs.
+    """
+    if rng.random() >= 0.4:
+        return []
+    node = "adopt-left"
+    document["given"]["nodes"].append(node)
+    document["given"]["pods"].append({"name": node, "nodeName": node, "tolerations": ["a for 60"]})
+    at = round(rng.uniform(60.0, last), 3)
+    instants = [(at, False), *([(round(at + rng.uniform(5.0, 60.0), 3), True)] if rng.random() < 0.3 else [])]
+    steps: list[JsonObject] = [
+        {"at": begin, "restart": {"after": rng.choice((1, 10)), "replica": replica, "adopt": adopts}}
+        for begin, adopts in instants
+        for replica in range(1, document["settings"]["replicas"] + 1)
+    ]
+    steps.append({"at": round(at - 50.0, 3), "taint": f"{node} a=1:NoExecute"})
+    return [*steps, {"at": round(at + 0.5, 3), "untaint": node}]
 
 
 def _orders(rng: random.Random, last: float) -> list[JsonObject]:

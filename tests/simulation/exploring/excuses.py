@@ -61,7 +61,8 @@ class Disturbances:
         freezes = [action.for_seconds for action in actions if isinstance(action, do.Freeze)]
         self.behind_seconds = max(lags, default=0.0) + max(freezes, default=0.0)
         calls = [action.fault.delay_seconds for action in actions if isinstance(action, do.DisturbCalls)]
-        self.late_seconds = max(calls, default=0.0)
+        half_open = [action.late_seconds or 0.0 for action in actions if isinstance(action, do.Partition)]
+        self.late_seconds = max([*calls, *half_open], default=0.0)
         self._unjudged = holds_back(scenario)
 
     def excuse(self, at: float, pod: str, node: str) -> Excuse:

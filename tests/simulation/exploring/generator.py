@@ -7,11 +7,12 @@ part of a document is a valid document: shrinking depends on this.
 import random
 
 from tests.simulation.exploring.adoption_worlds import add_adoption
-from tests.simulation.exploring.dry_runs import add_dry_run
+from tests.simulation.exploring.dry_runs import add_dry_run, dry_run_of_hours
 from tests.simulation.exploring.hanging_worlds import HangingWorlds
 from tests.simulation.exploring.late_requests import add_late_adoptions, late_requests
 from tests.simulation.exploring.lifecycle_worlds import LifecycleWorlds
 from tests.simulation.exploring.out_of_service import add_out_of_service
+from tests.simulation.exploring.people_worlds import PeopleWorlds
 from tests.simulation.exploring.quarters import Quarter
 from tests.simulation.exploring.racing import Races
 from tests.simulation.exploring.random_faults import RandomFaults
@@ -32,6 +33,8 @@ _TURNS = (*_MILD_TURNS, "refuse")
 
 def made_up(seed: int) -> JsonObject:
     """Return the document of a seed."""
+    if (of_hours := dry_run_of_hours(seed)) is not None:
+        return of_hours
     document = _Author(random.Random(f"exploration {seed}"), seed).document()
     add_out_of_service(document, seed)
     add_dry_run(document, seed)
@@ -100,7 +103,7 @@ class _Author:
         quarter = worlds.quarter(_last(steps))
         steps += quarter.steps
         if not self._mild and "breaker" not in restraints.kinds:
-            quarter += (refusals := RefusalWorlds(self._seed, settings).quarter())
+            quarter += (refusals := RefusalWorlds(self._seed, settings).quarter(_last(steps)))
             steps += refusals.steps
         if self._mild:
             quarter += (hanging := HangingWorlds(self._seed, settings).quarter(_last(steps)))
@@ -109,6 +112,12 @@ class _Author:
             steps += restraints.let_go(_last(steps) + 1.0)
         quarter += (afterthought := worlds.afterthought(_last(steps)))
         steps += afterthought.steps
+        if not self._mild:
+            people = PeopleWorlds(self._seed, settings).quarter(
+                _last(steps) + 3.0, breaker="breaker" in restraints.kinds
+            )
+            quarter += people
+            steps += people.steps
         # The node lifecycle controller would overwrite the conditions of a quarter that writes its own.
         own_conditions = any(isinstance(node, dict) and "conditions" in node for node in quarter.nodes)
         if "breaker" not in restraints.kinds and not own_conditions:

@@ -28,6 +28,8 @@ ENDS = (CallKind.DELETE, CallKind.EVICT)
 # A process may decide by states up to this old.
 _OLD_SECONDS = 40.0
 _ASK_AGAIN_SECONDS = 5.0
+# How often the eviction API may be asked for a pod whose virtual machine moves away.
+_MOVING_SECONDS = 30.0
 # How long after its deadline and its timeout a pod may still be there at the end: holds, and a new leader.
 _PATIENT_SECONDS = 100.0
 
@@ -59,12 +61,14 @@ class _Sent:
 class _Acts:
     """What one process did: its calls, when a budget first refused each pod, and the last refusal with its advice.
 
+    ``moving``: since when a webhook has said that the virtual machine in the pod moves away.
     ``nodes`` by name and ``pods`` by UID: the latest state of each that the process has seen, with its version.
     """
 
     sent: dict[int, _Sent] = field(default_factory=dict)
     first_refused: dict[str, float] = field(default_factory=dict)
     refused: dict[str, tuple[float, float]] = field(default_factory=dict)
+    moving: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, tuple[int, NodeState]] = field(default_factory=dict)
     pods: dict[str, tuple[int, PodState]] = field(default_factory=dict)
 
@@ -133,6 +137,7 @@ class HandlingJudge:
     def begin_to_lead(self, process: str) -> None:
         """Note that a process begins to lead: its patience with every pod restarts."""
         self._patience.interrupt(process)
+        self._acts.setdefault(process, _Acts()).moving.clear()
 
     def is_exempt_by_all(self, uid: str, since: float, due_by: float) -> bool:
         """Return whether a pod was exempt by ``due_by`` in every state of the pod and its node since ``since``."""
@@ -169,7 +174,8 @@ class HandlingJudge:
         self._look_at(trace, acts)
         if trace.phase is Phase.SENT and trace.call in (*ENDS, CallKind.MARK):
             self._check_mode(trace, acts)
-        self._patience.trace(trace)
+        moves = self._moves(trace, acts)
+        self._patience.trace(trace, moves)
         if trace.call not in ENDS:
             return
         if trace.phase is Phase.SENT:
@@ -177,18 +183,33 @@ class HandlingJudge:
         if trace.phase is Phase.SENT and trace.call is CallKind.EVICT:
             self._check_pace(trace, acts)
         if trace.phase in (Phase.ANSWERED, Phase.FAILED):
-            self._hear(trace, acts)
+            self._hear(trace, acts, moves)
 
-    def _hear(self, trace: Trace, acts: _Acts) -> None:
+    def _moves(self, trace: Trace, acts: _Acts) -> bool:
+        """Return whether a refusal comes while the virtual machine in the pod moves away, for all the process knows."""
+        refused = trace.phase is Phase.FAILED and trace.call is CallKind.EVICT and isinstance(trace.body, CallFailed)
+        if refused and trace.body.evacuates:
+            acts.moving.setdefault(trace.uid, trace.at)
+        since = acts.moving.get(trace.uid, -NEVER)
+        return refused and trace.at < since + self._policy.background_timeout_seconds
+
+    def _hear(self, trace: Trace, acts: _Acts, moves: bool) -> None:
         sent = acts.sent[trace.number]
         sent.in_flight = False
         if trace.phase is Phase.ANSWERED:
             sent.counts = trace.body is True
+        elif isinstance(trace.body, CallFailed) and moves:
+            if trace.body.denied or trace.body.block is not None:
+                sent.counts = trace.body.block is None
+                acts.refused[trace.uid] = trace.at, _MOVING_SECONDS
+                self._let_begin_anew(acts, trace.at)
         elif isinstance(trace.body, CallFailed) and trace.body.denied:
             acts.first_refused.setdefault(trace.uid, trace.at)
         elif isinstance(trace.body, CallFailed) and trace.body.block is not None:
             sent.counts = False
-            advised = trace.body.retry_after_seconds or _ASK_AGAIN_SECONDS
+            # Whatever is advised, a proxy must not delay an eviction for long.
+            longest = max(self._settings.retry.max_seconds, _ASK_AGAIN_SECONDS)
+            advised = min(trace.body.retry_after_seconds or _ASK_AGAIN_SECONDS, longest)
             acts.refused[trace.uid] = trace.at, advised
             acts.first_refused.setdefault(trace.uid, trace.at)
             self._let_begin_anew(acts, trace.at)

@@ -1,7 +1,8 @@
 """Lets requests of some generated documents outlive their senders.
 
 Such a request arrives up to a minute after it was sent. Its sender has stopped waiting for it by then, or was killed:
-the connection was half open, or a webhook or etcd was slow. Part of ``generator``, with a random generator of its own,
+the connection was half open, or a webhook or etcd was slow. Where a replica is cut off by half-open connections, this
+holds for everything that it sends meanwhile. Part of ``generator``, with a random generator of its own,
 so that the rest of a document is the same as without.
 """
 
@@ -22,10 +23,11 @@ _CALLS = (
 )
 _CALLS_OF_ADOPTION = (["adopt"], ["adopt"], ["giveBack"], ["adopt", "giveBack"], ["writeControlState"])
 _LONGEST_SECONDS = 60.0
+_HALF_OPEN_SHARE = 0.4
 # How long before or after another step the first such request is sent.
 _BESIDE = (-1.0, -0.02, -0.001, 0.0, 0.001, 0.006, 0.011, 0.021, 1.0, 5.0)
 # What people and programs do that makes the controller write.
-_OCCASIONS = ("taint", "untaint", "setTaints", "recreate", "restart", "resetBreaker", "handBack")
+_OCCASIONS = ("taint", "untaint", "setTaints", "recreate", "restart", "resetBreaker", "handBack", "pause")
 
 
 def late_requests(seed: int, steps: list[JsonObject], replicas: int) -> list[JsonObject]:
@@ -45,6 +47,10 @@ def add_late_adoptions(document: JsonObject, seed: int) -> None:
 def _late(rng: random.Random, kinds: Sequence[list[str]], steps: list[JsonObject], replicas: int) -> list[JsonObject]:
     instants = [float(step["at"]) for step in steps if step["at"] >= 0 and any(name in step for name in _OCCASIONS)]
     late: list[JsonObject] = []
+    if rng.random() < _HALF_OPEN_SHARE:
+        at = round(max(0.0, rng.choice(instants or [10.0]) + rng.choice(_BESIDE)), 3)
+        cut = {"for": round(rng.uniform(0.5, 30.0), 3), "late": round(rng.uniform(1.0, _LONGEST_SECONDS), 3)}
+        late.append({"at": at, "partition": {**cut, "replica": rng.randint(1, replicas)}})
     for _ in range(rng.choice((1, 2, 3))):
         at = round(max(0.0, rng.choice(instants or [10.0]) + rng.choice(_BESIDE)), 3)
         delay: JsonObject = {"call": rng.choice(kinds), "by": round(rng.uniform(3.0, _LONGEST_SECONDS), 3)}

@@ -43,6 +43,8 @@ _IN_VAIN_SECONDS, _LONG_AGO_SECONDS = 5.0, 12.0
 _PUNCTUAL_SECONDS = 1.2
 # How long a process needs at its start, until it watches all nodes.
 _BEGINNING_SECONDS = 3.0
+# A dry run may count how late an eviction is by states up to this old.
+_REPORTED_BY_SECONDS = 40.0
 # If a budget still refuses at the end, the process has asked it again within this time before the end.
 _BLOCKED_SECONDS = 40.0
 
@@ -78,6 +80,8 @@ class ExplorationOracle:
         self.adoption = AdoptionJudge(self.truth, control_state, self._break, calm_until)
         self.violations: list[BrokenRule] = []
         self.deletes_arrived = 0
+        # Pods that a dry run has reported as evicted.
+        self.reported: set[str] = set()
         self.restarted_at = -NEVER
         self.peace_at = NEVER
         self._settings = settings
@@ -183,6 +187,7 @@ class ExplorationOracle:
             if trace.at >= seen.fenced_at:
                 seen.leads_since = trace.at
                 self.handling.begin_to_lead(trace.process)
+                self.adoption.begin_to_lead(trace.at)
                 if seen.led and self._disturbances is not None and self._disturbances.steady:
                     self._break("does not lead steadily", trace, "it led, and nothing took the Lease from it")
             seen.led = True
@@ -281,6 +286,25 @@ class ExplorationOracle:
         if trace.at > allowed + _PUNCTUAL_SECONDS:
             self._break("late", trace, f"it was due at {latest:.3f} at the latest")
 
+    # Reports of a dry run, which makes no calls that end pods
+
+    def check_reported(self, process: str, uid: str, late_seconds: float, at: float) -> None:
+        """Check that a dry run reports an eviction when it is due, and not as later than it is."""
+        self.reported.add(uid)
+        node = self.truth.pods[uid][-1].node or ""
+        trace = Trace(process, 0, Phase.SENT, None, self.truth.names[uid], uid, at)
+        self._check_punctual(trace, node)
+        since = at - _REPORTED_BY_SECONDS
+        pods = [pod for pod in self.truth.pod_states(uid, since) if not pod.terminating]
+        due = min((due_at(state, pod) for state in self.truth.node_states(node, since) for pod in pods), default=at)
+        if late_seconds > at - due + _PUNCTUAL_SECONDS:
+            self._break("lateness wrong", trace, f"{late_seconds:.3f} s, due at {due:.3f} at the earliest")
+
+    def reported_again(self, uid: str, at: float) -> None:
+        """Note that a process has reported an eviction again."""
+        text = f"{self.truth.names[uid]} ({uid}) was reported for this deadline before"
+        self.violations.append(BrokenRule("reported again", at, text))
+
     def _break(self, rule: str, trace: Trace, text: str) -> None:
         call = "" if trace.call is None else trace.call.value
         self.violations.append(BrokenRule(rule, trace.at, f"{call} {trace.subject} ({trace.uid}): {text}"))
@@ -296,8 +320,7 @@ class ExplorationOracle:
                 if node is not None:
                     self._end("still terminating", now, uid, f"on {pod.node}")
             elif at + self._unhurried_seconds() <= now:
-                blocked = self.handling.blocked_at.get(uid, -NEVER) > now - _BLOCKED_SECONDS
-                blocked &= self.handling.may_be_kept(uid, now - self._unhurried_seconds(), self.suspension.changed_at)
+                blocked = uid in self.reported if self._settings.dry_run else self._is_blocked(uid, now)
                 if not blocked and not self.suspension.excuse(uid, now - self._unhurried_seconds()):
                     self._end("not evicted", now, uid, f"on {pod.node}, due since {at:.3f}")
             elif (
@@ -309,6 +332,12 @@ class ExplorationOracle:
                 self._end("condition left", now, uid, f"on {pod.node}, marked at {self.truth.marked_at[uid]:.3f}")
 
         self.violations += self.adoption.check_end(now)
+
+    def _is_blocked(self, uid: str, now: float) -> bool:
+        """Return whether a budget keeps a pod at the end."""
+        refused = self.handling.blocked_at.get(uid, -NEVER) > now - _BLOCKED_SECONDS
+        due_by = now - self._unhurried_seconds()
+        return refused and self.handling.may_be_kept(uid, due_by, self.suspension.changed_at)
 
     def _unhurried_seconds(self) -> float:
         """Return how long a due eviction may wait for the breaker to settle, for lists, and for limits."""

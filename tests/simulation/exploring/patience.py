@@ -1,8 +1,9 @@
 """The oracle's part about patience with refusals: in the mode evict-then-delete it is a sum, and ends in a DELETE.
 
 The sum has the spans from one refusal of the pod to the next one that the process hears, each of at most 10 s here: the
-controller must count at least that much. Once the sum exceeds the timeout, the eviction API is not asked again. Judged
-for the pods of ``refusal_worlds``, as nothing else holds them back.
+controller must count at least that much. Refusals while a virtual machine moves away add nothing. Once the sum exceeds
+the timeout, the eviction API is not asked again. Judged for the pods of ``refusal_worlds``, as nothing else holds them
+back.
 """
 
 import re
@@ -40,10 +41,14 @@ class _Handled(Protocol):
 
 @dataclass
 class _RefusedPod:
-    """What one process has heard about one pod: when it was refused last, and the sum of the spans before."""
+    """What one process has heard about one pod: when it was refused last, and the sum of the spans before.
+
+    ``counts`` False: the next span adds nothing, as a virtual machine was moving away.
+    """
 
     last_at: float
     seconds: float = 0.0
+    counts: bool = True
 
 
 class PatienceJudge:
@@ -61,8 +66,8 @@ class PatienceJudge:
             if key[0] == process and uid in (None, key[1]):
                 del self._refusals[key]
 
-    def trace(self, trace: Trace) -> None:
-        """Judge one phase of a call to the eviction API."""
+    def trace(self, trace: Trace, moves: bool) -> None:
+        """Judge one phase of a call to the eviction API; ``moves``: the virtual machine in the pod moves away."""
         if trace.call is not CallKind.EVICT or not trace.subject.startswith(f"{NAMESPACE}/"):
             return
         key = trace.process, trace.uid
@@ -72,8 +77,9 @@ class PatienceJudge:
             refusals = self._refusals.setdefault(key, _RefusedPod(trace.at))
             if self._has_changed(trace, refusals.last_at):
                 refusals.seconds = 0.0
-            refusals.seconds += min(trace.at - refusals.last_at, _LONGEST_SPAN_SECONDS)
-            refusals.last_at = trace.at
+            if refusals.counts and not moves:
+                refusals.seconds += min(trace.at - refusals.last_at, _LONGEST_SPAN_SECONDS)
+            refusals.last_at, refusals.counts = trace.at, not moves
 
     def _check(self, trace: Trace, refusals: _RefusedPod) -> None:
         ways = self._ways(trace.uid, -NEVER)

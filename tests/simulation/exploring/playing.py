@@ -3,18 +3,20 @@
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import yaml
 from tests.simulation.exploring.adopting import GIVEN_BACK_SECONDS, calm_until
-from tests.simulation.exploring.dry_runs import reported_again
+from tests.simulation.exploring.dry_runs import DryRunReports
 from tests.simulation.exploring.excuses import Disturbances, holds_back
 from tests.simulation.exploring.oracle import ExplorationOracle
 from tests.simulation.exploring.seen import BrokenRule
 
-from taint_eviction.runtime.ports import Gate
+from taint_eviction.runtime.leadership import Elector
+from taint_eviction.runtime.ports import Gate, Reporter
 from taint_eviction_lab.simulation import actions as do
 from taint_eviction_lab.simulation import suspension_actions as suspend
 from taint_eviction_lab.simulation.audit import Trace
@@ -110,7 +112,7 @@ class _Playing:
             node_lifecycle=scenario.node_lifecycle,
             built_in=scenario.built_in,
             auditor=self._trace,
-            reporters=lambda _, gate: production_reporters(_PostedEvents(gate, self._note_posted), gate),
+            reporters=self._reporters,
         )
         for built_in in self._stage.built_ins:
             # Its watches are undisturbed: whether it ignores a note is judged by what it has seen.
@@ -124,6 +126,12 @@ class _Playing:
             calm_until=calm_until(scenario),
         )
         self._stage.cluster.recorder.subscribe(self._oracle.notice)
+
+    def _reporters(self, _: Timeline, gate: Gate) -> Iterable[Reporter]:
+        """Return the reporters of one process."""
+        yield from production_reporters(_PostedEvents(gate, self._note_posted), gate)
+        if self._scenario.settings.dry_run and isinstance(gate, Elector):
+            yield DryRunReports(partial(self._oracle.check_reported, gate.identity), self._oracle.reported_again)
 
     def _note_posted(self, entry: TimelineEntry, leads: bool) -> None:
         """Check that only the leader reports a cancelled eviction."""
@@ -157,8 +165,6 @@ class _Playing:
             await sleep_until(virtual_now() + self._late_seconds + (GIVEN_BACK_SECONDS if adopts else PEACE_SECONDS))
             stage.busy()
             self._oracle.check_end(virtual_now())
-            if scenario.settings.dry_run:
-                violations += reported_again(self._timeline)
             seconds = virtual_now()
             await stage.kill_controllers()
         except Exception as bug:  # noqa: BLE001, RUF100 - any exception is a finding
@@ -191,6 +197,8 @@ def note_hold(action: do.Action, stage: ReplayStage, oracle: ExplorationOracle) 
     if isinstance(action, suspend.Scribble):
         oracle.suspension.check_scribble(action.key, action.value, virtual_now())
     oracle.suspension.evaluate(virtual_now())
+    if isinstance(action, do.Restart) and action.adopts is not None:
+        oracle.adoption.restart(action.replica, action.adopts)
     if isinstance(action, suspend.ChangePolicy):
         oracle.change_rules(action.rules, virtual_now())
     if isinstance(action, do.Freeze) and (process := stage.replicas[action.replica - 1].process) is not None:

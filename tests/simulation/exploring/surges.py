@@ -12,6 +12,7 @@ from tests.simulation.exploring.excuses import Disturbances
 from tests.simulation.exploring.out_of_service import OUT_OF_SERVICE
 from tests.simulation.exploring.seen import Breach, shown
 from tests.simulation.exploring.truth import (
+    LIFECYCLE_KEYS,
     NEVER,
     NodeState,
     PodState,
@@ -27,7 +28,6 @@ from taint_eviction.core.control_state import Latch
 from taint_eviction_lab.simulation.audit import Trace
 from taint_eviction_lab.simulation.virtual_clock import server_time
 
-_LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 # A process acts on a surge at its next evaluation, within this time.
 _LOOK_SECONDS = 0.6
 # How old the states may be by which a process decides; how wrong a time of objects or clocks may be.
@@ -223,7 +223,7 @@ class SurgeJudge:
             return
         acting = max(self._acts_since(trace.process, trace.at), seen.reset_at)
         soon = trace.at - _LOOK_SECONDS
-        if acting > soon or not there.taints or any(key not in _LIFECYCLE for key, _, _ in there.taints):
+        if acting > soon or not there.taints or any(key not in LIFECYCLE_KEYS for key, _, _ in there.taints):
             return
         window = self._policy.window_seconds - _OFF_SECONDS
         if pod.bound_at > there.lost_at + window or pod.node not in seen.lost or there.lost_at <= seen.reset_at + 1.0:
@@ -341,7 +341,7 @@ def _is_dated_by_lifecycle(node: NodeState, key: str, value: str, added: str) ->
     a ready node.
     """
     is_ready = node.has_condition and node.lost_at is None
-    return key in _LIFECYCLE and (bool(added) or not is_ready)
+    return key in LIFECYCLE_KEYS and (bool(added) or not is_ready)
 
 
 def _exceeds(threshold: NodeThreshold, count: int, total: int) -> bool:

@@ -1,6 +1,7 @@
 """The oracle's part about pauses, a control state that was not read yet, and the circuit breaker.
 
-A pause counts for a process that has read it, or that must have read it since nothing kept it from reading for long.
+A pause counts for a process that has read it, or that must have read it since nothing kept it from reading for long;
+a pause with an end counts until then, whether or not it is still in the ConfigMap.
 The breaker counts for a process that knows of its latch or must have seen a surge; no latch is written for less.
 """
 
@@ -13,14 +14,16 @@ from tests.simulation.exploring.seen import TICK, Breach
 from tests.simulation.exploring.surges import SurgeJudge
 from tests.simulation.exploring.truth import NEVER, Truth, due_at
 
-from taint_eviction.core.control_state import ControlState, Latch
+from taint_eviction.core.control_state import ControlState, Latch, Pause
 from taint_eviction.settings import Settings
 from taint_eviction_lab.simulation.audit import Phase, Trace
 from taint_eviction_lab.simulation.faults import CallKind
-from taint_eviction_lab.simulation.virtual_clock import server_time
+from taint_eviction_lab.simulation.virtual_clock import server_time, virtual_now
 
 # This long after its order, a pause counts for every process that nothing kept from reading it.
 _PAUSED_SECONDS = 5.0
+# A process may take a pause for ended this long before its end: it knows the API server's time to about that.
+_ENDS_SECONDS = 0.5
 # Reads that take longer than this, or are never answered, keep a process from reading a pause.
 _SLOW_SECONDS = 0.1
 _LOOK_BACK_SECONDS = 60.0
@@ -147,7 +150,7 @@ class SuspensionJudge:
                 known, answered_at = read.control_state or ControlState(), read.answered_at
                 self._take_latch(read, known, trace)
                 read.answered_at = trace.at
-                self._handling.interrupt(trace.process, lambda *of: _paused(known, *of) is not None)
+                self._handling.interrupt(trace.process, lambda *of: _paused(known, of[0], of[1], trace.at) is not None)
                 if read.latch is not None:
                     # The process may have closed the breaker since the previous answer, and not written that yet.
                     until = answered_at if self._settings.breaker.closes_by_itself else NEVER
@@ -183,7 +186,7 @@ class SuspensionJudge:
         self.evaluate(trace.at)
         after = self._history[-1][1]
         lost = read.lost or read.control_state or ControlState()
-        if after.pauses() not in (before.pauses(), before.with_lost(lost).pauses()):
+        if not any(_keeps_pauses(after, known, trace.at) for known in (before, before.with_lost(lost))):
             self._breach("wrote something else", trace, "a pause was changed")
         if after.latch is not None and before.latch is None:
             read.latch = after.latch
@@ -213,10 +216,12 @@ class SuspensionJudge:
         if read.control_state is None:
             self._breach("control state unknown", trace, "whether it is paused was never read")
             return
-        if (scope := _paused(read.control_state, node, namespace)) is not None:
+        if (scope := _paused(read.control_state, node, namespace, trace.at + _ENDS_SECONDS)) is not None:
             self._breach("paused", trace, f"{scope}, as was read, so at {read.so_at:.3f}")
-        elif self._paused_since(node, namespace) < trace.at - _PAUSED_SECONDS and not self._is_hindered(trace, read):
-            self._breach("paused", trace, f"since {self._paused_since(node, namespace):.3f}, and nobody noticed")
+        elif (since := self._paused_since(node, namespace, trace.at)) < trace.at - _PAUSED_SECONDS and not (
+            self._is_hindered(trace, read)
+        ):
+            self._breach("paused", trace, f"since {since:.3f}, and nobody noticed")
         ways = self._handling.ways(trace.uid, trace.at - _LOOK_BACK_SECONDS, trace.at + TICK)
         if ways and all(way.paused for way in ways):
             self._breach("paused", trace, "by a rule of the policy")
@@ -233,11 +238,13 @@ class SuspensionJudge:
         slow = any(trace.at > sent_at + _SLOW_SECONDS for sent_at in read.under_way.values())
         return slow or read.hindered_at > trace.at - _PAUSED_SECONDS - 2.5
 
-    def _paused_since(self, node: str, namespace: str) -> float:
-        """Return since when pods of this node and namespace have been paused without a break; ``NEVER`` if not."""
+    def _paused_since(self, node: str, namespace: str, now: float) -> float:
+        """Return since when a process that reads has known that pods of this node and namespace are paused now;
+        ``NEVER`` if they are not. A pause that has ended by now counts for nothing, even if another one follows it.
+        """
         since = NEVER
         for at, control_state in reversed(self._history):
-            if _paused(control_state, node, namespace) is None:
+            if _paused(control_state, node, namespace, now + _ENDS_SECONDS) is None:
                 break
             since = at
         return since
@@ -267,15 +274,29 @@ class SuspensionJudge:
         if self._control_state() is None:
             # What was known of the deleted ConfigMap stays in force.
             counts += [read.control_state for read in self._read.values() if read.control_state is not None]
-        paused = any(_paused(each, pod.node or "", pod.namespace) is not None for each in counts)
+        paused = any(_paused(each, pod.node or "", pod.namespace, virtual_now()) is not None for each in counts)
         ways = self._handling.ways(uid, NEVER, due_by)
         by_rule = bool(ways) and all(way.paused for way in ways)
-        return self._settings.dry_run or paused or by_rule or control_state.latch is not None
+        return paused or by_rule or control_state.latch is not None
 
 
-def _paused(control_state: ControlState, node: str, namespace: str) -> str | None:
-    if control_state.cluster is not None:
-        return "all evictions"
-    if node in control_state.nodes:
-        return f"node {node}"
-    return f"namespace {namespace}" if namespace in control_state.namespaces else None
+def _paused(control_state: ControlState, node: str, namespace: str, at: float) -> str | None:
+    """Return what is paused at an instant; None: nothing that concerns these."""
+    paused = {
+        "all evictions": control_state.cluster,
+        f"node {node}": control_state.nodes.get(node),
+        f"namespace {namespace}": control_state.namespaces.get(namespace),
+    }
+    return next((scope for scope, pause in paused.items() if pause is not None and not _has_ended(pause, at)), None)
+
+
+def _has_ended(pause: Pause, at: float) -> bool:
+    return pause.until_epoch is not None and pause.until_epoch <= server_time(at)
+
+
+def _keeps_pauses(after: ControlState, before: ControlState, at: float) -> bool:
+    """Return whether all pauses are as before, apart from those that have ended and were removed."""
+    new, old = after.pauses(), before.pauses()
+    return all(old.get(scope) == pause for scope, pause in new.items()) and all(
+        _has_ended(pause, at) for scope, pause in old.items() if scope not in new
+    )

@@ -23,7 +23,7 @@ OWN_REASON = "DeletionByTaintManager"
 _NOTE = "taint-eviction/seconds"
 # MaxInt64 seconds mean "for ever", unless a note says what they were.
 MARK = 2**63 - 1
-_LIFECYCLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+LIFECYCLE_KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 TaintIdentity = tuple[str, str, str]
 # Key, operator, value and effect, and how many equal ones come before it.
@@ -306,7 +306,7 @@ class Truth:
         evicting = (taint for taint in _taints(body) if taint["effect"] == "NoExecute")
         there = {(taint["key"], taint.get("value", ""), taint.get("timeAdded", "")) for taint in evicting}
         for identity, began in old.items():
-            if identity not in there and identity[0] in _LIFECYCLE:
+            if identity not in there and identity[0] in LIFECYCLE_KEYS:
                 lost[identity[:2]] = began, now
         for key, (_, removed_at) in list(lost.items()):
             witnessed = any(since <= removed_at for other, since in self._ready.items() if other != name)
