@@ -584,6 +584,27 @@ async def test_a_pause_can_become_longer_but_never_shorter(at: ClientStage) -> N
     assert await state(at).read() == ControlState(Pause(EPOCH + 91, "d", EPOCH + 92), {"n1": Pause(EPOCH)})
 
 
+async def test_a_longer_pause_never_counts_from_a_later_start_than_its_own(at: ClientStage) -> None:
+    """The first one was dated while the clock was an hour ahead: the longer one would end too early."""
+    await state(at).set_pauses({EVERYTHING: Pause(EPOCH + 3600, "a", EPOCH + 5400)})
+    longer = Pause(EPOCH + 1500, "b", EPOCH + 8700)
+    await state(at).set_pauses({EVERYTHING: longer})
+    assert await state(at).read() == ControlState(longer)
+
+
+async def test_a_pause_is_ended_only_as_it_was_shown(at: ClientStage) -> None:
+    """Whoever agrees to end a pause does not agree to end the one that has replaced it."""
+    await state(at).set_pauses({EVERYTHING: Pause(EPOCH, "a", EPOCH + 60), N1: PAUSE})
+    shown = {EVERYTHING: Pause(EPOCH, "a", EPOCH + 60), N1: PAUSE}
+    await state(at).set_pauses({EVERYTHING: Pause(EPOCH, "b", EPOCH + 90)})
+    replaced = await state(at).read()
+    assert await state(at).set_pauses(dict.fromkeys(shown), shown) is False
+    assert await state(at).read() == replaced
+    assert replaced is not None
+    assert await state(at).set_pauses(dict.fromkeys(shown), replaced.pauses()) is True
+    assert await state(at).read() == ControlState()
+
+
 async def test_pauses_that_have_ended_are_removed_and_no_others(at: ClientStage) -> None:
     """A pause that was made longer meanwhile stays."""
     await state(at).set_pauses(

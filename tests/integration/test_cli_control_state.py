@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fake_apiserver import Fault, LoggedRequest, WallClock
 from taint_eviction.adapters.control_state_data import latch_text, read_control_state, reset_text
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.cli import cli
-from taint_eviction.core.control_state import ControlState, Latch, Pause
+from taint_eviction.core.control_state import EVERYTHING, ControlState, Latch, Pause
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE, NAME = "kube-system", "taint-eviction-controller"
@@ -288,7 +288,57 @@ async def test_resume_succeeds_if_nothing_is_paused(
     assert at.server.list("configmaps") == []
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], list[str]]:
+    """Agree to the first question after something has happened, and to no other; return the questions."""
+
+    def answering(meanwhile: Callable[[], object]) -> list[str]:
+        questions: list[str] = []
+
+        def confirm(question: str, **_: object) -> bool:
+            questions.append(question)
+            if len(questions) == 1:
+                meanwhile()
+            return len(questions) == 1
+
+        monkeypatch.setattr("taint_eviction.cli.releasing._is_asked", lambda: True)
+        monkeypatch.setattr("click.confirm", confirm)
+        return questions
+
+    return answering
+
+
+@pytest.mark.parametrize("verb", [["resume"], ["resume", "--all"], ["resume", "--only", "node/n1"]])
+async def test_a_pause_that_was_ordered_while_the_question_stands_is_shown_and_asked_about(
+    at: ClientStage, tmp_path: Path, verb: list[str], asked: Callable[[Callable[[], object]], list[str]]
+) -> None:
+    """Whoever has agreed to end the first pause has not seen the second one."""
+    put(at, pause='{"until": "2999-01-01T00:00:00Z", "reason": "first"}')
+    second = '{"until": "2999-01-01T06:00:00Z", "reason": "do not evict"}'
+    questions = asked(lambda: at.server.patch("configmaps", NAME, {"data": {"pause": second}}, NAMESPACE))
+    result = await run(tmp_path, *verb)
+    assert (result.exit_code, questions) == (1, ["resume?", "resume?"])
+    assert "all evictions are paused (until 2999-01-01T06:00:00Z: do not evict)" in result.stderr
+    assert [(scope, pause.reason) for scope, pause in control_state(at).pauses().items()] == [
+        (EVERYTHING, "do not evict")
+    ]
+
+
 # Breaker
+
+
+async def test_a_breaker_that_opens_while_the_question_stands_is_shown_and_asked_about(
+    at: ClientStage, tmp_path: Path, asked: Callable[[Callable[[], object]], list[str]]
+) -> None:
+    """A person's order stands until a person who knows of it ends it."""
+    put(at, breaker=latch_text(SURGE))
+    order = Latch(SURGE.since_epoch + 1, "wrong nodes are tainted")
+    questions = asked(lambda: at.server.patch("configmaps", NAME, {"data": {"breaker": latch_text(order)}}, NAMESPACE))
+    result = await run(tmp_path, "breaker", "reset")
+    assert (result.exit_code, len(questions)) == (1, 2)
+    assert "has opened meanwhile" in result.stderr
+    assert "wrong nodes are tainted" in result.stderr
+    assert control_state(at).latch == order
 
 
 async def test_breaker_reset_closes_the_breaker_and_says_why_it_was_open(at: ClientStage, tmp_path: Path) -> None:

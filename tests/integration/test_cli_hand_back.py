@@ -40,6 +40,7 @@ def replicas_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 async def at(tmp_path: Path) -> AsyncIterator[ClientStage]:
     """A stage for one test."""
     async with client_stage(tmp_path) as made:
+        made.server.create("configmaps", {"metadata": {"name": NAME, "namespace": NAMESPACE}})
         yield made
 
 
@@ -167,6 +168,7 @@ async def test_the_account_has_the_name_of_the_lease(
     """A kustomization around the manifests renames both, and the binding."""
     asked = may_patch_pods(at, monkeypatch, False)
     binding(at, "my-ns.taint-eviction-controller-adopt-b", "my-taint-eviction-controller-b", NAMESPACE)
+    at.server.create("configmaps", {"metadata": {"name": "my-taint-eviction-controller-b", "namespace": NAMESPACE}})
     result = await hand_back(tmp_path, "--yes", "--lease-name", "my-taint-eviction-controller-b")
     assert "removed ClusterRoleBinding my-ns.taint-eviction-controller-adopt-b" in result.stdout
     assert asked[0] == "system:serviceaccount:kube-system:my-taint-eviction-controller-b"
@@ -254,6 +256,32 @@ async def test_a_pod_that_has_grown_past_64_tolerations_is_given_back_and_printe
     assert pod(at, "grown")["spec"]["tolerations"][70] == {**UNREACHABLE, "tolerationSeconds": 300}
 
 
+async def test_without_a_lease_and_a_config_map_the_command_does_nothing(at: ClientStage, tmp_path: Path) -> None:
+    """Most likely they are in another namespace, where a leader goes on adopting."""
+    adopted(at, "web", note(300))
+    result = await hand_back(tmp_path, "--yes", "--lease-namespace", "elsewhere")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"there is neither a Lease nor a ConfigMap elsewhere/{NAME}" in result.stderr
+    assert is_adopted(at, "web")
+
+
+@pytest.mark.parametrize(("flags", "code"), [(["--adopt"], 2), (["--adopt", "--dry-run"], 0), ([], 0)])
+async def test_while_a_controller_with_another_lease_adopts_the_command_does_nothing(
+    at: ClientStage, tmp_path: Path, flags: list[str], code: int
+) -> None:
+    """It would adopt the pods again at once."""
+    adopted(at, "web", note(300))
+    other = pod_object("taint-eviction", "other", "n1")
+    other["metadata"]["labels"] = {"app.kubernetes.io/name": NAME}
+    other["spec"]["containers"] = [{"name": "controller", "image": "i", "args": ["run", *flags]}]
+    at.server.create("pods", other)
+    result = await hand_back(tmp_path)
+    assert result.exit_code == code
+    command = f"taint-eviction hand-back --lease-namespace taint-eviction --lease-name {NAME}"
+    assert (command in result.stderr) is (code == 2)
+    assert is_adopted(at, "web") is (code == 2)
+
+
 async def test_the_command_first_says_which_pods_the_built_in_controller_will_evict_and_when(
     at: ClientStage, tmp_path: Path
 ) -> None:
@@ -306,7 +334,7 @@ async def test_a_confirmation_by_another_replica_than_the_leader_does_not_count(
     adopted(at, "web", note(300))
     lease(at, "replica-2", 15)
     data = {"no-adoption": "true", "no-adoption-confirmed": '"replica-1"'}
-    at.server.create("configmaps", {"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": data})
+    at.server.patch("configmaps", NAME, {"data": data}, NAMESPACE)
     result = await hand_back(tmp_path, "--yes", "--confirm-timeout", "1500ms")
     assert result.exit_code == 1
     assert "waiting for replica-2 to confirm" in result.stderr

@@ -12,6 +12,7 @@ This module does not interpret the keys (``control_state_data``).
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
@@ -45,6 +46,8 @@ _CONFLICT = 409
 _MAX_TRIES = 8
 # Per reading: a ConfigMap full of nonsense must not fill the log.
 _MAX_WARNINGS = 10
+
+_NO_PAUSES: Mapping[PauseScope, Pause] = MappingProxyType({})
 
 # New values of keys; None removes the key.
 _Changes = Mapping[str, str | None]
@@ -141,14 +144,22 @@ class StateConfigMap:
 
         await self._write(wanted)
 
-    async def set_pauses(self, pauses: Mapping[PauseScope, Pause | None]) -> None:
+    async def set_pauses(
+        self, pauses: Mapping[PauseScope, Pause | None], shown: Mapping[PauseScope, Pause] = _NO_PAUSES
+    ) -> bool:
         """Pause the scopes with a pause here, and resume those with None.
 
         A scope that is paused keeps its pause, unless the new one lasts longer: that counts from when it was paused.
+        Change nothing, and return False, if one of the pauses ``shown`` is not in force any more as it was.
         """
+        stand = True
 
         def wanted(control_state: ControlState) -> _Changes:
+            nonlocal stand
             known = control_state.pauses()
+            stand = all(known.get(scope) == pause for scope, pause in shown.items())
+            if not stand:
+                return {}
             return {
                 key_of(scope): None if pause is None else pause_text(_lasting(known.get(scope), pause))
                 for scope, pause in pauses.items()
@@ -156,6 +167,7 @@ class StateConfigMap:
             }
 
         await self._write(wanted)
+        return stand
 
     async def end_pauses(self, ended: Mapping[PauseScope, Pause]) -> None:
         """Remove these pauses, which have ended by themselves; one that was replaced meanwhile stays."""
@@ -280,7 +292,12 @@ class StateConfigMap:
 
 
 def _lasting(before: Pause | None, pause: Pause) -> Pause:
-    """Let a pause that replaces another one count from the start of that one, unless that one had ended."""
+    """Let a pause that replaces another one count from the start of that one, unless that one had ended.
+
+    A start later than its own is from a clock that was put right since: the pause would end too early.
+    """
     if before is None or pause.since_epoch is None or before.has_ended(pause.since_epoch):
+        return pause
+    if before.since_epoch is not None and before.since_epoch > pause.since_epoch:
         return pause
     return replace(pause, since_epoch=before.since_epoch)

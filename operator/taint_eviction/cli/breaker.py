@@ -91,16 +91,23 @@ def reset(**flags: Any) -> None:
 
 
 async def _reset(on: Reached, flags: dict[str, Any]) -> ExitCode:
-    before = await on.state.read() or ControlState()
     await tell_leader(on, flags)
-    going = await count_going(on, flags, before.at(on.clock.now().server_epoch), reset=True)
-    if before.latch is not None or isinstance(going, str) or going.breaker_open:
-        complain(await told(on, going))
-        must_agree(flags, "reset the circuit breaker?")
-    latch, reset_epoch = before.latch, on.clock.now().server_epoch
-    if latch is not None:
-        reset_epoch = max(reset_epoch, latch.since_epoch + _JUST_AFTER_SECONDS)
-    await on.state.write_reset(reset_epoch)
+    before = await on.state.read() or ControlState()
+    while True:
+        # What is opened while the question stands is not what it is about.
+        latch, reset_epoch = before.latch, on.clock.now().server_epoch
+        going = await count_going(on, flags, before.at(reset_epoch), reset=True)
+        if latch is not None or isinstance(going, str) or going.breaker_open:
+            complain(await told(on, going))
+            must_agree(flags, "reset the circuit breaker?")
+        before = await on.state.read() or ControlState()
+        if before.latch is None or (latch is not None and before.latch.is_same(latch)):
+            break
+        complain(f"nothing was written: {breaker_text('has opened meanwhile', before.latch)}")
+    if latch is None:
+        await on.state.write_reset(reset_epoch)
+    else:
+        await on.state.close_latch(latch, max(reset_epoch, latch.since_epoch + _JUST_AFTER_SECONDS))
     after = await on.state.read() or ControlState()
     if latch is None:
         last = "" if before.reset_epoch is None else f" (last reset {format_rfc3339(before.reset_epoch)})"

@@ -15,6 +15,9 @@ import click
 
 from taint_eviction.adapters.adoption_patches import NOTE_ANNOTATION
 from taint_eviction.adapters.adoption_right import AdoptionRight, RightKept
+from taint_eviction.adapters.api_calls import ApiRequest
+from taint_eviction.adapters.installed_replicas import CONTROLLER, read_replicas
+from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.adapters.lease import KubernetesLease
 from taint_eviction.cli.control_state import Reached, change_control_state, state_flags
 from taint_eviction.cli.exit_codes import ExitCode, give_up
@@ -63,8 +66,9 @@ def hand_back(**flags: Any) -> None:
     built-in controller will evict, and asks for confirmation. It ends with a look at every pod, 75 s after the last
     moment at which the controller may have sent a request.
 
-    Exit codes: 0 nothing is adopted any more; 1 some pods still are, or the leader has not confirmed; 2 wrong usage, or
-    there is no terminal to ask; 3 the API server cannot be reached, or rights are missing.
+    Exit codes: 0 nothing is adopted any more; 1 some pods still are, or the leader has not confirmed; 2 wrong usage,
+    there is no terminal to ask, there is neither Lease nor ConfigMap, or a controller with another Lease adopts; 3 the
+    API server cannot be reached, or rights are missing.
     """
     change_control_state(flags, _undo if flags["undo"] else lambda on: _hand_back(on, flags))
 
@@ -83,6 +87,7 @@ async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
         for line in filter(None, map(patch_line, pods)):
             click.echo(line)
         return _leave_out(unreadable)
+    await _need_the_right_place(on, NamespacedName(flags["lease_namespace"], flags["lease_name"]))
     for line in _foretell([pod for pod in pods if pod.noted]):
         click.echo(visible(line))
     if not flags["yes"] and not _agreed():
@@ -107,6 +112,27 @@ async def _hand_back(on: Reached, flags: Mapping[str, Any]) -> ExitCode:
         await lease.look()
     again, failed = await _give_back(on)
     return await _conclude(on, total + again, failed, kept)
+
+
+async def _need_the_right_place(on: Reached, lease: NamespacedName) -> None:
+    """End the command if no leader could read its order: a controller with another Lease would go on adopting."""
+    query = {"labelSelector": f"app.kubernetes.io/name={CONTROLLER}"}
+    pods = [body async for body in list_items(on.calls, ApiRequest("list", "pods", query=query))]
+    others = {each.lease for each in read_replicas(pods, "pods")[0] if each.adopts and not each.dry_run} - {lease}
+    if others:
+        where = [f"--lease-namespace {other.namespace} --lease-name {other.name}" for other in sorted(others)]
+        give_up(
+            ExitCode.USAGE,
+            f"nothing was changed: a controller with another Lease than {lease} runs with --adopt",
+            *(f"to hand back what it has taken over: taint-eviction hand-back {words}" for words in where),
+        )
+    if await on.state.read() is None and await KubernetesLease(on.calls, *lease).read() is None:
+        give_up(
+            ExitCode.USAGE,
+            f"nothing was changed: there is neither a Lease nor a ConfigMap {lease}",
+            "name those of the controller: --lease-namespace, --lease-name",
+            "if it has been removed, taint-eviction hand-back --print prints the commands that give the pods back",
+        )
 
 
 class _LeaseSeen:

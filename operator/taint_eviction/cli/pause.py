@@ -178,14 +178,19 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
             "writes it again within 15 s: look at `taint-eviction status`, and resume then"
         )
     before = found or ControlState()
-    scopes = list(before.pauses()) if chosen is None else chosen
     await tell_leader(on, flags)
-    standing = before.at(on.clock.now().server_epoch)
-    if any(scope in standing.pauses() for scope in scopes):
-        going = await told(on, await count_going(on, flags, standing.without(scopes), reset=False))
-        complain(going)
-        must_agree(flags, "resume?")
-    await on.state.set_pauses(dict.fromkeys(scopes))
+    while True:
+        scopes = list(before.pauses()) if chosen is None else chosen
+        standing = before.at(on.clock.now().server_epoch)
+        shown = {scope: pause for scope, pause in standing.pauses().items() if scope in scopes}
+        if shown:
+            going = await told(on, await count_going(on, flags, standing.without(scopes), reset=False))
+            complain(going)
+            must_agree(flags, "resume?")
+        ended = [scope for scope in before.pauses() if scope in scopes]
+        if await on.state.set_pauses(dict.fromkeys(ended), shown):
+            break
+        before = await _changed_meanwhile(on, shown)
     after = await on.state.read() or ControlState()
     for scope in scopes:
         was = before.pauses().get(scope)
@@ -202,21 +207,36 @@ async def _resume(on: Reached, chosen: Sequence[PauseScope] | None, flags: Mappi
     return ExitCode.OK
 
 
+async def _changed_meanwhile(on: Reached, shown: Mapping[PauseScope, Pause]) -> ControlState:
+    """Say what somebody else has ordered since these pauses were shown; return the control state."""
+    after = await on.state.read() or ControlState()
+    for scope, pause in shown.items():
+        if after.pauses().get(scope) != pause:
+            complain(f"changed meanwhile, so nothing was written: {in_force(after, scope)}")
+    return after
+
+
 async def _resume_only(on: Reached, chosen: Sequence[PauseScope], flags: Mapping[str, Any]) -> ExitCode:
     """End the pause of all evictions, and instead pause all nodes or namespaces except the selected ones."""
+    others: list[PauseScope] | None = None
     before = await on.state.read() or ControlState()
-    now = on.clock.now().server_epoch
-    standing = before.at(now)
-    if standing.cluster is None:
-        give_up(ExitCode.USAGE, "all evictions are not paused, so there is nothing to resume: pause them first")
-    others = await _others(on, chosen)
-    instead = Pause(now, standing.cluster.reason, standing.cluster.until_epoch, on.user)
-    left = standing.without([EVERYTHING, *chosen])
-    after = left.with_pauses({**dict.fromkeys(others, instead), **left.pauses()})
-    await tell_leader(on, flags)
-    complain(await told(on, await count_going(on, flags, after, reset=False)))
-    must_agree(flags, "resume?")
-    await on.state.set_pauses({**dict.fromkeys(others, instead), **dict.fromkeys([EVERYTHING, *chosen])})
+    while True:
+        now = on.clock.now().server_epoch
+        standing = before.at(now)
+        if standing.cluster is None:
+            give_up(ExitCode.USAGE, "all evictions are not paused, so there is nothing to resume: pause them first")
+        if others is None:
+            others = await _others(on, chosen)
+            await tell_leader(on, flags)
+        instead = Pause(now, standing.cluster.reason, standing.cluster.until_epoch, on.user)
+        left = standing.without([EVERYTHING, *chosen])
+        going = left.with_pauses({**dict.fromkeys(others, instead), **left.pauses()})
+        complain(await told(on, await count_going(on, flags, going, reset=False)))
+        must_agree(flags, "resume?")
+        shown = {scope: pause for scope, pause in standing.pauses().items() if scope in (EVERYTHING, *chosen)}
+        if await on.state.set_pauses({**dict.fromkeys(others, instead), **dict.fromkeys(shown)}, shown):
+            break
+        before = await _changed_meanwhile(on, shown)
     after = await on.state.read() or ControlState()
     click.echo(no_longer(EVERYTHING, standing.cluster))
     kind = chosen[0].kind
