@@ -21,6 +21,7 @@ from taint_eviction.adapters.builtin_controller import BuiltinController
 from taint_eviction.adapters.comparisons import ComparisonReporter, JournalComparisons, look_after, totals_line
 from taint_eviction.adapters.credentials import Connection
 from taint_eviction.adapters.event_recorder import EventRecorder
+from taint_eviction.adapters.freed_memory import give_back
 from taint_eviction.adapters.history_endpoint import HistoryEndpoint
 from taint_eviction.adapters.http_port import Address
 from taint_eviction.adapters.journal import Journal
@@ -222,6 +223,7 @@ def build(
             "certificates": connection.tell_ends,
             "time": lambda: keep_asking(clock, ask),
             "lag": lambda: measure_loop_lag(clock, metrics.loop_lagged),
+            "memory": give_back,
             **({} if policy is None else {"policy": policy.run}),
             **({} if shadow is None else {"shadow": partial(look_after, shadow, clock)}),
         },

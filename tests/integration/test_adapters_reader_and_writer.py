@@ -19,6 +19,7 @@ from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.adapters.item_lists import list_items
 from taint_eviction.core.instants import Moment
 from taint_eviction.core.objects import NamespacedName, Pod, PodRef, Taint
+from taint_eviction.files import json_lists
 from taint_eviction.runtime.ports import CallFailed, FailureReason, Page
 
 NOW = Moment(5.0, EPOCH + 5.0)
@@ -171,6 +172,33 @@ async def test_a_list_with_too_many_bytes_is_asked_for_again_in_halves(
         pod = at.server.get("pods", f"p{number}") or {}
         pod["metadata"]["annotations"] = {"note": "x" * 30_000}
         at.server.update("pods", pod)
+    pages = await all_pods(at, "n1")
+    assert names(pages) == [f"p{number}" for number in range(8)]
+    asked = at.server.requests.select(verb="list", resource="pods")
+    assert [request.query.get("limit") for request in asked] == [None, "1", *["1"] * 7]
+
+
+async def test_a_list_that_arrives_too_slowly_is_asked_for_again_in_halves(
+    at: ClientStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise large pods of one tenant keep all pods of a node from being listed, for as long as they are there."""
+    for number in range(8):
+        at.pod(f"p{number}")
+    complete = json_lists.read_items
+
+    async def slowly(chunks: AsyncIterator[bytes], take: Callable[[Any], None], most_bytes: int) -> Any:
+        """Take no more than three items before the answer breaks off."""
+        taken: list[Any] = []
+
+        def take_some(item: Any) -> None:
+            taken.append(item)
+            if len(taken) > 3:
+                raise TimeoutError
+            take(item)
+
+        return await complete(chunks, take_some, most_bytes)
+
+    monkeypatch.setattr("taint_eviction.adapters.api_calls.read_items", slowly)
     pages = await all_pods(at, "n1")
     assert names(pages) == [f"p{number}" for number in range(8)]
     asked = at.server.requests.select(verb="list", resource="pods")

@@ -193,6 +193,18 @@ def test_every_metric_is_shown_or_is_left_out_for_a_reason() -> None:
     assert not shown & NOT_SHOWN.keys()
 
 
+def test_the_dashboard_can_be_narrowed_to_one_cluster_and_namespace() -> None:
+    """Every series in it is chosen by these variables; one metric's own label ``namespace`` is that of pods."""
+    names = [variable["name"] for variable in dashboard()["templating"]["list"]]
+    assert names == ["datasource", "cluster", "namespace", "job"]
+    shown = [target["expr"] for panel in panels() for target in panel["targets"]]
+    for expression in (*shown, *(each["expr"] for each in dashboard()["annotations"]["list"])):
+        for series in re.findall(r"\w+\{[^}]*\}", expression):
+            own = "" if "by_namespace" in series else 'namespace=~"$namespace",'
+            assert f'{{cluster=~"$cluster",{own}job=~"$job"' in series
+            assert len(re.findall(rf"{_NAME.pattern}", expression)) == len(re.findall(r"\$cluster", expression))
+
+
 def test_the_dashboard_answers_four_questions_in_rows() -> None:
     """The state comes first; annotations mark in all panels when the breaker was open or evictions were paused."""
     titles = [(panel["type"] == "row", panel["title"]) for panel in dashboard()["panels"]]
@@ -246,7 +258,10 @@ def test_the_dashboard_asks_the_data_source_that_is_chosen() -> None:
 
 def as_grafana_asks(expression: str) -> str:
     """Replace Grafana's variables by values."""
-    variables = {"$job": ".*", "$__rate_interval": "1m", "$__range": "3h"}
+    variables = {
+        **dict.fromkeys(("$cluster", "$namespace", "$job"), ".*"),
+        **{"$__rate_interval": "1m", "$__range": "3h"},
+    }
     return re.sub(r"\$\w+", lambda name: variables[name[0]], expression)
 
 

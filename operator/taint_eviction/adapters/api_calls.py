@@ -113,10 +113,6 @@ class ApiAnswer:
         raise self.failure or CallFailed(f"unexpected answer (HTTP {self.status})", reason=FailureReason.OTHER)
 
 
-class AnswerTooLong(CallFailed):
-    """The answer has more bytes than its bound, so the rest was not read."""
-
-
 class ApiCalls:
     """Makes requests, any number at a time.
 
@@ -145,8 +141,8 @@ class ApiCalls:
         session: aiohttp.ClientSession | None = None,
         take: Callable[[Any], None] | None = None,
     ) -> ApiAnswer:
-        """Make a request and read the complete answer within the timeout; raise ``CallFailed`` if there is none, and
-        ``AnswerTooLong`` if it has more bytes than one object may have: 16 MB.
+        """Make a request and read the complete answer within the timeout; raise ``CallFailed`` if there is none, or if
+        it has more bytes than one object may have: 16 MB.
 
         ``take`` is called with each item of a list as it arrives, and the body of the answer has none; then an answer
         may have 256 MB.
@@ -172,7 +168,7 @@ class ApiCalls:
             raise CallFailed(f"not sent: {why}") from None
         except TooLong as why:
             self._counted(call.verb, call.resource, "connection")
-            raise AnswerTooLong(f"the API server's answer is not read to its end: {why}") from None
+            raise CallFailed(f"the API server's answer is not read to its end: {why}") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             self._counted(call.verb, call.resource, "connection")
             raise CallFailed(_connection_trouble(error), may_pass=True) from error

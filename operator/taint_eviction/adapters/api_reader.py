@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Generic
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import AnswerTooLong, ApiCalls, ApiRequest
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.adapters.json_fields import version_number
 from taint_eviction.adapters.kubernetes_objects import (
     MalformedObject,
@@ -61,8 +61,8 @@ class ApiReader:
         """List the pods bound to one node, or to any node.
 
         The pods of one node are listed in one answer: the API server has an index by node, but versions before 1.34
-        serve a limited list from etcd and read all pods for it. Only an answer with too many bytes is asked for again
-        in pages, of half as many pods as arrived.
+        serve a limited list from etcd and read all pods for it. Only an answer of which some pods arrived and not all
+        (it has too many bytes, or lasts longer than any request may) is asked for again in pages, of half as many pods.
         """
         limit = _PAGE if node_name is None else None
         async for page in self._list("pods", self._look_and_read, _bound_to(node_name), limit):
@@ -116,7 +116,8 @@ class ApiReader:
                 answer = await self._calls.make(
                     ApiRequest("list", resource, query={**query, **limited, **following}), take=page.take
                 )
-            except AnswerTooLong:
+            except CallFailed:
+                # With half as many objects it gets on, however large they are and however slowly they come.
                 if page.items <= 1:
                     raise
                 limit = page.items // 2

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from taint_eviction.adapters.answers import Outcome
-from taint_eviction.adapters.api_calls import AnswerTooLong, ApiCalls, ApiRequest
+from taint_eviction.adapters.api_calls import ApiCalls, ApiRequest
 from taint_eviction.files.list_pages import EndlessList, ListPages
 from taint_eviction.runtime.ports import CallFailed
 
@@ -17,8 +17,8 @@ _ATTEMPTS = 3
 async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the items of a list, page by page; when a page's token has expired, start again from the beginning.
 
-    Fails if that happens too often, or the list does not end. A page with too many bytes is asked for again with half
-    as many items.
+    Fails if that happens too often, or the list does not end. A page of which only some items arrived is asked for
+    again with half as many.
     """
     attempt, token, limit, pages = 1, "", page, ListPages()
     while True:
@@ -27,7 +27,7 @@ async def list_items(calls: ApiCalls, call: ApiRequest, page: int = _PAGE) -> As
         try:
             request = replace(call, query={**(call.query or {}), "limit": limit, **following})
             answer = await calls.make(request, take=items.append)
-        except AnswerTooLong:
+        except CallFailed:
             if len(items) <= 1:
                 raise
             limit = len(items) // 2

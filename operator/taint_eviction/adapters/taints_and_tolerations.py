@@ -7,6 +7,7 @@ A tenant may write a hundred thousand tolerations into one pod. Such a list is n
 stays JSON, compressed, of which an index finds the parts that may concern a taint (``LongTolerations``).
 """
 
+import hashlib
 import zlib
 from array import array
 from bisect import bisect_left, bisect_right
@@ -14,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import chain
 from typing import Any, overload
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -157,7 +159,7 @@ class LongTolerations(SearchableTolerations):
     ``raw`` must have been checked: each is an object, its texts are strings or null, its seconds an integer or null.
     """
 
-    __slots__ = ("_index", "_length", "_parts", "_seconds")
+    __slots__ = ("__weakref__", "_index", "_length", "_parts", "_seconds")
 
     def __init__(self, raw: list[_Toleration]) -> None:
         parts = [raw[at : at + _PART] for at in range(0, len(raw), _PART)]
@@ -263,6 +265,10 @@ def _texts(raw: _Toleration) -> tuple[str, str, str, str]:
     return raw.get("key") or "", raw.get("operator") or "", raw.get("value") or "", raw.get("effect") or ""
 
 
+# Those that some pod has, by a digest of their JSON.
+_in_use: WeakValueDictionary[bytes, LongTolerations] = WeakValueDictionary()
+
+
 def _long_tolerations(raw: list[Any]) -> tuple[LongTolerations, tuple[str, ...]]:
     """Check all fields at once, since there may be a hundred thousand."""
     if {*map(type, raw)} != {dict}:
@@ -276,4 +282,9 @@ def _long_tolerations(raw: list[Any]) -> tuple[LongTolerations, tuple[str, ...]]
             refuse("a tolerationSeconds in spec.tolerations is not an integer")
     unknown = {*[each.get("operator") or "" for each in raw]} - _OPERATORS
     complaints = (f"operators in spec.tolerations are unknown and match nothing: {len(unknown)}",) if unknown else ()
-    return LongTolerations(raw), complaints
+    # Two lists of one node's pods are read at the same time: what both have needs its memory once.
+    digest = hashlib.blake2b(orjson.dumps(raw)).digest()
+    found = _in_use.get(digest)
+    if found is None:
+        found = _in_use[digest] = LongTolerations(raw)
+    return found, complaints
