@@ -25,7 +25,8 @@ TICK_SECONDS = 8.0
 _BEGIN_SECONDS = 6.0
 _STEP_SECONDS = 0.1
 # How soon somebody leads when nothing is disturbed any more: a Lease, which is looked at every 4.4 s at most.
-LEADS_WITHIN_SECONDS = 15.0 + 2 * 4.4 + 1.0
+# A write that is under way when all faults end is still stored after 12 s.
+LEADS_WITHIN_SECONDS = 12.0 + 15.0 + 2 * 4.4 + 1.0
 _MAX_SECONDS = 90.0
 # A process of a name that no longer exists.
 NOBODY_ANY_MORE = REPLICAS + 1
@@ -274,7 +275,10 @@ async def _played(scenario: Scenario) -> PlayedLease:
     for step in scenario.steps:
         await sleep_until(step.at)
         await stage.perform(step)
-    await sleep_until(scenario.until or 0.0)
+    until = scenario.until or 0.0
+    await sleep_until(until - LEADS_WITHIN_SECONDS)
+    stage.make_peace()
+    await sleep_until(until)
     stage.busy()
     trace = [move for move in recorder.moves if move is not None]
     leads = any(isinstance(each.process, ControllerProcess) and each.process.leads for each in stage.replicas)
