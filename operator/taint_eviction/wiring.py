@@ -368,6 +368,7 @@ def _process_state(
                 adopter.unexplained(),
                 adopter.policy_problem,
                 adopter.stopped_by,
+                settings.adoption.from_seconds,
             )
         admission = None if policy_check is None else AdmissionState(policy_check.account, policy_check.in_force)
         leading, dry_run = gate.may_act(), settings.dry_run

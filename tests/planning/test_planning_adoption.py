@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.planning.shop import JsonObject, inventory_of, node, planned, pod, run, tolerates
 
+from taint_eviction.core.control_state import ControlState, Pause
 from taint_eviction.planning.adoption import add_adoption
 from taint_eviction.planning.changes import Changes, read_taint
+from taint_eviction.planning.holding import holders
 from taint_eviction.planning.plan import Plan
 
 OLD = "2026-02-01T00:00:00Z"
@@ -43,6 +45,24 @@ def test_the_built_in_controller_evicts_pods_that_do_not_tolerate_the_taint() ->
         "the built-in controller evicts 1 of 2 pods, past breaker, budgets, limits and pauses: they do not tolerate a"
         " taint, or for less than 10 s"
     ]
+
+
+def test_after_hand_back_was_ordered_nothing_is_taken_over() -> None:
+    """The order is in the state ConfigMap, and outlasts the flags."""
+    plan = planned(inventory_of(node("node-1"), pod("web", "node-1", tolerates(300))), Changes((read_taint(TAINT),)))
+    add_adoption(plan, 10.0, stopped=True)
+    assert adopted(plan) == {"web": False}
+    assert plan.notes == [
+        "the built-in controller evicts 1 of 1 pods, past breaker, budgets, limits and pauses: hand-back was ordered"
+    ]
+
+
+def test_a_pause_does_not_hold_the_pods_that_the_built_in_controller_evicts() -> None:
+    """Otherwise the plan would say that no pod leaves now."""
+    paused = ControlState(cluster=Pause())
+    plan = taken_over(pod("web", "node-1"), pod("db", "node-1", tolerates(300)))
+    assert holders(plan, paused) is None
+    assert holders(taken_over(pod("db", "node-1", tolerates(300))), paused) == {"a pause of all evictions"}
 
 
 def test_a_running_countdown_is_taken_over_whatever_is_left_of_it() -> None:

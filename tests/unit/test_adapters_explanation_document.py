@@ -71,6 +71,16 @@ def test_a_pod_that_waits_names_the_toleration_that_counts_and_the_one_that_does
     ]
 
 
+def test_a_pod_that_is_not_due_yet_names_the_pause_that_would_hold_it() -> None:
+    """Otherwise it would seem to leave at its deadline under an endless pause."""
+    on = one(tolerates(300))
+    assert explained(on)["heldLater"] is None
+    on.brain.order(ControlState(nodes={"n1": Pause()}), moment(0))
+    assert explained(on)["heldLater"] == {"reason": "node_paused", "text": "evictions from its node are paused"}
+    told = "evictions from its node are paused: while that lasts, it does not leave at its deadline"
+    assert f"  held      {told}" in lines(on)
+
+
 def test_a_default_tolerance_is_shown_as_a_default() -> None:
     """The pod itself has no such toleration, so nobody would find it there."""
     on = one(taints=(taint(NOT_READY),), policy=DecisionPolicy(default_seconds={NOT_READY: 300}))

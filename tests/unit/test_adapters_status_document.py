@@ -21,6 +21,7 @@ from taint_eviction.adapters.status_document import (
     ProcessState,
 )
 from taint_eviction.adapters.status_endpoints import StatusEndpoints
+from taint_eviction.adapters.taints_and_tolerations import read_tolerations
 from taint_eviction.cli.status_views import status_lines
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.control_state import ControlState, Latch, Pause
@@ -392,6 +393,43 @@ def test_a_page_says_where_the_next_one_begins() -> None:
     assert (second["pendingTotal"], second["counts"]) == (3, first["counts"])
 
 
+@pytest.mark.parametrize(
+    ("seconds", "state", "why_not"),
+    [
+        (30, {}, None),
+        (30, {"stopped_by": Pause()}, "hand-back was ordered"),
+        (30, {"policy_problem": "the policy is not in force"}, "the policy is not in force"),
+        (30, {"from_seconds": 31.0}, "it tolerates the taint for less than 31 s"),
+    ],
+)
+def test_a_countdown_that_is_not_taken_over_is_the_built_in_controllers(
+    seconds: int, state: dict[str, Any], why_not: str | None
+) -> None:
+    """Whoever reads that it is taken over relies on guards that do not hold it."""
+    on = Stage()
+    on.sees(node(taint()), pod(tolerates(seconds)))
+    adoption = AdoptionState(True, 0, {}, {}, [], [], policy_problem="", stopped_by=None, from_seconds=10.0)
+    (told,) = status(on, replace(LEADER, adoption=replace(adoption, **state)))["pending"]
+    text = TAKEN_OVER_LATER if why_not is None else f"{BUILT_INS} ({why_not})"
+    assert told["adoption"] == {"adopted": False, "text": text}
+
+
+def test_a_replica_and_a_pod_with_many_tolerations_are_the_built_in_controllers() -> None:
+    """The countdowns of both are never taken over."""
+    on = Stage()
+    own = replace(pod(tolerates(30), uid="1"), labels={"app.kubernetes.io/name": "taint-eviction-controller"})
+    raw = [{"key": f"k{number}", "effect": "NoSchedule"} for number in range(70)]
+    many, _ = read_tolerations([{"key": taint().key, "operator": "Exists", "tolerationSeconds": 30}, *raw])
+    long = replace(pod(tolerates(30), name="long", uid="2"), tolerations=many)
+    on.sees(node(taint()), own, long)
+    adoption = AdoptionState(True, 0, {}, {}, [], [], policy_problem="", stopped_by=None, from_seconds=10.0)
+    told = {each["uid"]: each["adoption"]["text"] for each in status(on, replace(LEADER, adoption=adoption))["pending"]}
+    assert told == {
+        "1": f"{BUILT_INS} (it is a replica of this controller, or ends anyway)",
+        "2": f"{BUILT_INS} (it has too many tolerations)",
+    }
+
+
 def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it() -> None:
     """The row has whether the pod is adopted, and why not if its adoption was refused."""
     on = Stage()
@@ -410,6 +448,7 @@ def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it()
         unexplained=[none.ref],
         policy_problem="no policy",
         stopped_by=Pause(EPOCH, "why"),
+        from_seconds=10.0,
     )
     process = replace(LEADER, adoption=adoption)
     told = status(on, process)
@@ -420,7 +459,7 @@ def test_beside_a_built_in_controller_each_pod_says_which_controller_evicts_it()
             "text": f"{BUILT_INS} (its countdown could not be taken over: a webhook says no)",
         },
         "none": {"adopted": False, "text": BUILT_INS},
-        "later": {"adopted": False, "text": TAKEN_OVER_LATER},
+        "later": {"adopted": False, "text": f"{BUILT_INS} (hand-back was ordered)"},
     }
     assert told["adoption"] == {
         "enabled": True,

@@ -67,6 +67,8 @@ def explanation_document(explanation: Explanation, status: Status, process: Proc
         "holdAnnotation": None if pod.hold_seconds is None else _annotation(pod.hold_seconds, evict),
         "adoption": whose(pod, status, process),
         "eviction": pending and eviction(pending, status, process, now),
+        "heldLater": explanation.held_later
+        and {"reason": explanation.held_later.name.lower(), "text": explanation.held_later.value},
         "nodeNote": (node and out_of_service_note(node.node)) or None,
         "notSchedulableAgain": [str(taint) for taint in repelling(pod.tolerations, taints)],
         "preferablyNotScheduledAgain": [str(taint) for taint in discouraging(pod.tolerations, taints)],

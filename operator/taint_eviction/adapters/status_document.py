@@ -12,7 +12,7 @@ from typing import assert_never
 from taint_eviction.adapters.control_state_data import UNKNOWN_EPOCH
 from taint_eviction.adapters.kubernetes_times import format_rfc3339
 from taint_eviction.adapters.pending_pages import StatusPage
-from taint_eviction.core.adoption import builtin_seconds
+from taint_eviction.core.adoption import builtin_seconds, has_countdown, may_be_marked
 from taint_eviction.core.breaker_policy import BreakerPolicy, NodeThreshold
 from taint_eviction.core.breaker_table import MAX_NAMES, ZoneRow
 from taint_eviction.core.control_state import ControlState, Latch, Pause
@@ -58,7 +58,8 @@ class AdoptionState:
     ``adopted``: how many pods have a mark with a note. ``refused`` and ``not_given_back``: pods that could not be
     changed, and why. ``lost_notes``: pods with a mark whose note is gone, though it is known; ``unexplained``: pods
     with a mark of unknown origin. ``policy_problem``: why nothing is taken over, "": nothing is wrong with the
-    admission policy. ``stopped_by``: ``hand-back`` was ordered, None: it was not.
+    admission policy. ``stopped_by``: ``hand-back`` was ordered, None: it was not. ``from_seconds``: shorter tolerances
+    are left to the built-in controller.
     """
 
     enabled: bool
@@ -69,6 +70,7 @@ class AdoptionState:
     unexplained: Sequence[PodRef]
     policy_problem: str
     stopped_by: Pause | None
+    from_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +283,24 @@ def whose(pod: Pod, status: Status, process: ProcessState) -> JsonObject | None:
     refused = None if process.adoption is None else process.adoption.refused.get(pod.ref)
     if refused is not None:
         return {"adopted": False, "text": f"{BUILT_INS} (its countdown could not be taken over: {refused})"}
-    waits = process.adoption is not None and process.adoption.enabled and seconds > 0
-    return {"adopted": False, "text": TAKEN_OVER_LATER if waits else BUILT_INS}
+    why_not = _why_not_adopted(pod, seconds, process.adoption)
+    text = TAKEN_OVER_LATER if why_not is None else f"{BUILT_INS} ({why_not})" if why_not else BUILT_INS
+    return {"adopted": False, "text": text}
+
+
+def _why_not_adopted(pod: Pod, seconds: float, adoption: AdoptionState | None) -> str | None:
+    """Return why a countdown of so many seconds is not taken over, "" if that needs no words; None: it is."""
+    if adoption is None or not adoption.enabled or seconds <= 0:
+        return ""
+    if adoption.stopped_by is not None:
+        return "hand-back was ordered"
+    if adoption.policy_problem:
+        return adoption.policy_problem
+    if seconds < adoption.from_seconds:
+        return f"it tolerates the taint for less than {adoption.from_seconds:g} s"
+    if not has_countdown(pod):
+        return "it is a replica of this controller, or ends anyway"
+    return None if may_be_marked(pod) else "it has too many tolerations"
 
 
 # Pods that are to be evicted

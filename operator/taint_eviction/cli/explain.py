@@ -226,6 +226,9 @@ def _eviction(document: Document) -> Iterator[Fact]:
         return
     if eviction["state"] == "inFlight":
         yield "now", "it is being evicted"
+    # A controller of another version may not say it.
+    if (later := document.get("heldLater")) is not None:
+        yield "held", f"{later['text']}: while that lasts, it does not leave at its deadline"
     for keeps in keeping(eviction):
         yield "held" if eviction["blockedBy"] is None and eviction["error"] is None else "blocked", keeps
     # A controller of another version may not say it.

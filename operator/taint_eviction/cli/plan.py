@@ -186,6 +186,7 @@ def _from_files(files: tuple[str, ...], changes: Changes, settings: Settings, fl
     wall = read_wall()
     epoch = _instant(flags["now"], wall)
     made = _plan(inventory, changes, settings, Moment(epoch, epoch), flags)
+    _say_who_holds(made, ControlState(), flags)
     made.asked = _asked(made, ", ".join("stdin" if file == STDIN else file for file in files), flags)
     return made
 
@@ -206,9 +207,6 @@ def _plan(inventory: Inventory, changes: Changes, settings: Settings, now: Momen
     changes = with_chosen_nodes(changes, inventory)
     what_if = apply_changes(changes, inventory, at)
     made = make_plan(inventory, what_if, changes.described(), now, decision_policy(settings), settings.policy)
-    if flags["adopt"]:
-        add_adoption(made, flags["adopt_from"])
-    _say_if_nothing_goes(made, ControlState())
     return made
 
 
@@ -255,24 +253,28 @@ async def _from_cluster(changes: Changes, settings: Settings, flags: dict[str, A
         made = _plan(inventory, changes, settings, clock.now(), flags)
         made.asked = _asked(made, f"{connection.where}: {connection.url}", flags)
         await try_evictions(calls, made)
-        await _add_holds(made, StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"]))
+        await _add_holds(made, StateConfigMap(calls, flags["lease_namespace"], flags["lease_name"]), flags)
         return made
     finally:
         await connection.close()
 
 
-async def _add_holds(made: Plan, state: StateConfigMap) -> None:
+async def _add_holds(made: Plan, state: StateConfigMap, flags: dict[str, Any]) -> None:
     """Note the pauses and an open breaker: the plan is made as if there were none."""
     try:
         control_state = (await state.read() or ControlState()).at(made.now.server_epoch)
     except CallFailed as error:
         made.notes.append(f"whether evictions are paused is not known: {state}: {error}")
+        _say_who_holds(made, ControlState(), flags)
         return
     made.notes += [f"the plan does not consider that {sentence}" for sentence in held_back(control_state)]
-    _say_if_nothing_goes(made, control_state)
+    _say_who_holds(made, control_state, flags)
 
 
-def _say_if_nothing_goes(made: Plan, control_state: ControlState) -> None:
+def _say_who_holds(made: Plan, control_state: ControlState, flags: dict[str, Any]) -> None:
+    """Note which pods the built-in controller evicts, and what holds all pods that would leave."""
+    if flags["adopt"]:
+        add_adoption(made, flags["adopt_from"], stopped=control_state.no_adoption is not None)
     found = holders(made, control_state)
     made.nothing_goes = named(found or set())
 

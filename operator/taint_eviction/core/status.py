@@ -70,12 +70,14 @@ class Pending:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Everything known about one pod and its decision.
-    ``pending`` None: the pod stays, or its deletion was already accepted.
+    ``pending`` None: the pod stays, or its deletion was already accepted. ``held_later``: what people, a rule or the
+    breaker would hold it by if it were due now, None: nothing, or it is due.
     """
 
     record: PodRecord
     decision: Decision
     pending: Pending | None
+    held_later: WaitReason | None = None
 
 
 class Status:
@@ -189,7 +191,10 @@ class Status:
         if record is None:
             return None
         pending = None if record.decision is None else self._pending(record, record.decision, now)
-        return Explanation(record, self._deciding.decide(record, now), pending)
+        held_later = None
+        if pending is not None and isinstance(pending.state, Waiting):
+            held_later = self._dispatch.wait_reason(record, pending.decision)
+        return Explanation(record, self._deciding.decide(record, now), pending, held_later)
 
     def as_if_alive(self, pod: Pod, now: Moment) -> Explanation:
         """Return the explanation for a pod as if it were first seen now and were not terminating."""

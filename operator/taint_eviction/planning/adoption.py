@@ -9,23 +9,29 @@ from taint_eviction.planning.plan import Plan
 from taint_eviction.planning.planned_pod import PlannedPod
 
 
-def add_adoption(plan: Plan, adopt_from_seconds: float) -> None:
+def add_adoption(plan: Plan, adopt_from_seconds: float, stopped: bool = False) -> None:
     """Note for each pod whether its countdown would be taken over, if shorter tolerances than this are left alone.
-    For other pods the plan says what this controller would do: the built-in one may be sooner.
+    ``stopped``: hand-back was ordered, so none is. For other pods the plan says what this controller would do: the
+    built-in one may be sooner.
     """
     for pod in plan.pods:
         seconds = _tolerance_seconds(pod)
         if seconds is not None:
-            pod.adopted = 0 < seconds >= adopt_from_seconds and may_be_marked(pod.forecast.pod)
+            pod.adopted = not stopped and 0 < seconds >= adopt_from_seconds and may_be_marked(pod.forecast.pod)
     leaving = [pod for pod in plan.pods if pod.adopted is not None]
     builtin = sum(not pod.adopted for pod in leaving)
     if builtin:
+        why = "hand-back was ordered" if stopped else _why_not(adopt_from_seconds)
         plan.notes.append(
             f"the built-in controller evicts {builtin} of {len(leaving)} pods, past breaker, budgets, limits and"
-            f" pauses: they do not tolerate a taint, or for less than {adopt_from_seconds:g} s"
+            f" pauses: {why}"
         )
     elif leaving:
         plan.notes.append("all countdowns are taken over: breaker, budgets, limits and pauses hold the pods")
+
+
+def _why_not(adopt_from_seconds: float) -> str:
+    return f"they do not tolerate a taint, or for less than {adopt_from_seconds:g} s"
 
 
 def _tolerance_seconds(pod: PlannedPod) -> float | None:

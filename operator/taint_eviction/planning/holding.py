@@ -27,6 +27,8 @@ def named(found: Collection[str]) -> str:
 
 def _holder(plan: Plan, pod: PlannedPod, control_state: ControlState) -> str:
     """Return what holds a pod; "" if nothing does."""
+    if pod.adopted is False:
+        return ""  # The built-in controller evicts it.
     latch, planned = control_state.latch, pod.facts.pod
     if latch is not None and (not pod.out_of_service or latch.out_of_service or latch.unreadable):
         return "the circuit breaker, which is open"
