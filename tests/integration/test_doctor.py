@@ -689,6 +689,54 @@ async def test_the_lease_is_named_after_the_account_where_the_manifests_say_so(a
     assert (await findings(tmp_path))["leader"]["found"] == f"nobody holds the Lease {NAMESPACE}/prefix-{NAME}"
 
 
+async def test_the_policy_file_is_looked_for_under_the_prefix_of_the_lease(at: ClientStage, tmp_path: Path) -> None:
+    """Kustomize gives both the same prefix and suffix."""
+    add_state(at, "x-taint-eviction-policy-y", **{"policy.yaml": "rules: []"})
+    name = f"x-{NAME}-y"
+    add_replica(at, "one", "n1", __version__, f"--leader-elect-resource-name={name}")
+    found = (await findings(tmp_path))["guards"]
+    assert (found["state"], f"ConfigMap {NAMESPACE}/x-taint-eviction-policy-y" in found["found"]) == ("wrong", True)
+
+
+def add_right_to_adopt(at: ClientStage, namespace: str = NAMESPACE) -> None:
+    """Bind the ClusterRole of components/adopt to the controller's account in a namespace."""
+    name = f"{namespace}.{NAME}-adopt"
+    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": namespace}
+    body = {"metadata": {"name": name}, "roleRef": {"name": name}, "subjects": [subject]}
+    at.server.create("clusterrolebindings", body)
+
+
+@pytest.mark.parametrize("running", [True, False])
+async def test_a_right_to_patch_pods_that_nobody_needs_is_wrong(running: bool, at: ClientStage, tmp_path: Path) -> None:
+    """Another overlay was applied over the one with adoption, and perhaps deleted since."""
+    add_right_to_adopt(at)
+    if running:
+        install(at)
+    found = (await findings(tmp_path))["adoption"]
+    assert found["state"] == "wrong"
+    assert found["found"] == (
+        f"ClusterRoleBinding {NAMESPACE}.{NAME}-adopt grants the right to patch pods, and nobody adopts"
+    )
+    assert found["advice"].startswith(f"kubectl delete clusterrolebinding {NAMESPACE}.{NAME}-adopt;")
+
+
+async def test_a_right_to_patch_pods_is_right_while_somebody_needs_it(at: ClientStage, tmp_path: Path) -> None:
+    """A leader without --adopt gives back with it as long as the entry is there; another namespace's is not judged."""
+    install(at)
+    add_right_to_adopt(at, "elsewhere")
+    assert "adoption" not in await findings(tmp_path)
+    add_right_to_adopt(at)
+    write_state(at, adopts="true")
+    assert "adoption" not in await findings(tmp_path)
+
+
+async def test_a_right_to_patch_pods_that_cannot_be_looked_for_is_unchecked(at: ClientStage, tmp_path: Path) -> None:
+    """Whoever may not list ClusterRoleBindings learns that."""
+    install(at)
+    at.server.faults.add(resource="clusterrolebindings", status=403, message="no")
+    assert (await findings(tmp_path))["adoption"]["state"] == "unchecked"
+
+
 # ---- monitoring that is applied beside an overlay
 
 

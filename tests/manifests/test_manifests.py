@@ -331,6 +331,8 @@ def test_probes_and_metrics_get_through_the_network_policy(build: str) -> None:
         ("k8s-app", ["konnectivity-agent"]),
     ]
     assert all("matchLabels" not in peer["podSelector"] for peer in for_metrics["from"])
+    namespaces = [peer["namespaceSelector"]["matchLabels"] for peer in for_metrics["from"]]
+    assert namespaces == [{"kubernetes.io/metadata.name": name} for name in ("monitoring", "kube-system")]
     [egress] = spec["egress"]
     assert [port["port"] for port in egress["ports"]] == [443, 6443]
 

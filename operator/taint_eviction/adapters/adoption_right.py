@@ -36,12 +36,16 @@ class AdoptionRight:
         self._calls = calls
         self._users = (f"system:serviceaccount:{account.namespace}:{account.name}", CONTROLLER)
 
+    async def bindings(self) -> list[str]:
+        """Return the names of the ClusterRoleBindings that grant it; raise ``CallFailed`` if they cannot be read."""
+        return [body["metadata"]["name"] async for body in self._bindings()]
+
     async def remove(self) -> AsyncIterator[str]:
         """Delete the bindings that grant it, and yield the name of each; then ask whether the right is gone.
 
         Raise ``RightKept`` if the account still has it, or if that cannot be asked.
         """
-        names = [body["metadata"]["name"] async for body in self._bindings()]
+        names = await self.bindings()
         for name in names:
             answer = await self._calls.make(ApiRequest("delete", "clusterrolebindings", name=name, group=_RBAC))
             answer.need(Outcome.DONE, Outcome.ABSENT)

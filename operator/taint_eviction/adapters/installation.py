@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from taint_eviction.adapters.adoption_findings import AdoptionFindings
+from taint_eviction.adapters.adoption_right import AdoptionRight
 from taint_eviction.adapters.answers import Outcome
 from taint_eviction.adapters.api_calls import ApiAnswer, ApiCalls, ApiRequest
 from taint_eviction.adapters.installed_guards import Finding, find_admission_policy, find_lost_guards
@@ -97,6 +98,7 @@ class Installation:
             ("breaker", self._breaker(replicas)),
             ("built-in controller", self._built_in(dry_run, adopts)),
             ("adoption", self._adoption(replicas, adopts, unread)),
+            ("adoption", self._right_left(adopts, unread)),
             ("admission policy", self._admission_policy(replicas)),
             ("guards", self._guards(replicas, dry_run)),
             ("clock", self._clock()),
@@ -318,6 +320,21 @@ class Installation:
             CheckResult("adoption", State.FINE if fine else State.WRONG, said, advice)
             for fine, said, advice in await findings.find(adopts, leads)
         ]
+
+    async def _right_left(self, adopts: bool, unread: str) -> list[CheckResult]:
+        """Report that the account may still patch pods where nobody needs that any more."""
+        if adopts or unread:
+            return []
+        try:
+            control_state = await StateConfigMap(self._calls, *self._lease).read()
+            bindings = await AdoptionRight(self._calls, self._lease).bindings()
+        except CallFailed as error:
+            raise NotChecked(f"whether the right to patch pods was left behind cannot be read: {error}") from None
+        if not bindings or (control_state is not None and control_state.adopter):
+            return []
+        said = f"ClusterRoleBinding {', '.join(bindings)} grants the right to patch pods, and nobody adopts"
+        advice = f"kubectl delete clusterrolebinding {' '.join(bindings)}; manifests/README.md names what belongs to it"
+        return [CheckResult("adoption", State.WRONG, said, advice)]
 
     async def _admission_policy(self, replicas: Sequence[Replica]) -> list[CheckResult]:
         """Compare the account that the policy names with the replicas' own, and hear whether they found it in force."""

@@ -14,7 +14,7 @@ from taint_eviction.adapters.installed_replicas import CONTROLLER, Replica
 from taint_eviction.adapters.json_fields import as_list, as_object, as_text
 from taint_eviction.core.objects import NamespacedName
 
-# The manifests name the ConfigMap with the policy file so.
+# The manifests name the ConfigMap with the policy file so; a prefix or suffix is that of the Lease.
 POLICY_FILE = "taint-eviction-policy"
 
 _ADMISSION = "admissionregistration.k8s.io/v1"
@@ -83,9 +83,10 @@ async def find_lost_guards(read: Read, lease: NamespacedName, replicas: Sequence
         advice = "apply the overlay with components/adopt again, or run taint-eviction hand-back"
         found.append((False, said, advice))
     if not any(replica.policy_file for replica in replicas):
-        what = f"ConfigMap {lease.namespace}/{POLICY_FILE}"
-        if await read(what, ApiRequest("get", "configmaps", lease.namespace, POLICY_FILE)) is not None:
-            said = f"there is a {what}, and no replica has --config: its rules have no effect"
+        name = lease.name.replace(CONTROLLER, POLICY_FILE) if CONTROLLER in lease.name else POLICY_FILE
+        file = lease._replace(name=name)
+        if await read(f"ConfigMap {file}", ApiRequest("get", "configmaps", *file)) is not None:
+            said = f"there is a ConfigMap {file}, and no replica has --config: its rules have no effect"
             advice = "apply the overlay with components/policy again, or delete the ConfigMap"
             found.append((False, said, advice))
     return found or [(True, _guards_of(replicas), "")]
